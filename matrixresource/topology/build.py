@@ -1,10 +1,10 @@
 """The supernode as NetworkX graphs, one function per plane and one for everything.
 
-The UB plane comes at two levels: `package` has one vertex per NPU and 56 GB/s links, `die` has one per die, 28 GB/s links
-and the link inside each package. Vertex attributes: `kind`, `cabinet`, `node`, `plane`, `sub_plane`. Edge attributes:
-`name`, `kind`, `capacity_gbps` (GB/s each way), `plane`, `sub_plane`, `node`. Attributes that do not apply are left out,
-so that GraphML can carry every graph. NetworkX is imported on the first build: a service that asks no graph questions
-never loads it.
+The UB plane comes at two levels: `package` has one vertex per NPU and 56 GB/s links, `die` has one per die, 28 GB/s
+links and the link inside each package. Vertex attributes: `kind`, `cabinet`, `node`, `plane`, `sub_plane`. Edge
+attributes: `name`, `kind`, `capacity_gbps` (GB/s each way), `plane`, `sub_plane`, `node`. Attributes that do not apply
+are left out, so that GraphML can carry every graph. NetworkX is imported on the first build: a service that asks no
+graph questions never loads it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from matrixresource.topology.layout import Layout, Link, Vertex
+from matrixresource.vocabulary.errors import InvalidField
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -69,4 +70,4 @@ def _present(record: Vertex | Link, names: tuple[str, ...]) -> dict[str, object]
 
 def _check(level: str) -> None:
     if level not in LEVELS:
-        raise ValueError(f"level: {level!r} is neither package nor die")
+        raise InvalidField(f"{level!r} is neither package nor die", field="level")

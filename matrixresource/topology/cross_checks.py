@@ -1,8 +1,8 @@
 """The sums and products that the numbers of a supernode must obey.
 
-Each check states a relation in a sentence and compares a figure of the file with what follows from the others: cabinets
-from nodes, rates from links, cables counted at one end against the other, optical modules against cables. `spec.py` refuses
-a file in which one does not hold; tests print them all.
+Each check states a relation in a sentence and compares a figure of the file with what follows from the others:
+cabinets from nodes, rates from links, cables counted at one end against the other, optical modules against cables.
+`spec.py` refuses a file in which one does not hold.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Where everything of a supernode is: its vertices and links by name, computed from the counts of the spec.
 
-The wiring is regular, so no graph is needed to know it: a sub-plane has one L1 switch in every node and 16 L2 switches in
-the communication cabinets, an L1 switch has one link to each die and CPU of its node and one uplink to each L2 switch of
-its sub-plane; an NPU's two dies reach the RDMA plane through leaves of different subnets; a node's Qingtian card reaches
-the VPC plane. `build.py` turns these records into NetworkX graphs, `supernode.py` answers questions from them.
+The wiring is regular, so no graph is needed to know it: a sub-plane has one L1 switch in every node and 16 L2 switches
+in the communication cabinets, an L1 switch has one link to each die and CPU of its node and one uplink to each L2
+switch of its sub-plane; an NPU's two dies reach the RDMA plane through leaves of different subnets; a node's Qingtian
+card reaches the VPC plane. `build.py` turns these records into NetworkX graphs, `supernode.py` answers questions.
 
 A link is named by the node it belongs to and its port there: `sn0-c03-n2.ub-p3-k11` is the uplink of sub-plane 3 to L2
-switch 11, `sn0-c03-n2.npu5-die1-p2` a die's link, `sn0-c03-n2.cpu0-p2` a CPU's, `sn0-c03-n2.rdma-npu5-die0` an RDMA port,
-`sn0-c03-n2.vpc` the Qingtian card's, `sn0-c03-n2.npu5-d2d` the link between the dies of one package. Links between RDMA
-switches belong to the leaf: `sn0-c03-leaf1.spine4`. Every link is full duplex; its rate holds in each direction.
+switch 11, `sn0-c03-n2.npu5-die1-p2` a die's link, `sn0-c03-n2.cpu0-p2` a CPU's, `sn0-c03-n2.rdma-npu5-die0` an RDMA
+port, `sn0-c03-n2.vpc` the Qingtian card's, `sn0-c03-n2.npu5-d2d` the link between the dies of one package. Links
+between RDMA switches belong to the leaf: `sn0-c03-leaf1.spine4`. Every link is full duplex, at its rate each way.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Layout:
         return f"{node}-l1p{sub_plane}"
 
     def l2(self, sub_plane: int, index: int) -> str:
-        return f"{self.name}-l2p{sub_plane}-k{index}"
+        return f"{self.name}-l2p{sub_plane}-k{index:02d}"
 
     def leaf(self, cabinet: str, subnet: int) -> str:
         return f"{cabinet}-leaf{subnet}"
@@ -156,11 +156,11 @@ class Layout:
                 yield Link(f"{node}.cpu{cpu}-p{plane}", "cpu-l1", ends, spec.cpu.ub_link_gbps, "ub", plane, node)
             for k in range(spec.ub.l2_per_sub_plane):
                 ends = (l1, self.l2(plane, k))
-                yield Link(f"{node}.ub-p{plane}-k{k}", "l1-l2", ends, spec.ub.uplink_gbps, "ub", plane, node)
+                yield Link(f"{node}.ub-p{plane}-k{k:02d}", "l1-l2", ends, spec.ub.uplink_gbps, "ub", plane, node)
         if level == "die":
-            for npu in self.npus(node):
-                name = f"{node}.{npu.removeprefix(node + '-')}-d2d"
-                ends = (f"{npu}-die0", f"{npu}-die1")
+            for npu in range(self.spec.node.npus):
+                ends = (f"{node}-npu{npu}-die0", f"{node}-npu{npu}-die1")
+                name = f"{node}.npu{npu}-d2d"
                 yield Link(name, "die-die", ends, spec.die.die_to_die_gbps, "ub", None, node)
 
     def rdma_links(self, node: str, level: str = "die") -> Iterator[Link]:

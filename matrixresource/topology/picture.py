@@ -25,16 +25,17 @@ def _cabinets(sn: Supernode) -> list[str]:
     spec = sn.spec
     compute, switching = sn.compute_cabinets(), sn.communication_cabinets()
     lines = [f"{spec.model}: {len(compute)} compute cabinets and {len(switching)} communication cabinets"]
-    for row in (compute[: len(compute) // 2], compute[len(compute) // 2 :]):
-        lines.append("  " + "  ".join(f"[{name}]" for name in row))
+    rows = (compute[: len(compute) // 2], compute[len(compute) // 2 :])
+    lines += ["  " + "  ".join(f"[{name}]" for name in row) for row in rows]
     lines.append(
         f"    each {spec.cabinet.nodes} nodes x ({spec.node.npus} NPUs, {spec.node.cpus} CPUs, "
         f"{spec.node.l1_switches} L1 switches, {spec.node.qingtian_cards} Qingtian card)"
     )
     lines.append("  " + "  ".join(f"[{name}]" for name in switching))
     each = spec.supernode.l2_switches // len(switching)
+    ub = spec.ub
     lines.append(
-        f"    each {each} L2 switches in {spec.ub.bus_devices_per_cabinet} bus devices of {spec.ub.bus_device_ports} ports"
+        f"    each {each} L2 switches in {ub.bus_devices_per_cabinet} bus devices of {ub.bus_device_ports} ports"
     )
     return lines
 

@@ -1,9 +1,9 @@
 """What one CloudMatrix384 is made of, in numbers.
 
-`SupernodeSpec` is loaded from a YAML file in which every figure stands beside its public source and a mark of confidence.
-On load each section is checked for unknown and missing fields and for types, each figure for a known source and mark, and
-then every sum and product that the hardware must obey is recomputed (`cross_checks.py`): a spec that does not add up is
-refused with the field's path. What the numbers mean as vertices and edges is left to `layout.py` and `build.py`.
+`SupernodeSpec` is loaded from a YAML file in which every figure stands beside its public source and a mark of
+confidence. On load each section is checked for unknown and missing fields and for types, each figure for a known source
+and mark, and then every sum and product that the hardware must obey is recomputed (`cross_checks.py`): a spec that does
+not add up is refused with the field's path. What the numbers mean as vertices and edges is left to `layout.py`.
 
 Rates are GB/s (10^9 bytes per second) one way, written `_gbps`.
 """
@@ -21,17 +21,17 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from matrixresource.vocabulary.errors import InvalidField
+
 MARKS = ("C2", "C1", "DER", "REC", "ASSUMED")
 DEFAULT_FILE = Path(__file__).with_name("cloudmatrix384.yaml")
 
 
-class InvalidSpec(ValueError):
+class InvalidSpec(InvalidField):
     """The spec file cannot be believed. `field` is the path of the figure at fault, for example `die.ub_links`."""
 
     def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
-        self.field = field
-        self.message = message
+        super().__init__(f"{field}: {message}", field=field)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Supernode: read-only questions asked of one CloudMatrix384.
 
-What is in it, what is wired to what, how fast a link is, and what is lost when a cabinet, node or switch goes. Answers come
-from the layout's arithmetic, so a process that only asks these loads no graph library; `graph()` and the two exports build
-the NetworkX graph when they are asked. Nothing here knows of health or holders: that is the inventory's and MatrixLink's.
+What is in it, what is wired to what, how fast a link is, and what is lost when a cabinet, node or switch goes. Answers
+come from the layout's arithmetic, so a process that only asks these loads no graph library; `graph()` and the two
+exports build the NetworkX graph when they are asked. Nothing here knows of health or holders: that is the inventory's
+and MatrixLink's.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from matrixresource.topology.layout import Layout, Link, Vertex
 from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -23,11 +25,11 @@ if TYPE_CHECKING:
 PLANES = ("ub", "rdma", "vpc")
 
 
-class UnknownPart(KeyError):
+class UnknownPart(NotFound):
     """No cabinet, node, switch or link of that name is in this supernode."""
 
-    def __str__(self) -> str:
-        return f"{self.args[0]} is not part of this supernode"
+    def __init__(self, part: str) -> None:
+        super().__init__(f"{part[:80]!r} is no part of this supernode", field="name")
 
 
 @dataclass(frozen=True, slots=True)

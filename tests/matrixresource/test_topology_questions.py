@@ -1,4 +1,4 @@
-"""The spec refuses what does not add up; Supernode answers by name; exports round-trip; the README is what is printed."""
+"""The spec refuses what does not add up; Supernode answers by name; exports round-trip; the README is printed."""
 
 import json
 import subprocess
@@ -13,6 +13,7 @@ from matrixresource.topology.__main__ import README, main, with_print
 from matrixresource.topology.cross_checks import cross_checks
 from matrixresource.topology.picture import picture
 from matrixresource.topology.spec import DEFAULT_FILE, MARKS
+from matrixresource.vocabulary.names import CabinetName, CpuName, DieName, L1Name, L2Name, NodeName
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_links_agree_with_the_graph():
 
 
 @pytest.mark.parametrize(
-    "name", ["sn0-c03-n2.ub-p7-k0", "sn1-c03-n2.vpc", "sn0-c13-leaf0.spine0", "", ".", "sn0-c03-n2"]
+    "name", ["sn0-c03-n2.ub-p7-k00", "sn1-c03-n2.vpc", "sn0-c13-leaf0.spine0", "", ".", "sn0-c03-n2"]
 )
 def test_unknown_links_are_refused(name):
     with pytest.raises(UnknownPart):
@@ -126,7 +127,7 @@ def test_unknown_links_are_refused(name):
 
 def test_unknown_parts_are_refused():
     sn = Supernode()
-    for part in ("sn0-c99", "sn0-c03-n2-l1p7", "sn0-l2p7-k0", "x"):
+    for part in ("sn0-c99", "sn0-c03-n2-l1p7", "sn0-l2p7-k00", "x"):
         with pytest.raises(UnknownPart):
             sn.blast_radius(part)
     with pytest.raises(UnknownPart):
@@ -157,3 +158,13 @@ def test_readme_shows_what_is_printed(capsys):
     assert with_print(page, picture()) == page
     assert main(["--picture"]) == 0
     assert capsys.readouterr().out.strip() in page
+
+
+def test_names_are_the_vocabularys():
+    sn = Supernode()
+    assert [NodeName(n) for n in sn.nodes()] == sn.nodes()
+    assert [DieName(d) for d in sn.dies("sn0-c03-n2")] == sn.dies("sn0-c03-n2")
+    assert [CpuName(c) for c in sn.cpus("sn0-c03-n2")] == sn.cpus("sn0-c03-n2")
+    assert [L1Name(s) for s in sn.l1_switches()] == sn.l1_switches()
+    assert [L2Name(s) for s in sn.l2_switches()] == sn.l2_switches()
+    assert [CabinetName(c) for c in sn.cabinets()] == sn.cabinets()
