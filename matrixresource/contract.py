@@ -71,7 +71,7 @@ class AllocationView(View):
     npus: int
     spares: int
     placement: Placement
-    topology_version: int
+    topology_version: str
     bound: bool
     members: list[MemberView] = Field(default_factory=list)
 
@@ -131,7 +131,7 @@ class AssignmentView(View):
 class SupernodeView(View):
     """One supernode and the version of its topology."""
 
-    topology_version: int
+    topology_version: str
     cabinets: int
     nodes: int
     npus: int
@@ -161,7 +161,9 @@ class NodeReport(Wire):
     sequence: int = Field(ge=0)
     lease_s: float = Field(gt=0, le=86_400)
     power: Literal["On", "Off"] = "On"
-    status: Literal["Verifying", "Inspecting", "Clean", "Preparing", "Spare", "Deploying", "Active", "Cleaning", "Failed"]
+    status: Literal[
+        "Verifying", "Inspecting", "Clean", "Preparing", "Spare", "Deploying", "Active", "Cleaning", "Failed"
+    ]
     generation: int = Field(ge=0)
     allocation: str | None = None
     stage: str | None = None

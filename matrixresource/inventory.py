@@ -30,7 +30,7 @@ class Snapshot:
     """The offers of all nodes, on one version of the topology."""
 
     nodes: tuple[NodeOffer, ...]
-    topology_version: int = 1
+    topology_version: str = ""
     by_name: dict[NodeName, NodeOffer] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -23,7 +23,9 @@ NODE_STATES = StateMachine(
         State("Quarantined", "kept out: lost, faulty, or not yet proven clean"),
     ],
     moves={
-        "Enrolled": ["Verifying", "Inspecting", "Available", "Deploying", "Active", "Spare", "Cleaning", "Reserved", "Quarantined"],
+        "Enrolled": [
+            "Verifying", "Inspecting", "Available", "Deploying", "Active", "Spare", "Cleaning", "Reserved", "Quarantined",
+        ],
         "Verifying": ["Inspecting", "Available", "Quarantined"],
         "Inspecting": ["Available", "Reserved", "Quarantined"],
         "Available": ["Reserved", "Deploying", "Cleaning", "Quarantined", "Verifying", "Inspecting"],

@@ -145,4 +145,6 @@ def _refusal(snapshot: Snapshot, wish: Wish) -> InsufficientCapacity:
             else f"they cannot be spread evenly over all cabinets ({most} nodes are free)"
         )
         return InsufficientCapacity(f"{asked} do not fit: {why}; make the placement preferred", blocking=blocking)
-    return InsufficientCapacity(f"{asked} do not fit: the most one supernode has free is {most} nodes", blocking=blocking)
+    return InsufficientCapacity(
+        f"{asked} do not fit: the most one supernode has free is {most} nodes", blocking=blocking
+    )
