@@ -133,13 +133,19 @@ class Records:
         self._waiters: set[asyncio.Future[None]] = set()
 
     @contextmanager
-    def transaction(self) -> Iterator[Session]:
-        """A session that commits at the end, journalling what changed; an exception undoes everything."""
+    def transaction(self, dry: bool = False) -> Iterator[Session]:
+        """A session that commits at the end, journalling what changed; an exception undoes everything.
+
+        A `dry` one does all of it but the commit: `validateOnly`.
+        """
         with self._sessions() as session:
             touched: dict[int, tuple[ResourceRow, str]] = {}
             event.listen(session, "before_flush", lambda s, _context, _objects: _gather(s, touched))
             yield session
             session.flush()
+            if dry:
+                session.rollback()
+                return
             self._write_journal(session, touched)
             session.commit()
         if touched:
