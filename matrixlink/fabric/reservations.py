@@ -6,7 +6,8 @@ knows nothing of slices or routes; admission decides with it, the oracle cases t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 from matrixlink.fabric.flow import Number
 
@@ -19,28 +20,32 @@ class Ledger:
 
     def __init__(self, capacity: Callable[[Hashable], Number]) -> None:
         self._capacity = capacity
-        self._booked: dict[Hashable, Number] = {}
-        self._held: dict[Hashable, dict[Hashable, Number]] = {}
+        self._on: dict[Hashable, dict[Hashable, Number]] = {}  # by link, then owner
+        self._held: dict[Hashable, dict[Hashable, Number]] = {}  # by owner, then link
 
     def residual(self, link: Hashable) -> Number:
         """What nobody has been promised; negative when the link has lost capacity under its bookings."""
-        return self._capacity(link) - self._booked.get(link, 0)
+        return self._capacity(link) - self.booked(link)
 
     def booked(self, link: Hashable) -> Number:
-        return self._booked.get(link, 0)
+        """All promises on a link, summed anew each time: floats must not drift over a life of bookings."""
+        return sum(self._on.get(link, {}).values())
 
     def owners(self, link: Hashable) -> list[Hashable]:
-        return [owner for owner, held in self._held.items() if link in held]
+        return list(self._on.get(link, ()))
+
+    def all_owners(self) -> set[Hashable]:
+        return set(self._held)
 
     def held(self, owner: Hashable) -> Mapping[Hashable, Number]:
         return self._held.get(owner, {})
 
-    def short(self, need: Mapping[Hashable, Number], instead_of: Hashable = None) -> list[Hashable]:
+    def short(self, need: Mapping[Any, Number], instead_of: Hashable = None) -> list[Hashable]:
         """Links that cannot carry `need`, counting what `instead_of` holds as given back. Empty means it fits."""
         back = self._held.get(instead_of, {})
-        return [link for link, amount in need.items() if self._lacks(link, amount, back.get(link, 0))]
+        return [link for link, amount in need.items() if self._lacks(link, amount - back.get(link, 0))]
 
-    def book(self, owner: Hashable, need: Mapping[Hashable, Number]) -> list[Hashable]:
+    def book(self, owner: Hashable, need: Mapping[Any, Number]) -> list[Hashable]:
         """Book `need` for `owner` in place of what it held. Where it does not fit nothing changes and the links that
         are short are returned."""
         if short := self.short(need, owner):
@@ -48,30 +53,28 @@ class Ledger:
         self.put(owner, need)
         return []
 
-    def put(self, owner: Hashable, need: Mapping[Hashable, Number]) -> None:
+    def put(self, owner: Hashable, need: Mapping[Any, Number]) -> None:
         """Write `need` down without asking whether it fits: for what was admitted before, or kept through a loss."""
         self.release(owner)
         self._held[owner] = {link: amount for link, amount in need.items() if amount}
         for link, amount in self._held[owner].items():
-            self._booked[link] = self._booked.get(link, 0) + amount
+            self._on.setdefault(link, {})[owner] = amount
 
     def release(self, owner: Hashable) -> None:
         """Give back all that `owner` holds; nothing happens if it holds nothing."""
         for link in self._held.pop(owner, {}):
-            rest = [held[link] for held in self._held.values() if link in held]
-            if rest:
-                self._booked[link] = sum(rest)  # summed anew: floats must not drift over a life of bookings
-            else:
-                del self._booked[link]
+            left = self._on[link]
+            del left[owner]
+            if not left:
+                del self._on[link]
 
-    def overbooked(self, links: Iterable[Hashable] | None = None) -> list[Hashable]:
-        """Links promised beyond what they have, of those given or of all."""
-        candidates = self._booked if links is None else links
-        return [link for link in candidates if self._lacks(link, 0, 0)]
+    def overbooked(self) -> list[Hashable]:
+        """Links promised beyond what they have."""
+        return [link for link in self._on if self._lacks(link, 0)]
 
-    def _lacks(self, link: Hashable, more: Number, back: Number) -> bool:
+    def _lacks(self, link: Hashable, more: Number) -> bool:
         capacity = self._capacity(link)
-        load = self._booked.get(link, 0) - back + more
+        load = self.booked(link) + more
         if isinstance(load, float):
-            return load > capacity + ROUNDING * max(abs(capacity), 1.0)
+            return load > capacity + ROUNDING * max(abs(float(capacity)), 1.0)
         return load > capacity

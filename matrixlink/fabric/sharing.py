@@ -52,7 +52,8 @@ def share(flows: Sequence[Flow], links: Mapping[Hashable, Number], rule: str = G
     for flow, path in zip(flows, paths, strict=True):
         if flow.floor:
             for key in path:
-                left[key] = max(left[key] - flow.floor, 0)
+                rest: Any = left[key] - flow.floor
+                left[key] = rest if rest > 0 else 0
     above = [Flow(flow.links, flow.weight, 0, flow.ceiling - flow.floor) for flow in flows]
     extra = _Filling(above, paths, left, floors_rise=False).run()
     return [flow.floor + more for flow, more in zip(flows, extra, strict=True)]
@@ -75,7 +76,7 @@ def refuse_overbooking(flows: Sequence[Flow], links: Mapping[Hashable, Number]) 
 
 def _exceeds(load: Number, capacity: Number) -> bool:
     if isinstance(load, float) or isinstance(capacity, float):
-        return load > capacity + ROUNDING * max(abs(capacity), abs(load))
+        return load > capacity + ROUNDING * max(abs(float(capacity)), abs(float(load)))
     return load > capacity
 
 
