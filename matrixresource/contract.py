@@ -179,7 +179,7 @@ class NodeReports(Wire):
 
 
 class ReportAnswer(Wire):
-    """Whether a report was taken, and the newest wish for the node, so that a lost watch event heals here."""
+    """Whether a report was taken, and the newest wish unless the agent holds it: lost watch events heal here."""
 
     node: str
     accepted: bool
