@@ -8,12 +8,12 @@ own (for watches). Lists of links are narrowed by plane and node before they are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from typing import Any
 
 from matrixlink.contract import LinkView, PlaneSummary, QosClassView, SwitchView
 from matrixlink.fabric.link import DEGRADED, DOWN, UP, health, plane_of_port
 from matrixlink.qos import TERMS
-from matrixlink.store import LinkRow, built_of
+from matrixlink.store import LinkRow
 from matrixlink.switchboard import Switchboard
 from matrixresource.topology import Link, Vertex
 from matrixresource.vocabulary.errors import InvalidField, NotFound
@@ -29,31 +29,36 @@ class FabricInventory:
 
     # -- links -------------------------------------------------------------------------------------------------------
 
-    def links(self, plane: str | None, node: str | None) -> Iterator[LinkView]:
+    def links(self, plane: str | None, node: str | None) -> list[LinkView]:
+        return [LinkView.model_validate(item) for item in self.link_items(plane, node)]
+
+    def link_items(self, plane: str | None, node: str | None) -> list[dict[str, Any]]:
+        """Links in their wire form: thirteen thousand models would be built to show a page of them."""
         if plane is not None and plane not in set(Plane):
             raise InvalidField(f"{plane[:40]!r} is no plane; use ub, rdma or vpc", field="plane")
-        rows = {}
         with self._switchboard.store.reading() as session:
-            rows = {row.name: row for row in self._switchboard.store.links(session)}
-        for link in self._fabric.links(node, plane):
-            yield self._link_view(link, rows.get(link.name))
+            known = {row.name: row.view().wire() for row in self._switchboard.store.links(session)}
+        return [self._link_item(link, known.get(link.name)) for link in self._fabric.links(node, plane)]
 
     def link(self, name: str) -> LinkView:
         with self._switchboard.store.reading() as session:
-            return self._link_view(self._fabric.link(name), session.get(LinkRow, name))
+            row = session.get(LinkRow, name)
+            return LinkView.model_validate(self._link_item(self._fabric.link(name), row.view().wire() if row else None))
 
-    def _link_view(self, link: Link, row: LinkRow | None) -> LinkView:
+    def _link_item(self, link: Link, known: dict[str, Any] | None) -> dict[str, Any]:
         gbps = self._fabric.capacity(link.name) if link.port in self._fabric.built else link.capacity_gbps
-        common = row.common() if row is not None else {"name": link.name}
-        return LinkView.model_validate(
-            common
-            | built_of(link)
-            | {
-                "gbps": gbps,
-                "state": health(gbps, link.capacity_gbps),
-                "floors_gbps": round(float(self._switchboard.ledger.booked(link.name)), 6),
-            }
-        )
+        item: dict[str, Any] = {
+            "name": link.name, "project": "default", "labels": {}, "generation": 1, "etag": '"0"', "conditions": [],
+            "createdAt": "", "updatedAt": "", "plane": link.plane, "kind": link.kind, "ends": list(link.ends),
+            "builtGbps": link.capacity_gbps,
+        }  # fmt: skip
+        if link.node is not None:
+            item["node"] = link.node
+        if link.sub_plane is not None:
+            item["subPlane"] = link.sub_plane
+        floors = round(float(self._switchboard.ledger.booked(link.name)), 6)
+        now = {"gbps": gbps, "state": health(gbps, link.capacity_gbps), "floorsGbps": floors}
+        return item | (known or {}) | now
 
     # -- switches ----------------------------------------------------------------------------------------------------
 

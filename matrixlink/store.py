@@ -222,6 +222,9 @@ class LinkStore:
             found[row.node].append(row)
         return found
 
+    def agents(self, session: Session, nodes: list[str]) -> dict[str, AgentRow]:
+        return {row.node: row for row in session.scalars(select(AgentRow).where(AgentRow.node.in_(nodes)))}
+
     def fences_by_node(self, session: Session, nodes: list[str]) -> dict[str, list[FenceRow]]:
         found: dict[str, list[FenceRow]] = {}
         for row in session.scalars(select(FenceRow).where(FenceRow.node.in_(nodes))):

@@ -37,7 +37,8 @@ class LinkReportReader:
             programs = self._store.programs_by_node(session, nodes)
             fences = self._store.fences_by_node(session, nodes)
             touched: set[str] = set()
-            taken = [self._take(session, report, programs, fences, touched) for report in reports]
+            agents = self._store.agents(session, nodes)
+            taken = [self._take(session, report, agents, programs, fences, touched) for report in reports]
             session.flush()
             self._switchboard.settle(session, touched)
             answers = [
@@ -51,6 +52,7 @@ class LinkReportReader:
         self,
         session: Session,
         report: LinkReport,
+        agents: dict[str, AgentRow],
         programs: dict[str, list[ProgramRow]],
         fences: dict[str, list[FenceRow]],
         touched: set[str],
@@ -60,7 +62,7 @@ class LinkReportReader:
         fabric = self._switchboard.fabric
         if not fabric.has(node):
             return "NotFound", f"there is no node {node}"
-        agent = session.get(AgentRow, node)
+        agent = agents.get(node)
         if not self._leases.newer(node, report.epoch, report.sequence, agent.epoch if agent else -1):
             return "StaleReport", f"epoch {report.epoch}, sequence {report.sequence} is not newer than what was taken"
         try:
@@ -69,8 +71,8 @@ class LinkReportReader:
         except InvalidField as wrong:
             return wrong.reason, f"{wrong.field}: {wrong.message}"
         if agent is None:
-            session.add(AgentRow(node=node, epoch=report.epoch))
-            session.flush()
+            agents[node] = AgentRow(node=node, epoch=report.epoch)
+            session.add(agents[node])
         elif agent.epoch != report.epoch:
             agent.epoch = report.epoch
         self._leases.renew(node, report.lease_seconds, report.epoch, report.sequence)

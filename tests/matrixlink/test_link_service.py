@@ -371,6 +371,18 @@ async def test_lists_of_what_there_is(stack):
     assert len(page["items"]) == 10
     assert "nextPageToken" in page
     assert len(await stack.client.links("ub", NODES[0])) == 260
+    stack.hardware[NODES[0]].ports["ub-p3-k11"] = 0.25
+    await stack.report()
+    links = {link["name"]: link for link in await stack.client.links()}
+    assert len(links) == 12_480 + 960 + 48
+    assert [(name, link["gbps"]) for name, link in links.items() if link["state"] != "Up"] == [
+        (f"{NODES[0]}.ub-p3-k11", 7.0)
+    ]
+    for name in (f"{NODES[0]}.ub-p3-k11", f"{NODES[0]}.ub-p3-k12", "sn0-c00-leaf0.spine3"):
+        one = (await stack.http.get(f"/v1/links/{name}")).json()
+        assert {key: value for key, value in one.items() if value is not None} == links[name]
+    stack.hardware[NODES[0]].ports.clear()
+    await stack.report()
     classes = (await stack.http.get("/v1/qos-classes")).json()["items"]
     assert [c["name"] for c in classes] == ["BestEffort", "Burstable", "Guaranteed"]
     assert (await stack.http.get("/v1/planes?watch=true")).status_code == 501
