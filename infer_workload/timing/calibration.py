@@ -1,4 +1,4 @@
-"""The numbers of `calibration.yaml` as one frozen value, so that a fit or a sweep can change one and see what follows."""
+"""The numbers of `calibration.yaml` as one frozen value, so that a fit or a sweep can change one of them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PREFILL_ROUTED_PER_DIE = 9
 
 @dataclass(frozen=True)
 class ExpertLayout:
-    """The experts of one pool. `routed_slots` counts redundant copies; `shared_dies` is 0 where every die has its own."""
+    """The experts of one pool. `routed_slots` counts redundant copies; `shared_dies` is 0 where each has its own."""
 
     dies: int
     routed_per_die: int

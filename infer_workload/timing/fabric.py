@@ -21,8 +21,11 @@ UB, RDMA, VPC = "ub", "rdma", "vpc"
 class Ports(Protocol):
     """One node's ports on one plane, an entry per sub-plane (GB/s)."""
 
-    uplink_gbps: Any
-    endpoint_gbps: Any
+    @property
+    def uplink_gbps(self) -> Sequence[float]: ...
+
+    @property
+    def endpoint_gbps(self) -> Sequence[float]: ...
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,22 @@ class Fabric:
             VPC: PortRates([50.0], [50.0]),
         }
         return cls(generation, {plane: dict.fromkeys(held, kind) for plane, kind in kinds.items()}, HEALTHY_LATENCY_US)
+
+    def only(self, nodes: Iterable[str]) -> Fabric:
+        """The same view as far as it speaks of those nodes."""
+        kept = set(nodes)
+        ports = {
+            plane: {node: held for node, held in by_node.items() if node in kept}
+            for plane, by_node in self.ports.items()
+        }
+        return Fabric(self.generation, ports, self.latency_us)
+
+    def without(self, nodes: Iterable[str]) -> Fabric:
+        """The view of the next generation, those nodes gone."""
+        gone = set(nodes)
+        fabric = self.only({node for by_node in self.ports.values() for node in by_node} - gone)
+        fabric.generation = self.generation + 1
+        return fabric
 
     @property
     def nodes(self) -> list[str]:

@@ -92,7 +92,7 @@ def prefill_tokens_per_npu(timing: PrefillTiming, prompt: int = 4096) -> float:
 
 
 def figures(calibration: Calibration | None = None) -> list[Figure]:
-    """Every figure of the paper's result tables that the model speaks of, and the neighbours' that it meets unfitted."""
+    """Every figure of the paper's result tables that the model speaks of, and a neighbour's that it meets unfitted."""
     held = calibration or load_calibration()
     return [*_prefill(held), *_decode(held), *_operators(held), *_kernels(held), *_elsewhere(held)]
 

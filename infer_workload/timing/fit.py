@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.figures import (
@@ -33,7 +34,7 @@ def solve(decode_points: Sequence[int] = (0, 1, 2), start: Sequence[float] = STA
     held = load_calibration()
 
     def residuals(values: Sequence[float]) -> list[float]:
-        trial = replace(held, **dict(zip(NAMES, values, strict=True)))
+        trial = _with(held, values)
         timing = decode_timing(320, trial)
         errors = []
         for at in decode_points:
@@ -43,7 +44,12 @@ def solve(decode_points: Sequence[int] = (0, 1, 2), start: Sequence[float] = STA
         errors.append(prefill_tokens_per_npu(prefill_timing(32, trial, balanced=False)) / 5655.0 - 1)
         return errors
 
-    return replace(held, **dict(zip(NAMES, newton(residuals, list(start)), strict=True)))
+    return _with(held, newton(residuals, list(start)))
+
+
+def _with(held: Calibration, values: Sequence[float]) -> Calibration:
+    fitted: dict[str, Any] = dict(zip(NAMES, values, strict=True))
+    return replace(held, **fitted)
 
 
 def newton(residuals: Callable[[Sequence[float]], list[float]], values: list[float], rounds: int = 60) -> list[float]:
