@@ -1,0 +1,180 @@
+"""MatrixResource over HTTP: one call in, one view out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from matrixresource.allocator import Allocator
+from matrixresource.contract import (
+    AllocationRequest,
+    AllocationView,
+    NodeReports,
+    NodeView,
+    NpuView,
+    ReplaceRequest,
+    ReportAnswer,
+    SupernodeView,
+)
+from matrixresource.placement import Wish, place
+from matrixresource.store import ResourceStore
+from matrixresource.vocabulary.errors import InvalidField, NotFound, NotYetSupported
+from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page
+from matrixresource.watchers.node_reports import NodeReports as ReportReader
+
+NOT_YET = ("reservations", "quotas", "plans", "fragmentation", "defragmentations")
+
+
+def routes(
+    store: ResourceStore, allocator: Allocator, reports: ReportReader, replenish: Callable[[], None]
+) -> APIRouter:
+    """The routes over one store. `replenish` nudges the watcher that refills spares."""
+    api = APIRouter(prefix="/v1")
+
+    @api.get("/supernodes")
+    async def list_supernodes(request: Request, params: Params) -> Response:
+        return collection(request, params, store.records, "supernode", _supernodes)
+
+    def _supernodes() -> list[SupernodeView]:
+        with store.reading() as session:
+            nodes = store.nodes(session)
+            return [
+                row.view_of([node for node in nodes if node.supernode == row.name]) for row in store.supernodes(session)
+            ]
+
+    @api.get("/supernodes/{name}")
+    async def get_supernode(name: str) -> SupernodeView:
+        found = next((view for view in _supernodes() if view.name == name), None)
+        if found is None:
+            raise NotFound(f"there is no supernode named {name!r}", field="name")
+        return found
+
+    @api.get("/supernodes/{name}/topology")
+    async def get_topology(
+        name: str,
+        format: Annotated[str, Query(description="node-link or graphml")] = "node-link",
+        level: Annotated[str, Query(description="package or die")] = "package",
+    ) -> Response:
+        supernode = allocator.supernodes.get(name)
+        if supernode is None:
+            raise NotFound(f"there is no supernode named {name!r}", field="name")
+        if level not in ("package", "die"):
+            raise InvalidField(f"{level!r} is no level; use package or die", field="level")
+        if format == "graphml":
+            return PlainTextResponse(supernode.graphml(level), media_type="application/graphml+xml")
+        if format != "node-link":
+            raise InvalidField(f"{format!r} is no format; use node-link or graphml", field="format")
+        return JSONResponse({"topologyVersion": supernode.topology_version, "graph": supernode.node_link(level)})
+
+    @api.get("/nodes")
+    async def list_nodes(request: Request, params: Params) -> Response:
+        return collection(request, params, store.records, "node", _nodes)
+
+    def _nodes() -> list[NodeView]:
+        with store.reading() as session:
+            return [row.view() for row in store.nodes(session)]
+
+    @api.get("/nodes/{name}")
+    async def get_node(name: NodeName) -> NodeView:
+        with store.reading() as session:
+            return store.node(session, name).view()
+
+    @api.post("/nodes/{name}:cordon")
+    async def cordon(name: NodeName, if_match: IfMatch = None) -> NodeView:
+        return allocator.cordon(name, True, if_match=if_match)
+
+    @api.post("/nodes/{name}:uncordon")
+    async def uncordon(name: NodeName, if_match: IfMatch = None) -> NodeView:
+        view = allocator.cordon(name, False, if_match=if_match)
+        replenish()
+        return view
+
+    @api.get("/npus")
+    async def list_npus(request: Request, params: Params) -> Response:
+        return JSONResponse(
+            page([view.wire() for view in _npus()], params) | {"resourceVersion": store.records.latest()}
+        )
+
+    def _npus() -> list[NpuView]:
+        with store.reading() as session:
+            return [npu for row in store.nodes(session) for npu in row.npu_views()]
+
+    @api.get("/spares")
+    async def list_spares(request: Request, params: Params) -> Response:
+        spares = [view.wire() for view in _nodes() if view.role == "spare"]
+        return JSONResponse(page(spares, params) | {"resourceVersion": store.records.latest()})
+
+    @api.get("/allocations")
+    async def list_allocations(request: Request, params: Params) -> Response:
+        return collection(request, params, store.records, "allocation", _allocations)
+
+    def _allocations() -> list[AllocationView]:
+        with store.reading() as session:
+            return [row.view() for row in store.allocations(session)]
+
+    @api.get("/allocations/{name}")
+    async def get_allocation(name: str) -> AllocationView:
+        with store.reading() as session:
+            return store.allocation(session, name).view()
+
+    @api.put("/allocations/{name}")
+    async def reserve(
+        name: str, body: AllocationRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> AllocationView:
+        return allocator.reserve(name, body, if_match=if_match, validate_only=validate_only)
+
+    @api.put("/allocations/{name}/binding")
+    async def bind(name: str) -> AllocationView:
+        return allocator.bind(name)
+
+    @api.post("/allocations/{name}:replace")
+    async def replace(name: str, body: ReplaceRequest) -> AllocationView:
+        return allocator.replace(name, body.node, body.reason)
+
+    @api.delete("/allocations/{name}")
+    async def release(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
+        if validate_only:
+            with store.reading() as session:
+                return JSONResponse(store.allocation(session, name).view().wire())
+        view = allocator.release(name, if_match=if_match)
+        replenish()
+        return Response(status_code=204) if view is None else JSONResponse(view.wire(), 202)
+
+    @api.get("/assignments")
+    async def list_assignments(request: Request, params: Params) -> Response:
+        def wished() -> Any:
+            with store.reading() as session:
+                return [row.view() for row in store.assignments(session)]
+
+        return collection(request, params, store.records, "assignment", wished)
+
+    @api.post("/node-reports")
+    async def take_reports(body: NodeReports) -> dict[str, list[ReportAnswer]]:
+        return {"answers": reports.take(body.reports)}
+
+    @api.get("/placements", summary="Would this fit, and where? Nothing is created.")
+    async def where(
+        nodes: Annotated[int, Query(ge=1)],
+        spares: Annotated[int, Query(ge=0)] = 0,
+        policy: Annotated[str, Query(pattern="^(pack|spread)$")] = "pack",
+        required: bool = False,
+    ) -> dict[str, Any]:
+        with store.reading() as session:
+            placed = place(store.snapshot(session), Wish(nodes, spares, policy, "cabinet", required))
+        return {"members": placed.members, "spares": placed.spares}
+
+    def not_yet(noun: str) -> None:
+        @api.api_route(f"/{noun}", methods=["GET", "POST"], include_in_schema=False)
+        @api.api_route(f"/{noun}/{{name}}", methods=["GET", "PUT", "POST", "DELETE"], include_in_schema=False)
+        def refuse(name: str = "") -> None:
+            raise NotYetSupported(
+                f"{noun} are in the contract and not in this version; the README lists what is not yet there"
+            )
+
+    for noun in NOT_YET:
+        not_yet(noun)
+    return api

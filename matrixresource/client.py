@@ -1,0 +1,67 @@
+"""ResourceClient: MatrixResource's verbs over HTTP, for the other services, the agents and matrixctl."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+
+from matrixresource.contract import AllocationRequest, AllocationView, NodeReport, NodeView, ReportAnswer
+from matrixresource.vocabulary.calls import WatchEvent, call, watch
+from matrixresource.vocabulary.errors import NotFound
+
+
+class ResourceClient:
+    """Each verb raises the MatrixError that the service raised, or Unavailable."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def nodes(self, filter: str | None = None) -> list[NodeView]:
+        answer = await call(self._http, "GET", "/v1/nodes", params={"filter": filter} if filter else None)
+        return [NodeView.model_validate(item) for item in answer["items"]]
+
+    async def allocations(self) -> list[AllocationView]:
+        answer = await call(self._http, "GET", "/v1/allocations")
+        return [AllocationView.model_validate(item) for item in answer["items"]]
+
+    async def find_allocation(self, name: str) -> AllocationView | None:
+        try:
+            return AllocationView.model_validate(await call(self._http, "GET", f"/v1/allocations/{name}"))
+        except NotFound:
+            return None
+
+    async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
+        params = {"validateOnly": "true"} if validate_only else None
+        return AllocationView.model_validate(
+            await call(self._http, "PUT", f"/v1/allocations/{name}", body=request.wire(), params=params)
+        )
+
+    async def bind(self, name: str) -> AllocationView:
+        return AllocationView.model_validate(await call(self._http, "PUT", f"/v1/allocations/{name}/binding"))
+
+    async def replace(self, name: str, node: str, reason: str) -> AllocationView:
+        body = {"node": node, "reason": reason}
+        return AllocationView.model_validate(
+            await call(self._http, "POST", f"/v1/allocations/{name}:replace", body=body)
+        )
+
+    async def release(self, name: str) -> bool:
+        """Ask for release; True once the allocation is gone."""
+        try:
+            return await call(self._http, "DELETE", f"/v1/allocations/{name}") == {}
+        except NotFound:
+            return True
+
+    async def report(self, reports: list[NodeReport]) -> list[ReportAnswer]:
+        body = {"reports": [report.wire() for report in reports]}
+        answer = await call(self._http, "POST", "/v1/node-reports", body=body)
+        return [ReportAnswer.model_validate(item) for item in answer["answers"]]
+
+    def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
+        """Events of `nodes`, `allocations` or `assignments`."""
+        return watch(self._http, f"/v1/{collection}", since=since)
+
+    async def get(self, path: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        return await call(self._http, "GET", path, params=params)

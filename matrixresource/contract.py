@@ -1,0 +1,187 @@
+"""What MatrixResource is asked and what it shows: the wire shapes of nodes, NPUs, allocations and agent reports."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.wire import View, Wire
+
+MEMBERS_MAX = 48 * 1024
+"""No request for more nodes than this is meaningful; it bounds what one request can make us compute."""
+
+Count = Annotated[int, Field(ge=0, le=MEMBERS_MAX)]
+
+
+class Placement(Wire):
+    """How members may lie. `pack` takes as few domains of `level` as it can, `spread` as many.
+
+    `required` makes it a condition: packed into one domain, or spread evenly over all of them.
+    """
+
+    policy: Literal["pack", "spread"] = "pack"
+    level: Literal["cabinet", "supernode"] = "cabinet"
+    required: bool = False
+
+
+class AllocationRequest(Wire):
+    """Whole nodes for one owner, with spares held beside them. `npus` may be given instead, in multiples of eight."""
+
+    project: str = Field("default", min_length=1, max_length=63)
+    labels: dict[str, str] = Field(default_factory=dict)
+    nodes: Annotated[int | None, Field(ge=1, le=MEMBERS_MAX)] = None
+    npus: Annotated[int | None, Field(ge=1, le=MEMBERS_MAX * 8)] = None
+    spares: Annotated[int, Field(ge=0, le=48)] = 0
+    placement: Placement = Placement()
+    exclude_nodes: list[NodeName] = Field(default_factory=list, max_length=1024)
+
+    @model_validator(mode="after")
+    def _one_size(self) -> AllocationRequest:
+        if (self.nodes is None) == (self.npus is None):
+            raise ValueError("give either nodes or npus")
+        return self
+
+
+class ReplaceRequest(Wire):
+    """Which member to replace, and why (kept in the member's history)."""
+
+    node: NodeName
+    reason: str = Field("Requested", max_length=200)
+
+
+class MemberView(Wire):
+    """One node of an allocation. `state` is the node's; `ready` says its agent has reported what is wished of it."""
+
+    node: str
+    cabinet: str
+    role: Literal["member", "spare"]
+    rank: int | None = None
+    state: str
+    agent: str
+    health: str
+    ready: bool
+
+
+class AllocationView(View):
+    """What one owner holds."""
+
+    nodes: int
+    npus: int
+    spares: int
+    placement: Placement
+    topology_version: str
+    bound: bool
+    members: list[MemberView] = Field(default_factory=list)
+
+
+class FaultView(Wire):
+    """A fault as an agent reported it, with the level the control plane gives its code."""
+
+    code: str
+    component: str
+    level: str
+    since: str
+    message: str = ""
+
+
+class NodeView(View):
+    """One node: its state, and beside it, never folded in, what else is true of it."""
+
+    supernode: str
+    cabinet: str
+    npus: int
+    cpus: int
+    schedulable: bool
+    unschedulable_reason: str | None = None
+    power: str
+    health: str
+    agent: str
+    epoch: int
+    allocation: str | None = None
+    role: str | None = None
+    wanted: str
+    assignment_generation: int
+    observed_generation: int
+    stage: str | None = None
+    faults: list[FaultView] = Field(default_factory=list)
+
+
+class NpuView(Wire):
+    """One NPU package (two dies)."""
+
+    name: str
+    node: str
+    cabinet: str
+    health: str
+    allocation: str | None = None
+    faults: list[FaultView] = Field(default_factory=list)
+    etag: str = ""
+
+
+class AssignmentView(View):
+    """What is wished of one node: Clean, Spare or Member of an allocation. Its generation fences older wishes."""
+
+    wanted: Literal["Clean", "Spare", "Member"]
+    allocation: str | None = None
+    rank: int | None = None
+
+
+class SupernodeView(View):
+    """One supernode and the version of its topology."""
+
+    topology_version: str
+    cabinets: int
+    nodes: int
+    npus: int
+    cpus: int
+    available_nodes: int
+    held_nodes: int
+    lost_nodes: int
+
+
+class ReportedFault(Wire):
+    """A fault code on a component of the node (`npu5`, `npu5-die1`, `l1p3`, `node`)."""
+
+    code: str = Field(max_length=40)
+    component: str = Field(max_length=40)
+    message: str = Field("", max_length=300)
+
+
+class NodeReport(Wire):
+    """What a resource agent says of its node.
+
+    `epoch` counts the agent's lives and `sequence` its reports in this life: an older one is refused. `generation` is
+    the newest wish the agent has taken up, and `status` how far it is with it.
+    """
+
+    node: NodeName
+    epoch: int = Field(ge=0)
+    sequence: int = Field(ge=0)
+    lease_s: float = Field(gt=0, le=86_400)
+    power: Literal["On", "Off"] = "On"
+    status: Literal[
+        "Verifying", "Inspecting", "Clean", "Preparing", "Spare", "Deploying", "Active", "Cleaning", "Failed"
+    ]
+    generation: int = Field(ge=0)
+    allocation: str | None = None
+    stage: str | None = None
+    message: str = Field("", max_length=300)
+    inventory: dict[str, Any] | None = None
+    faults: list[ReportedFault] = Field(default_factory=list, max_length=256)
+
+
+class NodeReports(Wire):
+    """A batch: a fleet of agents shares one connection."""
+
+    reports: list[NodeReport] = Field(max_length=4096)
+
+
+class ReportAnswer(Wire):
+    """Whether a report was taken, and the newest wish for the node, so that a lost watch event heals here."""
+
+    node: str
+    accepted: bool
+    reason: str | None = None
+    desired: AssignmentView | None = None

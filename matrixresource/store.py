@@ -1,0 +1,274 @@
+"""Tables of MatrixResource and the questions asked of them.
+
+`nodes` is what was observed, `assignments` what is wished of each node's agent, `allocations` who holds what. A node
+has one `holder` column, so two holders are not a state the database can be in. One transaction per verb.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Boolean, Integer, String, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from matrixresource.allocation import ALLOCATION_STATES
+from matrixresource.contract import (
+    AllocationView,
+    AssignmentView,
+    FaultView,
+    MemberView,
+    NodeView,
+    NpuView,
+    Placement,
+    SupernodeView,
+)
+from matrixresource.fault_levels import level_of
+from matrixresource.inventory import NodeOffer, Snapshot
+from matrixresource.node_states import node_state
+from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.records import Records, ResourceRow, find, journal_tables
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+journal_tables(Base.metadata)
+
+
+class SupernodeRow(ResourceRow, Base):
+    """One supernode of the inventory and the version of its topology."""
+
+    __tablename__ = "supernodes"
+    kind = "supernode"
+
+    topology_version: Mapped[str] = mapped_column(String(120))
+    cabinets: Mapped[int] = mapped_column(Integer)
+    npus_per_node: Mapped[int] = mapped_column(Integer)
+    cpus_per_node: Mapped[int] = mapped_column(Integer)
+
+    def view(self) -> SupernodeView:
+        return self.view_of([])
+
+    def view_of(self, nodes: list[NodeRow]) -> SupernodeView:
+        return SupernodeView(
+            **self.common(),
+            topology_version=self.topology_version,
+            cabinets=self.cabinets,
+            nodes=len(nodes),
+            npus=len(nodes) * self.npus_per_node,
+            cpus=len(nodes) * self.cpus_per_node,
+            available_nodes=sum(node.obstacle() is None for node in nodes),
+            held_nodes=sum(node.holder is not None for node in nodes),
+            lost_nodes=sum(node.agent == "Lost" for node in nodes),
+        )
+
+
+class NodeRow(ResourceRow, Base):
+    """One node as last observed. Leases are kept in memory: a lease that outlived us is worth nothing."""
+
+    __tablename__ = "nodes"
+    kind = "node"
+
+    supernode: Mapped[str] = mapped_column(String(16))
+    npus: Mapped[int] = mapped_column(Integer)
+    cpus: Mapped[int] = mapped_column(Integer)
+    holder: Mapped[str | None] = mapped_column(String(63), index=True)
+    role: Mapped[str | None] = mapped_column(String(10))
+    rank: Mapped[int | None] = mapped_column(Integer)
+    cordoned: Mapped[bool] = mapped_column(Boolean, default=False)
+    power: Mapped[str] = mapped_column(String(10), default="Unknown")
+    health: Mapped[str] = mapped_column(String(12), default="Healthy")
+    agent: Mapped[str] = mapped_column(String(10), default="Lost")
+    epoch: Mapped[int] = mapped_column(BigInteger, default=0)
+    status: Mapped[str | None] = mapped_column(String(12))
+    stage: Mapped[str | None] = mapped_column(String(40))
+    observed_generation: Mapped[int] = mapped_column(BigInteger, default=0)
+    wanted: Mapped[str] = mapped_column(String(10), default="Clean")
+    wanted_generation: Mapped[int] = mapped_column(BigInteger, default=1)
+    faults: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+
+    @property
+    def node_name(self) -> NodeName:
+        return NodeName(self.name)
+
+    @property
+    def caught_up(self) -> bool:
+        return self.observed_generation >= self.wanted_generation
+
+    @property
+    def ready(self) -> bool:
+        """Whether the agent has reported exactly what is wished."""
+        wished = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}[self.wanted]
+        return self.caught_up and self.status == wished and self.agent == "Connected"
+
+    def read_state(self) -> None:
+        """The state follows from what is wished and what was reported; nobody sets it."""
+        self.state = node_state(
+            held=self.holder is not None,
+            agent=self.agent,
+            health=self.health,
+            status=self.status,
+            caught_up=self.caught_up,
+        )
+
+    def obstacle(self) -> str | None:
+        """Why this node cannot be taken now; None where it can."""
+        if self.holder is not None:
+            return "Held"
+        if self.agent != "Connected":
+            return "AgentLost" if self.status is not None else "NotEnrolled"
+        if self.health == "Unhealthy":
+            return "Unhealthy"
+        if self.cordoned:
+            return "Cordoned"
+        if not all(level_of(fault["code"]).schedulable for fault in self.faults or []):
+            return "PreSeparated"
+        return None if self.state == "Available" else self.state
+
+    def fault_views(self) -> list[FaultView]:
+        return [FaultView(**fault, level=level_of(fault["code"]).name) for fault in self.faults or []]
+
+    def view(self) -> NodeView:
+        obstacle = self.obstacle()
+        return NodeView(
+            **self.common(),
+            supernode=self.supernode,
+            cabinet=self.node_name.cabinet,
+            npus=self.npus,
+            cpus=self.cpus,
+            schedulable=obstacle is None,
+            unschedulable_reason=obstacle,
+            power=self.power,
+            health=self.health,
+            agent=self.agent,
+            epoch=self.epoch,
+            allocation=self.holder,
+            role=self.role,
+            wanted=self.wanted,
+            assignment_generation=self.wanted_generation,
+            observed_generation=self.observed_generation,
+            stage=self.stage,
+            faults=self.fault_views(),
+        )
+
+    def npu_views(self) -> list[NpuView]:
+        """One view per NPU; a fault on one of its dies is the NPU's."""
+        views = []
+        for index in range(self.npus):
+            own = [
+                f for f in self.fault_views() if f.component == f"npu{index}" or f.component.startswith(f"npu{index}-")
+            ]
+            healths = [level_of(fault.code).health for fault in own]
+            worst = "Unhealthy" if "Unhealthy" in healths else "SubHealthy" if "SubHealthy" in healths else "Healthy"
+            views.append(
+                NpuView(
+                    name=self.node_name.npu(index),
+                    node=self.name,
+                    cabinet=self.node_name.cabinet,
+                    health=worst,
+                    allocation=self.holder if self.role == "member" else None,
+                    faults=own,
+                    etag=self.etag,
+                )
+            )
+        return views
+
+    def member_view(self) -> MemberView:
+        return MemberView(
+            node=self.name,
+            cabinet=self.node_name.cabinet,
+            role="member" if self.role == "member" else "spare",
+            rank=self.rank,
+            state=self.state,
+            agent=self.agent,
+            health=self.health,
+            ready=self.ready,
+        )
+
+
+class AssignmentRow(ResourceRow, Base):
+    """What is wished of one node's agent; watched by the agents."""
+
+    __tablename__ = "assignments"
+    kind = "assignment"
+
+    wanted: Mapped[str] = mapped_column(String(10), default="Clean")
+    allocation: Mapped[str | None] = mapped_column(String(63))
+    rank: Mapped[int | None] = mapped_column(Integer)
+
+    def view(self) -> AssignmentView:
+        return AssignmentView.model_validate(
+            self.common() | {"wanted": self.wanted, "allocation": self.allocation, "rank": self.rank}
+        )
+
+
+class AllocationRow(ResourceRow, Base):
+    """Who holds what, as asked. The members are the nodes whose holder this is."""
+
+    __tablename__ = "allocations"
+    kind = "allocation"
+
+    nodes: Mapped[int] = mapped_column(Integer)
+    spares: Mapped[int] = mapped_column(Integer)
+    placement: Mapped[dict[str, Any]] = mapped_column(JSON)
+    topology_version: Mapped[str] = mapped_column(String(120))
+    bound: Mapped[bool] = mapped_column(Boolean, default=False)
+    members: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+
+    def view(self) -> AllocationView:
+        return AllocationView(
+            **self.common(),
+            nodes=self.nodes,
+            npus=self.nodes * 8,
+            spares=self.spares,
+            placement=Placement.model_validate(self.placement),
+            topology_version=self.topology_version,
+            bound=self.bound,
+            members=[MemberView.model_validate(member) for member in self.members or []],
+        )
+
+    def move(self, state: str) -> None:
+        self.state = ALLOCATION_STATES.check(self.state, state)
+
+
+class ResourceStore:
+    """The tables, asked in the words of the domain. Every method works inside the caller's transaction."""
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+
+    def transaction(self, dry: bool = False) -> AbstractContextManager[Session]:
+        return self.records.transaction(dry)
+
+    def reading(self) -> AbstractContextManager[Session]:
+        return self.records.reading()
+
+    def nodes(self, session: Session) -> list[NodeRow]:
+        return list(session.scalars(select(NodeRow).order_by(NodeRow.name)))
+
+    def node(self, session: Session, name: str) -> NodeRow:
+        return find(session, NodeRow, name)
+
+    def held_by(self, session: Session, allocation: str) -> list[NodeRow]:
+        """Members in rank order, then spares by name."""
+        held = session.scalars(select(NodeRow).where(NodeRow.holder == allocation))
+        return sorted(held, key=lambda node: (node.role != "member", node.rank or 0, node.name))
+
+    def allocation(self, session: Session, name: str) -> AllocationRow:
+        return find(session, AllocationRow, name)
+
+    def allocations(self, session: Session) -> list[AllocationRow]:
+        return list(session.scalars(select(AllocationRow).order_by(AllocationRow.name)))
+
+    def supernodes(self, session: Session) -> list[SupernodeRow]:
+        return list(session.scalars(select(SupernodeRow).order_by(SupernodeRow.name)))
+
+    def assignments(self, session: Session) -> list[AssignmentRow]:
+        return list(session.scalars(select(AssignmentRow).order_by(AssignmentRow.name)))
+
+    def snapshot(self, session: Session) -> Snapshot:
+        offers = tuple(NodeOffer(node.node_name, node.obstacle(), node.holder) for node in self.nodes(session))
+        versions = ",".join(row.topology_version for row in self.supernodes(session))
+        return Snapshot(offers, versions)

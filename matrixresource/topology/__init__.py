@@ -1,0 +1,17 @@
+"""Where things are: the numbers of a CloudMatrix384, its three planes as graphs, and questions asked of them."""
+
+from matrixresource.topology.layout import Layout, Link, Vertex
+from matrixresource.topology.spec import Figure, InvalidSpec, SupernodeSpec
+from matrixresource.topology.supernode import BlastRadius, Supernode, UnknownPart
+
+__all__ = [
+    "BlastRadius",
+    "Figure",
+    "InvalidSpec",
+    "Layout",
+    "Link",
+    "Supernode",
+    "SupernodeSpec",
+    "UnknownPart",
+    "Vertex",
+]

@@ -1,0 +1,1 @@
+"""The shared kernel: names, planes, quantities, errors, states, time, and the wire conventions all services keep."""

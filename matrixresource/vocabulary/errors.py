@@ -1,0 +1,151 @@
+"""What can be refused, as a tree of reasons.
+
+A reason is a PascalCase noun shared by errors, conditions and events. An error is raised where the reason is known;
+it becomes an RFC 9457 problem document once, at the edge, and an error of the same class again in the caller.
+
+    MatrixError
+    ├── Malformed               the request cannot be read                          400
+    ├── Unauthorized            no token, or one we did not issue                   401
+    ├── Forbidden               the token's role may not do this                    403
+    ├── NotFound                                                                    404
+    ├── Conflict                an illegal move, or the name means something else   409
+    │   ├── InsufficientCapacity    does not fit; `blocking` says what stands in the way
+    │   ├── InsufficientBandwidth   a link would carry more floors than it has
+    │   ├── StaleGeneration         an older wish than the one we hold
+    │   └── StaleReport             a report of an earlier life, or out of order
+    ├── PreconditionFailed      If-Match names another version                      412
+    ├── InvalidField            semantically wrong; `field` is the path             422
+    ├── TooLarge                the body is over the limit                          413
+    ├── Gone                    a watch asks for history we no longer keep          410
+    ├── NotYetSupported         in the contract, not in this version                501
+    └── Unavailable             try again; `retry_after_s` says when                503
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class MatrixError(Exception):
+    """Base of all refusals. `blocking` lists what stands in the way, per domain, plane or link."""
+
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        blocking: list[dict[str, Any]] | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.blocking = blocking or []
+        self.retry_after_s = retry_after_s
+
+    @property
+    def reason(self) -> str:
+        return type(self).__name__
+
+    def problem(self) -> dict[str, Any]:
+        """The RFC 9457 document, without what only the edge knows (instance, requestId)."""
+        document: dict[str, Any] = {
+            "type": f"urn:cloudmatrix:problem:{self.reason}",
+            "title": self.reason,
+            "status": self.status,
+            "reason": self.reason,
+            "detail": self.message,
+        }
+        if self.field is not None:
+            document["field"] = self.field
+        if self.blocking:
+            document["blocking"] = self.blocking
+        return document
+
+
+class Malformed(MatrixError):
+    status = 400
+
+
+class Unauthorized(MatrixError):
+    status = 401
+
+
+class Forbidden(MatrixError):
+    status = 403
+
+
+class NotFound(MatrixError):
+    status = 404
+
+
+class Conflict(MatrixError):
+    status = 409
+
+
+class InsufficientCapacity(Conflict):
+    pass
+
+
+class InsufficientBandwidth(Conflict):
+    pass
+
+
+class StaleGeneration(Conflict):
+    pass
+
+
+class StaleReport(Conflict):
+    pass
+
+
+class Gone(MatrixError):
+    status = 410
+
+
+class PreconditionFailed(MatrixError):
+    status = 412
+
+
+class TooLarge(MatrixError):
+    status = 413
+
+
+class InvalidField(MatrixError):
+    status = 422
+
+
+class NotYetSupported(MatrixError):
+    status = 501
+
+
+class Unavailable(MatrixError):
+    status = 503
+    retryable = True
+
+
+class InternalError(MatrixError):
+    """Ours to mend: the caller did nothing wrong. Retryable, since a restart may have mended it."""
+
+    status = 500
+    retryable = True
+
+
+def _tree(root: type[MatrixError]) -> list[type[MatrixError]]:
+    return [root, *(leaf for child in root.__subclasses__() for leaf in _tree(child))]
+
+
+def from_problem(document: dict[str, Any], status: int) -> MatrixError:
+    """The error a problem document stands for: by its reason, else by its HTTP status."""
+    known = {kind.__name__: kind for kind in _tree(MatrixError)}
+    by_status = {kind.status: kind for kind in reversed(_tree(MatrixError))}
+    fallback = Unavailable if status in (429, 502, 504) else by_status.get(status, InternalError)
+    kind = known.get(str(document.get("reason")), fallback)
+    return kind(
+        str(document.get("detail") or document.get("title") or f"HTTP {status}"),
+        field=document.get("field"),
+        blocking=document.get("blocking"),
+    )

@@ -1,0 +1,157 @@
+"""The conventions every collection keeps: paging, filter, order and watch, in one place.
+
+A route hands over its views and its journal; what comes back is a page or a stream of server-sent events.
+
+    GET /v1/nodes?pageSize=20&filter=state=Available AND cabinet!=sn0-c03&orderBy=name desc
+    GET /v1/nodes?watch=true&resourceVersion=412
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Query, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from matrixresource.vocabulary.errors import Gone, InvalidField
+from matrixresource.vocabulary.records import Records
+from matrixresource.vocabulary.wire import View
+
+BOOKMARK_PERIOD_WALL_S = 15.0
+"""A watch is never silent for longer, so a client can tell a quiet service from a dead one."""
+
+
+class ListParams:
+    """The query of every list."""
+
+    def __init__(
+        self,
+        page_size: Annotated[int, Query(alias="pageSize", ge=1, le=1000)] = 500,
+        page_token: Annotated[str | None, Query(alias="pageToken")] = None,
+        filter: Annotated[str | None, Query(description="terms joined by AND: field=value or field!=value")] = None,
+        order_by: Annotated[
+            str | None, Query(alias="orderBy", description="a field, with ' desc' to turn it round")
+        ] = None,
+        watch: bool = False,
+        resource_version: Annotated[int | None, Query(alias="resourceVersion", ge=0)] = None,
+    ) -> None:
+        self.page_size = page_size
+        self.page_token = page_token
+        self.matches = parse_filter(filter)
+        self.order_by = order_by
+        self.watch = watch
+        self.resource_version = resource_version
+
+
+Params = Annotated[ListParams, Depends(ListParams)]
+IfMatch = Annotated[str | None, Header(alias="If-Match")]
+ValidateOnly = Annotated[bool, Query(alias="validateOnly", description="run everything but the commit")]
+
+
+def parse_filter(text: str | None) -> Callable[[dict[str, Any]], bool]:
+    """A filter as a predicate over views; raises InvalidField where it cannot be read."""
+    if not text:
+        return lambda view: True
+    terms = []
+    for part in text.split(" AND "):
+        path, found, value = part.partition("=")
+        negated = path.endswith("!")
+        path = path.removesuffix("!").strip()
+        if not found or not path:
+            raise InvalidField(
+                f"cannot read {part!r}; write field=value or field!=value, joined by AND", field="filter"
+            )
+        terms.append((path.split("."), value.strip().strip('"'), negated))
+    return lambda view: all((_text(_dig(view, path)) == value) != negated for path, value, negated in terms)
+
+
+def _dig(view: Any, path: list[str]) -> Any:
+    for step in path:
+        view = view.get(step) if isinstance(view, dict) else None
+    return view
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
+def collection(
+    request: Request, params: ListParams, records: Records, kind: str, views: Callable[[], Iterable[View]]
+) -> JSONResponse | StreamingResponse:
+    """A page `{items, nextPageToken, resourceVersion}`, or with `watch=true` a stream of the kind's changes."""
+    if params.watch:
+        return StreamingResponse(
+            _events(request, params, records, kind, views),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-cache"},
+        )
+    rv = records.latest()
+    items = [view.wire() for view in views()]
+    return JSONResponse(page(items, params) | {"resourceVersion": rv})
+
+
+def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
+    """One page of the matching items; the token is opaque and says where the next one starts."""
+    items = [item for item in items if params.matches(item)]
+    field, _, direction = (params.order_by or "name").partition(" ")
+    items.sort(key=lambda item: _sort_key(_dig(item, field.split("."))), reverse=direction.strip() == "desc")
+    start = _start_of(params.page_token)
+    result: dict[str, Any] = {"items": items[start : start + params.page_size]}
+    if start + params.page_size < len(items):
+        result["nextPageToken"] = base64.urlsafe_b64encode(str(start + params.page_size).encode()).decode()
+    return result
+
+
+def _sort_key(value: Any) -> tuple[int, float, str]:
+    if isinstance(value, int | float):
+        return (0, float(value), "")
+    return (1, 0.0, _text(value))
+
+
+def _start_of(token: str | None) -> int:
+    if not token:
+        return 0
+    try:
+        return int(base64.urlsafe_b64decode(token.encode()))
+    except (ValueError, binascii.Error) as wrong:
+        raise InvalidField("not a token that this service gave out", field="pageToken") from wrong
+
+
+async def _events(
+    request: Request, params: ListParams, records: Records, kind: str, views: Callable[[], Iterable[View]]
+) -> AsyncIterator[str]:
+    rv = params.resource_version
+    if rv is None:
+        rv = records.latest()
+        for view in views():
+            body = view.wire()
+            if params.matches(body):
+                yield _event("ADDED", int(view.etag.strip('"') or rv), json.dumps(body))
+    yield _event("BOOKMARK", rv, "{}")
+    loop = asyncio.get_running_loop()
+    silent_since = loop.time()
+    while not await request.is_disconnected():
+        try:
+            changes = records.changes_since(kind, rv)
+        except Gone as gone:
+            yield _event("ERROR", rv, json.dumps(gone.problem()))
+            return
+        for change in changes:
+            rv = change.rv
+            if params.matches(json.loads(change.body)):
+                yield _event(change.type, rv, change.body)
+                silent_since = loop.time()
+        if not changes:
+            if loop.time() - silent_since >= BOOKMARK_PERIOD_WALL_S:
+                yield _event("BOOKMARK", rv, "{}")
+                silent_since = loop.time()
+            await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S)
+
+
+def _event(type: str, rv: int, body: str) -> str:
+    return f"event: {type}\nid: {rv}\ndata: {body}\n\n"

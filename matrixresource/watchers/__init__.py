@@ -1,0 +1,1 @@
+"""Deeds that come round by themselves: reading reports, watching leases."""

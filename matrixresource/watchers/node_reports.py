@@ -1,0 +1,121 @@
+"""Reads what resource agents report into the inventory.
+
+Reports come in batches; each node's is taken or refused by itself. A report of an earlier life of the agent, or older
+than the last one taken, is refused: lost updates break real fabric domains. Each taken report renews the node's lease,
+which is kept in memory only, and writes to the database only what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from matrixresource.allocator import Allocator
+from matrixresource.contract import NodeReport, ReportAnswer
+from matrixresource.fault_levels import worst_health
+from matrixresource.store import AssignmentRow, NodeRow, ResourceStore
+from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.quantities import timestamp
+
+LOST_AFTER_LEASES = 2.0
+"""An agent is Stale when its lease has run out and Lost after this many leases without a report."""
+
+
+@dataclass
+class Lease:
+    """When the agent was last heard, for how long that holds, and how far its reports have come."""
+
+    heard_at: float
+    lease_s: float
+    epoch: int
+    sequence: int
+
+    def agent(self, now: float) -> str:
+        silent_s = now - self.heard_at
+        if silent_s <= self.lease_s:
+            return "Connected"
+        return "Stale" if silent_s <= self.lease_s * LOST_AFTER_LEASES else "Lost"
+
+
+class NodeReports:
+    """Takes reports in, and tells from their absence which agents are stale or lost."""
+
+    def __init__(
+        self, store: ResourceStore, allocator: Allocator, clock: Clock, *, grace_s: float, nudge: Callable[[], None]
+    ) -> None:
+        """`grace_s`: how long after our own start an agent that has not reported yet is not held against it."""
+        self._store = store
+        self._allocator = allocator
+        self._clock = clock
+        self._grace_s = grace_s
+        self._started_at = clock.now()
+        self._leases: dict[str, Lease] = {}
+        self._nudge = nudge
+
+    def take(self, reports: list[NodeReport]) -> list[ReportAnswer]:
+        """An answer per report, in their order."""
+        with self._store.transaction() as session:
+            touched: list[NodeRow] = []
+            answers = [self._take(session, report, touched) for report in reports]
+            self._settle(session, touched)
+        return answers
+
+    def _take(self, session: Session, report: NodeReport, touched: list[NodeRow]) -> ReportAnswer:
+        node = session.get(NodeRow, str(report.node))
+        if node is None:
+            return ReportAnswer(node=report.node, accepted=False, reason="NotFound")
+        lease = self._leases.get(node.name)
+        seen = (lease.epoch, lease.sequence) if lease else (node.epoch, -1)
+        if (report.epoch, report.sequence) <= seen:
+            return ReportAnswer(node=report.node, accepted=False, reason="StaleReport")
+        now = self._clock.now()
+        before = _standing(node)
+        self._leases[node.name] = Lease(now, report.lease_s, report.epoch, report.sequence)
+        node.agent = "Connected"
+        node.epoch, node.power, node.status, node.stage = report.epoch, report.power, report.status, report.stage
+        node.observed_generation = report.generation
+        known = {(fault["code"], fault["component"]): fault["since"] for fault in node.faults or []}
+        faults = [
+            fault.wire() | {"since": known.get((fault.code, fault.component), timestamp(now))}
+            for fault in report.faults
+        ]
+        if faults != (node.faults or []):
+            node.faults = faults
+        node.health = worst_health([fault.code for fault in report.faults])
+        node.read_state()
+        if _standing(node) != before:
+            touched.append(node)
+        wish = session.get(AssignmentRow, node.name)
+        return ReportAnswer(node=report.node, accepted=True, desired=wish.view() if wish else None)
+
+    async def watch_leases(self) -> str:
+        """Mark the agents whose leases ran out. Run on a period."""
+        now = self._clock.now()
+        touched: list[NodeRow] = []
+        with self._store.transaction() as session:
+            for node in self._store.nodes(session):
+                lease = self._leases.get(node.name)
+                if lease is not None:
+                    agent = lease.agent(now)
+                elif now - self._started_at < self._grace_s:
+                    continue
+                else:
+                    agent = "Lost"
+                if agent != node.agent:
+                    node.agent = agent
+                    node.read_state()
+                    touched.append(node)
+            self._settle(session, touched)
+        return f"{len(touched)} agents changed"
+
+    def _settle(self, session: Session, touched: list[NodeRow]) -> None:
+        self._allocator.settle(session, {node.holder for node in touched if node.holder is not None})
+        if any(node.holder is None for node in touched):
+            self._nudge()
+
+
+def _standing(node: NodeRow) -> tuple[object, ...]:
+    """What of a node an allocation's state depends on."""
+    return (node.state, node.agent, node.health, node.ready)

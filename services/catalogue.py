@@ -1,0 +1,37 @@
+"""The processes of a stack, their ports, and who calls whom. Compose and the chart are compared with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process: how it is started, where it listens (0: nowhere), whom it calls, what it is for."""
+
+    name: str
+    module: str
+    port: int
+    calls: tuple[str, ...]
+    purpose: str
+    has_database: bool = False
+    scheme: str = "http"
+
+
+PROCESSES: tuple[Process, ...] = (
+    Process("resource", "services.resource", 8401, (), "inventory, topology, allocations", has_database=True),
+    Process("link", "services.link", 8402, (), "planes, slices, routes, link health", has_database=True),
+    Process("compute", "services.compute", 8403, ("resource", "link"), "instances, recovery", has_database=True),
+    Process("infer", "services.infer", 8404, ("link",), "CloudMatrix-Infer and its endpoint", has_database=True),
+    Process("agents", "services.node_agent", 8405, ("resource", "link"), "the emulated nodes and their agents"),
+    Process("kube", "services.kube", 8443, (), "the embedded Kubernetes API", has_database=True, scheme="https"),
+    Process(
+        "operator",
+        "services.operator",
+        8406,
+        ("kube", "resource", "link", "compute", "infer", "agents"),
+        "CloudMatrixInstance and its kin, as Kubernetes resources",
+    ),
+)
+
+BY_NAME: dict[str, Process] = {process.name: process for process in PROCESSES}

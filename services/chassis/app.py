@@ -1,0 +1,188 @@
+"""create_app: the frame of every HTTP service.
+
+It adds what the product promises of each of them: /healthz, /readyz, /metrics, /openapi.json, problem documents,
+request ids and W3C trace context in and out, bearer tokens, a limit on bodies, and watchers that live as long as the
+process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from matrixresource.vocabulary.errors import MatrixError, TooLarge
+from services.chassis.access import Tokens
+from services.chassis.logging import REQUEST_ID, TRACEPARENT
+from services.chassis.periodic import Periodic
+from services.chassis.problems import install, problem_response
+
+log = logging.getLogger(__name__)
+
+BODY_LIMIT_BYTES = 1 << 20
+OPEN_PATHS = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
+_TRACEPARENT = re.compile(r"^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
+
+
+def create_app(
+    name: str,
+    title: str,
+    routers: Iterable[APIRouter],
+    *,
+    tokens: Tokens | None = None,
+    watchers: Sequence[Periodic] = (),
+    tasks: Sequence[Callable[[], Awaitable[Any]]] = (),
+    ready: Callable[[], str | None] = lambda: None,
+    registry: CollectorRegistry | None = None,
+    on_stop: Callable[[], None] = lambda: None,
+    body_limit: int = BODY_LIMIT_BYTES,
+) -> FastAPI:
+    """A FastAPI application around `routers`.
+
+    `ready` returns None when the service can work, else a sentence that says what it waits for. `tasks` run beside the
+    watchers from start to stop. `registry` collects the service's own metrics beside those of its requests.
+    """
+    registry = registry or CollectorRegistry()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        running = [asyncio.create_task(watcher.run(), name=watcher.name) for watcher in watchers]
+        running += [asyncio.ensure_future(_logged(task)) for task in tasks]
+        yield
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        on_stop()
+
+    app = FastAPI(title=title, version="1", lifespan=lifespan, redoc_url=None)
+    app.state.watchers = {watcher.name: watcher for watcher in watchers}
+    install(app)
+    for router in routers:
+        app.include_router(router)
+    _watcher_metrics(registry, watchers)
+
+    @app.get("/healthz", include_in_schema=False)
+    async def healthz() -> Response:
+        return PlainTextResponse("ok")
+
+    @app.get("/readyz", include_in_schema=False)
+    async def readyz() -> Response:
+        waiting = ready()
+        return JSONResponse({"ready": waiting is None, "waitingFor": waiting}, 200 if waiting is None else 503)
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
+
+    requests = Counter("http_requests", "Requests served.", ["method", "status"], registry=registry)
+    seconds = Histogram("http_request_seconds", "Wall time to the first byte.", ["method"], registry=registry)
+    app.add_middleware(
+        Edge, name=name, tokens=tokens or Tokens(None), body_limit=body_limit, requests=requests, seconds=seconds
+    )
+    return app
+
+
+async def _logged(task: Callable[[], Awaitable[Any]]) -> None:
+    try:
+        await task()
+    except asyncio.CancelledError:
+        raise
+    except Exception:
+        log.exception("background task ended")
+
+
+def _watcher_metrics(registry: CollectorRegistry, watchers: Sequence[Periodic]) -> None:
+    if not watchers:
+        return
+    runs = Gauge("watcher_runs", "Runs of each watcher.", ["watcher"], registry=registry)
+    failures = Gauge("watcher_failures", "Runs of each watcher that failed.", ["watcher"], registry=registry)
+    for watcher in watchers:
+        runs.labels(watcher.name).set_function(lambda w=watcher: w.runs)  # type: ignore[misc]
+        failures.labels(watcher.name).set_function(lambda w=watcher: w.failures)  # type: ignore[misc]
+
+
+class Edge:
+    """What happens to every request before and after its route: identity, limit, id, trace and measure."""
+
+    def __init__(
+        self, app: ASGIApp, *, name: str, tokens: Tokens, body_limit: int, requests: Counter, seconds: Histogram
+    ) -> None:
+        self._app = app
+        self._name = name
+        self._tokens = tokens
+        self._body_limit = body_limit
+        self._requests = requests
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+        request_id = headers.get("x-request-id", "")[:64] or secrets.token_hex(8)
+        REQUEST_ID.set(request_id)
+        trace = headers.get("traceparent", "")
+        TRACEPARENT.set(trace if _TRACEPARENT.match(trace) else f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01")
+        started = time.perf_counter()
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [
+                    *message.get("headers", []),
+                    (b"x-request-id", request_id.encode()),
+                    (b"traceparent", TRACEPARENT.get().encode()),
+                ]
+                self._requests.labels(scope["method"], str(message["status"])).inc()
+                self._seconds.labels(scope["method"]).observe(time.perf_counter() - started)
+            await send(message)
+
+        try:
+            if scope["path"] not in OPEN_PATHS:
+                principal = self._tokens.principal(headers.get("authorization"))
+                principal.may(scope["method"], scope["path"])
+                scope.setdefault("state", {})["principal"] = principal
+            receive = await self._limited(headers, receive)
+        except MatrixError as refused:
+            await problem_response(refused, scope["path"])(scope, receive, sending)
+            return
+        await self._app(scope, receive, sending)
+
+    async def _limited(self, headers: dict[str, str], receive: Receive) -> Receive:
+        """The body, read whole when there is one, so that what is too large is refused before anything happens."""
+        if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+            return receive
+        if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > self._body_limit:
+            raise TooLarge(f"the body is over {self._body_limit} bytes", field="body")
+        chunks: list[bytes] = []
+        size = 0
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                break
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
+            if size > self._body_limit:
+                raise TooLarge(f"the body is over {self._body_limit} bytes", field="body")
+            more = message.get("more_body", False)
+        body = b"".join(chunks)
+        given = False
+
+        async def replay() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        return replay

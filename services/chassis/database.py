@@ -1,0 +1,85 @@
+"""A service's database: the engine, and migrations up to the newest before the first request.
+
+SQLite runs in WAL mode with full sync, so an acknowledged write survives the end of the process and of the machine.
+PostgreSQL is the same code behind another URL. Alembic is imported only when there is something to migrate.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, inspect, text
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session, sessionmaker
+
+log = logging.getLogger(__name__)
+
+CONNECT_TRIES = 60
+CONNECT_PAUSE_WALL_S = 0.5
+
+
+class Database:
+    """The engine of one service and a maker of sessions."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.engine: Engine = _sqlite(url) if url.startswith("sqlite") else create_engine(url, pool_pre_ping=True)
+        self.sessions: sessionmaker[Session] = sessionmaker(self.engine, expire_on_commit=False)
+
+    def migrate(self, migrations: Path) -> None:
+        """Bring the schema to the newest revision in `migrations`. Waits for a database that is still starting."""
+        newest = newest_revision(migrations)
+        if self._revision() == newest:
+            return
+        from alembic import command
+        from alembic.config import Config
+
+        config = Config()
+        config.set_main_option("script_location", str(migrations))
+        config.attributes["engine"] = self.engine
+        log.info("migrating", extra={"to": newest})
+        command.upgrade(config, "head")
+
+    def _revision(self) -> str | None:
+        for attempt in range(CONNECT_TRIES):
+            try:
+                with self.engine.connect() as connection:
+                    if not inspect(connection).has_table("alembic_version"):
+                        return None
+                    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+            except OperationalError:
+                if self.url.startswith("sqlite") or attempt == CONNECT_TRIES - 1:
+                    raise
+                log.warning("database is not there yet", extra={"attempt": attempt})
+                time.sleep(CONNECT_PAUSE_WALL_S)
+        return None
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def newest_revision(migrations: Path) -> str:
+    """The revision that no other file in `versions/` follows, read without importing them."""
+    revisions: dict[str, str] = {}
+    for file in (migrations / "versions").glob("*.py"):
+        found = dict(re.findall(r'^(revision|down_revision)\b[^=]*= *"?(\w+)"?', file.read_text(), re.MULTILINE))
+        revisions[found["revision"]] = found.get("down_revision", "None")
+    heads = set(revisions) - set(revisions.values())
+    if len(heads) != 1:
+        raise RuntimeError(f"{migrations}: expected one newest revision, found {sorted(heads)}")
+    return heads.pop()
+
+
+def _sqlite(url: str) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": 15})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, record: Any) -> None:
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-2000"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    return engine

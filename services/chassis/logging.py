@@ -1,0 +1,45 @@
+"""One line of JSON per event, on standard error, with the process's name, the request id and the trace in it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
+
+_PLAIN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+
+class JsonLines(logging.Formatter):
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "process": self._process,
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        if REQUEST_ID.get():
+            line["requestId"] = REQUEST_ID.get()
+        line |= {key: value for key, value in vars(record).items() if key not in _PLAIN}
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def configure(process: str, level: str = "INFO") -> None:
+    """Send every log line of this process to standard error as JSON."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines(process))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for noisy in ("httpx", "httpcore", "uvicorn.access"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,17 @@
+"""What every service's Alembic `env.py` does: run on the engine it is handed, or on a URL given by hand."""
+
+from __future__ import annotations
+
+from alembic import context
+from sqlalchemy import MetaData, create_engine
+
+
+def run(metadata: MetaData) -> None:
+    """Migrate the database behind `config.attributes["engine"]`, else `sqlalchemy.url`, in one transaction."""
+    engine = context.config.attributes.get("engine")
+    if engine is None:
+        engine = create_engine(context.config.get_main_option("sqlalchemy.url") or "sqlite://")
+    with engine.connect() as connection:
+        context.configure(connection=connection, target_metadata=metadata, render_as_batch=True)
+        with context.begin_transaction():
+            context.run_migrations()

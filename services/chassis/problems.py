@@ -1,0 +1,82 @@
+"""How what was raised becomes an RFC 9457 problem document, once, at the edge."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from sqlalchemy.exc import OperationalError
+from starlette.exceptions import HTTPException
+
+from matrixresource.vocabulary.errors import InternalError, InvalidField, Malformed, MatrixError, NotFound, Unavailable
+from services.chassis.logging import REQUEST_ID
+
+log = logging.getLogger(__name__)
+
+
+def problem_response(error: MatrixError, instance: str) -> Response:
+    """The document, with the request's id, and Retry-After where trying again makes sense."""
+    document = error.problem() | {"instance": instance, "requestId": REQUEST_ID.get()}
+    headers = {}
+    if error.retryable:
+        headers["Retry-After"] = str(max(1, round(error.retry_after_s or 1)))
+    return Response(json.dumps(document), error.status, headers, media_type="application/problem+json")
+
+
+def field_path(location: tuple[Any, ...]) -> str:
+    """`("body", "members", 2, "name")` as `members[2].name`."""
+    path = ""
+    for step in location[1:] if location and location[0] in ("body", "query", "path", "header") else location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
+    return path
+
+
+def from_validation(wrong: RequestValidationError) -> MatrixError:
+    """The first thing wrong names the field; all of them are in `blocking`."""
+    errors = wrong.errors()
+    first = errors[0]
+    if first["type"] == "json_invalid":
+        return Malformed(f"the body is no JSON: {first.get('ctx', {}).get('error', first['msg'])}", field="body")
+    lines = []
+    for error in errors:
+        path = field_path(error["loc"]) or "body"
+        message = "unknown field" if error["type"] == "extra_forbidden" else error["msg"]
+        lines.append({"field": path, "message": message})
+    message = "; ".join(f"{line['field']}: {line['message']}" for line in lines[:5])
+    return InvalidField(message, field=lines[0]["field"], blocking=lines)
+
+
+def install(app: FastAPI) -> None:
+    """Every way a request can fail ends in a problem document; a traceback goes to the log and nowhere else."""
+
+    @app.exception_handler(MatrixError)
+    async def refused(request: Request, error: MatrixError) -> Response:
+        return problem_response(error, request.url.path)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, wrong: RequestValidationError) -> Response:
+        return problem_response(from_validation(wrong), request.url.path)
+
+    @app.exception_handler(HTTPException)
+    async def other(request: Request, wrong: HTTPException) -> Response:
+        error: MatrixError
+        if wrong.status_code == 404:
+            error = NotFound(f"nothing is served at {request.url.path}; /openapi.json lists what is")
+        else:
+            error = Malformed(str(wrong.detail))
+            error.status = wrong.status_code  # type: ignore[misc]
+        return problem_response(error, request.url.path)
+
+    @app.exception_handler(OperationalError)
+    async def database_away(request: Request, wrong: OperationalError) -> Response:
+        log.warning("database refused", extra={"why": str(wrong.orig)})
+        return problem_response(Unavailable("the database does not answer; nothing was changed"), request.url.path)
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, wrong: Exception) -> Response:
+        log.error("request failed", exc_info=wrong, extra={"path": request.url.path})
+        return problem_response(InternalError("this is our fault; the log has it under requestId"), request.url.path)

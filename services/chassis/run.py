@@ -1,0 +1,32 @@
+"""Serve an application until SIGTERM, on one port, with open watches cut after a second."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from services.chassis.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def serve(app: ASGIApp, settings: Settings) -> None:
+    """Block until told to stop. With port 0 the port taken is in the log line `listening`."""
+    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((settings.host, settings.port))
+    log.info("listening", extra={"url": f"http://{settings.host}:{listener.getsockname()[1]}"})
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        http="httptools",
+        loop="asyncio",
+        lifespan="on",
+        timeout_graceful_shutdown=1,
+        server_header=False,
+    )
+    uvicorn.Server(config).run(sockets=[listener])

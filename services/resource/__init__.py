@@ -1,0 +1,1 @@
+"""MatrixResource as a process."""

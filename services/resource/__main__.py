@@ -1,0 +1,3 @@
+from services.resource.main import main
+
+main()

@@ -1,0 +1,85 @@
+"""Starts MatrixResource: `python -m services.resource --help`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastapi import FastAPI
+from pydantic import Field
+
+from matrixresource.allocator import Allocator
+from matrixresource.api import routes
+from matrixresource.store import Base, ResourceStore
+from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.supernode import Supernode
+from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.records import Records
+from matrixresource.watchers.node_reports import NodeReports
+from services.chassis.access import Tokens
+from services.chassis.app import create_app
+from services.chassis.database import Database
+from services.chassis.logging import configure
+from services.chassis.periodic import Periodic
+from services.chassis.run import serve
+from services.chassis.settings import ServiceSettings
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+LEASE_WATCH_PERIOD_S = 5.0
+REPLENISH_PERIOD_S = 60.0
+COMPACTION_PERIOD_S = 600.0
+JOURNAL_KEPT_WALL_S = 600.0
+
+
+class ResourceSettings(ServiceSettings):
+    """MatrixResource: inventory, topology and allocations of the supernodes."""
+
+    supernodes: int = Field(1, ge=1, le=8, description="supernodes in the inventory")
+    spec: Path | None = Field(
+        None, description="YAML file with the numbers of a supernode; the built-in CloudMatrix384"
+    )
+    lease_grace: float = Field(
+        60.0, gt=0, description="emulated seconds after start in which silent agents are forgiven"
+    )
+
+
+def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastAPI:
+    """The application over a migrated database."""
+    spec = SupernodeSpec.load(settings.spec)
+    records = Records(database.sessions, Base.metadata, clock)
+    store = ResourceStore(records)
+    allocator = Allocator(store, clock, [Supernode(f"sn{index}", spec) for index in range(settings.supernodes)])
+    allocator.enrol()
+
+    async def replenish() -> str:
+        return f"{allocator.replenish()} spares taken"
+
+    refill = Periodic("replenish", replenish, clock, period_s=REPLENISH_PERIOD_S, floor_wall_s=2.0)
+    reports = NodeReports(
+        store, allocator, clock, grace_s=clock.at_least_wall(settings.lease_grace, 6.0), nudge=refill.nudge
+    )
+
+    async def compact() -> str:
+        return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
+
+    return create_app(
+        "resource",
+        "MatrixResource",
+        [routes(store, allocator, reports, refill.nudge)],
+        tokens=Tokens(settings.tokens),
+        watchers=[
+            Periodic("leases", reports.watch_leases, clock, period_s=LEASE_WATCH_PERIOD_S, floor_wall_s=0.5),
+            refill,
+            Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
+        ],
+        on_stop=database.close,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    settings = ResourceSettings.load("resource", argv)
+    configure("resource", settings.log_level)
+    database = Database(settings.database_url("resource"))
+    database.migrate(MIGRATIONS)
+    serve(build(settings, settings.clock(), database), settings)

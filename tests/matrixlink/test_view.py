@@ -1,0 +1,32 @@
+"""The view is the contract with the workload: camelCase JSON there and back, planes by their wire names."""
+
+from matrixlink.fabric.view import FabricView, NodePorts, PlaneView, joined
+from matrixresource.vocabulary.planes import Plane
+
+
+def a_view(slice="a-ub", plane=Plane.UB, generation=2):
+    ports = NodePorts(uplink_gbps=[448.0] * 7, endpoint_gbps=[28.0] * 7)
+    planes = {plane: PlaneView(nodes={"sn0-c00-n0": ports}, latency_us=1.9)}
+    return FabricView(slice=slice, instance="a", generation=generation, planes=planes)
+
+
+def test_wire_form_and_back():
+    wire = a_view().wire()
+    assert wire == {
+        "slice": "a-ub",
+        "instance": "a",
+        "generation": 2,
+        "planes": {
+            "ub": {
+                "nodes": {"sn0-c00-n0": {"uplinkGbps": [448.0] * 7, "endpointGbps": [28.0] * 7}},
+                "latencyUs": 1.9,
+            }
+        },
+    }
+    assert FabricView.model_validate(wire) == a_view()
+
+
+def test_joined_holds_every_plane_and_moves_with_each():
+    both = joined("a", [a_view(), a_view("a-vpc", Plane.VPC, 3)])
+    assert set(both.planes) == {Plane.UB, Plane.VPC}
+    assert (both.slice, both.generation) == ("a-ub,a-vpc", 5)

@@ -1,0 +1,170 @@
+"""The spec refuses what does not add up; Supernode answers by name; exports round-trip; the README is printed."""
+
+import json
+import subprocess
+import sys
+
+import networkx as nx
+import pytest
+import yaml
+
+from matrixresource.topology import InvalidSpec, Supernode, SupernodeSpec, UnknownPart
+from matrixresource.topology.__main__ import README, main, with_print
+from matrixresource.topology.cross_checks import cross_checks
+from matrixresource.topology.picture import picture
+from matrixresource.topology.spec import DEFAULT_FILE, MARKS
+from matrixresource.vocabulary.names import CabinetName, CpuName, DieName, L1Name, L2Name, NodeName
+
+
+@pytest.fixture
+def document():
+    return yaml.safe_load(DEFAULT_FILE.read_text())
+
+
+def test_every_figure_has_a_source_and_a_mark():
+    spec = SupernodeSpec.load()
+    assert len(spec.figures) == sum(len(type(getattr(spec, s)).model_fields) for s in spec._sections())
+    for figure in spec.figures:
+        assert figure.mark in MARKS
+        assert figure.sources or (figure.mark == "ASSUMED" and figure.note)
+
+
+def test_every_cross_check_holds():
+    for check in cross_checks(SupernodeSpec.load()):
+        assert check.holds, check
+
+
+def change(document, path, value):
+    section, _, key = path.partition(".")
+    cell = {"value": value, "source": ["P"], "mark": "C1"}
+    document.setdefault(section, {})[key] = cell
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        ("node.npus", 9, "node.dies"),
+        ("ub.l2_ports", 47, "ub.l2_ports"),
+        ("die.ub_link_gbps", 29.0, "die.ub_gbps"),
+        ("rdma.leaf_spine_gbps", 50.0, "rdma.leaf_spine_gbps"),
+        ("node.colour", 3, "node.colour"),
+        ("node.cpus", "four", "node.cpus"),
+        ("node.cpus", 4.5, "node.cpus"),
+        ("node.cpus", -4, "node.cpus"),
+        ("node.cpus", float("nan"), "node.cpus"),
+        ("node.cpus", True, "node.cpus"),
+        ("engine.rooms", 1, "engine"),
+    ],
+)
+def test_a_spec_that_is_wrong_is_refused_with_its_field(document, path, value, field):
+    change(document, path, value)
+    with pytest.raises(InvalidSpec) as refused:
+        SupernodeSpec.parse(document)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("cell", "field"),
+    [
+        ({"value": 4, "source": ["XYZ"], "mark": "C1"}, "node.cpus.source"),
+        ({"value": 4, "source": [], "mark": "C1"}, "node.cpus.source"),
+        ({"value": 4, "source": ["P"], "mark": "sure"}, "node.cpus.mark"),
+        ({"value": 4, "source": ["P"], "mark": "C1", "page": 3}, "node.cpus.page"),
+        (4, "node.cpus"),
+    ],
+)
+def test_a_figure_without_its_source_is_refused(document, cell, field):
+    document["node"]["cpus"] = cell
+    with pytest.raises(InvalidSpec) as refused:
+        SupernodeSpec.parse(document)
+    assert refused.value.field == field
+
+
+def test_a_missing_figure_or_section_is_refused(document):
+    del document["cpu"]
+    with pytest.raises(InvalidSpec, match="cpu"):
+        SupernodeSpec.parse(document)
+    with pytest.raises(InvalidSpec):
+        SupernodeSpec.parse([])
+
+
+def test_topology_version_changes_with_a_number(document):
+    change(document, "node.dram_gib", 1024)
+    changed = SupernodeSpec.parse(document)
+    assert Supernode("sn0", changed).topology_version != Supernode("sn0").topology_version
+    assert Supernode("sn0").topology_version == Supernode("sn0").topology_version != Supernode("sn1").topology_version
+
+
+def test_questions_by_name():
+    sn = Supernode()
+    assert sn.nodes("sn0-c03") == [f"sn0-c03-n{n}" for n in range(4)]
+    assert sn.nodes("sn0-c13") == []
+    assert (len(sn.cabinets()), len(sn.nodes()), len(sn.switches())) == (16, 48, 336 + 112 + 24 + 8)
+    assert sn.cabinet_of("sn0-c03-n2") == "sn0-c03"
+    assert sn.dies("sn0-c03-n2")[11] == "sn0-c03-n2-npu5-die1"
+    assert len(sn.l1_switches(3)) == 48
+    assert sn.l1_switches(node="sn0-c03-n2")[4] == "sn0-c03-n2-l1p4"
+    assert sn.l2_switches(4)[11] == "sn0-l2p4-k11"
+    assert [len(sn.links("sn0-c03-n2", plane)) for plane in ("ub", "rdma", "vpc")] == [7 * (16 + 4 + 16) + 8, 16, 1]
+
+
+def test_links_agree_with_the_graph():
+    sn = Supernode()
+    drawn = {data["name"]: data["capacity_gbps"] for _, _, data in sn.graph().edges(data=True)}
+    assert drawn == {link.name: link.capacity_gbps for link in sn.links()}
+    assert len(drawn) == 12_480 + 768 + 192 + 48
+    for name in ("sn0-c03-n2.ub-p3-k11", "sn0-c03-n2.rdma-npu5-die0", "sn0-c03-n2.vpc", "sn0-c03-leaf1.spine4"):
+        assert sn.link(name).name == name
+
+
+@pytest.mark.parametrize(
+    "name", ["sn0-c03-n2.ub-p7-k00", "sn1-c03-n2.vpc", "sn0-c13-leaf0.spine0", "", ".", "sn0-c03-n2"]
+)
+def test_unknown_links_are_refused(name):
+    with pytest.raises(UnknownPart):
+        Supernode().link(name)
+
+
+def test_unknown_parts_are_refused():
+    sn = Supernode()
+    for part in ("sn0-c99", "sn0-c03-n2-l1p7", "sn0-l2p7-k00", "x"):
+        with pytest.raises(UnknownPart):
+            sn.blast_radius(part)
+    with pytest.raises(UnknownPart):
+        sn.nodes("sn0-c16")
+    with pytest.raises(UnknownPart):
+        sn.links("sn0-c03-n9")
+
+
+def test_exports_round_trip():
+    sn = Supernode()
+    document = json.loads(json.dumps(sn.node_link()))
+    assert document["graph"]["topologyVersion"] == sn.topology_version
+    again = nx.node_link_graph(document, edges="edges")
+    assert nx.utils.graphs_equal(again, nx.node_link_graph(sn.node_link(), edges="edges"))
+    drawn = nx.parse_graphml(sn.graphml())
+    assert (drawn.number_of_nodes(), drawn.number_of_edges()) == (len(document["nodes"]), len(document["edges"]))
+
+
+def test_a_process_that_asks_no_graph_loads_no_graph_library():
+    asks = "import sys; from matrixresource.topology import Supernode; Supernode().blast_radius('sn0-c03'); " \
+           "print('networkx' in sys.modules, 'numpy' in sys.modules)"  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False False"
+
+
+def test_readme_shows_what_is_printed(capsys):
+    page = README.read_text(encoding="utf-8")
+    assert with_print(page, picture()) == page
+    assert main(["--picture"]) == 0
+    assert capsys.readouterr().out.strip() in page
+
+
+def test_names_are_the_vocabularys():
+    sn = Supernode()
+    assert [NodeName(n) for n in sn.nodes()] == sn.nodes()
+    assert [DieName(d) for d in sn.dies("sn0-c03-n2")] == sn.dies("sn0-c03-n2")
+    assert [CpuName(c) for c in sn.cpus("sn0-c03-n2")] == sn.cpus("sn0-c03-n2")
+    assert [L1Name(s) for s in sn.l1_switches()] == sn.l1_switches()
+    assert [L2Name(s) for s in sn.l2_switches()] == sn.l2_switches()
+    assert [CabinetName(c) for c in sn.cabinets()] == sn.cabinets()
