@@ -132,7 +132,7 @@ def generate(
     open_turns: list[tuple[float, tuple[int, ...]]] = []
     while True:
         at += rng.expovariate(rate)
-        tokens = round(_quantile(held.input_quantiles, rng.random()))
+        tokens = round(quantile(held.input_quantiles, rng.random()))
         tokens = max(1, min(tokens, input_tokens_max or tokens))
         whole = tokens // held.block_tokens
         prefix = system
@@ -146,7 +146,7 @@ def generate(
         if rng.random() < held.continued_share and whole > len(system):
             comes_back = at + exp(rng.gauss(log(held.turn_gap_median_s), spread))
             _insert(open_turns, (comes_back, blocks[:whole]))
-        yield Arrival(at, tokens, max(1, round(_quantile(held.output_quantiles, rng.random()))), blocks)
+        yield Arrival(at, tokens, max(1, round(quantile(held.output_quantiles, rng.random()))), blocks)
 
 
 def _due_turn(turns: list[tuple[float, tuple[int, ...]]], at: float, blocks: int) -> tuple[int, ...] | None:
@@ -165,7 +165,7 @@ def _insert(turns: list[tuple[float, tuple[int, ...]]], turn: tuple[float, tuple
     del turns[OPEN_CONVERSATIONS_MAX:]
 
 
-def _quantile(table: Sequence[tuple[float, float]], share: float) -> float:
+def quantile(table: Sequence[tuple[float, float]], share: float) -> float:
     """The value at that share, straight in the logarithm between the table's points."""
     for (low, small), (high, large) in pairwise(table):
         if share <= high:
