@@ -1,8 +1,8 @@
 """Who is asking: bearer tokens, and what they may do.
 
-Tokens are opaque words known to a token file (name, groups) plus signed ones issued to service accounts. Today every token
-that is known is a cluster administrator and nobody else may do more than read health and version; RBAC objects are stored
-but not consulted, and the review APIs say exactly that: allowed for the known, denied for the anonymous.
+Tokens are opaque words known to a token file (name, groups) plus signed ones issued to service accounts. Today every
+token that is known is a cluster administrator and nobody else may do more than read health and version; RBAC objects
+are stored but not consulted, and the review APIs say exactly that: allowed for the known, denied for the anonymous.
 """
 
 import base64

@@ -1,24 +1,28 @@
 """Paths and media types in, verbs out: the embedded Kubernetes API as a plain ASGI application.
 
-`App(api)` needs no framework and no lifespan; whoever builds the `KubeApi` starts and stops it. Every refusal, expected or
-not, leaves as a Status.
+`App(api)` needs no framework and no lifespan; whoever builds the `KubeApi` starts and stops it. Every refusal,
+expected or not, leaves as a Status.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
+from sqlalchemy import Engine
 
 from matrixcontainer.kubeapi import access, errors, listing, subresources
 from matrixcontainer.kubeapi.accept import AGGREGATED_TYPE, Answer, choose, wants_aggregated
+from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.bodies import parse_body, parse_json, parse_yaml
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.requests import Receive, Request, Send, Target, parse_target, read_body, request_of
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.selectors import FieldSelector, LabelSelector
 from matrixcontainer.kubeapi.server import VERSION, KubeApi
+from matrixcontainer.kubeapi.store import Store
 from matrixcontainer.kubeapi.table import TableForm, partial, partial_form
 from matrixcontainer.kubeapi.verbs import Deletion, Options, Outcome
 from matrixcontainer.kubeapi.watch import Watch, WatchOptions
@@ -334,7 +338,7 @@ class App:
         value = parse_body(request.body, request.media_type, duplicates)
         if duplicates and isinstance(value, dict):
             self.api.verbs.report_unknown([f'duplicate field "{path}"' for path in duplicates], resource, options)
-        return value  # type: ignore[no-any-return]
+        return value
 
     async def _create(self, request: Request, resource: Resource, target: Target) -> Response:
         self.allow(resource, "create")
@@ -461,6 +465,17 @@ class App:
 
             return Response(yaml.safe_dump(value, sort_keys=False).encode(), code, "application/yaml")
         return as_json(value, code)
+
+
+def build_app(
+    engine: Engine, now: Callable[[], float], chance: random.Random, tokens: dict[str, User] | None = None
+) -> App:
+    """An application over a migrated database; `app.api.start()` and `stop()` are the caller's to await.
+
+    `tokens` maps bearer tokens to users. `now` gives seconds since the epoch, in whatever time the caller lives.
+    """
+    key = chance.randbytes(32)
+    return App(KubeApi(Store(engine, now), now, chance, access.Access(tokens or {}, key, now)))
 
 
 DELETE_KEYS = ("propagationPolicy", "gracePeriodSeconds", "orphanDependents", "dryRun")

@@ -1,9 +1,9 @@
 """Managed fields: who has set which part of an object; and server-side apply, which merges by that knowledge.
 
-Rules, as the public server-side apply documentation states them: an applier owns what it lists; a field owned by someone
-else with another value is a conflict unless forced; what an applier listed before and no longer lists goes away unless
-somebody else owns it; everyone else (create, update, patch) owns what they changed and takes it from the others.
-Entries are one per (manager, operation, apiVersion, subresource), Apply entries first.
+Rules, as the public server-side apply documentation states them: an applier owns what it lists; a field owned by
+someone else with another value is a conflict unless forced; what an applier listed before and no longer lists goes
+away unless somebody else owns it; everyone else (create, update, patch) owns what they changed and takes it from the
+others. Entries are one per (manager, operation, apiVersion, subresource), Apply entries first.
 """
 
 from dataclasses import dataclass

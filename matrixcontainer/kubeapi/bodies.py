@@ -1,4 +1,6 @@
-"""Request bodies: JSON, YAML or protobuf in, a dict out; with duplicate keys noticed, because Strict validation names them."""
+"""Request bodies: JSON, YAML or protobuf in, a dict out; with duplicate keys noticed, because Strict validation names
+them.
+"""
 
 import json
 from typing import Any
@@ -89,7 +91,7 @@ def _loader(duplicates: list[str]) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        yaml_implicit_resolvers = {
+        yaml_implicit_resolvers = {  # noqa: RUF012
             letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
             for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
@@ -102,9 +104,6 @@ def _loader(duplicates: list[str]) -> Any:
                         duplicates.append(key_node.value)
                     seen.add(key_node.value)
             return super().construct_mapping(node, deep)
-
-        def flatten_mapping(self, node: Any) -> None:
-            super().flatten_mapping(node)
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):

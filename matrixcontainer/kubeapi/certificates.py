@@ -1,7 +1,7 @@
 """The server's certificates: a CA kept in the state folder, and a server certificate signed by it.
 
-The CA outlives restarts, so that kubeconfigs written once stay valid; the server certificate is made anew when it nears its
-end or the names it should carry have changed.
+The CA outlives restarts, so that kubeconfigs written once stay valid; the server certificate is made anew when it
+nears its end or the names it should carry have changed.
 """
 
 import base64

@@ -1,8 +1,9 @@
 """Whether the schema of a CRD is structural, and everything that makes it not so.
 
-Rules of the public documentation ("Specifying a structural schema"): every node has a type unless it says int-or-string or
-preserve-unknown-fields; inside allOf, anyOf, oneOf and not there is no type, default, description, nullable or
-additionalProperties; metadata may only restrict name and generateName; defaults fit the schema they stand in.
+Rules of the public documentation ("Specifying a structural schema"): every node has a type unless it says
+int-or-string or preserve-unknown-fields; inside allOf, anyOf, oneOf and not there is no type, default, description,
+nullable or additionalProperties; metadata may only restrict name and generateName; defaults fit the schema they stand
+in.
 """
 
 from typing import Any
@@ -42,9 +43,7 @@ def _check_node(node: dict[str, Any], path: str, found: list[Cause], root: bool 
             found.append(errors.required(f"{path}.type", "must not be empty for specified object fields"))
     elif kind not in TYPES:
         found.append(errors.not_supported(f"{path}.type", kind, list(TYPES)))
-    for key in FORBIDDEN:
-        if node.get(key):
-            found.append(errors.forbidden_field(f"{path}.{key}", f"{key} is not supported"))
+    found += [errors.forbidden_field(f"{path}.{key}", f"{key} is not supported") for key in FORBIDDEN if node.get(key)]
     if node.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         found.append(errors.forbidden_field(f"{path}.uniqueItems", text))
@@ -68,7 +67,7 @@ def _check_node(node: dict[str, Any], path: str, found: list[Cause], root: bool 
     if root and isinstance(meta := (node.get("properties") or {}).get("metadata"), dict):
         extra = set(meta.get("properties") or {}) - {"name", "generateName"}
         if extra:
-            text = f"must not specify anything other than name and generateName, but metadata is implicitly specified: {sorted(extra)}"
+            text = f"must not specify anything other than name and generateName, but metadata is implicitly specified: {sorted(extra)}"  # noqa: E501
             found.append(errors.forbidden_field(f"{path}.properties[metadata]", text))
     for name, child in (node.get("properties") or {}).items():
         _check_node(child, f"{path}.properties[{name}]", found)
@@ -102,7 +101,7 @@ def _check_list_type(node: dict[str, Any], path: str, found: list[Cause]) -> Non
                 found.append(
                     errors.required(
                         where,
-                        "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",
+                        "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",  # noqa: E501
                     )
                 )
     elif keys:
@@ -112,12 +111,16 @@ def _check_list_type(node: dict[str, Any], path: str, found: list[Cause]) -> Non
 
 def _check_junction(part: dict[str, Any], owner: dict[str, Any], path: str, found: list[Cause]) -> None:
     int_or_string = owner.get("x-kubernetes-int-or-string")
-    for key in NOT_IN_JUNCTIONS:
-        if key in part and not (key == "type" and int_or_string):
-            found.append(errors.forbidden_field(f"{path}.{key}", "must be empty to be structural"))
-    for key in part:
-        if key.startswith("x-kubernetes-") and key != "x-kubernetes-validations":
-            found.append(errors.forbidden_field(f"{path}.{key}", "must be false to be structural"))
+    found += [
+        errors.forbidden_field(f"{path}.{key}", "must be empty to be structural")
+        for key in NOT_IN_JUNCTIONS
+        if key in part and not (key == "type" and int_or_string)
+    ]
+    found += [
+        errors.forbidden_field(f"{path}.{key}", "must be false to be structural")
+        for key in part
+        if key.startswith("x-kubernetes-") and key != "x-kubernetes-validations"
+    ]
     for name, child in (part.get("properties") or {}).items():
         _check_junction(child, {}, f"{path}.properties[{name}]", found)
         if name not in (owner.get("properties") or {}) and not owner.get("additionalProperties") and owner.get("type"):

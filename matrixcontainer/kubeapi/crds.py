@@ -1,7 +1,8 @@
 """CustomResourceDefinitions: checked, defaulted, accepted, served.
 
 A CRD becomes one `Resource` per served version. The order matters to clients: paths, discovery and OpenAPI are served
-before Established=True is published. Updates take effect at once, for stored objects too; deletion empties the pile first.
+before Established=True is published. Updates take effect at once, for stored objects too; deletion empties the pile
+first.
 """
 
 import hashlib

@@ -27,7 +27,9 @@ class Discovery:
         self._kept: dict[str, tuple[bytes, str]] = {}
 
     def document(self, name: str) -> tuple[bytes, str]:
-        """(JSON text, ETag) of `api`, `apis`, `group:G`, `version:G/V`, `aggregated:api:v2`..; KeyError if there is none."""
+        """(JSON text, ETag) of `api`, `apis`, `group:G`, `version:G/V`, `aggregated:api:v2`..; KeyError if there is
+        none.
+        """
         if self._serial != self.registry.serial:
             self._serial, self._kept = self.registry.serial, {}
         if name not in self._kept:

@@ -1,8 +1,8 @@
 """Failures as Kubernetes tells them: a Status object with a reason that clients branch on.
 
-Every refusal of the server is an `ApiError`. It renders itself as `kind: Status`; an Invalid one carries all causes found
-in the object, each naming its field. Go clients branch on `reason`, Python ones on the HTTP code, people read `message`.
-Texts follow the public API conventions, because tests of operators compare them.
+Every refusal of the server is an `ApiError`. It renders itself as `kind: Status`; an Invalid one carries all causes
+found in the object, each naming its field. Go clients branch on `reason`, Python ones on the HTTP code, people read
+`message`. Texts follow the public API conventions, because tests of operators compare them.
 """
 
 import json

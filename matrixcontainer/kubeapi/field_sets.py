@@ -1,9 +1,9 @@
 """Sets of field paths, as managedFields keeps them: which parts of an object someone has set.
 
-A path is a tuple of elements in their FieldsV1 spelling: `f:name` a field, `k:{"key":"v"}` an item of a map list, `v:"x"` a
-member of a set. A set of paths is a frozenset of such tuples; FieldsV1 is its tree form, where "." says that the node itself
-belongs to the set. What counts as one leaf follows the schema: atomic lists and maps are owned whole.
-Form: public server-side apply documentation (FieldsV1).
+A path is a tuple of elements in their FieldsV1 spelling: `f:name` a field, `k:{"key":"v"}` an item of a map list,
+`v:"x"` a member of a set. A set of paths is a frozenset of such tuples; FieldsV1 is its tree form, where "." says
+that the node itself belongs to the set. What counts as one leaf follows the schema: atomic lists and maps are owned
+whole. Form: public server-side apply documentation (FieldsV1).
 """
 
 import json
@@ -83,7 +83,8 @@ def paths_of(value: Any, schema: Schema, path: Path = (), nodes: bool = False) -
             inner = (*path, f"f:{key}")
             child = child_schema(schema, key, path)
             found |= paths_of(item, child, inner, nodes)
-            if item is None or item == {} or (key not in schema.properties and path and not schema.properties) or (nodes and (is_granular(child, item) or is_associative(child, item))):
+            bare = item is None or item == {} or (bool(path) and not schema.properties)
+            if bare or (nodes and (is_granular(child, item) or is_associative(child, item))):
                 found.add(inner)
     elif is_associative(schema, value):
         for item in value:

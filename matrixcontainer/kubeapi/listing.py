@@ -1,8 +1,8 @@
 """Lists: one snapshot, filtered, in pages that all show the same moment.
 
-A continue token names the revision of the first page and the last key shown; the state of that moment is rebuilt from the
-history, so tokens survive a restart and cost nothing to hold. Once the history no longer reaches back, the answer is 410
-with a token that goes on from the same key in the present.
+A continue token names the revision of the first page and the last key shown; the state of that moment is rebuilt from
+the history, so tokens survive a restart and cost nothing to hold. Once the history no longer reaches back, the answer
+is 410 with a token that goes on from the same key in the present.
 """
 
 import base64
@@ -60,10 +60,10 @@ def list_page(store: Store, resource: Resource, query: Query) -> Page:
             revision = store.revision
         elif revision < store.floor:
             failure = errors.expired(
-                "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-                "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
+                "The provided continue parameter is too old to display a consistent list result. You can start a new list "  # noqa: E501
+                "without the continue parameter, or use the continue token in this response to retrieve the remainder of "  # noqa: E501
                 "the results. Continuing with the provided token results in an inconsistent list - objects that were "
-                "created, modified, or deleted between the time the first chunk was returned and now may show up in the list."
+                "created, modified, or deleted between the time the first chunk was returned and now may show up in the list."  # noqa: E501
             )
             failure.details = {"continue": write_token(0, after)}
             raise failure

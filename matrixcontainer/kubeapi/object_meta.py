@@ -1,4 +1,4 @@
-"""The metadata every object has: what the server sets, what clients may say, and everything that can be wrong with it."""
+"""The metadata every object has: what the server sets, what clients may say, and all that can be wrong with it."""
 
 import random
 import re
@@ -88,7 +88,7 @@ QUALIFIED_TEXT = (
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 LABEL_VALUE_TEXT = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "  # noqa: E501
     "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
@@ -138,7 +138,7 @@ def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
 
 
 def _check_owners(owners: list[dict[str, Any]]) -> list[Cause]:
-    found = []
+    found: list[Cause] = []
     controllers = 0
     for index, owner in enumerate(owners):
         path = f"metadata.ownerReferences[{index}]"
@@ -156,13 +156,13 @@ def _check_owners(owners: list[dict[str, Any]]) -> list[Cause]:
 
 def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
     """What may not change, and which finalizers may not come while an object is going."""
-    found = []
+    found: list[Cause] = []
     before, after = old["metadata"], new["metadata"]
     if before.get("deletionTimestamp"):
         added = [f for f in after.get("finalizers") or [] if f not in (before.get("finalizers") or [])]
         if added:
             listed = ", ".join(f'"{name}"' for name in added)
-            text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
+            text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"  # noqa: E501
             found.append(errors.forbidden_field("metadata.finalizers", text))
     return found
 

@@ -235,7 +235,9 @@ def paths_of(resource: Resource, version: int) -> dict[str, Any]:
         operations = {}
         for verb in sub_verbs:
             method, action = ways[verb]
-            query = ("pretty",) if verb == "get" else (*WRITE_QUERY, "force") if verb == "patch" else WRITE_QUERY
+            query: tuple[str, ...] = (
+                ("pretty",) if verb == "get" else (*WRITE_QUERY, "force") if verb == "patch" else WRITE_QUERY
+            )
             operations[method] = operation(resource, action, query, version, body=verb != "get")
         found[f"{scoped}/{{name}}/{name}"] = operations | parameters(resource, version, named=True)
     return found
@@ -258,7 +260,7 @@ def operation(
     name = schema_name(resource) + ("List" if action == "list" else "")
     scope = "Namespaced" if resource.namespaced else ""
     found: dict[str, Any] = {
-        "operationId": f"{action}{resource.group.split('.')[0].title() or 'Core'}{resource.version.title()}{scope}{resource.kind}",
+        "operationId": f"{action}{resource.group.split('.')[0].title() or 'Core'}{resource.version.title()}{scope}{resource.kind}",  # noqa: E501
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": gvk(resource),
     }
@@ -267,7 +269,7 @@ def operation(
         kind = QUERY[word]
         place: dict[str, Any] = {"name": word, "in": "query"}
         listed.append(place | ({"schema": {"type": kind, "uniqueItems": True}} if version == 3 else {"type": kind}))
-    forms = PATCH_FORMS if action == "patch" else JSON_FORMS
+    forms: tuple[str, ...] = PATCH_FORMS if action == "patch" else JSON_FORMS
     if resource.custom and action == "patch":
         forms = PATCH_FORMS[:3]
     if version == 3:

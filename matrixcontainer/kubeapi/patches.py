@@ -1,8 +1,9 @@
 """The three patches that are not apply: JSON patch, JSON merge patch, and strategic merge for built-in kinds.
 
-Each takes a fresh object and returns the patched one; what cannot be done is an ApiError and leaves nothing half done.
-JSON patch: RFC 6902; merge patch: RFC 7386; strategic merge: the public document of the Kubernetes project
-("Strategic Merge Patch"): lists merge by their key, `$patch`, `$retainKeys`, `$setElementOrder/x`, `$deleteFromPrimitiveList/x`.
+Each takes a fresh object and returns the patched one; what cannot be done is an ApiError and leaves nothing half
+done. JSON patch: RFC 6902; merge patch: RFC 7386; strategic merge: the public document of the Kubernetes project
+("Strategic Merge Patch"): lists merge by their key, `$patch`, `$retainKeys`, `$setElementOrder/x`,
+`$deleteFromPrimitiveList/x`.
 """
 
 from typing import Any

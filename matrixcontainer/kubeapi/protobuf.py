@@ -1,9 +1,9 @@
 """Protobuf request bodies of built-in kinds, turned into the JSON form the rest of the server works on.
 
-Generated Go clients send built-in objects in protobuf and never fall back. A body starts with the magic `k8s\\0`, then a
-runtime.Unknown message: TypeMeta{apiVersion, kind}, the raw message, two encodings. Field numbers come from the generated
-table of types. What Go's JSON would leave out is left out here: absent pointers, and zero values of `omitempty` fields.
-Wire format: public Protocol Buffers encoding document; messages: k8s.io/api (Apache-2.0).
+Generated Go clients send built-in objects in protobuf and never fall back. A body starts with the magic `k8s\\0`,
+then a runtime.Unknown message: TypeMeta{apiVersion, kind}, the raw message, two encodings. Field numbers come from
+the generated table of types. What Go's JSON would leave out is left out here: absent pointers, and zero values of
+`omitempty` fields. Wire format: public Protocol Buffers encoding document; messages: k8s.io/api (Apache-2.0).
 """
 
 import base64
@@ -72,7 +72,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def read_fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Every (field number, value): ints for varints, bytes for the rest; raises ValueError or IndexError when cut off."""
+    """Every (field number, value): ints for varints, bytes for the rest; ValueError or IndexError when cut off."""
     at = 0
     while at < len(data):
         tag, at = read_varint(data, at)

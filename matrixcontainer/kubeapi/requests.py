@@ -49,7 +49,7 @@ class Request:
 
 
 def request_of(scope: dict[str, Any], receive: Receive) -> Request:
-    headers = {}
+    headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key = name.decode("latin-1").lower()
         text = value.decode("latin-1")

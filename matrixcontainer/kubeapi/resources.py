@@ -1,8 +1,8 @@
 """The kinds the server knows: one `Resource` per group, version and plural, built-in or from a CRD.
 
-Discovery, OpenAPI, routing and storage are all read from one `Registry`, so they cannot disagree. Several versions of a
-kind, and the two event groups, share one stored form: `storage` names the pile the objects lie in, and a Resource knows how
-to show a stored object in its own version.
+Discovery, OpenAPI, routing and storage are all read from one `Registry`, so they cannot disagree. Several versions of
+a kind, and the two event groups, share one stored form: `storage` names the pile the objects lie in, and a Resource
+knows how to show a stored object in its own version.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Structural schemas: what an object may hold, which defaults it takes, and everything that is wrong with it.
 
-A `Schema` is compiled once from the OpenAPI v3 form of a CRD version or from the table of built-in types, and then asked
-three things in this order: `prune` (drop and report unknown fields), `default`, `validate`. All mistakes of an object are
-returned together, with the field paths, reasons and wording that clients of a Kubernetes API know.
+A `Schema` is compiled once from the OpenAPI v3 form of a CRD version or from the table of built-in types, and then
+asked three things in this order: `prune` (drop and report unknown fields), `default`, `validate`. All mistakes of an
+object are returned together, with the field paths, reasons and wording that clients of a Kubernetes API know.
 Structural CRD schemas follow the public "Extend the API" documentation; wording follows its validation errors.
 """
 
@@ -24,7 +24,7 @@ except ImportError:  # the standard engine differs in corner cases and can be sl
 def compile_pattern(pattern: str) -> Callable[[str], Any]:
     """A search function with the semantics of Go's RE2 (search, not full match); raises ValueError on a bad pattern."""
     try:
-        return (re2 or re).compile(pattern).search  # type: ignore[no-any-return]
+        return (re2 or re).compile(pattern).search
     except Exception as failure:
         raise ValueError(str(failure)) from failure
 
@@ -71,6 +71,7 @@ class Schema:
         "strategy",
         "type",
         "unique_items",
+        "with_rules",
     )
 
     def __init__(self, document: dict[str, Any] | None = None) -> None:
@@ -110,6 +111,7 @@ class Schema:
         self.negated: Schema | None = Schema(d["not"]) if isinstance(d.get("not"), dict) else None
         self.description: str = d.get("description", "")
         self.ref = ""
+        self.with_rules: bool | None = None
 
     def child(self, key: str) -> "Schema | None":
         """The schema of an object's field, from its properties or its additional ones."""
@@ -118,7 +120,10 @@ class Schema:
         return self.additional if isinstance(self.additional, Schema) else None
 
     def has_rules(self) -> bool:
-        return any(node.rules for node in walk(self))
+        """Whether this node or any below it has validation rules; looked up once."""
+        if self.with_rules is None:
+            self.with_rules = any(node.rules for node in walk(self))
+        return self.with_rules
 
 
 def walk(schema: Schema) -> Iterator[Schema]:
@@ -330,7 +335,7 @@ def _validate_list(value: list[Any], schema: Schema, path: str, old: Any, found:
 
 
 def correlate_list(schema: Schema, old: list[Any]) -> Callable[[int, Any], Any]:
-    """How an item finds its former self: by key in map lists; by place for ratcheting only where that is all there is."""
+    """How an item finds its former self: by key in map lists; by place for ratcheting only where that is all there is."""  # noqa: E501
     if schema.list_type == "map":
         by_key = {list_key(schema, item): item for item in old if isinstance(item, dict)}
         return lambda index, item: by_key.get(list_key(schema, item), ABSENT) if isinstance(item, dict) else ABSENT

@@ -1,7 +1,8 @@
 """The embedded Kubernetes API as one object: store, kinds, verbs, and the controllers a cluster cannot do without.
 
-`KubeApi(store, now, chance, access)` is everything but HTTP; `app.py` puts paths and media types before it. Time and chance
-are handed in, so that it runs in one test process under virtual time as well as behind TLS in a process of its own.
+`KubeApi(store, now, chance, access)` is everything but HTTP; `app.py` puts paths and media types before it. Time and
+chance are handed in, so that it runs in one test process under virtual time as well as behind TLS in a process of its
+own.
 """
 
 import asyncio

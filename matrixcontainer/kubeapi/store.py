@@ -1,13 +1,13 @@
 """Where objects live: one counter of revisions, every object once, every change in order, durable before acknowledged.
 
-The database is the truth; a copy of the living objects is kept in memory as encoded JSON, filled at start, so that reads
-and watches never wait for it. A write is checked against the newest state, gets the next revision, and joins the batch of
-this turn of the event loop; the batch is one transaction, and only after it has been committed are writers answered,
-readers served the new state and watchers woken, all in revision order.
+The database is the truth; a copy of the living objects is kept in memory as encoded JSON, filled at start, so that
+reads and watches never wait for it. A write is checked against the newest state, gets the next revision, and joins
+the batch of this turn of the event loop; the batch is one transaction, and only after it has been committed are
+writers answered, readers served the new state and watchers woken, all in revision order.
 
-Durability: SQLite in WAL mode. With `synchronous=NORMAL` (the default) an acknowledged write survives `kill -9` of the
-process at any instruction; a loss of power may cost the last moments but never consistency. `synchronous=FULL` survives
-power loss too, at the price of one disk flush per batch. PostgreSQL follows its own `synchronous_commit`.
+Durability: SQLite in WAL mode. With `synchronous=NORMAL` (the default) an acknowledged write survives `kill -9` of
+the process at any instruction; a loss of power may cost the last moments but never consistency. `synchronous=FULL`
+survives power loss too, at the price of one disk flush per batch. PostgreSQL follows its own `synchronous_commit`.
 One process serves one store; a second one is noticed at its first write (the counter moved) and gives up.
 """
 
@@ -80,7 +80,7 @@ class StoreLost(Exception):
 
 
 class Record:
-    """One object at one revision: its JSON as bytes. `obj` is a fresh dict at every call; nobody can spoil the store."""
+    """One object at one revision, as JSON bytes. `obj` is a fresh dict at every call; nobody can spoil the store."""
 
     __slots__ = ("body", "key", "revision", "uid")
 
@@ -89,7 +89,7 @@ class Record:
 
     @property
     def obj(self) -> dict[str, Any]:
-        return orjson.loads(self.body)  # type: ignore[no-any-return]
+        return orjson.loads(self.body)
 
 
 class Change:
@@ -318,7 +318,7 @@ class Store:
 
     def _load(self) -> None:
         with self.engine.begin() as connection:
-            known = {name: value for name, value in connection.execute(select(counters.c.name, counters.c.value))}
+            known: dict[str, int] = dict(connection.execute(select(counters.c.name, counters.c.value)).tuples().all())
             for name in {"revision", "floor"} - known.keys():
                 connection.execute(counters.insert(), {"name": name, "value": 0})
             self.revision = self._next = known.get("revision", 0)

@@ -1,8 +1,8 @@
 """What a kind adds to the common path of a write: its names, defaults, checks and what may change.
 
-The common path (verbs.py) does metadata, revision, generation, managed fields, finalizers and deletion for every kind. A
-Strategy is asked at fixed moments and returns causes instead of raising, so that all mistakes are told together.
-`CustomStrategy` serves CRDs; built-in kinds derive theirs in the `builtin` package.
+The common path (verbs.py) does metadata, revision, generation, managed fields, finalizers and deletion for every
+kind. A Strategy is asked at fixed moments and returns causes instead of raising, so that all mistakes are told
+together. `CustomStrategy` serves CRDs; built-in kinds derive theirs in the `builtin` package.
 """
 
 import re
@@ -20,16 +20,16 @@ LABEL = re.compile(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
 LABEL_1035 = re.compile(r"^[a-z]([a-z0-9-]*[a-z0-9])?$")
 
 SUBDOMAIN_TEXT = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "  # noqa: E501
     "with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 LABEL_TEXT = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
-    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "  # noqa: E501
+    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"  # noqa: E501
 )
 LABEL_1035_TEXT = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and "
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and "  # noqa: E501
     "end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
     "'[a-z]([-a-z0-9]*[a-z0-9])?')"
 )

@@ -1,4 +1,6 @@
-"""What hangs below an object: status, scale, binding, eviction, finalize, token, log; and reviews, which are only answered."""
+"""What hangs below an object: status, scale, binding, eviction, finalize, token, log; and reviews, which are only
+answered.
+"""
 
 from typing import TYPE_CHECKING, Any
 

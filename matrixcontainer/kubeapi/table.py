@@ -1,7 +1,7 @@
 """The table form: what `kubectl get` prints, made here so that every client prints the same.
 
-CRDs bring their columns (`additionalPrinterColumns`), built-in kinds bring a function for their cells; without either there
-are Name and Age. Times are shown as ages the way kubectl shows them: 5s, 3m12s, 4h, 2d.
+CRDs bring their columns (`additionalPrinterColumns`), built-in kinds bring a function for their cells; without either
+there are Name and Age. Times are shown as ages the way kubectl shows them: 5s, 3m12s, 4h, 2d.
 """
 
 from collections.abc import Callable

@@ -135,7 +135,7 @@ class Verbs:
         return Outcome(resource.show(record), created=True, record=record)
 
     def decode(self, resource: Resource, body: dict[str, Any], options: Options) -> dict[str, Any]:
-        """A body as an object of this resource: kind and version checked, unknown fields refused, warned of or dropped."""
+        """A body as an object of this resource: kind and version checked; unknown fields refused, warned of or dropped."""  # noqa: E501
         if not isinstance(body, dict):
             raise errors.bad_request("the object provided is unrecognized (must be of type Object)")
         kind, api_version = body.get("kind"), body.get("apiVersion")

@@ -1,8 +1,8 @@
 """Watches: what changed after a revision, in order, as lines of JSON, until the time is up or the client has gone.
 
-Every watcher walks the store's log of its resource at its own pace and is woken after each commit; the line of a change is
-encoded once per form and shared by all watchers. An object that enters or leaves a selector appears as ADDED or DELETED.
-Bookmarks carry the store's revision, and only once everything up to it has been handed over.
+Every watcher walks the store's log of its resource at its own pace and is woken after each commit; the line of a
+change is encoded once per form and shared by all watchers. An object that enters or leaves a selector appears as
+ADDED or DELETED. Bookmarks carry the store's revision, and only once everything up to it has been handed over.
 """
 
 import asyncio
@@ -108,10 +108,8 @@ class Watch:
 
     def _present(self) -> bytes:
         """What exists now, as ADDED, and the mark that ends it when asked for."""
-        lines = []
-        for record in self.store.objects_of(self.resource.storage, self.query.namespace):
-            if self._selects(record):
-                lines.append(line("ADDED", self._body(record)))
+        present = self.store.objects_of(self.resource.storage, self.query.namespace)
+        lines = [line("ADDED", self._body(record)) for record in present if self._selects(record)]
         if self.options.initial_events:
             lines.append(self._bookmark({"k8s.io/initial-events-end": "true"}))
         return b"".join(lines)
@@ -144,7 +142,7 @@ class Watch:
         encoded = change.encoded.get(token)
         if encoded is None or self.resource.refresh_before >= record.revision:
             encoded = change.encoded[token] = line(kind, self._body(record))
-        return encoded  # type: ignore[no-any-return]
+        return encoded
 
     def _body(self, record: Record) -> bytes:
         if self.options.form is None:
@@ -154,25 +152,17 @@ class Watch:
         return orjson.dumps(shown)
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
-        meta: dict[str, Any] = {"resourceVersion": str(self.store.revision), "creationTimestamp": None}
+        revision = str(self.store.revision)
+        meta: dict[str, Any] = {"resourceVersion": revision, "creationTimestamp": None}
         if annotations:
             meta["annotations"] = annotations
-        obj = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": meta}
-        if self.options.form_name == "Table":
-            table = {
-                "kind": "Table",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": {"resourceVersion": str(self.store.revision)},
-            }
-            table |= {
-                "columnDefinitions": None,
-                "rows": [
-                    {"cells": None, "object": obj | {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}}
-                ],
-            }
-            obj = table
-        elif self.options.form_name == "PartialObjectMetadata":
+        obj: dict[str, Any] = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": meta}
+        if self.options.form_name:
             obj |= {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+        if self.options.form_name == "Table":
+            row: dict[str, Any] = {"cells": None, "object": obj}
+            obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": revision}}
+            obj |= {"columnDefinitions": None, "rows": [row]}
         return line("BOOKMARK", json.dumps(obj, separators=(",", ":")).encode())
 
     def _too_old(self, revision: int) -> bytes:

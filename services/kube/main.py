@@ -1,8 +1,8 @@
 """Starts the embedded Kubernetes API: `python -m services.kube --help`.
 
 Everything it keeps lies in the state folder: `kube.db` (unless a database is given), `kube/` with the CA, the server
-certificate and the token file, and `kubeconfig` for the administrator. The port is bound before the kubeconfig is written,
-so that `--port 0` tells its port there and in the log.
+certificate and the token file, and `kubeconfig` for the administrator. The port is bound before the kubeconfig is
+written, so that `--port 0` tells its port there and in the log.
 """
 
 from __future__ import annotations
@@ -10,14 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import signal
 import socket
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from types import FrameType
 
-import uvicorn
 from pydantic import Field
 
 from matrixcontainer.kubeapi.access import Access, User, load_tokens
@@ -29,6 +25,7 @@ from services.chassis.logging import configure
 from services.chassis.settings import ServiceSettings
 from services.kube.database import migrate
 from services.kube.folder import hold
+from services.kube.serving import server_of
 
 log = logging.getLogger(__name__)
 
@@ -47,29 +44,6 @@ class KubeSettings(ServiceSettings):
     synchronous: str = Field(
         "NORMAL", pattern="^(NORMAL|FULL)$", description="SQLite: NORMAL outlives the process, FULL outlives power loss"
     )
-
-
-class Server(uvicorn.Server):
-    """Ends open watches before it waits for connections to finish."""
-
-    def __init__(self, config: uvicorn.Config, api: KubeApi) -> None:
-        super().__init__(config)
-        self._api = api
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if sig == signal.SIGINT:
-            sig = signal.SIGTERM  # a second Ctrl-C is no reason to cut off writes
-        self._api.stopping = True
-        super().handle_exit(sig, frame)
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._api.start()
-        await super().startup(sockets)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._api.stop()
-        await super().shutdown(sockets)
-        self._captured_signals.clear()  # having been asked to stop and having stopped is success
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -95,26 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     admin = next(token for token, user in tokens.items() if user.name == "admin")
     write_kubeconfig(settings.state / "kubeconfig", url, ca, "admin", admin)
     log.info("listening", extra={"url": url, "kubeconfig": str((settings.state / "kubeconfig").resolve())})
-    asyncio.run(_serve(App(api), api, listener, certificate, key))
+    asyncio.run(server_of(App(api), certificate, key).serve(sockets=[listener]))
     store.close()
     held.close()
     log.info("stopped")
-
-
-async def _serve(app: App, api: KubeApi, listener: socket.socket, certificate: Path, key: Path) -> None:
-    config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
-        log_config=None,
-        access_log=False,
-        http="httptools",
-        loop="asyncio",
-        ws="none",
-        lifespan="off",
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
-        timeout_graceful_shutdown=1,
-        timeout_keep_alive=75,
-        server_header=False,
-        backlog=512,
-    )
-    await Server(config, api).serve(sockets=[listener])

@@ -11,6 +11,7 @@ Apache-2.0, The Kubernetes Authors. Only names, numbers and markers are taken, n
     python -m matrixcontainer.kubeapi.builtin.generate_types "$(go env GOMODCACHE)"
 """
 
+import contextlib
 import gzip
 import json
 import re
@@ -48,7 +49,7 @@ ROOTS = [
     "core.v1.Node", "core.v1.Pod", "core.v1.Binding", "core.v1.Service", "core.v1.Endpoints",
     "core.v1.PersistentVolume", "core.v1.PersistentVolumeClaim", "core.v1.ResourceQuota", "core.v1.LimitRange",
     "core.v1.PodTemplate", "core.v1.ReplicationController",
-    "apps.v1.Deployment", "apps.v1.ReplicaSet", "apps.v1.StatefulSet", "apps.v1.DaemonSet", "apps.v1.ControllerRevision",
+    "apps.v1.Deployment", "apps.v1.ReplicaSet", "apps.v1.StatefulSet", "apps.v1.DaemonSet", "apps.v1.ControllerRevision",  # noqa: E501
     "batch.v1.Job", "batch.v1.CronJob",
     "rbac.v1.Role", "rbac.v1.RoleBinding", "rbac.v1.ClusterRole", "rbac.v1.ClusterRoleBinding",
     "coordination.v1.Lease", "events.v1.Event", "scheduling.v1.PriorityClass",
@@ -170,10 +171,8 @@ def describe_field(
     if map_type := (markers.get("mapType") or markers.get("structType")):
         extras["mapType"] = map_type[0]
     if default := markers.get("default"):
-        try:
+        with contextlib.suppress(ValueError):  # a Go constant: the kinds' own defaults state those
             extras["default"] = json.loads(default[0])
-        except ValueError:
-            pass  # refers to a Go constant; the kinds' own defaults state those
     if "inline" in options or (not name and "json" in tag):
         name = ""
     return [name, number, resolve(go_type, package, types), flags, *([extras] if extras else [])]

@@ -87,9 +87,9 @@ KINDS = (
     Kind("core.v1.LimitRange", "", "limitranges", "limits", True, Strategy),
     Kind("core.v1.PodTemplate", "", "podtemplates", "", True, Strategy),
     Kind("core.v1.ReplicationController", "", "replicationcontrollers", "rc", True, Strategy, True, REPLICAS, "all"),
-    Kind("apps.v1.Deployment", "apps", "deployments", "deploy", True, workloads.DeploymentStrategy, True, WORKLOAD, "all"),
+    Kind("apps.v1.Deployment", "apps", "deployments", "deploy", True, workloads.DeploymentStrategy, True, WORKLOAD, "all"),  # noqa: E501
     Kind("apps.v1.ReplicaSet", "apps", "replicasets", "rs", True, workloads.ReplicaSetStrategy, True, WORKLOAD, "all"),
-    Kind("apps.v1.StatefulSet", "apps", "statefulsets", "sts", True, workloads.StatefulSetStrategy, True, WORKLOAD, "all"),
+    Kind("apps.v1.StatefulSet", "apps", "statefulsets", "sts", True, workloads.StatefulSetStrategy, True, WORKLOAD, "all"),  # noqa: E501
     Kind("apps.v1.DaemonSet", "apps", "daemonsets", "ds", True, workloads.TemplateStrategy, True, None, "all"),
     Kind("apps.v1.ControllerRevision", "apps", "controllerrevisions", "", True, PlainStrategy),
     Kind("batch.v1.Job", "batch", "jobs", "", True, workloads.JobStrategy, True, None, "all"),
@@ -114,7 +114,7 @@ KINDS = (
     Kind("storage.v1.VolumeAttachment", "storage.k8s.io", "volumeattachments", "", False, PlainStrategy, True),
     Kind("storage.v1.CSIStorageCapacity", "storage.k8s.io", "csistoragecapacities", "", True, PlainStrategy),
     Kind("node.v1.RuntimeClass", "node.k8s.io", "runtimeclasses", "", False, PlainStrategy),
-    Kind("autoscaling.v2.HorizontalPodAutoscaler", "autoscaling", "horizontalpodautoscalers", "hpa", True, Strategy, True,
+    Kind("autoscaling.v2.HorizontalPodAutoscaler", "autoscaling", "horizontalpodautoscalers", "hpa", True, Strategy, True,  # noqa: E501
          categories="all"),
     Kind("discovery.v1.EndpointSlice", "discovery.k8s.io", "endpointslices", "", True, PlainStrategy),
     Kind("admissionregistration.v1.ValidatingWebhookConfiguration", "admissionregistration.k8s.io",

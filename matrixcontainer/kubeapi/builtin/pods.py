@@ -1,7 +1,7 @@
 """Pods as the API sees them: defaults, checks, what may change, binding, and how long a deleted one stays.
 
-Who runs a pod is not decided here: kubelets, emulated or real, write its status. A pod that no node has taken goes at once
-when deleted; a bound one gets its grace period and goes when its kubelet deletes it with grace 0.
+Who runs a pod is not decided here: kubelets, emulated or real, write its status. A pod that no node has taken goes at
+once when deleted; a bound one gets its grace period and goes when its kubelet deletes it with grace 0.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -169,7 +169,7 @@ class PodStrategy(Strategy):
     def _only_binds(self, old: dict[str, Any], new: dict[str, Any]) -> bool:
         return not old.get("nodeName") and _fixed_part(new | {"nodeName": ""}) == _fixed_part(old | {"nodeName": ""})
 
-    def grace(self, obj: dict[str, Any], wanted: int | None) -> int:  # type: ignore[override]
+    def grace(self, obj: dict[str, Any], wanted: int | None) -> int:
         """Seconds a deleted pod stays: 0 when no node has it or it has ended, else what was asked or its own."""
         spec, status = obj.get("spec", {}), obj.get("status", {})
         if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):

@@ -229,7 +229,7 @@ def _columns(text: str) -> list[dict[str, Any]]:
     found = []
     for word in text.split():
         label = word.lstrip("~+").replace("_", " ")
-        if label == "Name":
+        if word == "Name":
             found.append(NAME)
         elif label == "Age":
             found.append(AGE)

@@ -1,8 +1,8 @@
 """Built-in API types as schemas: read once from the generated table, compiled per struct on first use.
 
 The table says what a Go client would send; `schema_of` turns a struct into the same `Schema` that CRDs use, so that
-pruning, strategic merge and server-side apply have one form to work on. `openapi_of` prints the struct and all it refers
-to as OpenAPI components. Decoding of protobuf reads the raw rows through `rows_of`.
+pruning, strategic merge and server-side apply have one form to work on. `openapi_of` prints the struct and all it
+refers to as OpenAPI components. Decoding of protobuf reads the raw rows through `rows_of`.
 """
 
 import gzip
@@ -39,7 +39,7 @@ SCALARS: dict[str, dict[str, Any]] = {
 def table() -> dict[str, list[Row]]:
     path = Path(__file__).with_name("types.json.gz")
     document = json.loads(gzip.decompress(path.read_bytes()))
-    return document["types"]  # type: ignore[no-any-return]
+    return document["types"]
 
 
 def rows_of(name: str) -> list[Row]:
@@ -115,11 +115,12 @@ def openapi_of(name: str, found: dict[str, Any], prefix: str) -> None:
     key = component_name(name)
     if key in found:
         return
-    found[key] = body = {"type": "object", "properties": {}}
+    properties: dict[str, Any] = {}
+    found[key] = body = {"type": "object", "properties": properties}
     required = []
     for field, row in flat_rows(name).items():
         extras = row[4] if len(row) > 4 else {}
-        body["properties"][field] = _openapi_node(row[2], extras, found, prefix)
+        properties[field] = _openapi_node(row[2], extras, found, prefix)
         if "o" not in row[3] and "?" not in row[3] and "p" not in row[3] and field not in ("metadata", "status"):
             required.append(field)
     if required:

@@ -1,8 +1,9 @@
 """Serves what CustomResourceDefinitions describe.
 
-Level-based: `reconcile(name)` looks at the CRD as it is and makes the registry, its conditions and its finalizer agree with
-it. Accepted names and the served resources come first, Established=True after them, because clients that see the condition
-ask for discovery at once. A deleted CRD empties its pile, waits for finalizers of the objects, and only then lets go.
+Level-based: `reconcile(name)` looks at the CRD as it is and makes the registry, its conditions and its finalizer
+agree with it. Accepted names and the served resources come first, Established=True after them, because clients that
+see the condition ask for discovery at once. A deleted CRD empties its pile, waits for finalizers of the objects, and
+only then lets go.
 """
 
 import asyncio
@@ -114,7 +115,7 @@ class Definitions:
     async def _set(self, name: str, kind: str, value: str, reason: str, message: str, names: bool = False) -> None:
         def change(crd: dict[str, Any]) -> dict[str, Any]:
             status = crd.setdefault("status", {})
-            held = next((c for c in status.get("conditions") or [] if c["type"] == kind), {})
+            held: dict[str, Any] = next((c for c in status.get("conditions") or [] if c["type"] == kind), {})
             if (held.get("status"), held.get("reason")) != (value, reason):
                 crds.set_condition(status, kind, value, reason, message, self.api.now())
             if names:

@@ -1,9 +1,10 @@
 """Garbage collection: dependents follow their owners.
 
-An index of who names whom as owner is kept from the store's changes. A dependent whose owners are all gone is deleted; one
-with a living owner besides only loses the dangling reference. An owner deleted in the foreground waits, under the
-`foregroundDeletion` finalizer, for the dependents that block it; `orphan` strips the references first. Owners are matched by
-uid; a namespaced owner in another namespace, or of a cluster-scoped dependent, counts as absent.
+An index of who names whom as owner is kept from the store's changes. A dependent whose owners are all gone is
+deleted; one with a living owner besides only loses the dangling reference. An owner deleted in the foreground waits,
+under the `foregroundDeletion` finalizer, for the dependents that block it; `orphan` strips the references first.
+Owners are matched by uid; a namespaced owner in another namespace, or of a cluster-scoped dependent, counts as
+absent.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The life of namespaces: the standing ones, what each is born with, and how a deleted one is emptied.
 
-Level-based: a Terminating namespace is emptied, pods before everything else, every kind including custom ones; conditions
-tell what is still there; when nothing is left, the `kubernetes` finalizer goes and the namespace with it.
+Level-based: a Terminating namespace is emptied, pods before everything else, every kind including custom ones;
+conditions tell what is still there; when nothing is left, the `kubernetes` finalizer goes and the namespace with it.
 """
 
 import asyncio
