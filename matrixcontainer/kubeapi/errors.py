@@ -74,12 +74,13 @@ class ApiError(Exception):
         self.message = message
         self.details = details or {}
         self.headers: dict[str, str] = {}
+        self.metadata: dict[str, Any] = {}
 
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,
@@ -144,8 +145,8 @@ def unauthorized() -> ApiError:
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
-def method_not_allowed() -> ApiError:
-    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+def method_not_allowed(why: str = "the server does not allow this method on the requested resource") -> ApiError:
+    return ApiError(405, "MethodNotAllowed", why)
 
 
 def not_acceptable(accepted: str) -> ApiError:

@@ -65,7 +65,7 @@ def list_page(store: Store, resource: Resource, query: Query) -> Page:
                 "the results. Continuing with the provided token results in an inconsistent list - objects that were "
                 "created, modified, or deleted between the time the first chunk was returned and now may show up in the list."  # noqa: E501
             )
-            failure.details = {"continue": write_token(0, after)}
+            failure.metadata = {"continue": write_token(0, after)}
             raise failure
         records = [record for record in _at(store, resource, query.namespace, revision) if list(record.key[1:]) > after]
     else:

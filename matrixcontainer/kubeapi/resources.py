@@ -75,6 +75,7 @@ class Resource:
     fingerprint: str = ""
     deprecated: str = ""
     acted_on: str = ""
+    ending: bool = False  # its definition is being deleted: nothing new may come
 
     def __post_init__(self) -> None:
         self.singular = self.singular or self.kind.lower()

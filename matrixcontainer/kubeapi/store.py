@@ -318,7 +318,7 @@ class Store:
 
     def _load(self) -> None:
         with self.engine.begin() as connection:
-            known: dict[str, int] = dict(connection.execute(select(counters.c.name, counters.c.value)).tuples().all())
+            known = {row.name: row.value for row in connection.execute(select(counters))}
             for name in {"revision", "floor"} - known.keys():
                 connection.execute(counters.insert(), {"name": name, "value": 0})
             self.revision = self._next = known.get("revision", 0)

@@ -84,6 +84,8 @@ class Verbs:
     # ---- create
 
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any], options: Options) -> Outcome:
+        if resource.ending:
+            raise errors.method_not_allowed("create not allowed while custom resource definition is terminating")
         obj = self.decode(resource, body, options)
         meta = obj["metadata"]
         if meta.get("resourceVersion"):

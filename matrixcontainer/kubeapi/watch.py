@@ -80,7 +80,7 @@ class Watch:
     async def _follow(self, place: int, ends: float) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         next_bookmark = loop.time() + min(BOOKMARK_S, max(self.timeout_s - LAST_BOOKMARK_S, 0.0))
-        while not self.gone():
+        while True:
             self.wake.clear()
             if place < self.log.start:
                 yield self._too_old(self.store.floor)
@@ -93,7 +93,7 @@ class Watch:
                     yield chunk
                 continue
             now = loop.time()
-            if now >= ends:
+            if now >= ends or self.gone():
                 return
             if self.options.bookmarks and now >= next_bookmark:
                 yield self._bookmark()

@@ -1,4 +1,4 @@
-"""The embedded Kubernetes API on a socket: behind TLS in its own process, or in the clear inside a test's event loop."""
+"""The embedded Kubernetes API on a socket: behind TLS in its own process, or in the clear inside an event loop."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def server_of(app: App, certificate: Path | None = None, key: Path | None = None
 
 @contextlib.asynccontextmanager
 async def in_this_loop(app: App, host: str = "127.0.0.1") -> AsyncIterator[str]:
-    """Serve without TLS on a free loopback port while the block runs; yields the URL. For clients that need a socket."""
+    """Serve without TLS on a free loopback port while the block runs; yields the URL, for clients that need one."""
     listener = socket.socket()
     listener.bind((host, 0))
     server = server_of(app)

@@ -144,6 +144,8 @@ class Definitions:
         await self._set(
             name, "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"
         )
+        for held in self.api.registry.all():
+            held.ending = held.ending or held.storage == name
         resource = self.api.registry.by_storage(name)
         left = list(self.api.store.objects_of(name))
         if resource is None and left:
