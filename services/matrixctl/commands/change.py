@@ -1,0 +1,105 @@
+"""apply, fault, experiment: wishes, emulated misfortune, and trials in virtual time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from matrixresource.vocabulary.errors import InvalidField
+from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
+from services.matrixctl.screen import Form, document, say, table
+
+fault_app = typer.Typer(help="Break the emulated hardware, or mend it. The control plane has to find out by itself.", no_args_is_help=True)
+experiment_app = typer.Typer(help="Serve a trace in virtual time and report.", no_args_is_help=True)
+
+FAULT_KINDS = ("node-down", "node-hang", "npu-fault", "link-down", "agent-hang")
+
+
+def _reach(state: Any) -> Any:
+    from services.matrixctl.folder import Folder
+    from services.matrixctl.reach import Reach
+
+    return Reach.of(Folder(state))
+
+
+def apply(
+    file: Annotated[Path, typer.Option("--filename", "-f", help="Manifest, YAML or JSON; several documents are fine.")],
+    state: State = DEFAULT_STATE,
+) -> None:
+    """Apply Kubernetes manifests to the embedded API, as `kubectl apply --server-side` would."""
+    from services.matrixctl.cluster import cluster_of
+
+    if not file.exists():
+        raise InvalidField(f"there is no file {file}", field="--filename")
+    for line in cluster_of(_reach(state).folder).apply(file):
+        say(line)
+
+
+@fault_app.command("inject")
+def fault_inject(
+    kind: Annotated[str, typer.Argument(help=", ".join(FAULT_KINDS))],
+    target: Annotated[str, typer.Argument(help="e.g. sn0-c03-n2, sn0-c03-n2-npu5, or a link's name")],
+    name: Annotated[str | None, typer.Option(help="Name of the fault (default: kind and target).")] = None,
+    parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="key=value, kind by kind.")] = None,
+    state: State = DEFAULT_STATE,
+) -> None:
+    """Make something fail."""
+    if kind not in FAULT_KINDS:
+        raise InvalidField(f"there is no fault {kind!r}; there are {', '.join(FAULT_KINDS)}", field="--kind")
+    parameters = {}
+    for pair in parameter or []:
+        key, found, value = pair.partition("=")
+        if not found:
+            raise InvalidField(f"{pair!r} is not key=value", field="--parameter")
+        parameters[key] = value
+    reach = _reach(state)
+    chosen = name or f"{kind}-{target}".lower()
+    body: dict[str, Any] = {"kind": kind, "target": target} | ({"parameters": parameters} if parameters else {})
+    reach.call("agents", "PUT", f"/v1/faults/{chosen}", body=body)
+    say(f"fault {chosen} injected; `matrixctl fault clear {chosen}` mends it")
+
+
+@fault_app.command("list")
+def fault_list(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
+    """Faults that are injected now."""
+    from services.matrixctl.nouns import shown
+
+    items = _reach(state).list("agents", "/v1/faults")
+    if output in (Form.JSON, Form.YAML):
+        document({"items": items}, output)
+    else:
+        table(["name", "kind", "target"], [[shown(item.get(key)) for key in ("name", "kind", "target")] for item in items])
+
+
+@fault_app.command("clear")
+def fault_clear(
+    name: Annotated[str | None, typer.Argument(help="Which one.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="Every one.")] = False,
+    state: State = DEFAULT_STATE,
+) -> None:
+    """Mend what was broken."""
+    if (name is None) == (not all):
+        raise InvalidField("give either a name or --all", field="--all")
+    reach = _reach(state)
+    names = [name] if name else [item["name"] for item in reach.list("agents", "/v1/faults")]
+    for each in names:
+        reach.call("agents", "DELETE", f"/v1/faults/{each}")
+        say(f"fault {each} cleared")
+    if not names:
+        say("no faults")
+
+
+@experiment_app.command("run")
+def experiment_run() -> None:
+    """Serve requests in virtual time and print what a user and an owner would measure."""
+    from matrixresource.vocabulary.errors import NotYetSupported
+
+    raise NotYetSupported("experiments come with CloudMatrix-Infer; they are not in this version")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(apply)
+    app.add_typer(fault_app, name="fault")
+    app.add_typer(experiment_app, name="experiment")
