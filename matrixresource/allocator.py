@@ -316,9 +316,9 @@ class Allocator:
         conditions = condition(
             held.conditions or [],
             "NodesReady",
-            ready == len(members),
-            "AllReady" if ready == len(members) else "Waiting",
-            f"{ready} of {len(members)} members are as wished",
+            held.bound and ready == len(members),
+            "NotBound" if not held.bound else "AllReady" if ready == len(members) else "Waiting",
+            f"{ready if held.bound else 0} of {len(members)} members are active",
             generation=generation,
             now=now,
         )

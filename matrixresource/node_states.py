@@ -24,7 +24,8 @@ NODE_STATES = StateMachine(
     ],
     moves={
         "Enrolled": [
-            "Verifying", "Inspecting", "Available", "Deploying", "Active", "Spare", "Cleaning", "Reserved", "Quarantined",
+            "Verifying", "Inspecting", "Available", "Reserved", "Deploying",
+            "Spare", "Active", "Cleaning", "Quarantined",
         ],
         "Verifying": ["Inspecting", "Available", "Quarantined"],
         "Inspecting": ["Available", "Reserved", "Quarantined"],

@@ -1,0 +1,1 @@
+"""The emulated nodes: one process plays many, both agents on each."""

@@ -1,0 +1,112 @@
+"""Faults on the emulated hardware, over HTTP, and a look at the hardware for tests and teaching.
+
+This is not part of the control plane: it never tells the services anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from matrixresource.hardware import FAULT_KINDS, FaultKind, InjectedFault
+from matrixresource.vocabulary.errors import Conflict, InvalidField, NotFound
+from matrixresource.vocabulary.names import NodeName, checked_resource_name
+from matrixresource.vocabulary.wire import Wire
+from services.node_agent.fleet import Fleet
+from services.node_agent.ports import port_names
+
+
+class FaultRequest(Wire):
+    """What to break: a kind from `/v1/fault-kinds`, the node it happens on, and what the kind needs to know."""
+
+    kind: FaultKind
+    target: NodeName
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+def routes(fleet: Fleet) -> APIRouter:
+    api = APIRouter(prefix="/v1")
+
+    @api.get("/fault-kinds")
+    async def kinds() -> dict[str, str]:
+        return FAULT_KINDS
+
+    @api.get("/faults")
+    async def list_faults() -> dict[str, Any]:
+        return {"items": [fault.wire() for fault in fleet.faults.values()]}
+
+    @api.get("/faults/{name}")
+    async def get_fault(name: str) -> InjectedFault:
+        return _known(name)
+
+    def _known(name: str) -> InjectedFault:
+        if name not in fleet.faults:
+            raise NotFound(f"there is no fault named {name!r}", field="name")
+        return fleet.faults[name]
+
+    @api.put("/faults/{name}")
+    async def inject(name: str, body: FaultRequest) -> InjectedFault:
+        fault = InjectedFault(name=checked_resource_name(name), **body.model_dump())
+        _check(fault)
+        held = fleet.faults.get(name)
+        if held is None:
+            fleet.inject(fault)
+        elif held != fault:
+            raise Conflict(f"fault {name!r} is another one: {held.kind} on {held.target}", field="name")
+        return fault
+
+    def _check(fault: InjectedFault) -> None:
+        if fault.target not in fleet.nodes:
+            raise NotFound(f"this fleet has no node {fault.target!r}", field="target")
+        given = fault.parameters
+        if fault.kind in ("link-down", "link-degraded"):
+            known = port_names()
+            if given.get("port") not in known:
+                raise InvalidField(
+                    f"{given.get('port')!r} is no port; use one like {', '.join(known[:2])}, {known[-1]}",
+                    field="parameters.port",
+                )
+        if fault.kind == "link-degraded":
+            share = given.get("share")
+            if not isinstance(share, int | float) or not 0 <= share < 1:
+                raise InvalidField(
+                    "give the share of the rate that is left, at least 0 and below 1", field="parameters.share"
+                )
+        if fault.kind == "npu-fault" and given.get("npu", 0) not in range(8):
+            raise InvalidField("give the number of an NPU, 0 to 7", field="parameters.npu")
+
+    @api.delete("/faults/{name}")
+    async def clear(name: str) -> Response:
+        _known(name)
+        fleet.clear(name)
+        return Response(status_code=204)
+
+    @api.get("/nodes")
+    async def hardware() -> dict[str, Any]:
+        return {"items": [_seen(name) for name in fleet.nodes]}
+
+    @api.get("/nodes/{name}")
+    async def one_node(name: NodeName) -> dict[str, Any]:
+        if name not in fleet.nodes:
+            raise NotFound(f"this fleet has no node {name!r}", field="name")
+        return _seen(name)
+
+    def _seen(name: NodeName) -> dict[str, Any]:
+        node = fleet.nodes[name]
+        agent = fleet.agent("resource", name)
+        return {
+            "name": name,
+            "powered": node.powered,
+            "agentsRun": node.agents_run,
+            "codes": node.codes,
+            "ports": node.ports,
+            "epoch": agent.epoch,
+            "status": agent.status,
+            "stage": agent.stage,
+            "holds": agent.holds,
+            "generation": agent.generation,
+        }
+
+    return api

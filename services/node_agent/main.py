@@ -1,0 +1,62 @@
+"""Starts the emulated nodes: `python -m services.node_agent --help`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastapi import FastAPI
+from pydantic import Field
+
+from matrixresource.client import ResourceClient
+from matrixresource.stages import node_stages
+from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.supernode import Supernode
+from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.names import NodeName
+from services.chassis.access import Tokens
+from services.chassis.app import create_app
+from services.chassis.http import http_client
+from services.chassis.logging import configure
+from services.chassis.run import serve
+from services.chassis.settings import Settings
+from services.node_agent.api import routes
+from services.node_agent.fleet import Fleet, resource_agents
+from services.node_agent.memory import FleetMemory
+
+
+class AgentSettings(Settings):
+    """The emulated nodes of the supernodes, with a resource agent and a link agent on each."""
+
+    supernodes: int = Field(1, ge=1, le=8, description="supernodes to play")
+    spec: Path | None = Field(
+        None, description="YAML file with the numbers of a supernode; the built-in CloudMatrix384"
+    )
+    stages: Path | None = Field(None, description="YAML file with stages of work that replace the built-in ones")
+    resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
+    link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
+
+
+def node_names(settings: AgentSettings) -> list[NodeName]:
+    spec = SupernodeSpec.load(settings.spec)
+    supernodes = [Supernode(f"sn{index}", spec) for index in range(settings.supernodes)]
+    return [NodeName(name) for supernode in supernodes for name in supernode.nodes()]
+
+
+def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
+    """The application around a fleet whose agents are in place."""
+    return create_app("agents", "Emulated nodes", [routes(fleet)], tokens=Tokens(settings.tokens), tasks=fleet.tasks())
+
+
+def build_fleet(settings: AgentSettings, clock: Clock, memory: FleetMemory, resource: ResourceClient) -> Fleet:
+    fleet = Fleet(node_names(settings), memory, clock, settings.seed)
+    resource_agents(fleet, resource, node_stages(settings.stages))
+    return fleet
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    settings = AgentSettings.load("agents", argv)
+    configure("agents", settings.log_level)
+    memory = FleetMemory(settings.state / "agents.db")
+    resource = ResourceClient(http_client(settings.resource_url, settings.token))
+    serve(build(build_fleet(settings, settings.clock(), memory, resource), settings), settings)

@@ -1,0 +1,47 @@
+"""What outlives the process that plays the nodes: each card's memory, and the faults put on the hardware.
+
+A real node does not forget what it is when an agent restarts; neither does an emulated one. A SQLite file of two tables.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+
+class FleetMemory:
+    """Documents by kind and name. Writes are durable when the call returns."""
+
+    def __init__(self, path: Path | None) -> None:
+        """`path` None keeps everything in memory: a test's fleet."""
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(path or ":memory:", isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS documents (kind TEXT, name TEXT, body TEXT NOT NULL, PRIMARY KEY (kind, name))"
+        )
+
+    def all(self, kind: str) -> dict[str, Any]:
+        found = self._db.execute("SELECT name, body FROM documents WHERE kind = ? ORDER BY name", (kind,))
+        return {name: json.loads(body) for name, body in found}
+
+    def put(self, kind: str, documents: dict[str, Any]) -> None:
+        """All of them in one transaction."""
+        if not documents:
+            return
+        self._db.execute("BEGIN")
+        self._db.executemany(
+            "INSERT INTO documents VALUES (?, ?, ?) ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
+            [(kind, name, json.dumps(body)) for name, body in documents.items()],
+        )
+        self._db.execute("COMMIT")
+
+    def remove(self, kind: str, name: str) -> None:
+        self._db.execute("DELETE FROM documents WHERE kind = ? AND name = ?", (kind, name))
+
+    def close(self) -> None:
+        self._db.close()
