@@ -51,7 +51,13 @@ NOUNS: tuple[Noun, ...] = (
         "nodes",
         "resource",
         (NAME, STATE, ("agent", "agent"), ("health", "health"), ("allocation", "allocation"), ("role", "role")),
-        (("stage", "stage"), ("schedulable", "schedulable"), ("power", "power"), ("wanted", "wanted"), ("epoch", "epoch")),
+        (
+            ("stage", "stage"),
+            ("schedulable", "schedulable"),
+            ("power", "power"),
+            ("wanted", "wanted"),
+            ("epoch", "epoch"),
+        ),
         ("no", "node"),
     ),
     Noun(
@@ -71,7 +77,14 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "slices",
         "link",
-        (NAME, STATE, ("plane", "plane"), ("qos", "qosClass"), ("allocation", "allocation"), ("members", "members.length")),
+        (
+            NAME,
+            STATE,
+            ("plane", "plane"),
+            ("qos", "qosClass"),
+            ("allocation", "allocation"),
+            ("members", "members.length"),
+        ),
         (("generation", "generation"), ("project", "project"), MADE),
         ("nsl", "slice"),
     ),
@@ -123,7 +136,9 @@ def noun_of(word: str) -> Noun:
     """The noun, by its plural, singular or short name. Raises InvalidField with all there are."""
     noun = _BY_WORD.get(word.lower())
     if noun is None:
-        raise InvalidField(f"there is no {word!r}; there are {', '.join(sorted(each.name for each in NOUNS))}", field="--noun")
+        raise InvalidField(
+            f"there is no {word!r}; there are {', '.join(sorted(each.name for each in NOUNS))}", field="--noun"
+        )
     return noun
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from matrixresource.vocabulary.errors import InvalidField, InternalError
+from matrixresource.vocabulary.errors import InternalError, InvalidField
 from matrixresource.vocabulary.quantities import timestamp
 from services.catalogue import PROCESSES, Process
 from services.matrixctl.folder import SUPERVISOR, Folder, Stack

@@ -11,7 +11,9 @@ from matrixresource.vocabulary.errors import InvalidField
 from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
 from services.matrixctl.screen import Form, document, say, table
 
-fault_app = typer.Typer(help="Break the emulated hardware, or mend it. The control plane has to find out by itself.", no_args_is_help=True)
+fault_app = typer.Typer(
+    help="Break the emulated hardware, or mend it. The control plane has to find out by itself.", no_args_is_help=True
+)
 experiment_app = typer.Typer(help="Serve a trace in virtual time and report.", no_args_is_help=True)
 
 FAULT_KINDS = ("node-down", "node-hang", "npu-fault", "link-down", "agent-hang")
@@ -70,7 +72,9 @@ def fault_list(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> Non
     if output in (Form.JSON, Form.YAML):
         document({"items": items}, output)
     else:
-        table(["name", "kind", "target"], [[shown(item.get(key)) for key in ("name", "kind", "target")] for item in items])
+        table(
+            ["name", "kind", "target"], [[shown(item.get(key)) for key in ("name", "kind", "target")] for item in items]
+        )
 
 
 @fault_app.command("clear")

@@ -113,7 +113,10 @@ def describe(
         return  # a stack without compute, or events of a later version: the resource itself was shown
     if events:
         say("\n[bold]events[/]")
-        table(["at", "reason", "message"], [[shown(event.get(key)) for key in ("at", "reason", "message")] for event in events])
+        table(
+            ["at", "reason", "message"],
+            [[shown(event.get(key)) for key in ("at", "reason", "message")] for event in events],
+        )
 
 
 def _is_table(value: Any) -> bool:

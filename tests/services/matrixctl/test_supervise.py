@@ -50,9 +50,7 @@ def test_what_dies_is_started_again(bench: Bench, number: signal.Signals) -> Non
     assert child.last_exit in ("killed by SIGKILL", "exit 0")
 
 
-def test_a_process_that_keeps_dying_is_tried_less_and_less_often(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_keeps_dying_is_tried_less_and_less_often(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUDMATRIX_STANDIN_BETA", "exit")
     start(bench.folder, Request(bench.processes, shared=()).to_json())
     eventually(lambda: bench.stack().children["beta"].restarts >= 3)
