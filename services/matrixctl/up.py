@@ -29,7 +29,7 @@ LOOK_PERIOD_WALL_S = 0.05
 
 
 def choose(only: str | None, processes: tuple[Process, ...] = PROCESSES) -> tuple[Process, ...]:
-    """The processes named in `--only a,b`, in the catalogue's order. Raises InvalidField for a name it does not know."""
+    """The processes named in `--only a,b`, in the catalogue's order. Raises InvalidField for an unknown name."""
     if only is None:
         return processes
     names = [name.strip() for name in only.split(",") if name.strip()]
@@ -54,7 +54,7 @@ def supervisor_environment() -> dict[str, str]:
 
 
 def start(folder: Folder, request: str) -> Holder:
-    """A supervisor for this state, in the background; the one there is, if one runs. Raises InternalError if it dies."""
+    """A supervisor for this state, in the background; the one there is, if any. Raises InternalError if it dies."""
     running = folder.supervisor()
     if running is not None:
         return running
@@ -105,7 +105,7 @@ def laggards(folder: Folder, stack: Stack | None) -> str:
         return "nothing was started"
     late = [child for child in stack.children.values() if not child.ready]
     return "; ".join(
-        f"{child.name} ({child.waiting_for or child.last_exit or child.state}; log {folder.logs / (child.name + '.log')})"
+        f"{child.name} ({child.waiting_for or child.last_exit or child.state}; log {folder.logs / child.name}.log)"
         for child in late
     )
 
@@ -176,7 +176,7 @@ class Report:
         return None if None in sizes else sum(size or 0 for size in sizes)
 
     def document(self) -> dict[str, Any]:
-        """The form for programs. Memory in bytes; `pss` adds up over processes, `rss` counts shared pages every time."""
+        """The form for programs. Memory in bytes; `pss` adds up over processes, `rss` counts shared pages again."""
         rows = []
         for name, child in (self.stack.children if self.stack else {}).items():
             held = self.memory.get(name, Memory(None, None))

@@ -16,8 +16,6 @@ fault_app = typer.Typer(
 )
 experiment_app = typer.Typer(help="Serve a trace in virtual time and report.", no_args_is_help=True)
 
-FAULT_KINDS = ("node-down", "node-hang", "npu-fault", "link-down", "agent-hang")
-
 
 def _reach(state: Any) -> Any:
     from services.matrixctl.folder import Folder
@@ -41,26 +39,51 @@ def apply(
 
 @fault_app.command("inject")
 def fault_inject(
-    kind: Annotated[str, typer.Argument(help=", ".join(FAULT_KINDS))],
-    target: Annotated[str, typer.Argument(help="e.g. sn0-c03-n2, sn0-c03-n2-npu5, or a link's name")],
+    kind: Annotated[str, typer.Argument(help="node-down, agent-hang, npu-fault, component-fault, link-down, ...")],
+    target: Annotated[str, typer.Argument(help="A node, an NPU (sn0-c03-n2-npu5) or a port (sn0-c03-n2/ub-p3-k11).")],
     name: Annotated[str | None, typer.Option(help="Name of the fault (default: kind and target).")] = None,
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="key=value, kind by kind.")] = None,
     state: State = DEFAULT_STATE,
 ) -> None:
     """Make something fail."""
+    from matrixresource.hardware import FAULT_KINDS
+
     if kind not in FAULT_KINDS:
-        raise InvalidField(f"there is no fault {kind!r}; there are {', '.join(FAULT_KINDS)}", field="--kind")
-    parameters = {}
+        known = "; ".join(f"{each}: {means}" for each, means in FAULT_KINDS.items())
+        raise InvalidField(f"there is no fault {kind!r}; there are {known}", field="--kind")
+    node, parameters = fault_target(target)
     for pair in parameter or []:
         key, found, value = pair.partition("=")
         if not found:
             raise InvalidField(f"{pair!r} is not key=value", field="--parameter")
-        parameters[key] = value
-    reach = _reach(state)
-    chosen = name or f"{kind}-{target}".lower()
-    body: dict[str, Any] = {"kind": kind, "target": target} | ({"parameters": parameters} if parameters else {})
-    reach.call("agents", "PUT", f"/v1/faults/{chosen}", body=body)
+        parameters[key] = _value(value)
+    chosen = name or f"{kind}-{target}".lower().replace("/", "-")
+    body = {"kind": kind, "target": node, "parameters": parameters}
+    _reach(state).call("agents", "PUT", f"/v1/faults/{chosen}", body=body)
     say(f"fault {chosen} injected; `matrixctl fault clear {chosen}` mends it")
+
+
+def fault_target(text: str) -> tuple[str, dict[str, Any]]:
+    """A node and the parameters that `sn0-c03-n2-npu5` or `sn0-c03-n2/ub-p3-k11` imply. Raises InvalidField."""
+    from matrixresource.vocabulary.names import NodeName, NpuName
+
+    node, found, port = text.partition("/")
+    if found:
+        return NodeName(node), {"port": port}
+    if "-npu" in text:
+        npu = NpuName(text)
+        return npu.node, {"npu": npu.part("npu")}
+    return NodeName(text), {}
+
+
+def _value(text: str) -> Any:
+    """A parameter as the number or word it looks like."""
+    for reading in (int, float):
+        try:
+            return reading(text)
+        except ValueError:
+            continue
+    return text
 
 
 @fault_app.command("list")
