@@ -91,7 +91,8 @@ def until(
             if spinner is not None:
                 spinner.update(f"{what}  [dim]{shown or missing}[/]")
             if time.monotonic() > end:
-                raise StepFailed(f"{what}: not within {patience_wall_s:g} s; last seen: {shown or missing or 'nothing'}")
+                seen = shown or missing or "nothing"
+                raise StepFailed(f"{what}: not within {patience_wall_s:g} s; last seen: {seen}")
             time.sleep(LOOK_PERIOD_WALL_S)
 
 
