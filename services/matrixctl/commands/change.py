@@ -1,4 +1,4 @@
-"""apply, fault, experiment: wishes, emulated misfortune, and trials in virtual time."""
+"""apply and fault: wishes, and emulated misfortune."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from services.matrixctl.screen import Form, document, say, table
 fault_app = typer.Typer(
     help="Break the emulated hardware, or mend it. The control plane has to find out by itself.", no_args_is_help=True
 )
-experiment_app = typer.Typer(help="Serve a trace in virtual time and report.", no_args_is_help=True)
 
 
 def _reach(state: Any) -> Any:
@@ -118,15 +117,6 @@ def fault_clear(
         say("no faults")
 
 
-@experiment_app.command("run")
-def experiment_run() -> None:
-    """Serve requests in virtual time and print what a user and an owner would measure."""
-    from matrixresource.vocabulary.errors import NotYetSupported
-
-    raise NotYetSupported("experiments come with CloudMatrix-Infer; they are not in this version")
-
-
 def register(app: typer.Typer) -> None:
     app.command()(apply)
     app.add_typer(fault_app, name="fault")
-    app.add_typer(experiment_app, name="experiment")
