@@ -95,3 +95,11 @@ def memory(pid: int) -> Memory:
         shown = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False)
         text = shown.stdout.strip()
         return Memory(None, int(text) * 1024 if text.isdigit() else None)
+
+
+if __name__ == "__main__":
+    import sys
+
+    seen = readiness(sys.argv[1], 3.0)
+    print(seen.waiting_for or "ready")
+    sys.exit(0 if seen.ready else 1)
