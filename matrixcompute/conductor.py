@@ -1,0 +1,251 @@
+"""Conductor: ensure, retry, delete, and tend. The life of an instance is decided here.
+
+A verb writes the wish and opens the saga in one transaction, so a crash finds both or neither. `tend` looks at what the
+neighbours show, writes it into each instance, and opens the saga that the difference calls for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy.orm import Session
+
+from matrixcompute.composition import compose
+from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcompute.instance import Observed, conditions_of
+from matrixcompute.neighbours import Neighbours
+from matrixcompute.recovery import Recovery, RecoveryPolicy, plan_recovery
+from matrixcompute.saga import SagaRunner
+from matrixcompute.store import ComputeStore, InstanceRow
+from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.errors import Conflict, NotYetSupported
+from matrixresource.vocabulary.names import checked_resource_name
+from matrixresource.vocabulary.records import check_etag
+from matrixresource.vocabulary.wire import condition
+
+INSTANCE_NAME_LENGTH_MAX = 58
+"""So that `<instance>-rdma` is still a legal name."""
+
+
+class Conductor:
+    """The verbs over instances."""
+
+    def __init__(
+        self,
+        store: ComputeStore,
+        neighbours: Neighbours,
+        runner: SagaRunner,
+        clock: Clock,
+        policy: RecoveryPolicy,
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake` is called after a saga was opened, for the runner to take it up at once."""
+        self._store = store
+        self._neighbours = neighbours
+        self._runner = runner
+        self._clock = clock
+        self._policy = policy
+        self._wake = wake
+
+    # -- verbs ---------------------------------------------------------------------------------------------------
+
+    async def ensure(
+        self, name: str, request: InstanceRequest, *, if_match: str | None = None, validate_only: bool = False
+    ) -> InstanceView:
+        """Create an instance or change its shape. With `validate_only` MatrixResource is asked too: would it fit?"""
+        checked_resource_name(name)
+        if len(name) > INSTANCE_NAME_LENGTH_MAX:
+            raise Conflict(
+                f"{name!r} is too long: its slices are named after it; use {INSTANCE_NAME_LENGTH_MAX} letters"
+            )
+        if validate_only:
+            await self._neighbours.reserve(name, compose(name, request).allocation, validate_only=True)
+        with self._store.transaction(dry=validate_only) as session:
+            instance = session.get(InstanceRow, name)
+            check_etag(instance, if_match)
+            if instance is None:
+                instance = self._created(session, name, request)
+            else:
+                self._changed(session, instance, request)
+            view = instance.view()
+        if validate_only:
+            return view
+        self._wake()
+        return instance.view()
+
+    def _created(self, session: Session, name: str, request: InstanceRequest) -> InstanceRow:
+        instance = InstanceRow(
+            name=name,
+            project=request.project,
+            labels=request.labels,
+            spec=request.wire(),
+            state="Pending",
+            generation=1,
+            conditions=[],
+            observed_generation=0,
+            retry_at=0.0,
+            repairs=0,
+            members=[],
+            slices=[],
+            ready_nodes=0,
+        )
+        session.add(instance)
+        self._store.say(
+            session, name, "Requested", f"{request.nodes} nodes, {request.spares} spares", self._clock.now()
+        )
+        self._open(session, "create-instance", instance, "Provisioning", "Creating")
+        return instance
+
+    def _changed(self, session: Session, instance: InstanceRow, request: InstanceRequest) -> None:
+        if instance.state == "Deleting":
+            raise Conflict(f"instance {instance.name!r} is being deleted; wait until it is gone")
+        held = instance.shape
+        if request.project != held.project:
+            raise Conflict("an instance stays in its project", field="project")
+        if request.placement != held.placement:
+            raise NotYetSupported("moving an instance to another placement is not there yet", field="placement")
+        if request == held:
+            return
+        shape_changed = request.model_copy(update={"labels": held.labels}) != held
+        instance.spec, instance.labels = request.wire(), request.labels
+        if not shape_changed:
+            return
+        instance.generation += 1
+        instance.retry_at = 0.0
+        self._store.say(
+            session,
+            instance.name,
+            "Changed",
+            f"generation {instance.generation}: {request.nodes} nodes, {request.spares} spares",
+            self._clock.now(),
+        )
+        if instance.state == "Active":
+            self._open(session, "scale-instance", instance, "Updating", "Scaling")
+
+    def delete(self, name: str, *, if_match: str | None = None) -> InstanceView:
+        """Give everything back and forget the instance. Overtakes whatever was under way; asked again, it goes on."""
+        with self._store.transaction() as session:
+            instance = self._store.instance(session, name)
+            check_etag(instance, if_match)
+            if instance.state != "Deleting":
+                instance.generation += 1
+                self._store.say(session, name, "Deleting", "everything is given back", self._clock.now())
+                self._open(session, "delete-instance", instance, "Deleting", "Deleting")
+        self._wake()
+        return instance.view()
+
+    def retry(self, name: str) -> InstanceView:
+        """Try now what was refused, instead of when its time comes."""
+        with self._store.transaction() as session:
+            instance = self._store.instance(session, name)
+            instance.retry_at = 0.0
+        self._wake()
+        return instance.view()
+
+    def _open(self, session: Session, verb: str, instance: InstanceRow, state: str, reason: str) -> None:
+        self._runner.open(session, verb, instance)
+        instance.move(state)
+        instance.conditions = condition(
+            instance.conditions or [],
+            "Progressing",
+            True,
+            reason,
+            f"{verb} generation {instance.generation}",
+            generation=instance.generation,
+            now=self._clock.now(),
+        )
+
+    # -- tending -------------------------------------------------------------------------------------------------
+
+    async def tend(self) -> str:
+        """Look at everything once: write down what is seen, and open the sagas that it calls for."""
+        with self._store.reading() as session:
+            if not self._store.instances(session):
+                return "no instances"
+        allocations = {each.name: each for each in await self._neighbours.allocations()}
+        slices = await self._neighbours.slices()
+        lost = [m.node for each in allocations.values() for m in each.members if m.agent == "Lost"]
+        opened = 0
+        gone_spares: list[tuple[str, str]] = []
+        with self._store.transaction() as session:
+            for instance in self._store.instances(session):
+                observed = Observed(allocations.get(instance.name), tuple(slices.get(instance.name, ())))
+                recovery = Recovery("keep")
+                if observed.allocation is not None:
+                    recovery = plan_recovery(observed.allocation.members, lost, self._policy)
+                self._write(instance, observed, recovery)
+                opened += self._decide(session, instance, observed, recovery, gone_spares)
+        for name, node in gone_spares:
+            await self._neighbours.replace(name, node, "SpareLost")
+        if opened:
+            self._wake()
+        self._runner.nudge()
+        return f"{opened} sagas opened"
+
+    def _write(self, instance: InstanceRow, observed: Observed, recovery: Recovery) -> None:
+        instance.ready_nodes = observed.ready_nodes
+        instance.members = [m.wire() for m in observed.allocation.members] if observed.allocation is not None else []
+        instance.slices = [each.wire() for each in observed.slices]
+        instance.conditions = conditions_of(
+            instance.conditions or [],
+            observed,
+            recovery,
+            state=instance.state,
+            nodes=instance.shape.nodes,
+            generation=instance.generation,
+            now=self._clock.now(),
+        )
+
+    def _decide(
+        self,
+        session: Session,
+        instance: InstanceRow,
+        observed: Observed,
+        recovery: Recovery,
+        gone_spares: list[tuple[str, str]],
+    ) -> int:
+        """Open at most one saga for an instance that has none under way."""
+        if self._store.open_sagas(session, instance.name):
+            return 0
+        now = self._clock.now()
+        if instance.state == "Deleting":
+            self._runner.open(session, "delete-instance", instance)
+            return 1
+        if recovery.action == "hold":
+            self._store.say(session, instance.name, recovery.reason, recovery.message, now, "Warning")
+            return 0
+        if now < instance.retry_at:
+            return 0
+        if instance.state in ("Pending", "Provisioning"):
+            self._open(session, "create-instance", instance, "Provisioning", "Creating")
+            return 1
+        if instance.state in ("Updating", "Repairing"):  # its saga ended without a word: bring it home
+            self._runner.open(session, "scale-instance", instance)
+            return 1
+        if recovery.action == "replace":
+            assert observed.allocation is not None
+            members = {m.node for m in observed.allocation.members if m.role == "member"}
+            if members & set(recovery.nodes):
+                self._store.say(session, instance.name, recovery.reason, recovery.message, now, "Warning")
+                instance.repairs += 1
+                self._open(session, "replace-node", instance, "Repairing", "Repairing")
+                return 1
+            gone_spares += [(instance.name, node) for node in recovery.nodes]
+            return 0
+        if instance.generation != instance.observed_generation or not self._whole(observed):
+            self._open(session, "scale-instance", instance, "Updating", "Scaling")
+            return 1
+        instance.conditions = condition(
+            instance.conditions or [],
+            "Progressing",
+            False,
+            "Settled",
+            "nothing is under way",
+            generation=instance.generation,
+            now=now,
+        )
+        return 0
+
+    def _whole(self, observed: Observed) -> bool:
+        """Whether everything an instance takes is still there."""
+        return observed.allocation is not None and observed.allocation.bound and len(observed.slices) == 3

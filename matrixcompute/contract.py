@@ -1,0 +1,107 @@
+"""What MatrixCompute is asked and what it shows: instances, their shape, and the operations on them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from matrixresource.contract import MEMBERS_MAX, MemberView, Placement
+from matrixresource.vocabulary.planes import Plane
+from matrixresource.vocabulary.wire import View, Wire
+
+
+class PlaneShare(Wire):
+    """What an instance is promised of one plane. Rates are GB/s one way for each NPU."""
+
+    qos_class: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
+    floor_gbps_per_npu: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    ceiling_gbps_per_npu: Annotated[float | None, Field(gt=0, le=1e6)] = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> PlaneShare:
+        ceiling = self.ceiling_gbps_per_npu
+        if ceiling is not None and ceiling < self.floor_gbps_per_npu:
+            raise ValueError("ceilingGbpsPerNpu is below floorGbpsPerNpu")
+        return self
+
+
+class Network(Wire):
+    """The instance's share of each of the three planes; every instance has a slice on each."""
+
+    ub: PlaneShare = PlaneShare(qos_class="Burstable", floor_gbps_per_npu=40.0)
+    rdma: PlaneShare = PlaneShare(qos_class="Burstable", floor_gbps_per_npu=5.0)
+    vpc: PlaneShare = PlaneShare(qos_class="BestEffort")
+
+    def share(self, plane: Plane) -> PlaneShare:
+        return {Plane.UB: self.ub, Plane.RDMA: self.rdma, Plane.VPC: self.vpc}[plane]
+
+
+class InstanceShape(Wire):
+    """A logical supernode: whole nodes composed into one, with spares and a share of the three planes.
+
+    The spec of a CloudMatrixInstance is printed from this class.
+    """
+
+    project: str = Field("default", min_length=1, max_length=63)
+    nodes: Annotated[int, Field(ge=1, le=MEMBERS_MAX)]
+    spares: Annotated[int, Field(ge=0, le=48)] = 0
+    placement: Placement = Placement()
+    network: Network = Network()
+
+
+class InstanceRequest(InstanceShape):
+    """A shape, with the labels that an instance bears."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class SliceSummary(Wire):
+    """One of the instance's network slices, as MatrixLink last showed it."""
+
+    name: str
+    plane: Plane
+    state: str
+    generation: int
+    programmed: bool
+    floors_kept: bool
+    message: str = ""
+
+
+class InstanceView(View):
+    """One instance: its wish, and what has become of it."""
+
+    nodes: int
+    spares: int
+    npus: int
+    placement: Placement
+    network: Network
+    allocation: str
+    operation: str | None = None
+    observed_generation: int = 0
+    ready_nodes: int = 0
+    members: list[MemberView] = Field(default_factory=list)
+    slices: list[SliceSummary] = Field(default_factory=list)
+    repairs: int = 0
+
+
+class EventView(Wire):
+    """Something that happened to an instance, in words a person can follow."""
+
+    name: str
+    instance: str
+    at: str
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    etag: str = ""
+
+
+class DetectedFault(Wire):
+    """A fault the control plane has found on a member, with the action it calls for."""
+
+    instance: str
+    node: str
+    reason: str
+    action: str
+    detail: dict[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,37 @@
+"""What MatrixCompute asks of MatrixResource and MatrixLink, in its own words.
+
+The protagonist sees this port; in a process it is filled by the two clients, in a test by the services themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from matrixcompute.composition import SliceWish
+from matrixcompute.contract import SliceSummary
+from matrixresource.contract import AllocationRequest, AllocationView
+from matrixresource.vocabulary.calls import WatchEvent
+
+
+class Neighbours(Protocol):
+    """Verbs are idempotent and raise MatrixError; Unavailable where a neighbour is away."""
+
+    async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView: ...
+    async def bind(self, name: str) -> AllocationView: ...
+    async def replace(self, name: str, node: str, reason: str) -> AllocationView: ...
+    async def release(self, name: str) -> bool:
+        """True once the allocation is gone."""
+
+    async def allocation(self, name: str) -> AllocationView | None: ...
+    async def allocations(self) -> list[AllocationView]: ...
+    async def admit(self, instance: str, wish: SliceWish, members: list[str]) -> SliceSummary: ...
+    async def program(self, name: str) -> SliceSummary: ...
+    async def withdraw(self, name: str) -> bool:
+        """True once the slice is gone."""
+
+    async def slices(self) -> dict[str, list[SliceSummary]]:
+        """Every slice by the instance it belongs to."""
+
+    def changes(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
+        """Changes of `allocations` or `slices`."""

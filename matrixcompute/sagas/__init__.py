@@ -1,0 +1,1 @@
+"""Long work, each a list of steps before it is code."""

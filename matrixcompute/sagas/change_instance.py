@@ -1,0 +1,53 @@
+"""Two sagas over an instance that runs: a changed shape, and a member to replace. The rest keeps working meanwhile."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from matrixcompute.saga import Saga, Step
+from matrixcompute.sagas import steps
+from matrixcompute.sagas.create_instance import RETRY_S
+from matrixcompute.store import InstanceRow
+from matrixresource.vocabulary.errors import MatrixError
+from matrixresource.vocabulary.wire import condition
+
+
+def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+    instance.move("Active")
+    instance.retry_at = now + RETRY_S
+    instance.conditions = condition(
+        instance.conditions or [],
+        "Progressing",
+        False,
+        refused.reason,
+        refused.message,
+        generation=instance.generation,
+        now=now,
+    )
+
+
+SCALE_INSTANCE = Saga(
+    "scale-instance",
+    (
+        Step(steps.reserve_nodes, undo=steps.restore_shape),
+        Step(steps.admit_slices),
+        Step(steps.bind_nodes),
+        Step(steps.program_routes),
+        Step(steps.await_ready),
+        Step(steps.mark_active),
+    ),
+    refused=_kept_as_it_was,
+)
+
+REPLACE_NODE = Saga(
+    "replace-node",
+    (
+        Step(steps.replace_members),
+        Step(steps.bind_nodes),
+        Step(steps.admit_slices),
+        Step(steps.program_routes),
+        Step(steps.await_ready),
+        Step(steps.mark_active),
+    ),
+    refused=_kept_as_it_was,
+)

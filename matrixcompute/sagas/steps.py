@@ -1,0 +1,165 @@
+"""The steps that the sagas are made of. Each ensures one thing, and may be asked for it any number of times."""
+
+from __future__ import annotations
+
+from matrixcompute.composition import compose
+from matrixcompute.contract import SliceSummary
+from matrixcompute.recovery import plan_recovery
+from matrixcompute.saga import Waiting, Work
+from matrixresource.contract import AllocationView, MemberView
+from matrixresource.vocabulary.errors import InsufficientCapacity, MatrixError, NotFound
+
+
+async def reserve_nodes(work: Work) -> None:
+    """Commit the nodes; grows and shrinks what is already held."""
+    held = await work.neighbours.reserve(work.instance, compose(work.instance, work.shape()).allocation)
+    work.say("Scheduled", f"{held.nodes} nodes and {held.spares} spares in {_cabinets(held)} cabinets are committed")
+
+
+async def restore_shape(work: Work) -> None:
+    """Go back to the shape that last was active, after a changed one was refused."""
+    applied = work.applied()
+    if applied is None:
+        return
+    composition = compose(work.instance, applied)
+    held = await work.neighbours.reserve(work.instance, composition.allocation)
+    members = [member.node for member in held.members if member.role == "member"]
+    for wish in composition.slices:
+        await work.neighbours.admit(work.instance, wish, members)
+        await work.neighbours.program(wish.name)
+
+
+async def release_nodes(work: Work) -> None:
+    """Give every node back; waits until the agents have cleaned them."""
+    if not await work.neighbours.release(work.instance):
+        raise Waiting("nodes are being cleaned")
+
+
+async def admit_slices(work: Work) -> None:
+    """A slice on each plane for the current members, each within what every link has."""
+    allocation = await _held(work)
+    members = [member.node for member in allocation.members if member.role == "member"]
+    for wish in compose(work.instance, work.shape()).slices:
+        await work.neighbours.admit(work.instance, wish, members)
+
+
+async def withdraw_slices(work: Work) -> None:
+    """Take every slice back; waits until agents have cleared the routes."""
+    gone = [await work.neighbours.withdraw(wish.name) for wish in compose(work.instance, work.shape()).slices]
+    if not all(gone):
+        raise Waiting("routes are being cleared")
+
+
+async def bind_nodes(work: Work) -> None:
+    """Have the agents deploy members and prepare spares."""
+    await work.neighbours.bind(work.instance)
+
+
+async def program_routes(work: Work) -> None:
+    """Have the agents program the routes of every slice."""
+    for wish in compose(work.instance, work.shape()).slices:
+        await work.neighbours.program(wish.name)
+
+
+async def replace_members(work: Work) -> None:
+    """Replace what is broken, as far as there are nodes for it. Refused when nothing could be replaced."""
+    allocation = await work.neighbours.allocation(work.instance)
+    if allocation is None:
+        raise NotFound(f"instance {work.instance} has no allocation any more")
+    plan = plan_recovery(allocation.members, await _silent(work), work.policy)
+    if plan.action == "hold":
+        raise Waiting(plan.message)
+    refused: MatrixError | None = None
+    replaced = []
+    for node in plan.nodes:
+        try:
+            after = await work.neighbours.replace(work.instance, node, plan.reason)
+            replaced.append((node, _successor(allocation.members, after.members, node)))
+        except InsufficientCapacity as full:
+            refused = full
+    for node, successor in replaced:
+        work.say("NodeReplaced", f"{node} ({plan.reason}) gave its place to {successor}", warning=True)
+    if refused is not None and not replaced:
+        raise refused
+
+
+async def await_ready(work: Work) -> None:
+    """Until every member is active and every route programmed; heals on the way what breaks on the way."""
+    allocation = await _held(work)
+    plan = plan_recovery(allocation.members, await _silent(work), work.policy)
+    if plan.action == "hold":
+        raise Waiting(plan.message)
+    slices = (await work.neighbours.slices()).get(work.instance, [])
+    if plan.action == "replace":
+        await replace_members(work)
+        await bind_nodes(work)
+        await admit_slices(work)
+        await program_routes(work)
+        raise Waiting(plan.message)
+    members = [member for member in allocation.members if member.role == "member"]
+    ready = sum(member.ready for member in members)
+    programmed = sum(each.programmed for each in slices)
+    if not allocation.bound or ready < len(members) or programmed < len(compose(work.instance, work.shape()).slices):
+        raise Waiting(
+            f"{ready} of {len(members)} nodes are active, {programmed} of 3 planes programmed{_states(slices)}"
+        )
+
+
+async def mark_active(work: Work) -> None:
+    """The wish that this saga carried is fulfilled."""
+    with work.store.transaction() as session:
+        instance = work.store.instance(session, work.instance)
+        instance.move("Active")
+        instance.observed_generation = work.wish
+        instance.applied = instance.spec
+        work.store.say(
+            session,
+            work.instance,
+            "Active",
+            f"generation {work.wish} is active on {instance.shape.nodes} nodes",
+            work.clock.now(),
+        )
+
+
+async def mark_deleted(work: Work) -> None:
+    """Nothing is left to give back: the instance is gone."""
+    with work.store.transaction() as session:
+        instance = work.store.instance(session, work.instance)
+        work.store.say(session, work.instance, "Deleted", "everything was given back", work.clock.now())
+        session.delete(instance)
+
+
+async def _held(work: Work) -> AllocationView:
+    """The allocation; taken again should somebody have released it behind our back."""
+    allocation = await work.neighbours.allocation(work.instance)
+    if allocation is None:
+        await reserve_nodes(work)
+        await bind_nodes(work)
+        raise Waiting("the allocation was gone and has been made again")
+    return allocation
+
+
+async def _silent(work: Work) -> list[str]:
+    """Every held node whose agent is lost, whoever holds it."""
+    return [
+        member.node
+        for allocation in await work.neighbours.allocations()
+        for member in allocation.members
+        if member.agent == "Lost"
+    ]
+
+
+def _successor(before: list[MemberView], after: list[MemberView], node: str) -> str:
+    rank = next((member.rank for member in before if member.node == node), None)
+    if rank is None:
+        return "another spare"
+    return next((member.node for member in after if member.role == "member" and member.rank == rank), "nobody")
+
+
+def _cabinets(allocation: AllocationView) -> int:
+    return len({member.cabinet for member in allocation.members})
+
+
+def _states(slices: list[SliceSummary]) -> str:
+    waiting = [f"{each.plane.value} {each.state}" for each in slices if not each.programmed]
+    return f" ({', '.join(waiting)})" if waiting else ""

@@ -1,0 +1,192 @@
+"""Tables of MatrixCompute: instances, the sagas that carry them, and what happened to them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Literal
+
+from sqlalchemy import JSON, Float, Integer, String, Text, func, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from matrixcompute.contract import EventView, InstanceRequest, InstanceView, SliceSummary
+from matrixcompute.instance_states import INSTANCE_STATES
+from matrixresource.contract import MemberView
+from matrixresource.vocabulary.quantities import timestamp
+from matrixresource.vocabulary.records import Records, ResourceRow, find, journal_tables
+from matrixresource.vocabulary.wire import OperationView, View
+
+OPEN = ("Running", "Undoing")
+"""Saga statuses that a crash must not leave behind."""
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+journal_tables(Base.metadata)
+
+
+class InstanceRow(ResourceRow, Base):
+    """One instance: the wish (`spec`, `generation`) and what was last observed of it."""
+
+    __tablename__ = "instances"
+    kind = "instance"
+
+    spec: Mapped[dict[str, Any]] = mapped_column(JSON)
+    applied: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    observed_generation: Mapped[int] = mapped_column(Integer, default=0)
+    operation: Mapped[str | None] = mapped_column(String(253))
+    members: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    slices: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    ready_nodes: Mapped[int] = mapped_column(Integer, default=0)
+    repairs: Mapped[int] = mapped_column(Integer, default=0)
+    retry_at: Mapped[float] = mapped_column(Float, default=0.0)
+
+    @property
+    def shape(self) -> InstanceRequest:
+        return InstanceRequest.model_validate(self.spec)
+
+    def move(self, state: str) -> None:
+        self.state = INSTANCE_STATES.check(self.state, state)
+
+    def view(self) -> InstanceView:
+        shape = self.shape
+        return InstanceView(
+            **self.common(),
+            nodes=shape.nodes,
+            spares=shape.spares,
+            npus=shape.nodes * 8,
+            placement=shape.placement,
+            network=shape.network,
+            allocation=self.name,
+            operation=self.operation,
+            observed_generation=self.observed_generation or 0,
+            ready_nodes=self.ready_nodes or 0,
+            members=[MemberView.model_validate(member) for member in self.members or []],
+            slices=[SliceSummary.model_validate(each) for each in self.slices or []],
+            repairs=self.repairs or 0,
+        )
+
+
+class SagaRow(ResourceRow, Base):
+    """One run of a saga; shown outside as an operation. `step` is the number of steps done (or still to undo)."""
+
+    __tablename__ = "operations"
+    kind = "operation"
+
+    verb: Mapped[str] = mapped_column(String(40))
+    target: Mapped[str] = mapped_column(String(63), index=True)
+    status: Mapped[str] = mapped_column(String(12), index=True)
+    step: Mapped[int] = mapped_column(Integer, default=0)
+    steps: Mapped[list[str]] = mapped_column(JSON, default=list)
+    message: Mapped[str] = mapped_column(Text, default="")
+    error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    wish: Mapped[int] = mapped_column(Integer, default=0)
+    finished_at: Mapped[float | None] = mapped_column(Float)
+
+    def view(self) -> View:
+        done = self.status not in OPEN
+        at = min(self.step, len(self.steps) - 1)
+        return OperationRecord(
+            **self.common(),
+            target=self.target,
+            verb=self.verb,
+            done=done,
+            step="" if done else self.steps[at],
+            message=self.message or "",
+            progress=1.0 if self.status == "Done" else round(self.step / max(1, len(self.steps)), 3),
+            error=self.error,
+            started_at=timestamp(self.created_at or 0.0),
+            finished_at=timestamp(self.finished_at) if self.finished_at else None,
+        )
+
+
+class OperationRecord(View, OperationView):
+    """An operation as it is listed: everything a resource has, and where the work is."""
+
+    message: str = ""
+
+
+class EventRow(ResourceRow, Base):
+    """Something that happened, in words."""
+
+    __tablename__ = "events"
+    kind = "event"
+
+    instance: Mapped[str] = mapped_column(String(63), index=True)
+    type: Mapped[str] = mapped_column(String(10))
+    reason: Mapped[str] = mapped_column(String(60))
+    message: Mapped[str] = mapped_column(Text)
+    at: Mapped[float] = mapped_column(Float, index=True)
+
+    def view(self) -> Any:
+        return EventView(
+            name=self.name,
+            instance=self.instance,
+            at=timestamp(self.at),
+            type="Warning" if self.type == "Warning" else "Normal",
+            reason=self.reason,
+            message=self.message,
+            etag=self.etag,
+        )
+
+
+class ComputeStore:
+    """The tables, asked in the words of the domain, inside the caller's transaction."""
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+
+    def transaction(self, dry: bool = False) -> AbstractContextManager[Session]:
+        return self.records.transaction(dry)
+
+    def reading(self) -> AbstractContextManager[Session]:
+        return self.records.reading()
+
+    def instance(self, session: Session, name: str) -> InstanceRow:
+        return find(session, InstanceRow, name)
+
+    def instances(self, session: Session) -> list[InstanceRow]:
+        return list(session.scalars(select(InstanceRow).order_by(InstanceRow.name)))
+
+    def open_sagas(self, session: Session, target: str | None = None) -> list[SagaRow]:
+        wanted = select(SagaRow).where(SagaRow.status.in_(OPEN)).order_by(SagaRow.version)
+        return list(session.scalars(wanted if target is None else wanted.where(SagaRow.target == target)))
+
+    def sagas(self, session: Session) -> list[SagaRow]:
+        return list(session.scalars(select(SagaRow).order_by(SagaRow.version)))
+
+    def events(self, session: Session) -> list[EventRow]:
+        return list(session.scalars(select(EventRow).order_by(EventRow.at)))
+
+    def say(
+        self,
+        session: Session,
+        instance: str,
+        reason: str,
+        message: str,
+        at: float,
+        type: Literal["Normal", "Warning"] = "Normal",
+    ) -> None:
+        """Note an event; the newest one said again is not repeated."""
+        newest = session.scalars(
+            select(EventRow)
+            .where(EventRow.instance == instance)
+            .order_by(EventRow.at.desc(), EventRow.name.desc())
+            .limit(1)
+        ).first()
+        if newest is not None and (newest.reason, newest.message) == (reason, message):
+            return
+        count = session.scalar(select(func.count()).select_from(EventRow).where(EventRow.instance == instance)) or 0
+        name = f"{instance}.{int(at * 1000):x}.{count}"
+        session.add(
+            EventRow(name=name, instance=instance, type=type, reason=reason, message=message, at=at, state="Seen")
+        )
+
+    def forget_before(self, session: Session, at: float) -> int:
+        """Drop events and finished operations older than `at`; returns how many."""
+        old: list[ResourceRow] = list(session.scalars(select(EventRow).where(EventRow.at < at)))
+        old += session.scalars(select(SagaRow).where(SagaRow.finished_at < at))
+        for row in old:
+            session.delete(row)
+        return len(old)

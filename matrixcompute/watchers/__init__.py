@@ -1,0 +1,1 @@
+"""Deeds that come round by themselves: health, convergence, resumption, orphans."""
