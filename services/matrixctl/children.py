@@ -22,6 +22,9 @@ from pathlib import Path
 from services.matrixctl.seats import Seat, SeatTaken
 
 SHARED_MODULES = (
+    "alembic.command",
+    "alembic.config",
+    "alembic.ddl.sqlite",
     "asyncio",
     "httptools",
     "logging.config",
@@ -49,7 +52,7 @@ SHARED_MODULES = (
     "matrixresource.vocabulary.rest",
     "matrixresource.vocabulary.states",
 )
-"""What most processes import anyway. What only one of them needs stays out."""
+"""What most processes import anyway, Alembic (for the first start) among it. What only one of them needs stays out."""
 
 SEAT_PATIENCE_WALL_S = 2.0
 EXIT_SEAT_TAKEN = 75

@@ -100,9 +100,15 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "instances",
         "compute",
-        (NAME, STATE, ("nodes", "nodes"), ("ready", "readyNodes"), ("spares", "spares.length"), ("project", "project")),
-        (("generation", "generation"), ("observed", "observedGeneration"), MADE),
+        (NAME, STATE, ("nodes", "nodes"), ("ready", "readyNodes"), ("spares", "spares"), ("operation", "operation")),
+        (("npus", "npus"), ("repairs", "repairs"), ("generation", "generation"), ("project", "project"), MADE),
         ("cmi", "instance"),
+    ),
+    Noun(
+        "faults",
+        "compute",
+        (("instance", "instance"), ("node", "node"), ("reason", "reason"), ("action", "action")),
+        (NAME,),
     ),
     Noun(
         "operations",
@@ -115,7 +121,7 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "events",
         "compute",
-        (("at", "at"), ("kind", "kind"), ("about", "about"), ("reason", "reason"), ("message", "message")),
+        (("at", "at"), ("type", "type"), ("instance", "instance"), ("reason", "reason"), ("message", "message")),
         (NAME,),
         ("ev", "event"),
         "at",
@@ -162,11 +168,3 @@ def shown(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(shown(item) for item in value) or "-"
     return str(value)
-
-
-def stuck_since(view: dict[str, Any]) -> str | None:
-    """Why a resource counts as stuck in a passing state, None when it does not."""
-    for condition in view.get("conditions", []):
-        if condition["type"] == "Stuck" and condition["status"] == "True":
-            return str(condition.get("message") or condition.get("reason"))
-    return "past its deadline" if view.get("stuck") is True else None

@@ -34,8 +34,8 @@ def get(
     noun: Annotated[
         str,
         typer.Argument(
-            help="supernodes, nodes, npus, allocations, slices, planes, switches, links, instances, operations, "
-            "events, deployments"
+            help="supernodes, nodes, npus, allocations, slices, planes, switches, links, instances, faults, "
+            "operations, events, deployments"
         ),
     ],
     name: Annotated[str | None, typer.Argument(help="Only this one.")] = None,
@@ -108,7 +108,7 @@ def describe(
         say(f"\n[bold]{title}[/]")
         table(columns, [[shown(row.get(column)) for column in columns] for row in rows])
     try:
-        events = [event for event in reach.list("compute", "/v1/events") if event.get("about") == name]
+        events = [event for event in reach.list("compute", "/v1/events") if event.get("instance") == name]
     except MatrixError:
         return  # a stack without compute, or events of a later version: the resource itself was shown
     if events:
@@ -135,26 +135,29 @@ def events(watch: Watch = False, output: Output = Form.TABLE, state: State = DEF
 
 def stuck(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
     """Resources that have outlived the deadline of a passing state. Exit code 1 when there are any."""
-    from services.matrixctl.nouns import NOUNS, stuck_since
+    from matrixresource.vocabulary.errors import NotFound, NotYetSupported
 
     reach = _reach(state)
-    found = []
-    for noun in NOUNS:
-        if noun.name not in ("nodes", "allocations", "slices", "instances", "deployments"):
+    found, silent = [], []
+    for service in ("resource", "link", "compute", "infer"):
+        if service not in reach.stack.children:
             continue
-        if noun.service not in reach.stack.children:
+        try:
+            items = reach.list(service, "/v1/stuck")
+        except (NotFound, NotYetSupported):
+            silent.append(service)
             continue
-        for view in reach.list(noun.service, noun.path):
-            why = stuck_since(view)
-            if why is not None:
-                row = {"kind": noun.name, "name": view["name"], "state": view["state"], "since": view["updatedAt"]}
-                found.append(row | {"why": why})
+        found += [
+            {"service": service, **{key: item.get(key) for key in ("name", "state", "seconds")}} for item in items
+        ]
     if output in (Form.JSON, Form.YAML):
-        document({"items": found}, output)
+        document({"items": found, "notAsked": silent}, output)
     elif found:
-        table(["kind", "name", "state", "since", "why"], [list(row.values()) for row in found])
+        table(["service", "name", "state", "emulated seconds"], [list(row.values()) for row in found])
     else:
         say("nothing is stuck")
+    if silent and output not in (Form.JSON, Form.YAML):
+        print(f"{', '.join(silent)} cannot tell yet", file=sys.stderr)
     raise typer.Exit(1 if found else 0)
 
 
