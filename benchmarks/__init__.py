@@ -1,6 +1,6 @@
 """Each figure we publish: one module, its method, its goal or its peer.
 
-A module here has `measure() -> Iterable[Figure]`; `python -m benchmarks [name ...]` runs them and prints a line for each.
+A module here has `measure() -> Iterable[Figure]`; `python -m benchmarks [name ...]` runs them and prints one line each.
 """
 
 from __future__ import annotations

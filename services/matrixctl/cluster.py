@@ -79,7 +79,7 @@ class Cluster:
     def serving(self, name: str) -> dict[str, Any] | None:
         return self.read(f"{GROUP}/namespaces/default/cloudmatrixinfers/{name}")
 
-    def list(self, path: str) -> list[dict[str, Any]]:
+    def items(self, path: str) -> list[dict[str, Any]]:
         held = self.read(path)
         return held["items"] if held else []
 

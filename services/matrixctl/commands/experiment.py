@@ -38,8 +38,9 @@ def run(
     """Serve requests in virtual time; print TTFT, TPOT, tokens a second per NPU and the cache hit rate."""
     from dataclasses import asdict
 
-    from infer_workload import deployment, experiment
     from infer_workload.traffic import BadTrace
+
+    from infer_workload import deployment, experiment
 
     if (trace is None) == (generate is None):
         raise InvalidField("give either --trace FILE or --generate N", field="--trace")
@@ -75,7 +76,7 @@ def _progress() -> Any:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     class Bar(Progress):
-        def __enter__(self) -> Any:  # type: ignore[override]
+        def __enter__(self) -> Any:
             super().__enter__()
             task = self.add_task("requests", total=None)
 
