@@ -101,7 +101,7 @@ class SagaRunner:
         self._nudges: dict[str, asyncio.Event] = {}
 
     def open(self, session: Session, verb: str, instance: InstanceRow) -> SagaRow:
-        """Write a saga down in the caller's transaction; it starts when `resume` next looks. Ends the ones before it."""
+        """Write a saga down in the caller's transaction; `resume` starts it. Ends the ones before."""
         for earlier in self._store.open_sagas(session, instance.name):
             earlier.status = "Cancelled"
             earlier.finished_at = self._clock.now()

@@ -1,6 +1,6 @@
 """What outlives the process that plays the nodes: each card's memory, and the faults put on the hardware.
 
-A real node does not forget what it is when an agent restarts; neither does an emulated one. A SQLite file of two tables.
+A real node does not forget what it is when an agent restarts; neither does an emulated one. One SQLite file.
 """
 
 from __future__ import annotations

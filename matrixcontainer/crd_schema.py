@@ -1,0 +1,59 @@
+"""From a wire class to the structural schema that a CRD wants: one idea, one schema, printed.
+
+Kubernetes accepts a strict subset of JSON Schema: no references, no titles, booleans for exclusive bounds, `nullable`
+in place of a union with null. Unknown fields are not refused by the schema but pruned or refused by the API server.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+
+def structural_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The OpenAPI v3 structural schema of a wire class."""
+    document = model.model_json_schema(by_alias=True)
+    return _structural(document, document.get("$defs", {}))
+
+
+def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in node:
+        target = definitions[node["$ref"].rsplit("/", 1)[-1]]
+        node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
+    if "anyOf" in node:
+        branches = [branch for branch in node["anyOf"] if branch.get("type") != "null"]
+        rest = {key: value for key, value in node.items() if key != "anyOf"}
+        node = {**branches[0], **rest}
+    result: dict[str, Any] = {}
+    for key, value in node.items():
+        if key in ("title", "$defs"):
+            continue
+        if key == "additionalProperties":
+            if isinstance(value, dict):
+                result[key] = _structural(value, definitions)
+            continue
+        if key == "properties":
+            result[key] = {name: _structural(child, definitions) for name, child in value.items()}
+        elif key == "items":
+            result[key] = _structural(value, definitions)
+        elif key == "exclusiveMinimum":
+            result |= {"minimum": value, "exclusiveMinimum": True}
+        elif key == "exclusiveMaximum":
+            result |= {"maximum": value, "exclusiveMaximum": True}
+        elif key == "default":
+            if value is not None:
+                result[key] = _without_nulls(value)
+        elif key == "const":
+            result["enum"] = [value]
+        elif key == "description":
+            result[key] = " ".join(str(value).split())
+        else:
+            result[key] = value
+    return result
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
+    return value

@@ -1,0 +1,232 @@
+"""The operator's protagonist: observe, decide, perform, report, for each kind of resource.
+
+`reconcile_instance` and its kin take the resource as it is now and bring the services nearer to it; run twice they do
+nothing the second time. Kopf calls them on every change of a resource, `Reporter` on every change in the services.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from matrixcompute.client import ComputeClient
+from matrixcompute.contract import InstanceView
+from matrixcontainer.kube_client import FAULT, INFER, INSTANCE, POD, Kind, KubeClient
+from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL, instance_status, next_action
+from matrixcontainer.workload import DEPLOYMENT_LABEL, pods_for
+from matrixresource.vocabulary.errors import Conflict, MatrixError, NotFound
+from matrixresource.vocabulary.wire import condition
+
+log = logging.getLogger(__name__)
+
+
+class Inference(Protocol):
+    """What the operator asks of CloudMatrix-Infer's service; documents are its wire views."""
+
+    async def ensure(self, name: str, request: dict[str, Any]) -> dict[str, Any]: ...
+    async def find(self, name: str) -> dict[str, Any] | None: ...
+    async def delete(self, name: str) -> bool:
+        """True once there is no such deployment."""
+
+
+class Faults(Protocol):
+    """What the operator asks of the emulated hardware."""
+
+    async def inject(self, name: str, request: dict[str, Any]) -> None: ...
+    async def clear(self, name: str) -> None: ...
+
+
+class Operator:
+    """Everything the handlers do. `endpoint` is where CloudMatrix-Infer answers, for users to read in the status."""
+
+    def __init__(
+        self,
+        kube: KubeClient,
+        compute: ComputeClient,
+        inference: Inference,
+        faults: Faults,
+        wall: Callable[[], float],
+        endpoint: str,
+    ) -> None:
+        self._kube = kube
+        self._compute = compute
+        self._inference = inference
+        self._faults = faults
+        self._wall = wall
+        self._endpoint = endpoint
+
+    # -- CloudMatrixInstance -------------------------------------------------------------------------------------
+
+    async def reconcile_instance(self, body: dict[str, Any]) -> str:
+        """Ensure the instance is as its resource says, and report. Raises what MatrixCompute refuses."""
+        name = body["metadata"]["name"]
+        observed = await self._compute.find_instance(name)
+        action = next_action(body, observed)
+        if action.verb == "EnsureInstance":
+            assert action.request is not None
+            observed = await self._compute.ensure_instance(name, action.request)
+        elif action.verb == "DeleteInstance":
+            await self._compute.delete_instance(name)
+        await self.report_instance(body, observed)
+        return f"{action.verb}: {action.why}"
+
+    async def delete_instance(self, name: str) -> bool:
+        """Ask for deletion; True once nothing is left."""
+        return await self._compute.delete_instance(name)
+
+    async def report_instance(self, body: dict[str, Any], observed: InstanceView | None) -> None:
+        """Write the status, if it says anything new."""
+        status = instance_status(body, observed, self._wall())
+        held = body.get("status") or {}
+        if any(held.get(key) != value for key, value in status.items()):
+            metadata = body["metadata"]
+            await self._kube.merge(INSTANCE, metadata["name"], {"status": status}, metadata["namespace"], "status")
+
+    async def report_all(self) -> str:
+        """Compare every CloudMatrixInstance with its instance; heal what somebody changed behind our back."""
+        resources, _ = await self._kube.list(INSTANCE)
+        if not resources:
+            return "no instances"
+        instances = {each.name: each for each in await self._compute.instances()}
+        for body in resources:
+            observed = instances.get(body["metadata"]["name"])
+            try:
+                if next_action(body, observed).verb == "EnsureInstance":
+                    await self.reconcile_instance(body)
+                elif not body["metadata"].get("deletionTimestamp") or observed is not None:
+                    await self.report_instance(body, observed)
+            except NotFound:
+                continue  # deleted while we looked
+            except MatrixError as refused:
+                log.warning("instance refused", extra={"instance": body["metadata"]["name"], "why": refused.message})
+        return f"{len(resources)} instances reported"
+
+    # -- CloudMatrixInfer ----------------------------------------------------------------------------------------
+
+    async def reconcile_infer(self, body: dict[str, Any]) -> bool:
+        """Deploy the workload once its instance serves, a pod for each of its nodes. True when it is as wished."""
+        metadata, spec = body["metadata"], body["spec"]
+        instance = await self._compute.find_instance(spec["instance"])
+        deployment = await self._inference.find(metadata["name"])
+        if deployment is None:
+            ready = instance is not None and any(c.type == "Ready" and c.status == "True" for c in instance.conditions)
+            if not ready:
+                state = "no such instance" if instance is None else f"it is {instance.state}"
+                await self._report_infer(body, None, f"waiting for instance {spec['instance']}: {state}", 0)
+                return False
+        deployment = await self._inference.ensure(metadata["name"], spec)
+        pods = await self._match_pods(body, deployment.get("roles") or {})
+        await self._report_infer(body, deployment, "", pods)
+        return True
+
+    async def delete_infer(self, body: dict[str, Any]) -> bool:
+        """Stop the workload and remove its pods; True once nothing is left."""
+        pods = await self._match_pods(body, {})
+        return await self._inference.delete(body["metadata"]["name"]) and pods == 0
+
+    async def _match_pods(self, body: dict[str, Any], roles: dict[str, str]) -> int:
+        """Make the pods match the layout; returns how many there are now."""
+        metadata = body["metadata"]
+        wanted = pods_for(body, roles)
+        labels = f"{MANAGED_LABEL}={MANAGED_BY},{DEPLOYMENT_LABEL}={metadata['name']}"
+        present, _ = await self._kube.list(POD, metadata["namespace"], labels)
+        names = {pod["metadata"]["name"] for pod in present}
+        for pod in present:
+            name = pod["metadata"]["name"]
+            if name not in wanted:
+                # Its node may be lost and nobody there to confirm: the workload has moved on, so does the pod.
+                await self._kube.delete(POD, name, metadata["namespace"], grace_s=0)
+                names.discard(name)
+        for name, pod in wanted.items():
+            if name not in names:
+                with contextlib.suppress(Conflict):
+                    await self._kube.create(POD, pod, metadata["namespace"])
+                names.add(name)
+        return len(names)
+
+    async def _report_infer(
+        self, body: dict[str, Any], deployment: dict[str, Any] | None, waiting: str, pods: int
+    ) -> None:
+        held = body.get("status") or {}
+        generation = body["metadata"].get("generation", 1)
+        state = deployment["state"] if deployment is not None else "Pending"
+        serving = state == "Serving"
+        told = [c for c in (deployment or {}).get("conditions") or [] if c["type"] == "Ready"]
+        message = waiting or (told[0]["message"] if told else f"the deployment is {state}")
+        status = {
+            "state": state,
+            "observedGeneration": generation,
+            "endpoint": self._endpoint,
+            "prefillNpus": (deployment or {}).get("pools", {}).get("prefillNpus", 0),
+            "decodeNpus": (deployment or {}).get("pools", {}).get("decodeNpus", 0),
+            "pods": pods,
+            "conditions": condition(
+                held.get("conditions") or [],
+                "Ready",
+                serving,
+                state,
+                message,
+                generation=generation,
+                now=self._wall(),
+            ),
+        }
+        if any(held.get(key) != value for key, value in status.items()):
+            metadata = body["metadata"]
+            await self._kube.merge(INFER, metadata["name"], {"status": status}, metadata["namespace"], "status")
+
+    async def report_infers(self) -> str:
+        """Look at every CloudMatrixInfer again: the layout follows the instance as nodes come and go."""
+        resources, _ = await self._kube.list(INFER)
+        for body in resources:
+            if body["metadata"].get("deletionTimestamp"):
+                continue
+            try:
+                await self.reconcile_infer(body)
+            except NotFound:
+                continue
+            except MatrixError as refused:
+                await self._report_infer(body, None, f"{refused.reason}: {refused.message}", 0)
+        return f"{len(resources)} deployments reported"
+
+    async def report_refusal(self, kind: Kind, body: dict[str, Any], refused: MatrixError) -> None:
+        """Say in the status why a wish cannot be followed; it stays so until the wish changes."""
+        metadata = body["metadata"]
+        conditions = condition(
+            (body.get("status") or {}).get("conditions") or [],
+            "Ready",
+            False,
+            refused.reason,
+            refused.message,
+            generation=metadata.get("generation", 1),
+            now=self._wall(),
+        )
+        status = {"state": "Refused", "conditions": conditions}
+        with contextlib.suppress(NotFound):
+            await self._kube.merge(kind, metadata["name"], {"status": status}, metadata.get("namespace"), "status")
+
+    # -- MatrixFault ---------------------------------------------------------------------------------------------
+
+    async def inject_fault(self, body: dict[str, Any]) -> None:
+        """Put the fault on the hardware and say so. Raises what the emulated hardware refuses."""
+        spec = body["spec"]
+        parameters = {key: _number(value) for key, value in (spec.get("parameters") or {}).items()}
+        request = {"kind": spec["kind"], "target": spec["target"], "parameters": parameters}
+        await self._faults.inject(body["metadata"]["name"], request)
+        status = {"state": "Injected", "observedGeneration": body["metadata"].get("generation", 1)}
+        await self._kube.merge(FAULT, body["metadata"]["name"], {"status": status}, subresource="status")
+
+    async def clear_fault(self, name: str) -> None:
+        with contextlib.suppress(NotFound):
+            await self._faults.clear(name)
+
+
+def _number(text: str) -> Any:
+    """A parameter as the hardware wants it: the port is a word, the share a number."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,291 @@
+"""The custom resources of group cloudmatrix.io/v1alpha1, printed from the classes that the services use.
+
+CloudMatrixInstance (cmi) and CloudMatrixInfer (cminf) are wishes, MatrixFault (mf) breaks emulated hardware, Supernode
+(sn) and NetworkSlice (nsl) are read-only mirrors of what MatrixResource and MatrixLink hold.
+
+    python -m matrixcontainer.resources          prints the CRDs as YAML
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from matrixcompute.contract import InstanceShape
+from matrixcontainer.crd_schema import structural_schema
+from matrixresource.hardware import FaultKind
+from matrixresource.vocabulary.names import NODE_PATTERN
+from matrixresource.vocabulary.wire import Wire
+
+GROUP = "cloudmatrix.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+_NODE = NODE_PATTERN.replace("?P<supernode>", "").replace("?P<cabinet>", "").replace("?P<node>", "")
+
+
+class InferSpec(Wire):
+    """CloudMatrix-Infer on an instance: which model, and how many NPUs play which role (by default, as the paper)."""
+
+    instance: str = Field(
+        min_length=1, max_length=58, description="the CloudMatrixInstance to serve on, same namespace"
+    )
+    model: str = Field("deepseek-r1", min_length=1, max_length=63)
+    prefill_npus: Annotated[int | None, Field(ge=1, le=32768)] = None
+    decode_npus: Annotated[int | None, Field(ge=1, le=32768)] = None
+    block_tokens: Annotated[int, Field(ge=128, le=512)] = 512
+
+
+class FaultSpec(Wire):
+    """A fault on the emulated hardware of one node, for as long as the resource exists."""
+
+    kind: FaultKind
+    target: str = Field(pattern=f"^{_NODE}$", description="the node it happens on, e.g. sn0-c03-n2")
+    parameters: dict[str, str] = Field(default_factory=dict)
+
+
+_OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+_CONDITIONS = {
+    "type": "array",
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["type"],
+    "items": {
+        "type": "object",
+        "required": ["type", "status"],
+        "properties": {
+            "type": {"type": "string"},
+            "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+            "reason": {"type": "string"},
+            "message": {"type": "string"},
+            "observedGeneration": {"type": "integer", "format": "int64"},
+            "lastTransitionTime": {"type": "string"},
+        },
+    },
+}
+
+
+def _status(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,  # Kopf keeps its progress here
+        "properties": {
+            "state": {"type": "string"},
+            "observedGeneration": {"type": "integer", "format": "int64"},
+            "conditions": _CONDITIONS,
+            **properties,
+        },
+    }
+
+
+def _column(name: str, path: str, type: str = "string", **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": type, "jsonPath": path, **more}
+
+
+AGE = _column("Age", ".metadata.creationTimestamp", "date")
+
+
+def _condition_column(name: str, type: str, **more: Any) -> dict[str, Any]:
+    return _column(name, f'.status.conditions[?(@.type=="{type}")].status', **more)
+
+
+def _crd(
+    kind: str,
+    plural: str,
+    short: list[str],
+    spec: dict[str, Any],
+    status: dict[str, Any],
+    columns: list[dict[str, Any]],
+    *,
+    scope: str = "Namespaced",
+    scale: dict[str, Any] | None = None,
+    description: str,
+) -> dict[str, Any]:
+    subresources: dict[str, Any] = {"status": {}}
+    if scale is not None:
+        subresources["scale"] = scale
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": scope,
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": short,
+                "categories": ["cloudmatrix"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": subresources,
+                    "additionalPrinterColumns": columns,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "description": description,
+                            "required": ["spec"],
+                            "properties": {
+                                "apiVersion": {"type": "string"},
+                                "kind": {"type": "string"},
+                                "metadata": {"type": "object"},
+                                "spec": spec,
+                                "status": status,
+                            },
+                        }
+                    },
+                }
+            ],
+        },
+    }
+
+
+def _instance_spec() -> dict[str, Any]:
+    spec = structural_schema(InstanceShape)
+    spec["x-kubernetes-validations"] = [
+        {"rule": "self.placement == oldSelf.placement", "message": "placement cannot be changed in this version"},
+        {"rule": "self.project == oldSelf.project", "message": "an instance stays in its project"},
+    ]
+    for share in spec["properties"]["network"]["properties"].values():
+        share["x-kubernetes-validations"] = [
+            {
+                "rule": "!has(self.ceilingGbpsPerNpu) || self.ceilingGbpsPerNpu >= self.floorGbpsPerNpu",
+                "message": "ceilingGbpsPerNpu must not be below floorGbpsPerNpu",
+            }
+        ]
+    return spec
+
+
+def _infer_spec() -> dict[str, Any]:
+    spec = structural_schema(InferSpec)
+    spec["x-kubernetes-validations"] = [
+        {"rule": "self.instance == oldSelf.instance", "message": "a deployment stays on its instance"},
+        {"rule": "self.model == oldSelf.model", "message": "a deployment keeps its model"},
+    ]
+    return spec
+
+
+def _fault_spec() -> dict[str, Any]:
+    spec = structural_schema(FaultSpec)
+    spec["x-kubernetes-validations"] = [{"rule": "self == oldSelf", "message": "a fault cannot be changed; delete it"}]
+    return spec
+
+
+def custom_resource_definitions() -> list[dict[str, Any]]:
+    """Every CRD of the group, ready to apply."""
+    return [
+        _crd(
+            "CloudMatrixInstance",
+            "cloudmatrixinstances",
+            ["cmi"],
+            _instance_spec(),
+            _status(
+                readyNodes={"type": "integer", "format": "int32"},
+                readySpares={"type": "integer", "format": "int32"},
+                operation={"type": "string"},
+                repairs={"type": "integer", "format": "int32"},
+                members={"type": "array", "items": _OPEN},
+                slices={"type": "array", "items": _OPEN},
+            ),
+            [
+                _column("State", ".status.state"),
+                _column("Nodes", ".spec.nodes", "integer"),
+                _column("Ready", ".status.readyNodes", "integer"),
+                _column("Spares", ".status.readySpares", "integer"),
+                _condition_column("Links", "LinksReady"),
+                _condition_column("Degraded", "Degraded"),
+                _condition_column("QoS", "QosSatisfied", priority=1),
+                _column("Repairs", ".status.repairs", "integer", priority=1),
+                _column("Operation", ".status.operation", priority=1),
+                AGE,
+            ],
+            scale={"specReplicasPath": ".spec.nodes", "statusReplicasPath": ".status.readyNodes"},
+            description="Nodes of a supernode composed into one instance, with spares and a share of three planes.",
+        ),
+        _crd(
+            "CloudMatrixInfer",
+            "cloudmatrixinfers",
+            ["cminf"],
+            _infer_spec(),
+            _status(
+                endpoint={"type": "string"},
+                prefillNpus={"type": "integer", "format": "int32"},
+                decodeNpus={"type": "integer", "format": "int32"},
+                pods={"type": "integer", "format": "int32"},
+            ),
+            [
+                _column("State", ".status.state"),
+                _column("Instance", ".spec.instance"),
+                _column("Model", ".spec.model"),
+                _column("Prefill", ".status.prefillNpus", "integer"),
+                _column("Decode", ".status.decodeNpus", "integer"),
+                _column("Endpoint", ".status.endpoint", priority=1),
+                AGE,
+            ],
+            description="CloudMatrix-Infer serving a model on a CloudMatrixInstance.",
+        ),
+        _crd(
+            "MatrixFault",
+            "matrixfaults",
+            ["mf"],
+            _fault_spec(),
+            _status(),
+            [_column("Kind", ".spec.kind"), _column("Target", ".spec.target"), _column("State", ".status.state"), AGE],
+            scope="Cluster",
+            description="A fault on the emulated hardware. The control plane is not told: it has to find it.",
+        ),
+        _crd(
+            "Supernode",
+            "supernodes",
+            ["sn"],
+            _OPEN,
+            _status(),
+            [
+                _column("State", ".status.state"),
+                _column("Nodes", ".status.nodes", "integer"),
+                _column("NPUs", ".status.npus", "integer"),
+                _column("Available", ".status.availableNodes", "integer"),
+                _column("Held", ".status.heldNodes", "integer"),
+                _column("Lost", ".status.lostNodes", "integer"),
+                _column("Topology", ".status.topologyVersion", priority=1),
+                AGE,
+            ],
+            scope="Cluster",
+            description="A supernode as MatrixResource holds it. Read-only: changes are undone.",
+        ),
+        _crd(
+            "NetworkSlice",
+            "networkslices",
+            ["nsl"],
+            _OPEN,
+            _status(),
+            [
+                _column("Plane", ".spec.plane"),
+                _column("Instance", ".spec.instance"),
+                _column("QoS", ".spec.qosClass"),
+                _column("Floor", ".spec.floorGbpsPerNpu", "number"),
+                _column("State", ".status.state"),
+                AGE,
+            ],
+            scope="Cluster",
+            description="A network slice as MatrixLink holds it. Read-only: changes are undone.",
+        ),
+    ]
+
+
+def as_yaml() -> str:
+    """All CRDs as one YAML stream."""
+    import yaml
+
+    return "---\n".join(yaml.safe_dump(crd, sort_keys=False, width=120) for crd in custom_resource_definitions())
+
+
+if __name__ == "__main__":
+    print(as_yaml(), end="")

@@ -1,0 +1,91 @@
+"""Kubernetes objects of CloudMatrix-Infer: a pod on every node of the instance, by the role it plays.
+
+Prefill and decode nodes each get a pod with two containers: the server of its role, and `ems`, the node's part of the
+caching pool (CPU memory reached over UB, as in the CloudMatrix384 paper, arXiv 2506.12708). Names derive from the
+owner, the role and the node, so making them twice makes them once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL
+
+DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
+ROLE_LABEL = "cloudmatrix.io/role"
+NPU_RESOURCE = "huawei.com/Ascend910"
+IMAGE = "cloudmatrix/infer"
+
+
+def pods_for(owner: dict[str, Any], roles: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """The pods that should be there, by name. `owner` is the CloudMatrixInfer, `roles` maps nodes to roles."""
+    metadata = owner["metadata"]
+    return {
+        name: {
+            "metadata": {
+                "name": name,
+                "namespace": metadata["namespace"],
+                "labels": {
+                    MANAGED_LABEL: MANAGED_BY,
+                    DEPLOYMENT_LABEL: metadata["name"],
+                    ROLE_LABEL: role,
+                },
+                "ownerReferences": [
+                    {
+                        "apiVersion": owner["apiVersion"],
+                        "kind": owner["kind"],
+                        "name": metadata["name"],
+                        "uid": metadata["uid"],
+                        "controller": True,
+                        "blockOwnerDeletion": True,
+                    }
+                ],
+            },
+            "spec": {
+                "nodeName": node,
+                "restartPolicy": "Always",
+                "terminationGracePeriodSeconds": 5,
+                "tolerations": [{"key": "cloudmatrix.io/instance", "operator": "Exists"}],
+                "containers": [
+                    {
+                        "name": role,
+                        "image": f"{IMAGE}-{role}",
+                        "resources": {"limits": {NPU_RESOURCE: "8"}, "requests": {NPU_RESOURCE: "8"}},
+                    },
+                    {"name": "ems", "image": f"{IMAGE}-ems"},
+                ],
+            },
+        }
+        for node, role in sorted(roles.items())
+        for name in [pod_name(metadata["name"], role, node)]
+    }
+
+
+def pod_name(deployment: str, role: str, node: str) -> str:
+    return f"{deployment}-{role}-{node}"
+
+
+def running_status(pod: dict[str, Any], at: str) -> dict[str, Any]:
+    """The status a kubelet gives a pod whose containers run since `at` (RFC 3339)."""
+    containers = [container["name"] for container in pod["spec"]["containers"]]
+    images = {container["name"]: container.get("image", "") for container in pod["spec"]["containers"]}
+    return {
+        "phase": "Running",
+        "startTime": at,
+        "conditions": [
+            {"type": type, "status": "True", "lastTransitionTime": at}
+            for type in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+        ],
+        "containerStatuses": [
+            {
+                "name": name,
+                "ready": True,
+                "started": True,
+                "restartCount": 0,
+                "image": images[name],
+                "imageID": "",
+                "state": {"running": {"startedAt": at}},
+            }
+            for name in containers
+        ],
+    }

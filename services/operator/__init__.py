@@ -1,0 +1,1 @@
+"""The Kopf operator as a process."""

@@ -1,0 +1,3 @@
+from services.operator.main import main
+
+main()

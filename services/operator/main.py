@@ -1,0 +1,244 @@
+"""Starts the operator: `python -m services.operator --help`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import kopf
+from pydantic import Field
+
+from matrixcompute.client import ComputeClient
+from matrixcontainer.handlers import registry_for
+from matrixcontainer.kube_client import CRD, KubeAccess, KubeClient
+from matrixcontainer.kubelet import Kubelets
+from matrixcontainer.mirrors import Mirrors
+from matrixcontainer.operator import Operator
+from matrixcontainer.resources import custom_resource_definitions
+from matrixresource.client import ResourceClient
+from matrixresource.vocabulary.calls import WatchEvent, call, watch
+from matrixresource.vocabulary.clock import WallClock
+from matrixresource.vocabulary.errors import Gone, MatrixError, NotFound
+from services.chassis.http import http_client
+from services.chassis.logging import configure
+from services.chassis.periodic import Periodic
+from services.chassis.settings import Settings
+from services.operator.health import serve_health
+
+log = logging.getLogger(__name__)
+
+RETRY_WALL_S = 0.5
+
+
+class OperatorSettings(Settings):
+    """The operator: CloudMatrixInstance and its kin, on any Kubernetes API. Its time is the wall's."""
+
+    kubeconfig: Path | None = Field(None, description="kubeconfig of the Kubernetes API; none means: inside a pod")
+    install_crds: bool = Field(True, description="apply the CRDs at start")
+    resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
+    link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
+    compute_url: str = Field("http://127.0.0.1:8403", description="where MatrixCompute is")
+    infer_url: str = Field("http://127.0.0.1:8404", description="where CloudMatrix-Infer is")
+    infer_public_url: str = Field("", description="where users find CloudMatrix-Infer; the same by default")
+    agents_url: str = Field("http://127.0.0.1:8405", description="where the emulated hardware takes faults")
+
+
+class InferenceOverHttp:
+    """CloudMatrix-Infer's deployments, as the operator's port wants them."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def ensure(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
+        return await call(self._http, "PUT", f"/v1/deployments/{name}", body=request)
+
+    async def find(self, name: str) -> dict[str, Any] | None:
+        try:
+            return await call(self._http, "GET", f"/v1/deployments/{name}")
+        except NotFound:
+            return None
+
+    async def delete(self, name: str) -> bool:
+        try:
+            await call(self._http, "DELETE", f"/v1/deployments/{name}")
+        except NotFound:
+            return True
+        return await self.find(name) is None
+
+    def watch(self, since: int | None) -> AsyncIterator[WatchEvent]:
+        return watch(self._http, "/v1/deployments", since=since)
+
+
+class FaultsOverHttp:
+    """The emulated hardware's faults, as the operator's port wants them."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def inject(self, name: str, request: dict[str, Any]) -> None:
+        await call(self._http, "PUT", f"/v1/faults/{name}", body=request)
+
+    async def clear(self, name: str) -> None:
+        await call(self._http, "DELETE", f"/v1/faults/{name}")
+
+
+async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], nudge: Callable[[], None]) -> None:
+    """For ever: nudge at every event, and after every break, since something may have been missed."""
+    since: int | None = None
+    while True:
+        try:
+            async for event in stream(since):
+                since = event.rv
+                if event.type != "BOOKMARK":
+                    nudge()
+        except Gone:
+            since = None
+        except MatrixError as refused:
+            log.info("watch ended", extra={"why": refused.message})
+        nudge()
+        await asyncio.sleep(RETRY_WALL_S)
+
+
+class OperatorProcess:
+    """Everything one operator runs: Kopf, the mirrors, the kubelets, the reports, its health."""
+
+    def __init__(self, settings: OperatorSettings, access: KubeAccess) -> None:
+        self._settings = settings
+        self._access = access
+        self.kube = KubeClient(access.http())
+        token = settings.token
+        self.resource = ResourceClient(http_client(settings.resource_url, token))
+        self._link_http = http_client(settings.link_url, token)
+        self.compute = ComputeClient(http_client(settings.compute_url, token))
+        self.inference = InferenceOverHttp(http_client(settings.infer_url, token))
+        self.operator = Operator(
+            self.kube,
+            self.compute,
+            self.inference,
+            FaultsOverHttp(http_client(settings.agents_url, token)),
+            time.time,
+            f"{settings.infer_public_url or settings.infer_url}/v1",
+        )
+        mirrors = Mirrors(self.kube, self.resource, self._slices, time.time)
+        kubelets = Kubelets(self.kube, self.resource, time.time)
+        wall = WallClock()
+        self.instances = Periodic("instances", self.operator.report_all, wall, period_s=15, rest_wall_s=0.1)
+        self.infers = Periodic("deployments", self._infers, wall, period_s=15, rest_wall_s=0.3)
+        self.mirrors = Periodic("mirrors", mirrors.look, wall, period_s=30, rest_wall_s=1.5)
+        self.kubelets = Periodic("kubelets", kubelets.look, wall, period_s=10, rest_wall_s=0.3)
+        self.watchers = (self.instances, self.infers, self.mirrors, self.kubelets)
+        self._kopf_ready = asyncio.Event()
+        self._stopping = asyncio.Event()
+
+    async def _infers(self) -> str:
+        told = await self.operator.report_infers()
+        self.kubelets.nudge()
+        return told
+
+    async def _slices(self) -> list[dict[str, Any]]:
+        return list((await call(self._link_http, "GET", "/v1/slices"))["items"])
+
+    def _nudge_reports(self) -> None:
+        self.instances.nudge()
+        self.infers.nudge()
+
+    def waiting_for(self) -> str | None:
+        return None if self._kopf_ready.is_set() else "Kopf to reach the Kubernetes API"
+
+    async def install_crds(self) -> None:
+        """Apply the CRDs and wait until they are established; tries again while the API is away."""
+        wanted = {crd["metadata"]["name"]: crd for crd in custom_resource_definitions()}
+        while True:
+            try:
+                for crd in wanted.values():
+                    await self.kube.apply(CRD, crd)
+                while wanted:
+                    for name in list(wanted):
+                        found = await self.kube.find(CRD, name)
+                        conditions = ((found or {}).get("status") or {}).get("conditions") or []
+                        if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+                            del wanted[name]
+                    await asyncio.sleep(0.05 if wanted else 0)
+                return
+            except MatrixError as refused:
+                log.warning("CRDs are not installed yet", extra={"why": refused.message})
+                await asyncio.sleep(RETRY_WALL_S)
+
+    async def run(self) -> None:
+        """Until SIGTERM."""
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self._stopping.set)
+        health = await serve_health(self._settings.host, self._settings.port, self.waiting_for, self.watchers)
+        if self._settings.install_crds:
+            await self._unless_stopped(self.install_crds())
+        tasks = [asyncio.create_task(watcher.run()) for watcher in self.watchers]
+        tasks += [
+            asyncio.create_task(follow(lambda since: self.compute.watch("instances", since), self._nudge_reports)),
+            asyncio.create_task(follow(self.inference.watch, self.infers.nudge)),
+            asyncio.create_task(follow(lambda since: self.resource.watch("nodes", since), self.mirrors.nudge)),
+            asyncio.create_task(
+                follow(lambda since: watch(self._link_http, "/v1/slices", since=since), self.mirrors.nudge)
+            ),
+        ]
+        await self._kopf(tasks)
+        await health.cleanup()
+
+    async def _unless_stopped(self, work: Any) -> None:
+        task, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if not task.done():
+            task.cancel()
+            raise SystemExit(0)
+        await task
+
+    async def _kopf(self, tasks: list[asyncio.Task[None]]) -> None:
+        registry = registry_for(self.operator, self._access, self._nudge_reports)
+        stop_flag, ready_flag = asyncio.Event(), self._kopf_ready
+        operator = asyncio.create_task(
+            kopf.operator(
+                registry=registry,
+                settings=kopf.OperatorSettings(),
+                clusterwide=True,
+                standalone=True,
+                stop_flag=stop_flag,
+                ready_flag=ready_flag,
+            )
+        )
+        stop = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait({operator, stop}, return_when=asyncio.FIRST_COMPLETED)
+        stop_flag.set()
+        for task in tasks:
+            task.cancel()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(operator, 2.0)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    settings = OperatorSettings.load("operator", argv)
+    configure("operator", settings.log_level)
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+
+    async def start() -> None:
+        access = await _access(settings)
+        await OperatorProcess(settings, access).run()
+
+    asyncio.run(start())
+
+
+async def _access(settings: OperatorSettings) -> KubeAccess:
+    """From the kubeconfig, once it is there: the process that writes it may be starting beside us."""
+    if settings.kubeconfig is None:
+        return KubeAccess.in_cluster()
+    while not settings.kubeconfig.exists():
+        log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig)})
+        await asyncio.sleep(0.2)
+    return KubeAccess.from_kubeconfig(settings.kubeconfig)
