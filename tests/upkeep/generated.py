@@ -9,6 +9,7 @@ PRINTED = "tests.upkeep.printed"
 GENERATED: tuple[Generated, ...] = (
     Generated("README.md", f"{PRINTED}:process_table", "processes"),
     Generated("README.md", f"{PRINTED}:not_yet_commands", "not-yet-commands"),
+    Generated("docs/emulated.md", f"{PRINTED}:fault_kinds", "fault-kinds"),
     Generated("docs/reference/matrixctl.md", f"{PRINTED}:command_reference"),
     Generated("docs/reference/settings.md", f"{PRINTED}:settings_reference"),
 )

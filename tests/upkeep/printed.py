@@ -99,3 +99,9 @@ def openapi(module: str, function: str) -> str:
     """A service's OpenAPI document, from the application that function builds."""
     app = getattr(importlib.import_module(module), function)()
     return json.dumps(app.openapi(), indent=1, sort_keys=True)
+
+
+def fault_kinds() -> str:
+    from matrixresource.hardware import FAULT_KINDS
+
+    return "\n".join(f"| `{kind}` | {meaning} |" for kind, meaning in FAULT_KINDS.items())
