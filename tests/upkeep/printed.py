@@ -104,4 +104,5 @@ def openapi(module: str, function: str) -> str:
 def fault_kinds() -> str:
     from matrixresource.hardware import FAULT_KINDS
 
-    return "\n".join(f"| `{kind}` | {meaning} |" for kind, meaning in FAULT_KINDS.items())
+    lines = ["| kind | what happens to the hardware |", "| --- | --- |"]
+    return "\n".join([*lines, *(f"| `{kind}` | {meaning} |" for kind, meaning in FAULT_KINDS.items())])

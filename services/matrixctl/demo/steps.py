@@ -133,9 +133,8 @@ def chat(demo: Demo) -> None:
             text += piece
         check(bool(text.strip()), f"the answer to {prompt!r} was empty")
         say(f"   [bold]>[/] {prompt}\n     {' '.join(text.split())[:100]}")
-        say(
-            f"     [dim]first token after {first_s or 0:.2f} s of the wall, all after {time.monotonic() - began:.2f} s[/]"
-        )
+        all_s = time.monotonic() - began
+        say(f"     [dim]first token after {first_s or 0:.2f} s of the wall, the last after {all_s:.2f} s[/]")
 
 
 def serving(demo: Demo) -> bool:
