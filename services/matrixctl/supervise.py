@@ -5,7 +5,9 @@ down what was seen, wait a little. Whatever kills a child, or the supervisor its
 or of the next one) converges to one living process per name, running with the environment that belongs to it now.
 It has one thread, as forking asks, and does its HTTP one question after the other.
 
-    python -m services.matrixctl.supervise --state DIR [--request JSON]
+    python -m services.matrixctl.supervise --state DIR
+
+What to run is in CLOUDMATRIX_STACK_REQUEST, as JSON; without it, all of the catalogue.
 """
 
 from __future__ import annotations
@@ -335,7 +337,6 @@ def _exit_text(status: int) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="supervise", description="Keep the processes of one stack running.")
     parser.add_argument("--state", type=Path, required=True, help="folder of the stack")
-    parser.add_argument("--request", default="", help="what to run, as JSON; all of the catalogue by default")
     given = parser.parse_args(argv)
     folder = Folder(given.state)
     folder.prepare()
@@ -346,7 +347,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SeatTaken as taken:
         print(f"another supervisor keeps {folder.path}: {taken}", file=sys.stderr)
         return EXIT_SEAT_TAKEN
-    request = Request.from_json(given.request) if given.request else Request()
+    asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
+    request = Request.from_json(asked) if asked else Request()
     if can_fork():
         preload(request.shared)
     Supervisor(folder, request).run()

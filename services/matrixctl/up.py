@@ -26,6 +26,8 @@ from services.matrixctl.seats import Holder, SeatTaken, stop
 READY_PATIENCE_WALL_S = 120.0
 HALT_PATIENCE_WALL_S = 15.0
 LOOK_PERIOD_WALL_S = 0.05
+REQUEST = "CLOUDMATRIX_STACK_REQUEST"
+"""Where a supervisor reads what to run, as JSON."""
 
 
 def choose(only: str | None, processes: tuple[Process, ...] = PROCESSES) -> tuple[Process, ...]:
@@ -42,15 +44,15 @@ def choose(only: str | None, processes: tuple[Process, ...] = PROCESSES) -> tupl
     return tuple(process for process in processes if process.name in names)
 
 
-def supervisor_command(folder: Folder, request: str) -> list[str]:
-    return [sys.executable, "-m", "services.matrixctl.supervise", "--state", str(folder.path), "--request", request]
+def supervisor_command(folder: Folder) -> list[str]:
+    return [sys.executable, "-m", "services.matrixctl.supervise", "--state", str(folder.path)]
 
 
-def supervisor_environment() -> dict[str, str]:
-    """So that the modules are found from any folder, and memory is not spread over arenas of threads never used."""
+def supervisor_environment(request: str) -> dict[str, str]:
+    """The request, modules found from any folder, and memory not spread over arenas of threads never used."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-    return os.environ | {"PYTHONPATH": path, "MALLOC_ARENA_MAX": "2"}
+    return os.environ | {REQUEST: request, "PYTHONPATH": path, "MALLOC_ARENA_MAX": "2"}
 
 
 def start(folder: Folder, request: str) -> Holder:
@@ -62,8 +64,8 @@ def start(folder: Folder, request: str) -> Holder:
     log_file = folder.logs / f"{SUPERVISOR}.log"
     with log_file.open("ab") as out:
         child = subprocess.Popen(
-            supervisor_command(folder, request),
-            env=supervisor_environment(),
+            supervisor_command(folder),
+            env=supervisor_environment(request),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,

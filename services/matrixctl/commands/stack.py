@@ -50,8 +50,8 @@ def up(
         return
     if foreground:
         folder.prepare()
-        command = supervisor_command(folder, request)
-        os.execve(command[0], command, supervisor_environment())
+        command = supervisor_command(folder)
+        os.execve(command[0], command, supervisor_environment(request))
     supervisor = start(folder, request)
     show_progress(folder, supervisor, wait)
     show_where(folder)
