@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from matrixresource.vocabulary.calls import WatchEvent
 from matrixresource.vocabulary.clock import Clock
@@ -33,7 +33,7 @@ class Line(Protocol):
     def watch(self, since: int | None) -> AsyncIterator[WatchEvent]:
         """The service's wishes as they change."""
 
-    async def take_up(self, view: dict[str, Any]) -> None:
+    async def take_up(self, event: WatchEvent) -> None:
         """Hand one wish to the agent it is for."""
 
 
@@ -101,7 +101,7 @@ class Uplink:
                 async for event in self._line.watch(since):
                     since = event.rv
                     if event.type in ("ADDED", "MODIFIED", "DELETED"):
-                        await self._line.take_up(event.view | {"_event": event.type})
+                        await self._line.take_up(event)
             except Gone:
                 since = None
             except MatrixError as refused:
