@@ -63,7 +63,7 @@ class Demo:
         return f"{dig(held, 'status.state') or 'not seen yet'}, {ready}/{wished} nodes ready"
 
     def mark(self, letter_and_text: str) -> None:
-        self.marks.append((time.monotonic(), letter_and_text))
+        self.marks.append((self.load.now(), letter_and_text))
 
 
 def run_and_say(demo: Demo, lines: list[str]) -> None:
@@ -138,7 +138,7 @@ def chat(demo: Demo) -> None:
 
 
 def serving(demo: Demo) -> bool:
-    return serving_text(demo) in ("Ready", "Serving", "Active")
+    return serving_text(demo) == "Serving"
 
 
 def serving_text(demo: Demo) -> str:
@@ -156,7 +156,8 @@ def put_under_load(demo: Demo) -> None:
 
 
 def lose_a_node(demo: Demo) -> None:
-    demo.lost = demo.load.node_to_lose(demo.members())
+    roles = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}")["roles"]
+    demo.lost = demo.load.node_to_lose(roles)
     body = {"kind": "node-down", "target": demo.lost, "parameters": {}}
     demo.reach.call("agents", "PUT", f"/v1/faults/{FAULT}", body=body)
     demo.mark("x power lost")
