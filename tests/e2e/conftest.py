@@ -85,14 +85,17 @@ class RealStack:
         infers = {item["metadata"]["name"] for item in self.cluster.items(CMINF)}
         wrong = []
         holders: dict[str, list[str]] = {}
+        workers: dict[str, str] = {}
         for name, allocation in allocations.items():
             for member in allocation["members"]:
                 holders.setdefault(member["node"], []).append(name)
+                if member["role"] == "member":
+                    workers[member["node"]] = name
         wrong += [f"{node} is held by {names}" for node, names in holders.items() if len(names) > 1]
         for npu in self.reach.list("resource", "/v1/npus"):
-            by = holders.get(npu["node"], [None])[0]
+            by = workers.get(npu["node"])
             if npu.get("allocation") != by:
-                wrong.append(f"{npu['name']} says {npu.get('allocation')}, its node is held by {by}")
+                wrong.append(f"{npu['name']} says {npu.get('allocation')}, its node works for {by}")
         wrong += [f"allocation {name} has no instance" for name in allocations.keys() - instances]
         wrong += [f"slice {held['name']} has no allocation" for held in slices if held["allocation"] not in allocations]
         for pod in pods:

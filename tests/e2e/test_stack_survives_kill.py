@@ -96,7 +96,16 @@ def test_the_stack_survives_the_death_of_its_supervisor(real_stack: RealStack) -
 def converged(stack: RealStack) -> None:
     """All processes ready, and no promise broken (a thing in the middle of a change is given time to settle)."""
     eventually(stack.all_ready, "every process is ready again")
-    eventually(lambda: stack.broken_promises() == [], "nothing is held twice or by nobody", 30.0)
+    wrong: list[str] = []
+
+    def nothing_is_wrong() -> bool:
+        wrong[:] = stack.broken_promises()
+        return not wrong
+
+    try:
+        eventually(nothing_is_wrong, "nothing is held twice or by nobody", 30.0)
+    except AssertionError:
+        raise AssertionError("; ".join(wrong[:5]) or "the services did not answer") from None
 
 
 def says_something(stack: RealStack, model: str) -> bool:
