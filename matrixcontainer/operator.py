@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
-from matrixcontainer.kube_client import FAULT, INFER, INSTANCE, POD, Kind, KubeClient
-from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL, instance_status, next_action
+from matrixcontainer.kube_client import EVENT, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
+from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL, event_object, instance_status, next_action
 from matrixcontainer.workload import DEPLOYMENT_LABEL, pods_for
 from matrixresource.vocabulary.errors import Conflict, MatrixError, NotFound
 from matrixresource.vocabulary.wire import condition
@@ -56,6 +56,7 @@ class Operator:
         self._faults = faults
         self._wall = wall
         self._endpoint = endpoint
+        self._namespaces: dict[str, tuple[str, str]] = {}
 
     # -- CloudMatrixInstance -------------------------------------------------------------------------------------
 
@@ -102,6 +103,20 @@ class Operator:
             except MatrixError as refused:
                 log.warning("instance refused", extra={"instance": body["metadata"]["name"], "why": refused.message})
         return f"{len(resources)} instances reported"
+
+    async def tell_event(self, event: dict[str, Any]) -> None:
+        """Tell what happened to an instance as an Event on its resource; told twice, it is there once."""
+        if not self._namespaces or event["instance"] not in self._namespaces:
+            resources, _ = await self._kube.list(INSTANCE)
+            self._namespaces = {
+                each["metadata"]["name"]: (each["metadata"]["namespace"], each["metadata"]["uid"]) for each in resources
+            }
+        found = self._namespaces.get(event["instance"])
+        if found is None:
+            return  # the instance was made over REST, or its resource is gone
+        namespace, uid = found
+        with contextlib.suppress(Conflict):
+            await self._kube.create(EVENT, event_object(event, namespace, uid, self._wall()), namespace)
 
     # -- CloudMatrixInfer ----------------------------------------------------------------------------------------
 
