@@ -56,7 +56,6 @@ class Operator:
         self._faults = faults
         self._wall = wall
         self._endpoint = endpoint
-        self._namespaces: dict[str, tuple[str, str]] = {}
 
     # -- CloudMatrixInstance -------------------------------------------------------------------------------------
 
@@ -106,17 +105,14 @@ class Operator:
 
     async def tell_event(self, event: dict[str, Any]) -> None:
         """Tell what happened to an instance as an Event on its resource; told twice, it is there once."""
-        if not self._namespaces or event["instance"] not in self._namespaces:
-            resources, _ = await self._kube.list(INSTANCE)
-            self._namespaces = {
-                each["metadata"]["name"]: (each["metadata"]["namespace"], each["metadata"]["uid"]) for each in resources
-            }
-        found = self._namespaces.get(event["instance"])
+        resources, _ = await self._kube.list(INSTANCE)
+        places = {each["metadata"]["name"]: each["metadata"] for each in resources}
+        found = places.get(event["instance"])
         if found is None:
             return  # the instance was made over REST, or its resource is gone
-        namespace, uid = found
+        body = event_object(event, found["namespace"], found["uid"], self._wall())
         with contextlib.suppress(Conflict):
-            await self._kube.create(EVENT, event_object(event, namespace, uid, self._wall()), namespace)
+            await self._kube.create(EVENT, body, found["namespace"])
 
     # -- CloudMatrixInfer ----------------------------------------------------------------------------------------
 
