@@ -209,7 +209,7 @@ async def test_three_planes_of_one_instance(stack):
     assert ports["ub"].endpoint_gbps == [28.0] * 7
     assert (ports["rdma"].uplink_gbps, ports["rdma"].endpoint_gbps) == ([400.0], [25.0])
     assert (ports["vpc"].uplink_gbps, ports["vpc"].endpoint_gbps) == ([50.0], [50.0])
-    assert view.planes["ub"].latency_us == 2.1
+    assert view.planes["ub"].latency_us == 1.9
     kinds = {each.isolation for each in await stack.client.slices()}
     assert kinds == {"partitionKey", "vni"}
     stack.hardware[NODES[0]].ports |= {"rdma-npu5-die0": 0.0, "vpc": 0.5, "npu5-die1-p2": 0.0}
