@@ -56,7 +56,7 @@ class FabricInventory:
             item["node"] = link.node
         if link.sub_plane is not None:
             item["subPlane"] = link.sub_plane
-        floors = round(float(self._switchboard.ledger.booked(link.name)), 6)
+        floors = round(float(self._switchboard.promises.ledger.booked(link.name)), 6)
         now = {"gbps": gbps, "state": health(gbps, link.capacity_gbps), "floorsGbps": floors}
         return item | (known or {}) | now
 
@@ -132,7 +132,7 @@ class FabricInventory:
         return below
 
     def _plane_view(self, plane: Plane, below: Counter[str], slices: int) -> PlaneSummary:
-        model = self._switchboard.planes[plane]
+        model = self._switchboard.promises.planes[plane]
         links = sum(
             sum(plane_of_port(port) == plane for port in self._fabric.built) * len(supernode.nodes())
             + (len(list(supernode.layout.rdma_trunks())) if plane == Plane.RDMA else 0)

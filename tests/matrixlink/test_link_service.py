@@ -261,6 +261,39 @@ async def test_an_agent_begins_anew_after_loss_of_power(stack):
     assert (await stack.client.find_slice("a-ub")).state == "Active"
 
 
+async def test_a_node_without_uplinks_is_said_to_have_no_floor(stack):
+    await stack.active()
+    stack.hardware[NODES[0]].ports |= {f"ub-p{p}-k{k:02d}": 0.0 for p in range(7) for k in range(16)}
+    await stack.settle()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, view.floor_kept_gbps_per_npu, told(view, "QosSatisfied")[0]) == ("Degraded", 0.0, "False")
+    with pytest.raises(InsufficientBandwidth) as refused:
+        await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=1.0))
+    assert refused.value.field == "members"
+    view = await stack.client.slice_fabric_view("a-ub")
+    assert view.planes["ub"].nodes[NODES[0]].uplink_gbps == [0.0] * 7
+    assert view.planes["ub"].nodes[NODES[1]].uplink_gbps == [448.0] * 7
+    stack.hardware[NODES[0]].ports.clear()
+    await stack.settle()
+    assert (await stack.client.find_slice("a-ub")).state == "Active"
+
+
+async def test_agents_that_are_ahead_of_tables_put_back_to_an_older_state_are_outrun(stack, tmp_path):
+    await stack.client.admit("a-ub", a_request())
+    await stack.client.program("a-ub")
+    copy = tmp_path / "older.db"
+    with stack.database.engine.connect() as connection:
+        connection.exec_driver_sql(f"VACUUM INTO '{copy}'")
+    for floor in (110.0, 120.0):
+        await stack.active(request=a_request(floor_gbps_per_npu=floor))
+    stack.url = f"sqlite:///{copy}"
+    stack.restart()
+    await stack.settle()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, view.floor_gbps_per_npu) == ("Active", 100.0)
+    assert stack.agents[NODES[0]].tables("a-ub")["floor_gbps"] == 800.0
+
+
 async def test_stale_reports_are_refused_alone(stack):
     await stack.active()
     old = [agent.report() for agent in stack.agents.values()]
