@@ -1,0 +1,15 @@
+"""The registry of generated texts: what each package prints, and where it stands."""
+
+from __future__ import annotations
+
+from tests.golden import Generated
+
+PRINTED = "tests.upkeep.printed"
+
+GENERATED: tuple[Generated, ...] = (
+    Generated("README.md", f"{PRINTED}:process_table", "processes"),
+    Generated("README.md", f"{PRINTED}:not_yet_commands", "not-yet-commands"),
+    Generated("docs/emulated.md", f"{PRINTED}:fault_kinds", "fault-kinds"),
+    Generated("docs/reference/matrixctl.md", f"{PRINTED}:command_reference"),
+    Generated("docs/reference/settings.md", f"{PRINTED}:settings_reference"),
+)
