@@ -36,6 +36,9 @@ from matrixresource.vocabulary.names import checked_resource_name
 from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.records import check_etag
 
+PATIENCE_FLOOR_WALL_S = 10.0
+"""However fast emulated time runs, an agent that can be reached is given this long to clear a slice."""
+
 
 class Switchboard:
     """The verbs over slices. `fabric` is what there is and how it is."""
@@ -176,9 +179,9 @@ class Switchboard:
 
     def _drop_cleared(self, session: Session, row: SliceRow) -> None:
         """Programs that were cleared go; those on nodes that cannot be reached go too, and leave a fence behind."""
-        overdue = row.withdrawing_since is not None and SLICE_STATES.stuck(
-            WITHDRAWING, row.withdrawing_since, self._clock.now()
-        )
+        deadline_s = SLICE_STATES.states[WITHDRAWING].deadline_s or 0.0
+        patience_s = self._clock.at_least_wall(deadline_s, PATIENCE_FLOOR_WALL_S)
+        overdue = row.withdrawing_since is not None and self._clock.now() - row.withdrawing_since > patience_s
         for program in self.store.programs(session, row.name):
             if program.action != "clear":
                 continue

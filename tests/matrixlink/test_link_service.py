@@ -404,6 +404,9 @@ async def test_lists_of_what_there_is(stack):
     assert len(page["items"]) == 10
     assert "nextPageToken" in page
     assert len(await stack.client.links("ub", NODES[0])) == 260
+    query = f"plane=ub&node={NODES[0]}&filter=kind=l1-l2 AND subPlane=3&orderBy=name desc"
+    found = (await stack.http.get(f"/v1/links?{query}")).json()["items"]
+    assert [link["name"][-3:] for link in found] == [f"k{k:02d}" for k in range(15, -1, -1)]
     stack.hardware[NODES[0]].ports["ub-p3-k11"] = 0.25
     await stack.report()
     links = {link["name"]: link for link in await stack.client.links()}

@@ -92,7 +92,7 @@ def nothing_is_promised_twice(stack):
                for link in built.held(owner))  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(4))
 async def test_any_order_settles(tmp_path, seed):
     random, stack, held = Random(seed), Stack(tmp_path), {}
     for _ in range(60):
