@@ -21,9 +21,9 @@ class Placement(Wire):
     `required` makes it a condition: packed into one domain, or spread evenly over all of them.
     """
 
-    policy: Literal["pack", "spread"] = "pack"
-    level: Literal["cabinet", "supernode"] = "cabinet"
-    required: bool = False
+    policy: Literal["pack", "spread"] = Field("pack", description="into as few domains as possible, or over as many")
+    level: Literal["cabinet", "supernode"] = Field("cabinet", description="the domain that is meant")
+    required: bool = Field(False, description="refuse rather than compromise")
 
 
 class AllocationRequest(Wire):

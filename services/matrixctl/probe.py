@@ -22,8 +22,8 @@ class Readiness:
     waiting_for: str = ""
 
 
-def readiness(url: str, timeout_wall_s: float) -> Readiness:
-    """Ask `/readyz` of the process at `url`."""
+def readiness(url: str, timeout_wall_s: float, pid: int = 0) -> Readiness:
+    """Ask `/readyz` of the process at `url`. With `pid`, another process that answers there does not count as ours."""
     parts = urlsplit(url)
     host, port = parts.hostname or "127.0.0.1", parts.port or 0
     connection: http.client.HTTPConnection
@@ -35,12 +35,15 @@ def readiness(url: str, timeout_wall_s: float) -> Readiness:
         connection.request("GET", "/readyz")
         answer = connection.getresponse()
         body = answer.read(4096)
+        answered_by = answer.headers.get("X-Process-Id", "")
     except ConnectionRefusedError:
         return Readiness(False, False, "not listening yet")
     except (OSError, http.client.HTTPException) as wrong:
         return Readiness(False, False, f"no answer: {wrong or type(wrong).__name__}")
     finally:
         connection.close()
+    if pid and answered_by and answered_by != str(pid):
+        return Readiness(False, False, f"another process ({answered_by}) answers at {url}")
     return Readiness(True, answer.status == 200, "" if answer.status == 200 else _waiting_for(body))
 
 

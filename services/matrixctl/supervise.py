@@ -285,7 +285,7 @@ class Supervisor:
         care, child, now = self.care[name], self.stack.children[name], time.monotonic()
         if child.pid == 0 or now < care.probe_at:
             return
-        seen = readiness(child.url, PROBE_TIMEOUT_WALL_S)
+        seen = readiness(child.url, PROBE_TIMEOUT_WALL_S, child.pid)
         now = time.monotonic()
         if seen.alive:
             care.answered_at = now

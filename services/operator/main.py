@@ -106,6 +106,22 @@ async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], nudg
         await asyncio.sleep(RETRY_WALL_S)
 
 
+async def tell_events(operator: Operator, compute: ComputeClient) -> None:
+    """For ever: tell on the resources what MatrixCompute says happened to their instances."""
+    since: int | None = None
+    while True:
+        try:
+            async for event in compute.watch("events", since):
+                if event.type == "ADDED":
+                    await operator.tell_event(event.view)
+                since = event.rv
+        except Gone:
+            since = None
+        except MatrixError as refused:
+            log.info("events are not told", extra={"why": refused.message})
+        await asyncio.sleep(RETRY_WALL_S)
+
+
 class OperatorProcess:
     """Everything one operator runs: Kopf, the mirrors, the kubelets, the reports, its health."""
 
@@ -181,6 +197,7 @@ class OperatorProcess:
             await self._unless_stopped(self.install_crds())
         tasks = [asyncio.create_task(watcher.run()) for watcher in self.watchers]
         tasks += [
+            asyncio.create_task(tell_events(self.operator, self.compute)),
             asyncio.create_task(follow(lambda since: self.compute.watch("instances", since), self._nudge_reports)),
             asyncio.create_task(follow(self.inference.watch, self.infers.nudge)),
             asyncio.create_task(follow(lambda since: self.resource.watch("nodes", since), self.mirrors.nudge)),

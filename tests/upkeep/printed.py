@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from services.catalogue import PROCESSES
@@ -106,3 +108,49 @@ def fault_kinds() -> str:
 
     lines = ["| kind | what happens to the hardware |", "| --- | --- |"]
     return "\n".join([*lines, *(f"| `{kind}` | {meaning} |" for kind, meaning in FAULT_KINDS.items())])
+
+
+def allocation_states() -> str:
+    from matrixresource.allocation import ALLOCATION_STATES
+
+    return ALLOCATION_STATES.picture()
+
+
+def node_states() -> str:
+    from matrixresource.node_states import NODE_STATES
+
+    return NODE_STATES.picture()
+
+
+def instance_states() -> str:
+    from matrixcompute.instance_states import INSTANCE_STATES
+
+    return INSTANCE_STATES.picture()
+
+
+def openapi(service: str) -> str:
+    """The OpenAPI document that a service serves, built without starting it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return json.dumps(_application(service, Path(folder)).openapi(), indent=1, sort_keys=True) + "\n"
+
+
+def _application(service: str, folder: Path) -> Any:
+    from matrixresource.client import ResourceClient
+    from matrixresource.vocabulary.clock import FixedClock
+    from services.chassis.database import Database
+    from services.chassis.http import http_client
+
+    module = importlib.import_module(f"services.{'node_agent' if service == 'agents' else service}.main")
+    clock, database = FixedClock(), Database(f"sqlite:///{folder / 'empty.db'}")
+    if service == "agents":
+        from matrixlink.client import LinkClient
+        from services.node_agent.memory import FleetMemory
+
+        settings = module.AgentSettings(state=folder)
+        http = http_client("http://127.0.0.1")
+        fleet = module.build_fleet(settings, clock, FleetMemory(None), ResourceClient(http), LinkClient(http))
+        return module.build(fleet, settings)
+    database.migrate(module.MIGRATIONS)
+    if service == "compute":
+        return module.build(module.ComputeSettings(state=folder), clock, database, None)
+    return module.build(getattr(module, f"{service.capitalize()}Settings")(state=folder), clock, database)

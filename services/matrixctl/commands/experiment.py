@@ -38,9 +38,8 @@ def run(
     """Serve requests in virtual time; print TTFT, TPOT, tokens a second per NPU and the cache hit rate."""
     from dataclasses import asdict
 
-    from infer_workload.traffic import BadTrace
-
     from infer_workload import deployment, experiment
+    from infer_workload.traffic import BadTrace
 
     if (trace is None) == (generate is None):
         raise InvalidField("give either --trace FILE or --generate N", field="--trace")
