@@ -72,8 +72,9 @@ def routes(switchboard: Switchboard, reports: LinkReportReader) -> APIRouter:
     ) -> Response:
         if params.watch:
             return collection(request, params, store.records, "link", lambda: inventory.links(plane, node))
-        items = inventory.link_items(plane, node)
-        return JSONResponse(page(items, params) | {"resourceVersion": store.records.latest()})
+        narrowed = not {"filter", "orderBy"}.isdisjoint(request.query_params)
+        shown = inventory.link_page(plane, node, params, narrowed)
+        return JSONResponse(shown | {"resourceVersion": store.records.latest()})
 
     @api.get("/links/{name}")
     async def get_link(name: str) -> LinkView:

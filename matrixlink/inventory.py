@@ -18,6 +18,7 @@ from matrixlink.switchboard import Switchboard
 from matrixresource.topology import Link, Vertex
 from matrixresource.vocabulary.errors import InvalidField, NotFound
 from matrixresource.vocabulary.planes import Plane
+from matrixresource.vocabulary.rest import ListParams, page
 
 
 class FabricInventory:
@@ -30,15 +31,28 @@ class FabricInventory:
     # -- links -------------------------------------------------------------------------------------------------------
 
     def links(self, plane: str | None, node: str | None) -> list[LinkView]:
-        return [LinkView.model_validate(item) for item in self.link_items(plane, node)]
+        return [LinkView.model_validate(item) for item in self._link_items(self._chosen(plane, node))]
 
-    def link_items(self, plane: str | None, node: str | None) -> list[dict[str, Any]]:
-        """Links in their wire form: thirteen thousand models would be built to show a page of them."""
+    def link_page(self, plane: str | None, node: str | None, params: ListParams, narrowed: bool) -> dict[str, Any]:
+        """One page of links in their wire form. Unless a filter or an order has to see them all (`narrowed`), only the
+        page's own links are looked at."""
+        links = self._chosen(plane, node)
+        if narrowed:
+            return page(self._link_items(links), params)
+        shown = page([{"name": link.name} for link in links], params)
+        by_name = {link.name: link for link in links}
+        shown["items"] = self._link_items([by_name[item["name"]] for item in shown["items"]])
+        return shown
+
+    def _chosen(self, plane: str | None, node: str | None) -> list[Link]:
         if plane is not None and plane not in set(Plane):
             raise InvalidField(f"{plane[:40]!r} is no plane; use ub, rdma or vpc", field="plane")
+        return self._fabric.links(node, plane)
+
+    def _link_items(self, links: list[Link]) -> list[dict[str, Any]]:
         with self._switchboard.store.reading() as session:
             known = {row.name: row.view().wire() for row in self._switchboard.store.links(session)}
-        return [self._link_item(link, known.get(link.name)) for link in self._fabric.links(node, plane)]
+        return [self._link_item(link, known.get(link.name)) for link in links]
 
     def link(self, name: str) -> LinkView:
         with self._switchboard.store.reading() as session:
@@ -56,7 +70,7 @@ class FabricInventory:
             item["node"] = link.node
         if link.sub_plane is not None:
             item["subPlane"] = link.sub_plane
-        floors = round(float(self._switchboard.ledger.booked(link.name)), 6)
+        floors = round(float(self._switchboard.promises.ledger.booked(link.name)), 6)
         now = {"gbps": gbps, "state": health(gbps, link.capacity_gbps), "floorsGbps": floors}
         return item | (known or {}) | now
 
@@ -132,7 +146,7 @@ class FabricInventory:
         return below
 
     def _plane_view(self, plane: Plane, below: Counter[str], slices: int) -> PlaneSummary:
-        model = self._switchboard.planes[plane]
+        model = self._switchboard.promises.planes[plane]
         links = sum(
             sum(plane_of_port(port) == plane for port in self._fabric.built) * len(supernode.nodes())
             + (len(list(supernode.layout.rdma_trunks())) if plane == Plane.RDMA else 0)

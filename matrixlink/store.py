@@ -252,11 +252,11 @@ class LinkStore:
             raise InsufficientCapacity(f"every {isolation} is taken", field="isolation")
         return free
 
-    def next_generation(self, session: Session, name: str) -> int:
-        """One more than any slice of this name has ever had."""
+    def next_generation(self, session: Session, name: str, beyond: int = 0) -> int:
+        """One more than any slice of this name has ever had, and more than `beyond`."""
         row = session.get(SliceNameRow, name)
         if row is None:
             row = SliceNameRow(name=name, generation=0)
             session.add(row)
-        row.generation += 1
+        row.generation = max(row.generation, beyond) + 1
         return row.generation

@@ -47,7 +47,10 @@ def test_a_resize_counts_what_is_held_as_given_back():
 
 def test_the_better_class_keeps_its_floor_when_a_link_is_lost():
     ledger = a_ledger(a=6.0)
-    claims = [FloorClaim("late", "ub", {"a": 1.0}, 5.0, (1, 1)), FloorClaim("good", "ub", {"a": 1.0}, 5.0, (0, 2))]
+    claims = [
+        FloorClaim("late", "ub", {"a": 1.0}, 5.0, rank=(1, 1)),
+        FloorClaim("good", "ub", {"a": 1.0}, 5.0, rank=(0, 2)),
+    ]
     assert regrant(ledger, claims) == {"good": 1.0, "late": pytest.approx(0.2, abs=1e-5)}
     assert ledger.overbooked() == []
 
@@ -60,6 +63,20 @@ def test_a_dead_link_takes_the_whole_floor_and_gives_it_back():
     capacity["a"] = 10.0
     assert regrant(ledger, [claim]) == {"s": 1.0}
     assert ledger.booked("a") == 5.0
+
+
+def test_a_lost_link_leaves_the_other_links_floors_alone():
+    ledger = a_ledger(a=1.0)
+    assert regrant(ledger, [FloorClaim("s", "ub", {"a": 1.0, "b": 1.0}, 5.0)]) == {"s": pytest.approx(0.2)}
+    assert (ledger.booked("a"), ledger.booked("b")) == (1.0, 5.0)
+
+
+def test_no_floor_between_members_that_cannot_reach_each_other():
+    claim = FloorClaim("s", "ub", NEED, 5.0, cut=(("m", "n"),))
+    with pytest.raises(InsufficientBandwidth) as refused:
+        admit(a_ledger(), claim)
+    assert refused.value.blocking == [{"plane": "ub", "from": "m", "to": "n", "freeGbps": 0.0}]
+    assert regrant(a_ledger(), [claim]) == {"s": 0.0}
 
 
 def test_a_full_fabric_takes_exactly_its_capacity():
@@ -87,7 +104,7 @@ class Floors(RuleBasedStateMachine):
         self.wishes = {}
 
     def claim(self, name, members, floor):
-        return FloorClaim(name, "ub", choose_routes(self.fabric, Plane.UB, members).need, floor, (len(name), name))
+        return FloorClaim(name, "ub", choose_routes(self.fabric, Plane.UB, members).need, floor, rank=(name,))
 
     @rule(
         name=st.sampled_from("stuvw"),
