@@ -22,7 +22,7 @@ REFRESH_STEPS = 64
 
 @dataclass(slots=True, eq=False)
 class DecodeDie:
-    """One die: what is set aside on it, what it decodes, and when its RDMA port is free again."""
+    """One die: what is set aside on it and what it decodes."""
 
     node: str
     index: int
@@ -30,7 +30,6 @@ class DecodeDie:
     reserved_tokens: int = 0
     active: int = 0
     kv_tokens: float = 0.0
-    port_free_at: float = 0.0
 
 
 class DecodePool:

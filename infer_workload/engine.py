@@ -28,9 +28,10 @@ from infer_workload.request import (
     InferenceRequest,
 )
 from infer_workload.scheduler import choose_die, choose_instance
-from infer_workload.timing.collectives import cache_fetch_s, kv_transfer_gbps
+from infer_workload.timing.collectives import cache_fetch_s
 from infer_workload.timing.fabric import DIES_PER_NODE, RDMA
 from infer_workload.timing.prefill import PrefillTiming
+from infer_workload.timing.transfers import Transfers
 
 
 class ContextTooLong(ValueError):
@@ -54,7 +55,6 @@ class PrefillInstance:
     chunk: list[tuple[InferenceRequest, int, int]] = field(default_factory=list)
     chunk_number: int = 0
     backlog_tokens: int = 0
-    port_free_at: float = 0.0
     busy_s: float = 0.0
     tokens_done: int = 0
 
@@ -87,6 +87,7 @@ class Engine:
         self._events: list[Event] = []
         self._sequence = 0
         self._instances_made = 0
+        self.transfers = Transfers(self._port_gbps)
         self.instances = [self._new_instance(nodes, now) for nodes in deployment.pools.prefill]
         self.pool = DecodePool(deployment.decode_timing(), _dies(deployment.pools.decode), Random(seed), self._emitted)
         self._time_instances()
@@ -112,7 +113,7 @@ class Engine:
 
     def next_at(self) -> float:
         """When something happens next if nothing is submitted; infinity when all is quiet."""
-        return min(self._events[0][0] if self._events else inf, self.pool.due)
+        return min(self._events[0][0] if self._events else inf, self.pool.due, self.transfers.due)
 
     def advance(self, until: float) -> None:
         """Play everything up to and including that moment."""
@@ -122,6 +123,9 @@ class Engine:
                 for request in self.pool.run(self.now):
                     self._finish(request)
                 self._assign()
+            elif self.transfers.due <= at:
+                for transfer in self.transfers.finish(self.now):
+                    self._at(self.now + self._transfer_start_s, self._transferred, transfer.request, transfer.life)
             else:
                 _, _, deed, arguments = heappop(self._events)
                 deed(*arguments)
@@ -165,6 +169,7 @@ class Engine:
         self.cache.move_to(pools.caching, deployment.cache_blocks)
         self.instances = sorted(kept + added, key=lambda instance: pools.prefill.index(instance.nodes))
         self._time_instances()
+        self.transfers.reprice(self.now)
         self.pool.rebuild(
             deployment.decode_timing(), surviving + _dies([node for node in pools.decode if node not in known])
         )
@@ -281,22 +286,23 @@ class Engine:
             self._assign()
             return
         request.move(TRANSFERRING)
-        done_at = self._transfer(request, instance)
-        self._at(done_at, self._transferred, request, request.lives)
+        assert request.die is not None
+        size = request.prompt * self.deployment.model.kv_bytes_per_token
+        self.transfers.start(self.now, request, (instance, request.die), size)
 
-    def _transfer(self, request: InferenceRequest, instance: PrefillInstance) -> float:
-        """When the KV has arrived. Ports are taken in turn: the die's own and the instance's together."""
-        held, die = self.deployment, request.die
-        assert die is not None
-        size = request.prompt * held.model.kv_bytes_per_token
-        rate = kv_transfer_gbps(held.fabric, held.calibration, instance.nodes, die.node)
-        if rate <= 0:
-            return inf
-        out = sum(held.fabric.node_gbps(RDMA, node) for node in instance.nodes) * held.calibration.rdma_efficiency
-        into = max(self.now, die.port_free_at) + size / (rate * 1e9)
-        sent = max(self.now, instance.port_free_at) + size / (out * 1e9)
-        die.port_free_at, instance.port_free_at = into, sent
-        return max(into, sent) + held.calibration.transfer_request_ms * 1e-3 + held.fabric.latency_s(RDMA)
+    def _port_gbps(self, port: object) -> float:
+        """What a transfer's port gives: a decode die's own, or all those of a prefill instance together."""
+        fabric, efficiency = self.deployment.fabric, self.deployment.calibration.rdma_efficiency
+        if isinstance(port, DecodeDie):
+            return fabric.die_gbps(RDMA, port.node, 1) * efficiency
+        assert isinstance(port, PrefillInstance)
+        return sum(fabric.node_gbps(RDMA, node) for node in port.nodes) * efficiency
+
+    @property
+    def _transfer_start_s(self) -> float:
+        """What a transfer takes beside its bytes."""
+        held = self.deployment
+        return held.calibration.transfer_request_ms * 1e-3 + held.fabric.latency_s(RDMA)
 
     def _transferred(self, request: InferenceRequest, life: int) -> None:
         if request.lives == life and request.state == TRANSFERRING:
@@ -324,6 +330,7 @@ class Engine:
                 request.instance.backlog_tokens -= request.prompt - request.prefilled
                 self.cache.forget(request.blocks, request.instance.number)
         self.pool.remove(requests)
+        self.transfers.drop(self.now, requests)
         for request in requests:
             self._free(request)
             request.prompt = request.input_tokens + request.generated

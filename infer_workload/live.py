@@ -101,6 +101,8 @@ class LiveDeployment:
             return
         if self.fabric is not None and fabric.generation == self.fabric.generation and self.engine is not None:
             return
+        while self.serves and self._play_load(now):
+            pass
         self.fabric = fabric
         try:
             if self.engine is None:
@@ -274,11 +276,11 @@ class LiveDeployment:
         if self.state == LOADING and self.serves_from <= now:
             self._say(SERVING, self._layout_text())
             self._restart_load(now)
-        if self.state == DEGRADED and self.paused_until <= now and self._gain_at == inf:
-            self._say(SERVING, self._layout_text())
         left = self._play_load(now) if self.serves else False
-        if not left and self.engine is not None:
-            self.engine.advance(now)
+        if not left:
+            engine.advance(now)
+        if self.state == DEGRADED and self.paused_until <= engine.now and self._gain_at == inf:
+            self._say(SERVING, self._layout_text())
         self._wake()
         return not left
 

@@ -121,6 +121,8 @@ class App:
         if user is None:
             raise errors.unauthorized()
         request.user = user
+        if any(name.startswith("impersonate-") for name in request.headers):
+            raise errors.ApiError(403, "Forbidden", "impersonation is not served here: use a token of that user")
         path = request.path
         if not access.may(user, path):
             raise errors.ApiError(

@@ -103,6 +103,7 @@ class Strategy:
         """Decode leniently: drop unknown fields and return their paths; raise 400 on a wrong type."""
         unknown: list[str] = []
         schema.drop_nulls(obj, resource.schema)
+        schema.spell_quantities(obj, resource.schema)
         schema.prune(obj, resource.schema, unknown=unknown, root=True)
         wrong = schema.validate({k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}, resource.schema)
         for cause in wrong:

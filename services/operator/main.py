@@ -189,9 +189,7 @@ class OperatorProcess:
 
     async def run(self) -> None:
         """Until SIGTERM."""
-        loop = asyncio.get_running_loop()
-        for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, self._stopping.set)
+        self._take_signals()
         health = await serve_health(self._settings.host, self._settings.port, self.waiting_for, self.watchers)
         if self._settings.install_crds:
             await self._unless_stopped(self.install_crds())
@@ -207,6 +205,15 @@ class OperatorProcess:
         ]
         await self._kopf(tasks)
         await health.cleanup()
+
+    def _take_signals(self) -> None:
+        for name in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(name, self._stopping.set)
+
+    async def _signals_after(self, kopf_ready: asyncio.Event) -> None:
+        """Kopf takes the signals for itself when it starts, and then waits five seconds for tasks that are ours."""
+        await kopf_ready.wait()
+        self._take_signals()
 
     async def _unless_stopped(self, work: Any) -> None:
         task, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())
@@ -231,7 +238,9 @@ class OperatorProcess:
             )
         )
         stop = asyncio.create_task(self._stopping.wait())
+        signals = asyncio.create_task(self._signals_after(ready_flag))
         await asyncio.wait({operator, stop}, return_when=asyncio.FIRST_COMPLETED)
+        signals.cancel()
         stop_flag.set()
         for task in tasks:
             task.cancel()

@@ -97,12 +97,6 @@ def _settings_class(module: str) -> Any:
     return max(found, key=lambda kind: len(kind.__mro__), default=None)
 
 
-def openapi(module: str, function: str) -> str:
-    """A service's OpenAPI document, from the application that function builds."""
-    app = getattr(importlib.import_module(module), function)()
-    return json.dumps(app.openapi(), indent=1, sort_keys=True)
-
-
 def fault_kinds() -> str:
     from matrixresource.hardware import FAULT_KINDS
 

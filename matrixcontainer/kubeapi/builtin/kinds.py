@@ -186,3 +186,7 @@ def kinds_table() -> str:
         scope = "namespace" if kind.namespaced else "cluster"
         lines.append(f"| {name} | {group} | {scope} | {kind.acts or 'nobody: stored and served'} |")
     return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(kinds_table(), end="")

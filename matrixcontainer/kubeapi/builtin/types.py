@@ -27,7 +27,7 @@ SCALARS: dict[str, dict[str, Any]] = {
     "time": {"type": "string", "format": "date-time"},
     "microtime": {"type": "string", "format": "date-time"},
     "duration": {"type": "string"},
-    "quantity": {"x-kubernetes-int-or-string": True},
+    "quantity": {"x-kubernetes-int-or-string": True, "format": "quantity"},
     "intorstring": {"x-kubernetes-int-or-string": True, "format": "int-or-string"},
     "fields": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     "raw": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},

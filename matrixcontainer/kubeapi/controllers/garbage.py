@@ -127,7 +127,7 @@ class GarbageCollector:
             owner = self._owner(reference, record)
             if owner is None:
                 dangling.append(reference)
-            elif _goes_in_foreground(owner) and reference.get("blockOwnerDeletion"):
+            elif _goes_in_foreground(owner):
                 waiting.append(reference)
             else:
                 solid.append(reference)
