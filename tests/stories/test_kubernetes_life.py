@@ -135,3 +135,18 @@ async def test_only_one_of_two_operators_leads_and_the_other_takes_over(tmp_path
         before = cluster.clock.now()
         await again.acquire()
         assert cluster.clock.now() == before, "who comes back under its old name goes on at once"
+
+
+async def test_a_dry_run_shows_its_plan_in_the_status_and_creates_nothing(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "plan", {"nodes": 6, "spares": 1, "dryRun": True})
+        fits = await cluster.settles(INSTANCE, "plan", lambda b: "plan" in b.get("status", {}), "it is planned")
+        assert fits["status"]["state"] == "Planned"
+        assert fits["status"]["plan"]["fits"]
+        assert len(fits["status"]["plan"]["members"]) == 7
+        await cluster.apply_resource(INSTANCE, "plan", {"nodes": 60, "dryRun": True})
+        not_so = await cluster.settles(INSTANCE, "plan", lambda b: not b["status"]["plan"]["fits"], "it does not fit")
+        assert not_so["status"]["plan"]["reason"] == "InsufficientCapacity"
+        assert await cluster.compute.instances() == []
+        await cluster.apply_resource(INSTANCE, "plan", {"nodes": 2, "dryRun": False})
+        await cluster.settles(INSTANCE, "plan", ready(2), "without dryRun it is committed")
