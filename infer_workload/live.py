@@ -14,6 +14,7 @@ from math import inf
 
 from infer_workload.contract import DeploymentRequest, LoadRequest, LoadView, PoolsView
 from infer_workload.deployment import NPUS_PER_NODE, Deployment, DeploymentSpec, DoesNotFit, lay_out
+from infer_workload.deployment_states import DEGRADED, DEPLOYMENT_STATES, LOADING, PENDING, SERVING, UNAVAILABLE
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine import ContextTooLong, Engine
 from infer_workload.model import ServedModel, load_model
@@ -24,9 +25,6 @@ from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.decode import StepOptions
 from infer_workload.timing.fabric import Fabric
 from infer_workload.traffic import Arrival, generate
-
-PENDING, LOADING, SERVING = "Pending", "Loading", "Serving"
-DEGRADED, UNAVAILABLE = "Degraded", "Unavailable"
 
 ARRIVALS_PER_TURN = 64
 """Arrivals of built-in load played before others get their turn on the event loop."""
@@ -345,7 +343,7 @@ class LiveDeployment:
         )
 
     def _say(self, state: str, why: str) -> None:
-        self.state, self.why = state, why
+        self.state, self.why = DEPLOYMENT_STATES.check(self.state, state), why
         self._changed(self)
 
     def _finished(self, request: InferenceRequest) -> None:
