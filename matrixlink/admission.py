@@ -26,6 +26,8 @@ class FloorClaim:
     plane: str
     need: Mapping[str, float]
     floor_gbps: float
+    cut: tuple[tuple[str, str], ...] = ()
+    """Members between which nothing is left: no floor can be promised."""
     rank: tuple[Any, ...] = ()
     """Who keeps a floor when not all can: lowest first."""
 
@@ -33,10 +35,17 @@ class FloorClaim:
 def admit(ledger: Ledger, claim: FloorClaim) -> dict[str, float]:
     """What the floor takes of each link. Books nothing. Raises InsufficientBandwidth with what is in the way."""
     wanted = scaled(claim.need, claim.floor_gbps)
+    if claim.cut and claim.floor_gbps > 0:
+        pairs = [{"plane": claim.plane, "from": a, "to": b, "freeGbps": 0.0} for a, b in claim.cut[:BLOCKING_MAX]]
+        raise InsufficientBandwidth(
+            f"{len(claim.cut)} pairs of members cannot reach each other on plane {claim.plane}",
+            field="members",
+            blocking=pairs,
+        )
     short = [str(link) for link in ledger.short(wanted, claim.owner)]
     if not short:
         return wanted
-    fits = claim.floor_gbps * fitting(ledger, claim.owner, wanted)
+    fits = claim.floor_gbps * grantable(ledger, claim.owner, wanted)[1]
     lines = [_blocking(ledger, claim, link, wanted[link]) for link in short[:BLOCKING_MAX]]
     raise InsufficientBandwidth(
         f"a floor of {claim.floor_gbps:g} GB/s per NPU on plane {claim.plane} does not fit on {len(short)} links; "
@@ -47,27 +56,29 @@ def admit(ledger: Ledger, claim: FloorClaim) -> dict[str, float]:
 
 
 def regrant(ledger: Ledger, claims: Iterable[FloorClaim]) -> dict[str, float]:
-    """Book every claim anew, in order of rank, each as far as it fits. The part of its floor each one keeps, 0 to 1."""
+    """Book every claim anew, in order of rank, on each link as far as it fits. The part of its floor that each one
+    keeps on its worst link, 0 to 1."""
     ordered = sorted(claims, key=lambda claim: claim.rank)
     for claim in ordered:
         ledger.release(claim.owner)
     kept = {}
     for claim in ordered:
-        wanted = scaled(claim.need, claim.floor_gbps)
-        part = fitting(ledger, claim.owner, wanted)
-        ledger.put(claim.owner, scaled(wanted, part))
-        kept[claim.owner] = part
+        granted, part = grantable(ledger, claim.owner, scaled(claim.need, claim.floor_gbps))
+        ledger.put(claim.owner, granted)
+        kept[claim.owner] = 0.0 if claim.cut and claim.floor_gbps > 0 else part
     return kept
 
 
-def fitting(ledger: Ledger, owner: str, wanted: Mapping[str, float]) -> float:
-    """The largest part of `wanted`, 0 to 1, that fits in place of what the owner holds. Rounded down to a millionth
-    when it is not all, so that floats cannot tip a link over."""
-    if not ledger.short(wanted, owner):
-        return 1.0
+def grantable(ledger: Ledger, owner: str, wanted: Mapping[str, float]) -> tuple[dict[str, float], float]:
+    """As much of `wanted` as each link has, in place of what the owner holds, and the least part that any link has. A
+    lost link takes its own share of a floor and leaves what the others carry alone."""
     held = ledger.held(owner)
-    part = min((ledger.residual(link) + held.get(link, 0)) / amount for link, amount in wanted.items() if amount > 0)
-    return max(0.0, int(min(part, 1.0) * 1e6) / 1e6)
+    granted, kept = {}, 1.0
+    for link, amount in wanted.items():
+        free = max(0.0, float(ledger.residual(link) + held.get(link, 0)))
+        granted[link] = min(amount, free)
+        kept = min(kept, granted[link] / amount)
+    return granted, 1.0 if kept > 1 - 1e-9 else round(kept, 9)
 
 
 def scaled(need: Mapping[str, float], factor: float) -> dict[str, float]:

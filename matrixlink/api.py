@@ -70,7 +70,11 @@ def routes(switchboard: Switchboard, reports: LinkReportReader) -> APIRouter:
         plane: Annotated[str | None, Query(description="ub, rdma or vpc")] = None,
         node: Annotated[str | None, Query(description="links of one node")] = None,
     ) -> Response:
-        return collection(request, params, store.records, "link", lambda: inventory.links(plane, node))
+        if params.watch:
+            return collection(request, params, store.records, "link", lambda: inventory.links(plane, node))
+        narrowed = not {"filter", "orderBy"}.isdisjoint(request.query_params)
+        shown = inventory.link_page(plane, node, params, narrowed)
+        return JSONResponse(shown | {"resourceVersion": store.records.latest()})
 
     @api.get("/links/{name}")
     async def get_link(name: str) -> LinkView:

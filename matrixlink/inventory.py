@@ -8,16 +8,17 @@ own (for watches). Lists of links are narrowed by plane and node before they are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from typing import Any
 
 from matrixlink.contract import LinkView, PlaneSummary, QosClassView, SwitchView
 from matrixlink.fabric.link import DEGRADED, DOWN, UP, health, plane_of_port
 from matrixlink.qos import TERMS
-from matrixlink.store import LinkRow, built_of
+from matrixlink.store import LinkRow
 from matrixlink.switchboard import Switchboard
 from matrixresource.topology import Link, Vertex
 from matrixresource.vocabulary.errors import InvalidField, NotFound
 from matrixresource.vocabulary.planes import Plane
+from matrixresource.vocabulary.rest import ListParams, page
 
 
 class FabricInventory:
@@ -29,31 +30,49 @@ class FabricInventory:
 
     # -- links -------------------------------------------------------------------------------------------------------
 
-    def links(self, plane: str | None, node: str | None) -> Iterator[LinkView]:
+    def links(self, plane: str | None, node: str | None) -> list[LinkView]:
+        return [LinkView.model_validate(item) for item in self._link_items(self._chosen(plane, node))]
+
+    def link_page(self, plane: str | None, node: str | None, params: ListParams, narrowed: bool) -> dict[str, Any]:
+        """One page of links in their wire form. Unless a filter or an order has to see them all (`narrowed`), only the
+        page's own links are looked at."""
+        links = self._chosen(plane, node)
+        if narrowed:
+            return page(self._link_items(links), params)
+        shown = page([{"name": link.name} for link in links], params)
+        by_name = {link.name: link for link in links}
+        shown["items"] = self._link_items([by_name[item["name"]] for item in shown["items"]])
+        return shown
+
+    def _chosen(self, plane: str | None, node: str | None) -> list[Link]:
         if plane is not None and plane not in set(Plane):
             raise InvalidField(f"{plane[:40]!r} is no plane; use ub, rdma or vpc", field="plane")
-        rows = {}
+        return self._fabric.links(node, plane)
+
+    def _link_items(self, links: list[Link]) -> list[dict[str, Any]]:
         with self._switchboard.store.reading() as session:
-            rows = {row.name: row for row in self._switchboard.store.links(session)}
-        for link in self._fabric.links(node, plane):
-            yield self._link_view(link, rows.get(link.name))
+            known = {row.name: row.view().wire() for row in self._switchboard.store.links(session)}
+        return [self._link_item(link, known.get(link.name)) for link in links]
 
     def link(self, name: str) -> LinkView:
         with self._switchboard.store.reading() as session:
-            return self._link_view(self._fabric.link(name), session.get(LinkRow, name))
+            row = session.get(LinkRow, name)
+            return LinkView.model_validate(self._link_item(self._fabric.link(name), row.view().wire() if row else None))
 
-    def _link_view(self, link: Link, row: LinkRow | None) -> LinkView:
+    def _link_item(self, link: Link, known: dict[str, Any] | None) -> dict[str, Any]:
         gbps = self._fabric.capacity(link.name) if link.port in self._fabric.built else link.capacity_gbps
-        common = row.common() if row is not None else {"name": link.name}
-        return LinkView.model_validate(
-            common
-            | built_of(link)
-            | {
-                "gbps": gbps,
-                "state": health(gbps, link.capacity_gbps),
-                "floors_gbps": round(float(self._switchboard.ledger.booked(link.name)), 6),
-            }
-        )
+        item: dict[str, Any] = {
+            "name": link.name, "project": "default", "labels": {}, "generation": 1, "etag": '"0"', "conditions": [],
+            "createdAt": "", "updatedAt": "", "plane": link.plane, "kind": link.kind, "ends": list(link.ends),
+            "builtGbps": link.capacity_gbps,
+        }  # fmt: skip
+        if link.node is not None:
+            item["node"] = link.node
+        if link.sub_plane is not None:
+            item["subPlane"] = link.sub_plane
+        floors = round(float(self._switchboard.promises.ledger.booked(link.name)), 6)
+        now = {"gbps": gbps, "state": health(gbps, link.capacity_gbps), "floorsGbps": floors}
+        return item | (known or {}) | now
 
     # -- switches ----------------------------------------------------------------------------------------------------
 
@@ -127,7 +146,7 @@ class FabricInventory:
         return below
 
     def _plane_view(self, plane: Plane, below: Counter[str], slices: int) -> PlaneSummary:
-        model = self._switchboard.planes[plane]
+        model = self._switchboard.promises.planes[plane]
         links = sum(
             sum(plane_of_port(port) == plane for port in self._fabric.built) * len(supernode.nodes())
             + (len(list(supernode.layout.rdma_trunks())) if plane == Plane.RDMA else 0)

@@ -222,6 +222,9 @@ class LinkStore:
             found[row.node].append(row)
         return found
 
+    def agents(self, session: Session, nodes: list[str]) -> dict[str, AgentRow]:
+        return {row.node: row for row in session.scalars(select(AgentRow).where(AgentRow.node.in_(nodes)))}
+
     def fences_by_node(self, session: Session, nodes: list[str]) -> dict[str, list[FenceRow]]:
         found: dict[str, list[FenceRow]] = {}
         for row in session.scalars(select(FenceRow).where(FenceRow.node.in_(nodes))):
@@ -249,11 +252,11 @@ class LinkStore:
             raise InsufficientCapacity(f"every {isolation} is taken", field="isolation")
         return free
 
-    def next_generation(self, session: Session, name: str) -> int:
-        """One more than any slice of this name has ever had."""
+    def next_generation(self, session: Session, name: str, beyond: int = 0) -> int:
+        """One more than any slice of this name has ever had, and more than `beyond`."""
         row = session.get(SliceNameRow, name)
         if row is None:
             row = SliceNameRow(name=name, generation=0)
             session.add(row)
-        row.generation += 1
+        row.generation = max(row.generation, beyond) + 1
         return row.generation

@@ -33,11 +33,15 @@ class LinkReportReader:
         """An answer per report, in their order."""
         nodes = [str(report.node) for report in reports]
         self._news = False
-        with self._switchboard.changing() as session:
+        with self._switchboard.promises.changing() as session:
             programs = self._store.programs_by_node(session, nodes)
             fences = self._store.fences_by_node(session, nodes)
             touched: set[str] = set()
-            taken = [self._take(session, report, programs, fences, touched) for report in reports]
+            agents = self._store.agents(session, nodes)
+            taken = [self._take(session, report, agents, programs, fences, touched) for report in reports]
+            for slice, generation in self._ahead(reports, taken, programs).items():
+                self._switchboard.outrun(session, slice, generation)
+                touched.add(slice)
             session.flush()
             self._switchboard.settle(session, touched)
             answers = [
@@ -51,6 +55,7 @@ class LinkReportReader:
         self,
         session: Session,
         report: LinkReport,
+        agents: dict[str, AgentRow],
         programs: dict[str, list[ProgramRow]],
         fences: dict[str, list[FenceRow]],
         touched: set[str],
@@ -60,7 +65,7 @@ class LinkReportReader:
         fabric = self._switchboard.fabric
         if not fabric.has(node):
             return "NotFound", f"there is no node {node}"
-        agent = session.get(AgentRow, node)
+        agent = agents.get(node)
         if not self._leases.newer(node, report.epoch, report.sequence, agent.epoch if agent else -1):
             return "StaleReport", f"epoch {report.epoch}, sequence {report.sequence} is not newer than what was taken"
         try:
@@ -69,8 +74,8 @@ class LinkReportReader:
         except InvalidField as wrong:
             return wrong.reason, f"{wrong.field}: {wrong.message}"
         if agent is None:
-            session.add(AgentRow(node=node, epoch=report.epoch))
-            session.flush()
+            agents[node] = AgentRow(node=node, epoch=report.epoch)
+            session.add(agents[node])
         elif agent.epoch != report.epoch:
             agent.epoch = report.epoch
         self._leases.renew(node, report.lease_seconds, report.epoch, report.sequence)
@@ -89,7 +94,7 @@ class LinkReportReader:
         before = dict(fabric.below(node))
         if before == ports:
             return
-        self._switchboard.mark_stale()
+        self._switchboard.promises.mark_stale()
         if not fabric.set_ports(node, ports):
             return
         after = fabric.below(node)
@@ -97,6 +102,19 @@ class LinkReportReader:
             if before.get(port) != after.get(port):
                 self._store.set_port(session, fabric.link(f"{node}.{port}"), fabric.rate(node, port))
         self._news = True
+
+    @staticmethod
+    def _ahead(
+        reports: list[LinkReport], refused: list[tuple[str, str] | None], programs: dict[str, list[ProgramRow]]
+    ) -> dict[str, int]:
+        """Slices of which some agent holds a generation newer than what it was asked for, and the newest of those."""
+        found: dict[str, int] = {}
+        for report, refusal in zip(reports, refused, strict=True):
+            wished = {row.slice: row.generation for row in programs[str(report.node)]} if refusal is None else {}
+            for said in report.programs:
+                if said.generation > wished.get(said.slice, said.generation):
+                    found[said.slice] = max(found.get(said.slice, 0), said.generation)
+        return found
 
     def _answer(
         self,

@@ -74,7 +74,15 @@ def build(settings: ComputeSettings, clock: Clock, database: Database, neighbour
 
     resumption = Periodic("saga-resumption", resume, clock, period_s=30.0, floor_wall_s=1.0)
     conductor = Conductor(store, neighbours, runner, clock, policy, resumption.nudge)
-    tending = Periodic("node-health", conductor.tend, clock, period_s=TEND_PERIOD_S, floor_wall_s=1.0, rest_wall_s=0.05)
+    tending = Periodic(
+        "node-health",
+        conductor.tend,
+        clock,
+        period_s=TEND_PERIOD_S,
+        floor_wall_s=1.0,
+        rest_s=2.0,
+        rest_floor_wall_s=0.1,
+    )
     orphans = OrphanRelease(store, neighbours)
 
     async def compact() -> str:
@@ -85,14 +93,13 @@ def build(settings: ComputeSettings, clock: Clock, database: Database, neighbour
 
     def follow(collection: str) -> Callable[[], Awaitable[None]]:
         async def following() -> None:
-            """Nudge the waiting sagas and the health watcher at every change a neighbour reports."""
+            """Nudge the health watcher, and through it the waiting sagas, at every change a neighbour reports."""
             since: int | None = None
             while True:
                 try:
                     async for event in neighbours.changes(collection, since):
                         since = event.rv
                         if event.type != "BOOKMARK":
-                            runner.nudge()
                             tending.nudge()
                 except Gone:
                     since = None

@@ -17,7 +17,7 @@ from matrixresource.vocabulary.errors import Gone, MatrixError
 
 log = logging.getLogger(__name__)
 
-GATHER_WALL_S = 0.02
+GATHER_S, GATHER_FLOOR_WALL_S = 1.0, 0.02
 """News is held back this long, so that nodes that change together report together."""
 RETRY_WALL_S = 0.5
 
@@ -91,7 +91,7 @@ class Uplink:
         finally:
             sleep.cancel()
             wake.cancel()
-        await asyncio.sleep(GATHER_WALL_S)
+        await self._clock.sleep(self._clock.at_least_wall(GATHER_S, GATHER_FLOOR_WALL_S))
 
     async def listen(self) -> None:
         """For ever: take up wishes as they are made; after a break from where it was, or from the present."""

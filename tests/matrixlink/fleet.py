@@ -72,6 +72,9 @@ class Stack:
         self.client = LinkClient(self.http)
         self.health = self.app.state.watchers["link-health"]
 
+    def switchboard(self):
+        return self.health._deed.__self__._switchboard
+
     async def work(self):
         """Every agent that can works off its wishes."""
         for name, agent in self.agents.items():

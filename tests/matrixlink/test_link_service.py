@@ -209,7 +209,7 @@ async def test_three_planes_of_one_instance(stack):
     assert ports["ub"].endpoint_gbps == [28.0] * 7
     assert (ports["rdma"].uplink_gbps, ports["rdma"].endpoint_gbps) == ([400.0], [25.0])
     assert (ports["vpc"].uplink_gbps, ports["vpc"].endpoint_gbps) == ([50.0], [50.0])
-    assert view.planes["ub"].latency_us == 2.1
+    assert view.planes["ub"].latency_us == 1.9
     kinds = {each.isolation for each in await stack.client.slices()}
     assert kinds == {"partitionKey", "vni"}
     stack.hardware[NODES[0]].ports |= {"rdma-npu5-die0": 0.0, "vpc": 0.5, "npu5-die1-p2": 0.0}
@@ -259,6 +259,39 @@ async def test_an_agent_begins_anew_after_loss_of_power(stack):
     assert (view.state, view.programmed) == ("Programming", 3)
     await stack.settle()
     assert (await stack.client.find_slice("a-ub")).state == "Active"
+
+
+async def test_a_node_without_uplinks_is_said_to_have_no_floor(stack):
+    await stack.active()
+    stack.hardware[NODES[0]].ports |= {f"ub-p{p}-k{k:02d}": 0.0 for p in range(7) for k in range(16)}
+    await stack.settle()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, view.floor_kept_gbps_per_npu, told(view, "QosSatisfied")[0]) == ("Degraded", 0.0, "False")
+    with pytest.raises(InsufficientBandwidth) as refused:
+        await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=1.0))
+    assert refused.value.field == "members"
+    view = await stack.client.slice_fabric_view("a-ub")
+    assert view.planes["ub"].nodes[NODES[0]].uplink_gbps == [0.0] * 7
+    assert view.planes["ub"].nodes[NODES[1]].uplink_gbps == [448.0] * 7
+    stack.hardware[NODES[0]].ports.clear()
+    await stack.settle()
+    assert (await stack.client.find_slice("a-ub")).state == "Active"
+
+
+async def test_agents_that_are_ahead_of_tables_put_back_to_an_older_state_are_outrun(stack, tmp_path):
+    await stack.client.admit("a-ub", a_request())
+    await stack.client.program("a-ub")
+    copy = tmp_path / "older.db"
+    with stack.database.engine.connect() as connection:
+        connection.exec_driver_sql(f"VACUUM INTO '{copy}'")
+    for floor in (110.0, 120.0):
+        await stack.active(request=a_request(floor_gbps_per_npu=floor))
+    stack.url = f"sqlite:///{copy}"
+    stack.restart()
+    await stack.settle()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, view.floor_gbps_per_npu) == ("Active", 100.0)
+    assert stack.agents[NODES[0]].tables("a-ub")["floor_gbps"] == 800.0
 
 
 async def test_stale_reports_are_refused_alone(stack):
@@ -371,6 +404,21 @@ async def test_lists_of_what_there_is(stack):
     assert len(page["items"]) == 10
     assert "nextPageToken" in page
     assert len(await stack.client.links("ub", NODES[0])) == 260
+    query = f"plane=ub&node={NODES[0]}&filter=kind=l1-l2 AND subPlane=3&orderBy=name desc"
+    found = (await stack.http.get(f"/v1/links?{query}")).json()["items"]
+    assert [link["name"][-3:] for link in found] == [f"k{k:02d}" for k in range(15, -1, -1)]
+    stack.hardware[NODES[0]].ports["ub-p3-k11"] = 0.25
+    await stack.report()
+    links = {link["name"]: link for link in await stack.client.links()}
+    assert len(links) == 12_480 + 960 + 48
+    assert [(name, link["gbps"]) for name, link in links.items() if link["state"] != "Up"] == [
+        (f"{NODES[0]}.ub-p3-k11", 7.0)
+    ]
+    for name in (f"{NODES[0]}.ub-p3-k11", f"{NODES[0]}.ub-p3-k12", "sn0-c00-leaf0.spine3"):
+        one = (await stack.http.get(f"/v1/links/{name}")).json()
+        assert {key: value for key, value in one.items() if value is not None} == links[name]
+    stack.hardware[NODES[0]].ports.clear()
+    await stack.report()
     classes = (await stack.http.get("/v1/qos-classes")).json()["items"]
     assert [c["name"] for c in classes] == ["BestEffort", "Burstable", "Guaranteed"]
     assert (await stack.http.get("/v1/planes?watch=true")).status_code == 501

@@ -107,7 +107,7 @@ def problems(draw):
     return flows, links
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(problems(), st.sampled_from(RULES))
 def test_random_shares_carry_their_certificate(problem, rule):
     flows, links = problem

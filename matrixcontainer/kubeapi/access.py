@@ -1,0 +1,149 @@
+"""Who is asking: bearer tokens, and what they may do.
+
+Tokens are opaque words known to a token file (name, groups) plus signed ones issued to service accounts. Today every
+token that is known is a cluster administrator and nobody else may do more than read health and version; RBAC objects
+are stored but not consulted, and the review APIs say exactly that: allowed for the known, denied for the anonymous.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ANONYMOUS_GROUPS = ("system:unauthenticated",)
+OPEN_PATHS = ("/livez", "/readyz", "/healthz", "/version")
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+    groups: tuple[str, ...] = ("system:masters", "system:authenticated")
+    uid: str = ""
+    extra: dict[str, list[str]] = field(default_factory=dict, hash=False)
+
+    @property
+    def known(self) -> bool:
+        return "system:authenticated" in self.groups
+
+    def info(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"username": self.name, "groups": list(self.groups)}
+        return found | ({"uid": self.uid} if self.uid else {}) | ({"extra": self.extra} if self.extra else {})
+
+
+ANONYMOUS = User("system:anonymous", ANONYMOUS_GROUPS)
+
+
+class Access:
+    """`authenticate` turns an Authorization header into a User; `key` signs the tokens of service accounts."""
+
+    def __init__(self, tokens: dict[str, User], key: bytes, now: Callable[[], float]) -> None:
+        self._users = {hashlib.sha256(token.encode()).digest(): user for token, user in tokens.items()}
+        self._key = key
+        self._now = now
+
+    def authenticate(self, header: str) -> User | None:
+        """The user of a header; anonymous without one, None when the token is unknown."""
+        if not header:
+            return ANONYMOUS
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return None
+        return self.user_of(token.strip())
+
+    def user_of(self, token: str) -> User | None:
+        found = self._users.get(hashlib.sha256(token.encode()).digest())
+        return found or self._service_account(token)
+
+    # ---- service account tokens: payload.signature, both base64
+
+    def issue(self, namespace: str, name: str, uid: str, lifetime_s: int) -> tuple[str, float]:
+        """(token, moment it ends) for a service account."""
+        ends = self._now() + lifetime_s
+        payload = json.dumps({"ns": namespace, "sa": name, "uid": uid, "exp": ends}).encode()
+        return f"{_text(payload)}.{_text(self._sign(payload))}", ends
+
+    def _sign(self, payload: bytes) -> bytes:
+        return hmac.new(self._key, payload, hashlib.sha256).digest()
+
+    def _service_account(self, token: str) -> User | None:
+        body, dot, signature = token.partition(".")
+        try:
+            payload = _bytes(body)
+            if not dot or not hmac.compare_digest(self._sign(payload), _bytes(signature)):
+                return None
+            found = json.loads(payload)
+        except ValueError:
+            return None
+        if found["exp"] < self._now():
+            return None
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{found['ns']}", "system:authenticated")
+        return User(f"system:serviceaccount:{found['ns']}:{found['sa']}", groups, found["uid"])
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def may(user: User, path: str) -> bool:
+    """Whether the request may go on at all."""
+    return user.known or path.rstrip("/") in OPEN_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/"))
+
+
+# ---- the token file
+
+
+def load_tokens(path: Path, wanted: dict[str, User], given: dict[str, str]) -> tuple[dict[str, User], bytes]:
+    """Read the token file, adding a fresh token for each wanted user that has none; returns (tokens, signing key).
+
+    `given` fixes the token of a user by name, as an environment variable does. The file holds secrets: mode 0600.
+    """
+    document: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    entries = document.setdefault("tokens", {})
+    for name, user in wanted.items():
+        entry = entries.setdefault(name, {"token": secrets.token_urlsafe(32)})
+        entry["token"] = given.get(name) or entry["token"]
+        entry |= {"user": user.name, "groups": list(user.groups)}
+    key = document.setdefault("signingKey", secrets.token_urlsafe(32))
+    text = json.dumps(document, indent=2) + "\n"
+    if not path.exists() or path.read_text() != text:
+        fresh = path.with_suffix(".new")
+        fresh.touch(mode=0o600)
+        fresh.write_text(text)
+        fresh.replace(path)
+    tokens = {entry["token"]: User(entry["user"], tuple(entry["groups"])) for entry in entries.values()}
+    return tokens, key.encode()
+
+
+# ---- reviews
+
+
+def answer_review(kind: str, body: dict[str, Any], user: User, access: Access) -> dict[str, Any]:
+    """The body with its status filled in: what this server really enforces."""
+    spec = body.get("spec") or {}
+    if kind == "SelfSubjectReview":
+        return body | {"status": {"userInfo": user.info()}}
+    if kind == "TokenReview":
+        found = access.user_of(spec.get("token", ""))
+        status: dict[str, Any] = {"authenticated": found is not None}
+        status |= {"user": found.info()} if found else {"error": "unknown token"}
+        return body | {"status": status}
+    if kind == "SelfSubjectRulesReview":
+        rules = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        urls = {"verbs": ["*"], "nonResourceURLs": ["*"]}
+        status = {"resourceRules": [rules], "nonResourceRules": [urls], "incomplete": False}
+        return body | {"status": status}
+    if kind == "SelfSubjectAccessReview":
+        allowed = user.known
+    else:
+        allowed = bool(spec.get("user")) and spec["user"] != "system:anonymous"
+    reason = "every known token is a cluster administrator; RBAC objects are stored, not enforced"
+    return body | {"status": {"allowed": allowed, "reason": reason if allowed else "anonymous"}}

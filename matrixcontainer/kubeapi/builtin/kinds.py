@@ -1,0 +1,192 @@
+"""The built-in kinds, one line each; discovery, OpenAPI, storage and the README's table are read from here.
+
+`acts` says who acts on the kind inside this server: "" means nobody does, it is stored and served only. Whoever needs
+controllers for those runs a whole Kubernetes.
+"""
+
+from dataclasses import dataclass
+
+from matrixcontainer.kubeapi.builtin import core, events, pods, printing, reviews, workloads
+from matrixcontainer.kubeapi.crds import CrdStrategy
+from matrixcontainer.kubeapi.resources import ALL_VERBS, Registry, Resource, ScalePaths
+from matrixcontainer.kubeapi.schema import Schema
+from matrixcontainer.kubeapi.selectors import field_reader
+from matrixcontainer.kubeapi.strategy import Strategy, is_path_segment
+
+from .types import schema_of, table
+
+
+class RbacStrategy(Strategy):
+    check_name = staticmethod(is_path_segment)
+    has_generation = False
+
+
+class PlainStrategy(Strategy):
+    """Kinds without a spec count no generation."""
+
+    has_generation = False
+
+
+REPLICAS = ScalePaths(".spec.replicas", ".status.replicas", "")
+WORKLOAD = ScalePaths(".spec.replicas", ".status.replicas", ".status.selector")
+
+
+@dataclass(frozen=True)
+class Kind:
+    type_name: str  # in the generated table
+    group: str
+    plural: str
+    short: str = ""
+    namespaced: bool = True
+    strategy: type[Strategy] = Strategy
+    status: bool = False
+    scale: ScalePaths | None = None
+    categories: str = ""
+    fields: str = ""
+    subresources: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    acts: str = ""
+    storage: str = ""
+
+
+POD_SUBRESOURCES = (
+    ("binding", "", "Binding", ("create",)),
+    ("eviction", "policy/v1", "Eviction", ("create",)),
+    ("log", "", "Pod", ("get",)),
+)
+POD_FIELDS = (
+    "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork "
+    "status.phase status.podIP status.nominatedNodeName"
+)
+EVENT_FIELDS = (
+    "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid involvedObject.apiVersion "
+    "involvedObject.resourceVersion involvedObject.fieldPath reason reportingComponent source type"
+)
+RBAC = "rbac.authorization.k8s.io"
+
+KINDS = (
+    Kind("core.v1.Namespace", "", "namespaces", "ns", False, core.NamespaceStrategy, True, fields="status.phase",
+         subresources=(("finalize", "", "Namespace", ("update",)),), acts="emptied and removed after delete",
+         verbs=tuple(v for v in ALL_VERBS if v != "deletecollection")),
+    Kind("core.v1.ConfigMap", "", "configmaps", "cm", True, core.ConfigMapStrategy, acts="immutable honoured"),
+    Kind("core.v1.Secret", "", "secrets", "", True, core.SecretStrategy, fields="type", acts="stringData, immutable"),
+    Kind("core.v1.ServiceAccount", "", "serviceaccounts", "sa", True, core.ServiceAccountStrategy,
+         subresources=(("token", "authentication.k8s.io/v1", "TokenRequest", ("create",)),),
+         acts="default in each namespace; tokens"),
+    Kind("core.v1.Event", "", "events", "ev", True, events.EventStrategy, fields=EVENT_FIELDS,
+         acts="forgotten after one hour"),
+    Kind("core.v1.Node", "", "nodes", "no", False, core.NodeStrategy, True, fields="spec.unschedulable"),
+    Kind("core.v1.Pod", "", "pods", "po", True, pods.PodStrategy, True, categories="all", fields=POD_FIELDS,
+         subresources=POD_SUBRESOURCES, acts="defaults, binding, graceful delete; run by nobody"),
+    Kind("core.v1.Service", "", "services", "svc", True, workloads.ServiceStrategy, True, categories="all",
+         fields="spec.clusterIP spec.type"),
+    Kind("core.v1.Endpoints", "", "endpoints", "ep", True, PlainStrategy),
+    Kind("core.v1.PersistentVolume", "", "persistentvolumes", "pv", False, Strategy, True),
+    Kind("core.v1.PersistentVolumeClaim", "", "persistentvolumeclaims", "pvc", True, Strategy, True),
+    Kind("core.v1.ResourceQuota", "", "resourcequotas", "quota", True, Strategy, True),
+    Kind("core.v1.LimitRange", "", "limitranges", "limits", True, Strategy),
+    Kind("core.v1.PodTemplate", "", "podtemplates", "", True, Strategy),
+    Kind("core.v1.ReplicationController", "", "replicationcontrollers", "rc", True, Strategy, True, REPLICAS, "all"),
+    Kind("apps.v1.Deployment", "apps", "deployments", "deploy", True, workloads.DeploymentStrategy, True, WORKLOAD, "all"),  # noqa: E501
+    Kind("apps.v1.ReplicaSet", "apps", "replicasets", "rs", True, workloads.ReplicaSetStrategy, True, WORKLOAD, "all"),
+    Kind("apps.v1.StatefulSet", "apps", "statefulsets", "sts", True, workloads.StatefulSetStrategy, True, WORKLOAD, "all"),  # noqa: E501
+    Kind("apps.v1.DaemonSet", "apps", "daemonsets", "ds", True, workloads.TemplateStrategy, True, None, "all"),
+    Kind("apps.v1.ControllerRevision", "apps", "controllerrevisions", "", True, PlainStrategy),
+    Kind("batch.v1.Job", "batch", "jobs", "", True, workloads.JobStrategy, True, None, "all"),
+    Kind("batch.v1.CronJob", "batch", "cronjobs", "cj", True, workloads.CronJobStrategy, True, None, "all"),
+    Kind("coordination.v1.Lease", "coordination.k8s.io", "leases", "", True, core.LeaseStrategy),
+    Kind("events.v1.Event", "events.k8s.io", "events", "ev", True, events.NewEventStrategy, storage="events",
+         fields="reason reportingController regarding.kind regarding.name regarding.namespace regarding.uid type",
+         acts="the same store as core events"),
+    Kind("rbac.v1.Role", RBAC, "roles", "", True, RbacStrategy),
+    Kind("rbac.v1.RoleBinding", RBAC, "rolebindings", "", True, RbacStrategy),
+    Kind("rbac.v1.ClusterRole", RBAC, "clusterroles", "", False, RbacStrategy),
+    Kind("rbac.v1.ClusterRoleBinding", RBAC, "clusterrolebindings", "", False, RbacStrategy),
+    Kind("scheduling.v1.PriorityClass", "scheduling.k8s.io", "priorityclasses", "pc", False, core.PriorityClassStrategy,
+         acts="gives pods their priority"),
+    Kind("policy.v1.PodDisruptionBudget", "policy", "poddisruptionbudgets", "pdb", True, Strategy, True),
+    Kind("networking.v1.Ingress", "networking.k8s.io", "ingresses", "ing", True, Strategy, True),
+    Kind("networking.v1.IngressClass", "networking.k8s.io", "ingressclasses", "", False, Strategy),
+    Kind("networking.v1.NetworkPolicy", "networking.k8s.io", "networkpolicies", "netpol", True, Strategy),
+    Kind("storage.v1.StorageClass", "storage.k8s.io", "storageclasses", "sc", False, PlainStrategy),
+    Kind("storage.v1.CSINode", "storage.k8s.io", "csinodes", "", False, PlainStrategy),
+    Kind("storage.v1.CSIDriver", "storage.k8s.io", "csidrivers", "", False, PlainStrategy),
+    Kind("storage.v1.VolumeAttachment", "storage.k8s.io", "volumeattachments", "", False, PlainStrategy, True),
+    Kind("storage.v1.CSIStorageCapacity", "storage.k8s.io", "csistoragecapacities", "", True, PlainStrategy),
+    Kind("node.v1.RuntimeClass", "node.k8s.io", "runtimeclasses", "", False, PlainStrategy),
+    Kind("autoscaling.v2.HorizontalPodAutoscaler", "autoscaling", "horizontalpodautoscalers", "hpa", True, Strategy, True,  # noqa: E501
+         categories="all"),
+    Kind("discovery.v1.EndpointSlice", "discovery.k8s.io", "endpointslices", "", True, PlainStrategy),
+    Kind("admissionregistration.v1.ValidatingWebhookConfiguration", "admissionregistration.k8s.io",
+         "validatingwebhookconfigurations", "", False, Strategy, categories="api-extensions"),
+    Kind("admissionregistration.v1.MutatingWebhookConfiguration", "admissionregistration.k8s.io",
+         "mutatingwebhookconfigurations", "", False, Strategy, categories="api-extensions"),
+    Kind("apiextensions.v1.CustomResourceDefinition", "apiextensions.k8s.io", "customresourcedefinitions", "crd crds",
+         False, CrdStrategy, True, categories="api-extensions", acts="served as resources"),
+    *(
+        Kind(f"{package}.{kind}", group, plural, "", plural.startswith("local"), reviews.ReviewStrategy,
+             verbs=("create",), acts="answered, never stored")
+        for package, group, kind, plural in (
+            ("authentication.v1", "authentication.k8s.io", "TokenReview", "tokenreviews"),
+            ("authentication.v1", "authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews"),
+            ("authorization.v1", "authorization.k8s.io", "SelfSubjectAccessReview", "selfsubjectaccessreviews"),
+            ("authorization.v1", "authorization.k8s.io", "SelfSubjectRulesReview", "selfsubjectrulesreviews"),
+            ("authorization.v1", "authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews"),
+            ("authorization.v1", "authorization.k8s.io", "LocalSubjectAccessReview", "localsubjectaccessreviews"),
+        )
+    ),
+)  # fmt: skip
+
+
+def resource_of(kind: Kind) -> Resource:
+    package, name = kind.type_name.rsplit(".", 1)
+    storage = kind.storage or (f"{kind.plural}.{kind.group}" if kind.group else kind.plural)
+    base = schema_of(kind.type_name)
+    schema = Schema({"type": "object"})
+    schema.properties = base.properties
+    schema.ref = base.ref
+    converts = events.CONVERSIONS.get(kind.type_name)
+    return Resource(
+        group=kind.group,
+        version=package.rsplit(".", 1)[1],
+        plural=kind.plural,
+        kind=name,
+        namespaced=kind.namespaced,
+        schema=schema,
+        strategy=kind.strategy(),
+        short_names=tuple(kind.short.split()),
+        categories=tuple(kind.categories.split()),
+        verbs=kind.verbs,
+        status=kind.status,
+        scale=kind.scale,
+        extra_subresources=kind.subresources,
+        cells=printing.CELLS.get(storage),
+        storage=storage,
+        storage_version="v1" if kind.storage else "",
+        type_name=kind.type_name,
+        fields={path: events.FIELD_READERS.get(path) or field_reader(path) for path in kind.fields.split()},
+        to_storage=converts[0] if converts else None,
+        from_storage=converts[1] if converts else None,
+        fingerprint=f"builtin {len(table())} {kind.type_name}",
+        acted_on=kind.acts,
+    )
+
+
+def register_builtins(registry: Registry) -> None:
+    for kind in KINDS:
+        registry.add(resource_of(kind))
+
+
+def kinds_table() -> str:
+    """The README's table of kinds, in Markdown."""
+    lines = ["| kind | group | scope | who acts on it here |", "| --- | --- | --- | --- |"]
+    for kind in sorted(KINDS, key=lambda k: (k.group, k.plural)):
+        name, version = kind.type_name.rsplit(".", 1)[1], kind.type_name.rsplit(".", 2)[1]
+        group = f"{kind.group}/{version}" if kind.group else version
+        scope = "namespace" if kind.namespaced else "cluster"
+        lines.append(f"| {name} | {group} | {scope} | {kind.acts or 'nobody: stored and served'} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(kinds_table(), end="")

@@ -1,0 +1,171 @@
+"""Failures as Kubernetes tells them: a Status object with a reason that clients branch on.
+
+Every refusal of the server is an `ApiError`. It renders itself as `kind: Status`; an Invalid one carries all causes
+found in the object, each naming its field. Go clients branch on `reason`, Python ones on the HTTP code, people read
+`message`. Texts follow the public API conventions, because tests of operators compare them.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One thing wrong with one field: reason (FieldValueInvalid, ...), message without the field, field path."""
+
+    reason: str
+    message: str
+    field: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+def shown(value: Any) -> str:
+    """A refused value as the API prints it: strings quoted, everything else as JSON."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def required(field: str, detail: str = "") -> Cause:
+    return Cause("FieldValueRequired", "Required value" + (f": {detail}" if detail else ""), field)
+
+
+def invalid(field: str, value: Any, detail: str) -> Cause:
+    return Cause("FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}", field)
+
+
+def type_invalid(field: str, value: Any, detail: str) -> Cause:
+    return Cause("FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}", field)
+
+
+def not_supported(field: str, value: Any, allowed: list[Any]) -> Cause:
+    words = ", ".join(shown(word) for word in allowed)
+    return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {words}", field)
+
+
+def duplicate(field: str, value: Any) -> Cause:
+    return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", field)
+
+
+def too_long(field: str, limit: int) -> Cause:
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
+
+
+def too_many(field: str, actual: int, limit: int) -> Cause:
+    return Cause("FieldValueTooMany", f"Too many: {actual}: must have at most {limit} items", field)
+
+
+def forbidden_field(field: str, detail: str) -> Cause:
+    return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
+
+
+class ApiError(Exception):
+    """A refusal with its HTTP code, reason, message and details; `headers` go out with it."""
+
+    def __init__(self, code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details or {}
+        self.headers: dict[str, str] = {}
+        self.metadata: dict[str, Any] = {}
+
+    def status(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if self.details:
+            body["details"] = self.details
+        return body | {"code": self.code}
+
+
+def qualified(plural: str, group: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def _details(name: str = "", group: str = "", kind: str = "", **more: Any) -> dict[str, Any]:
+    found = {"name": name, "group": group, "kind": kind, **more}
+    return {key: value for key, value in found.items() if value}
+
+
+def not_found(plural: str, group: str, name: str) -> ApiError:
+    text = f'{qualified(plural, group)} "{name}" not found'
+    return ApiError(404, "NotFound", text, _details(name, group, plural))
+
+
+def no_such_path() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(plural: str, group: str, name: str) -> ApiError:
+    text = f'{qualified(plural, group)} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", text, _details(name, group, plural))
+
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def conflict(plural: str, group: str, name: str, why: str = STALE) -> ApiError:
+    text = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
+    return ApiError(409, "Conflict", text, _details(name, group, plural))
+
+
+def unprocessable(kind: str, group: str, name: str, causes: list[Cause]) -> ApiError:
+    """422 Invalid with every cause; the message joins them as the API does."""
+    texts = list(dict.fromkeys(str(cause) for cause in causes))
+    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    listed = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
+    text = f'{qualified(kind, group)} "{name}" is invalid: {joined}'
+    return ApiError(422, "Invalid", text, _details(name, group, kind, causes=listed))
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def forbidden(plural: str, group: str, name: str, why: str, causes: list[Cause] | None = None) -> ApiError:
+    listed = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes or []]
+    quoted = f' "{name}"' if name else ""
+    text = f"{qualified(plural, group)}{quoted} is forbidden: {why}"
+    return ApiError(403, "Forbidden", text, _details(name, group, plural, causes=listed))
+
+
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def method_not_allowed(why: str = "the server does not allow this method on the requested resource") -> ApiError:
+    return ApiError(405, "MethodNotAllowed", why)
+
+
+def not_acceptable(accepted: str) -> ApiError:
+    text = f"only the following media types are accepted: {accepted}"
+    return ApiError(406, "NotAcceptable", text)
+
+
+def unsupported_media_type(accepted: list[str]) -> ApiError:
+    text = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+    return ApiError(415, "UnsupportedMediaType", text)
+
+
+def too_large(limit: int) -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def expired(message: str) -> ApiError:
+    return ApiError(410, "Expired", message)
+
+
+def internal(message: str) -> ApiError:
+    return ApiError(500, "InternalError", f"Internal error occurred: {message}")

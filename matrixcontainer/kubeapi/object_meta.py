@@ -1,0 +1,179 @@
+"""The metadata every object has: what the server sets, what clients may say, and all that can be wrong with it."""
+
+import random
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from matrixcontainer.kubeapi import errors, schema
+from matrixcontainer.kubeapi.builtin.types import schema_of
+from matrixcontainer.kubeapi.errors import Cause
+from matrixcontainer.kubeapi.selectors import LABEL_NAME, PREFIX
+
+if TYPE_CHECKING:
+    from matrixcontainer.kubeapi.resources import Resource
+
+NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that chance spells no words
+ANNOTATIONS_BYTES_MAX = 256 * 1024
+
+SERVER_OWNED = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "resourceVersion",
+    "generation",
+    "selfLink",
+)
+
+
+def timestamp(now: float) -> str:
+    """Seconds since the epoch as RFC 3339 with whole seconds, as metadata carries it."""
+    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_timestamp(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def new_uid(chance: random.Random) -> str:
+    bits = chance.getrandbits(128)
+    bits = bits & ~(0xF000 << 64) | (0x4000 << 64)
+    bits = bits & ~(0xC000 << 48) | (0x8000 << 48)
+    text = f"{bits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def generated_name(prefix: str, chance: random.Random) -> str:
+    return prefix[:58] + "".join(chance.choice(NAME_LETTERS) for _ in range(5))
+
+
+def clean_metadata(obj: dict[str, Any], resource: "Resource") -> list[str]:
+    """Drop unknown metadata fields and nulls; returns the unknown paths; 400 when metadata has a wrong shape."""
+    meta = obj.setdefault("metadata", {})
+    if meta is None:
+        meta = obj["metadata"] = {}
+    if not isinstance(meta, dict):
+        raise errors.bad_request(
+            f"{resource.kind} cannot be handled: json: cannot unmarshal into field metadata of type ObjectMeta"
+        )
+    known = schema_of("meta.v1.ObjectMeta")
+    unknown: list[str] = []
+    schema.drop_nulls(meta, known)
+    if meta.get("creationTimestamp", "") is None:
+        del meta["creationTimestamp"]
+    schema.prune(meta, known, "metadata", unknown)
+    for cause in schema.validate(meta, known, "metadata"):
+        if cause.reason == "FieldValueTypeInvalid":
+            raise errors.bad_request(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+                f"json: cannot unmarshal into field {cause.field}: {cause.message.removeprefix('Invalid value: ')}"
+            )
+    for key in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if key in meta and not meta[key]:
+            del meta[key]
+    return unknown
+
+
+QUALIFIED_TEXT = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+LABEL_VALUE_TEXT = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "  # noqa: E501
+    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+def _qualified_mistake(key: str) -> str:
+    prefix, slash, name = key.rpartition("/")
+    if slash and not PREFIX.match(prefix):
+        return (
+            "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+        )
+    if not name:
+        return "name part must be non-empty"
+    if len(name) > 63:
+        return "name part must be no more than 63 characters"
+    return "" if LABEL_NAME.match(name) else QUALIFIED_TEXT
+
+
+def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
+    """Everything wrong with metadata, name included."""
+    meta = obj["metadata"]
+    found: list[Cause] = []
+    name = meta.get("name", "")
+    if not name:
+        found.append(errors.required("metadata.name", "name or generateName is required"))
+    elif why := resource.strategy.check_name(name):
+        found.append(errors.invalid("metadata.name", name, why))
+    for key, value in (meta.get("labels") or {}).items():
+        if why := _qualified_mistake(key):
+            found.append(errors.invalid("metadata.labels", key, why))
+        if len(value) > 63:
+            found.append(errors.invalid("metadata.labels", value, "must be no more than 63 characters"))
+        elif value and not LABEL_NAME.match(value):
+            found.append(errors.invalid("metadata.labels", value, LABEL_VALUE_TEXT))
+    total = 0
+    for key, value in (meta.get("annotations") or {}).items():
+        total += len(key) + len(value)
+        if why := _qualified_mistake(key.lower()):
+            found.append(errors.invalid("metadata.annotations", key, why))
+    if total > ANNOTATIONS_BYTES_MAX:
+        found.append(errors.too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX))
+    for index, finalizer in enumerate(meta.get("finalizers") or []):
+        if why := _qualified_mistake(finalizer):
+            found.append(errors.invalid(f"metadata.finalizers[{index}]", finalizer, why))
+    found.extend(_check_owners(meta.get("ownerReferences") or []))
+    return found
+
+
+def _check_owners(owners: list[dict[str, Any]]) -> list[Cause]:
+    found: list[Cause] = []
+    controllers = 0
+    for index, owner in enumerate(owners):
+        path = f"metadata.ownerReferences[{index}]"
+        found.extend(
+            errors.invalid(f"{path}.{key}", owner.get(key, ""), f"{key} must not be empty")
+            for key in ("apiVersion", "kind", "name", "uid")
+            if not owner.get(key)
+        )
+        controllers += bool(owner.get("controller"))
+    if controllers > 1:
+        text = "Only one reference can have Controller set to true."
+        found.append(errors.invalid("metadata.ownerReferences", owners, text))
+    return found
+
+
+def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """What may not change, and which finalizers may not come while an object is going."""
+    found: list[Cause] = []
+    before, after = old["metadata"], new["metadata"]
+    if before.get("deletionTimestamp"):
+        added = [f for f in after.get("finalizers") or [] if f not in (before.get("finalizers") or [])]
+        if added:
+            listed = ", ".join(f'"{name}"' for name in added)
+            text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"  # noqa: E501
+            found.append(errors.forbidden_field("metadata.finalizers", text))
+    return found
+
+
+VERSION_NUMBER = re.compile(r"^\d+$")
+
+
+def stated_revision(obj: dict[str, Any], resource: "Resource", name: str) -> str:
+    """The resourceVersion a body names, "" when none; 422 when it is no number."""
+    stated = str(obj["metadata"].get("resourceVersion") or "")
+    if stated and not VERSION_NUMBER.match(stated):
+        cause = errors.invalid("metadata.resourceVersion", stated, "must be an unsigned integer")
+        raise errors.unprocessable(resource.kind, resource.group, name, [cause])
+    return "" if stated == "0" else stated

@@ -1,0 +1,98 @@
+"""The embedded Kubernetes API as one object: store, kinds, verbs, and the controllers a cluster cannot do without.
+
+`KubeApi(store, now, chance, access)` is everything but HTTP; `app.py` puts paths and media types before it. Time and
+chance are handed in, so that it runs in one test process under virtual time as well as behind TLS in a process of its
+own.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from matrixcontainer.kubeapi.access import Access
+from matrixcontainer.kubeapi.builtin.kinds import register_builtins
+from matrixcontainer.kubeapi.controllers.definitions import Definitions
+from matrixcontainer.kubeapi.controllers.garbage import GarbageCollector
+from matrixcontainer.kubeapi.controllers.namespaces import Namespaces
+from matrixcontainer.kubeapi.controllers.upkeep import Upkeep
+from matrixcontainer.kubeapi.discovery import Discovery
+from matrixcontainer.kubeapi.openapi import OpenApi
+from matrixcontainer.kubeapi.resources import Registry
+from matrixcontainer.kubeapi.store import Store
+from matrixcontainer.kubeapi.verbs import Verbs
+
+VERSION = {
+    "major": "1",
+    "minor": "33",
+    "gitVersion": "v1.33.0+cloudmatrix",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2026-01-01T00:00:00Z",
+    "goVersion": "none",
+    "compiler": "python",
+    "platform": "any",
+}
+
+
+class KubeApi:
+    """`start()` brings up the controllers, `stop()` ends them and every open watch."""
+
+    def __init__(self, store: Store, now: Callable[[], float], chance: random.Random, access: Access) -> None:
+        self.store, self.now, self.chance, self.access = store, now, chance, access
+        self.registry = Registry()
+        register_builtins(self.registry)
+        self.verbs = Verbs(store, now, chance)
+        self.discovery = Discovery(self.registry)
+        self.openapi = OpenApi(self.registry)
+        self.definitions = Definitions(self)
+        self.namespaces = Namespaces(self)
+        self.garbage = GarbageCollector(self)
+        self.upkeep = Upkeep(self)
+        self.verbs.namespace_state = self.namespaces.state
+        self.verbs.gates.append(self.namespaces.gate)
+        self.stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self.failures: list[str] = []
+        self.report: Callable[[BaseException, str], None] = lambda failure, where: None
+
+    async def start(self) -> None:
+        self.store.listeners += [self.definitions.notice, self.namespaces.notice, self.garbage.notice]
+        self.definitions.load()
+        self.garbage.load()
+        for controller in (self.definitions, self.namespaces, self.garbage, self.upkeep):
+            self._tasks.append(asyncio.create_task(self._keep_running(controller.run), name=type(controller).__name__))
+        await self.namespaces.ensure_standing()
+
+    async def _keep_running(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """A controller that trips is noted and started again: they are level-based and look afresh."""
+        while True:
+            try:
+                await run()
+            except asyncio.CancelledError:
+                raise
+            except Exception as failure:
+                self.failures.append(f"{type(failure).__name__}: {failure}")
+                self.report(failure, run.__qualname__)
+                del self.failures[:-20]
+                await asyncio.sleep(1.0)
+
+    async def stop(self) -> None:
+        self.stopping = True
+        self.wake_watches()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._tasks.clear()
+
+    def wake_watches(self, storage: str | None = None) -> None:
+        for resource in [storage] if storage else list(self.store._logs):
+            for waiter in self.store.log(resource).waiters:
+                waiter.set()
+
+    def end_watches_of_the_gone(self, storage: str) -> None:
+        """Watchers look for themselves whether their resource is still served."""
+        self.wake_watches(storage)

@@ -1,0 +1,252 @@
+"""What hangs below an object: status, scale, binding, eviction, finalize, token, log; and reviews, which are only
+answered.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from matrixcontainer.kubeapi import access, errors
+from matrixcontainer.kubeapi.builtin.pods import bind
+from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.jsonpath import JsonPath
+from matrixcontainer.kubeapi.object_meta import timestamp
+from matrixcontainer.kubeapi.patches import json_patch, merge_patch
+from matrixcontainer.kubeapi.requests import Request, Target
+from matrixcontainer.kubeapi.resources import Resource, ScalePaths
+from matrixcontainer.kubeapi.verbs import Deletion, Options
+
+if TYPE_CHECKING:
+    from matrixcontainer.kubeapi.app import App, Response
+
+TOKEN_LIFETIME_S = 3600
+TOKEN_LIFETIME_S_MIN = 600
+
+
+async def answer(app: "App", request: Request, resource: Resource, target: Target) -> "Response":
+    sub = target.subresource
+    offered = {name for name, *_ in resource.extra_subresources}
+    if sub == "status" and resource.status:
+        return await _status(app, request, resource, target)
+    if sub == "scale" and resource.scale is not None:
+        return await _scale(app, request, resource, target, resource.scale)
+    if sub not in offered:
+        if resource.storage == "pods" and sub in ("exec", "attach", "portforward", "proxy"):
+            app.api.verbs.record(resource, target.namespace, target.name)
+            raise ApiError(501, "NotImplemented", f"pods/{sub} is not served here: no container runs behind these pods")
+        raise errors.no_such_path()
+    if sub == "log" and request.method == "GET":
+        return _log(app, resource, target)
+    if sub == "finalize" and request.method == "PUT":
+        options = app.options(request, "finalize")
+        options.from_controller = True
+        body = app.parsed(request, resource, options)
+        finalizers = (body.get("spec") or {}).get("finalizers") or []
+
+        def change(obj: dict[str, Any]) -> dict[str, Any]:
+            obj.setdefault("spec", {})["finalizers"] = finalizers
+            return obj
+
+        outcome = await app.api.verbs.modify(resource, target.namespace, target.name, change, options)
+        return app.outcome(request, resource, outcome)
+    if request.method != "POST":
+        raise errors.method_not_allowed()
+    options = app.options(request, sub)
+    body = app.parsed(request, resource, options)
+    if sub == "binding":
+        return await _bind(app, resource, target, body, options)
+    if sub == "eviction":
+        return await _evict(app, resource, target, body, options)
+    return _token(app, request, resource, target, body)
+
+
+# ---- status
+
+
+async def _status(app: "App", request: Request, resource: Resource, target: Target) -> "Response":
+    if request.method in ("GET", "HEAD"):
+        record = app.api.verbs.record(resource, target.namespace, target.name)
+        return app.render(request, resource, resource.show(record), 200)
+    if request.method == "PUT":
+        return await app._update(request, resource, target, "status")
+    if request.method == "PATCH":
+        return await app._patch(request, resource, target, "status")
+    raise errors.method_not_allowed()
+
+
+# ---- scale
+
+
+def scale_of(obj: dict[str, Any], paths: ScalePaths) -> dict[str, Any]:
+    """The autoscaling/v1 Scale view of an object."""
+    meta = obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: dict[str, Any] = {"replicas": JsonPath(paths.status).first(obj) or 0}
+    selector = JsonPath(paths.selector).first(obj) if paths.selector else None
+    if selector is None and obj.get("apiVersion", "").startswith("apps/"):
+        labels = ((obj.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
+        selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    if selector:
+        status["selector"] = selector
+    replicas = JsonPath(paths.spec).first(obj)
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: meta[key] for key in kept if key in meta},
+        "spec": {"replicas": replicas} if replicas is not None else {},
+        "status": status,
+    }
+
+
+async def _scale(app: "App", request: Request, resource: Resource, target: Target, paths: ScalePaths) -> "Response":
+    from matrixcontainer.kubeapi.app import as_json
+
+    verbs = app.api.verbs
+    if request.method == "GET":
+        return as_json(scale_of(verbs.get(resource, target.namespace, target.name), paths))
+    if request.method not in ("PUT", "PATCH"):
+        raise errors.method_not_allowed()
+    options = app.options(request, "scale")
+    if request.method == "PUT":
+        stated = app.parsed(request, resource, options)
+        kind = "replace"
+    else:
+        kind, stated = app.parsed_patch(request, _without_strategic(resource), options)
+
+    def change(obj: dict[str, Any]) -> dict[str, Any]:
+        scale = scale_of(obj, paths)
+        if kind == "replace":
+            scale = stated
+        elif kind == "json":
+            scale = json_patch(scale, stated)
+        else:
+            scale = merge_patch(scale, stated)
+        wanted = (scale.get("spec") or {}).get("replicas", 0)
+        _check_scale(target.name, wanted)
+        revision = str((scale.get("metadata") or {}).get("resourceVersion") or "")
+        if revision and revision != obj["metadata"]["resourceVersion"]:
+            raise errors.conflict(resource.plural, resource.group, target.name)
+        JsonPath(paths.spec).put(obj, wanted)
+        return obj
+
+    outcome = await verbs.modify(resource, target.namespace, target.name, change, options)
+    return as_json(scale_of(outcome.obj, paths))
+
+
+def _without_strategic(resource: Resource) -> Resource:
+    return resource
+
+
+def _check_scale(name: str, wanted: Any) -> None:
+    if isinstance(wanted, bool) or not isinstance(wanted, int):
+        raise errors.bad_request(
+            "Scale cannot be handled: json: cannot unmarshal into field spec.replicas of type int32"
+        )
+    if wanted < 0 or wanted >= 2**31:
+        text = "must be greater than or equal to 0" if wanted < 0 else "must fit into 32 bits"
+        raise errors.unprocessable("Scale", "autoscaling", name, [errors.invalid("spec.replicas", wanted, text)])
+
+
+# ---- pods
+
+
+async def _bind(app: "App", resource: Resource, target: Target, body: dict[str, Any], options: Options) -> "Response":
+    from matrixcontainer.kubeapi.app import as_json
+
+    node = (body.get("target") or {}).get("name", "")
+    if not node:
+        raise errors.unprocessable("Binding", "", target.name, [errors.required("target.name")])
+    said = (body.get("metadata") or {}).get("uid")
+    marks = (body.get("metadata") or {}).get("annotations") or {}
+
+    def change(pod: dict[str, Any]) -> dict[str, Any]:
+        if said and said != pod["metadata"]["uid"]:
+            raise errors.conflict("pods", "", target.name, f"Precondition failed: UID in precondition: {said}")
+        if "deletionTimestamp" in pod["metadata"]:
+            raise errors.conflict(
+                "pods", "", target.name, f"pod {target.name} is being deleted, cannot be assigned to a host"
+            )
+        if pod["spec"].get("nodeName"):
+            held = pod["spec"]["nodeName"]
+            raise errors.conflict(
+                "pods/binding", "", target.name, f'pod {target.name} is already assigned to node "{held}"'
+            )
+        if marks:
+            pod["metadata"].setdefault("annotations", {}).update(marks)
+        return bind(pod, node, timestamp(app.api.now()))
+
+    options.from_controller = True
+    await app.api.verbs.modify(resource, target.namespace, target.name, change, options)
+    return as_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+
+
+async def _evict(app: "App", resource: Resource, target: Target, body: dict[str, Any], options: Options) -> "Response":
+    """Delete the pod unless a disruption budget that selects it allows no more disruptions."""
+    from matrixcontainer.kubeapi.app import as_json
+    from matrixcontainer.kubeapi.selectors import matches_label_selector
+
+    pod = app.api.verbs.get(resource, target.namespace, target.name)
+    for record in app.api.store.objects_of("poddisruptionbudgets.policy", target.namespace):
+        budget = record.obj
+        labels = pod["metadata"].get("labels") or {}
+        if not matches_label_selector((budget.get("spec") or {}).get("selector"), labels):
+            continue
+        if (budget.get("status") or {}).get("disruptionsAllowed", 0) < 1:
+            failure = ApiError(
+                429,
+                "TooManyRequests",
+                "Cannot evict pod as it would violate the pod's disruption budget.",
+                {
+                    "causes": [
+                        {
+                            "reason": "DisruptionBudget",
+                            "message": f"The disruption budget {record.key[2]} does not allow it",
+                        }
+                    ]
+                },
+            )
+            failure.headers["Retry-After"] = "10"
+            raise failure
+    said = body.get("deleteOptions") or {}
+    grace = said.get("gracePeriodSeconds")
+    wish = Deletion(grace_s=grace, dry_run=options.dry_run or "All" in (said.get("dryRun") or []))
+    await app.api.verbs.delete(resource, target.namespace, target.name, wish, options)
+    return as_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
+
+
+def _log(app: "App", resource: Resource, target: Target) -> "Response":
+    """Plain text; empty, since no container writes anything here."""
+    from matrixcontainer.kubeapi.app import Response
+
+    pod = app.api.verbs.get(resource, target.namespace, target.name)
+    if not pod["spec"].get("nodeName"):
+        raise errors.bad_request(f"pod {target.name} does not have a host assigned")
+    return Response(b"", media="text/plain; charset=utf-8")
+
+
+# ---- tokens and reviews
+
+
+def _token(app: "App", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> "Response":
+    from matrixcontainer.kubeapi.app import as_json
+
+    account = app.api.verbs.get(resource, target.namespace, target.name)
+    wanted = int((body.get("spec") or {}).get("expirationSeconds") or TOKEN_LIFETIME_S)
+    if wanted < TOKEN_LIFETIME_S_MIN:
+        cause = errors.invalid("spec.expirationSeconds", wanted, "may not specify a duration less than 10 minutes")
+        raise errors.unprocessable("TokenRequest", "authentication.k8s.io", "", [cause])
+    token, ends = app.api.access.issue(target.namespace, target.name, account["metadata"]["uid"], wanted)
+    found = {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"name": target.name, "namespace": target.namespace},
+        "spec": (body.get("spec") or {}) | {"expirationSeconds": wanted},
+        "status": {"token": token, "expirationTimestamp": timestamp(ends)},
+    }
+    return as_json(found, 201)
+
+
+def review(app: "App", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> "Response":
+    options = app.options(request)
+    obj = app.api.verbs.decode(resource, body, options)
+    obj["metadata"] = {key: value for key, value in obj["metadata"].items() if key in ("name", "namespace")}
+    found = access.answer_review(resource.kind, obj, request.user, app.api.access)
+    return app.render(request, resource, found, 201)

@@ -1,0 +1,132 @@
+"""The table form: what `kubectl get` prints, made here so that every client prints the same.
+
+CRDs bring their columns (`additionalPrinterColumns`), built-in kinds bring a function for their cells; without either
+there are Name and Age. Times are shown as ages the way kubectl shows them: 5s, 3m12s, 4h, 2d.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from matrixcontainer.kubeapi.object_meta import parse_timestamp
+from matrixcontainer.kubeapi.resources import Printed, Resource
+
+Columns = list[dict[str, Any]]
+
+
+def human_age(seconds: float) -> str:
+    """The shortest text that still says enough."""
+    s = int(seconds)
+    if s < -1:
+        return "<invalid>"
+    s = max(s, 0)
+    if s < 120:
+        return f"{s}s"
+    minutes = s // 60
+    if minutes < 10:
+        return f"{minutes}m" + (f"{s % 60}s" if s % 60 else "")
+    if minutes < 180:
+        return f"{minutes}m"
+    hours = s // 3600
+    if hours < 8:
+        return f"{hours}h" + (f"{minutes % 60}m" if minutes % 60 else "")
+    if hours < 48:
+        return f"{hours}h"
+    days = hours // 24
+    if hours < 192:
+        return f"{days}d" + (f"{hours % 24}h" if hours % 24 else "")
+    if days < 730:
+        return f"{days}d"
+    years = days // 365
+    if years < 8:
+        return f"{years}y" + (f"{days % 365}d" if days % 365 else "")
+    return f"{years}y"
+
+
+def age_of(text: Any, now: float) -> str:
+    return human_age(now - parse_timestamp(text)) if isinstance(text, str) and text else "<unknown>"
+
+
+def column(
+    name: str, kind: str = "string", priority: int = 0, format: str = "", description: str = ""
+) -> dict[str, Any]:
+    return {"name": name, "type": kind, "format": format, "description": description, "priority": priority}
+
+
+NAME = column("Name", format="name", description="Name must be unique within a namespace.")
+AGE = column("Age", description="How long ago the object was created.")
+
+
+def columns_of(resource: Resource) -> Columns:
+    if resource.cells is not None:
+        from matrixcontainer.kubeapi.builtin.printing import COLUMNS
+
+        return COLUMNS[resource.storage]
+    if not resource.columns:
+        return [NAME, AGE]
+    return [NAME] + [column(c.name, c.type, c.priority, c.format, c.description) for c in resource.columns]
+
+
+def cells_of(resource: Resource, obj: dict[str, Any], now: float) -> list[Any]:
+    if resource.cells is not None:
+        return resource.cells(obj, now)
+    name = obj["metadata"].get("name", "")
+    if not resource.columns:
+        return [name, age_of(obj["metadata"].get("creationTimestamp"), now)]
+    return [name] + [printed_cell(printed, obj, now) for printed in resource.columns]
+
+
+def printed_cell(printed: Printed, obj: dict[str, Any], now: float) -> Any:
+    found = printed.path.find(obj)
+    if not found or found[0] is None:
+        return None
+    value = found[0] if len(found) == 1 else found
+    if printed.type == "date":
+        return age_of(value, now)
+    if printed.type in ("integer", "number", "boolean"):
+        wanted = {"integer": int, "number": (int, float), "boolean": bool}[printed.type]
+        return value if isinstance(value, wanted) else None  # type: ignore[arg-type]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (dict, list)):
+        import json
+
+        return json.dumps(value, separators=(",", ":"))
+    return str(value)
+
+
+def partial(obj: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+
+
+class TableForm:
+    """Renders objects of one resource as tables; column definitions only in the first of a stream."""
+
+    def __init__(self, resource: Resource, include: str, now: Callable[[], float]) -> None:
+        self.resource, self.include, self.now = resource, include or "Metadata", now
+
+    def row(self, obj: dict[str, Any]) -> dict[str, Any]:
+        row: dict[str, Any] = {"cells": cells_of(self.resource, obj, self.now())}
+        if self.include == "Object":
+            row["object"] = obj
+        elif self.include == "Metadata":
+            row["object"] = partial(obj)
+        return row
+
+    def table(self, objects: list[dict[str, Any]], meta: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "kind": "Table",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": meta,
+            "columnDefinitions": columns_of(self.resource),
+            "rows": [self.row(obj) for obj in objects],
+        }
+
+    def __call__(self, obj: dict[str, Any], first: bool) -> dict[str, Any]:
+        found = self.table([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
+        if not first:
+            found["columnDefinitions"] = None
+        return found
+
+
+def partial_form(obj: dict[str, Any], first: bool) -> dict[str, Any]:
+    return partial(obj)

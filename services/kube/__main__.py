@@ -1,0 +1,3 @@
+from services.kube.main import main
+
+main()

@@ -1,0 +1,75 @@
+"""Starts the embedded Kubernetes API: `python -m services.kube --help`.
+
+Everything it keeps lies in the state folder: `kube.db` (unless a database is given), `kube/` with the CA, the server
+certificate and the token file, and `kubeconfig` for the administrator. The port is bound before the kubeconfig is
+written, so that `--port 0` tells its port there and in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+import time
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from matrixcontainer.kubeapi.access import Access, User, load_tokens
+from matrixcontainer.kubeapi.app import App
+from matrixcontainer.kubeapi.certificates import ensure_certificates, write_kubeconfig
+from matrixcontainer.kubeapi.server import KubeApi
+from matrixcontainer.kubeapi.store import Store, open_engine
+from services.chassis.logging import configure
+from services.chassis.settings import ServiceSettings
+from services.kube.database import migrate
+from services.kube.folder import hold
+from services.kube.serving import server_of
+
+log = logging.getLogger(__name__)
+
+USERS = {
+    "admin": User("admin", ("system:masters", "system:authenticated")),
+    "operator": User("system:serviceaccount:cloudmatrix:operator", ("system:masters", "system:authenticated")),
+}
+
+
+class KubeSettings(ServiceSettings):
+    """The embedded Kubernetes API over TLS, with its kubeconfig in the state folder."""
+
+    port: int = Field(8443, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    kube_admin_token: str = Field("", description="fixes the administrator's token; without it one is made and kept")
+    advertise: str = Field("", description="host name or address in the kubeconfig and the certificate")
+    synchronous: str = Field(
+        "NORMAL", pattern="^(NORMAL|FULL)$", description="SQLite: NORMAL outlives the process, FULL outlives power loss"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    settings = KubeSettings.load("kube", argv)
+    configure("kube", settings.log_level)
+    folder = settings.state / "kube"
+    folder.mkdir(parents=True, exist_ok=True)
+    held = hold(folder / "lock")
+    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((settings.host, settings.port))
+    advertised = settings.advertise or ("127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host)
+    url = f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}"
+    ca, certificate, key = ensure_certificates(folder, [settings.host, advertised])
+    engine = open_engine(settings.database_url("kube"), settings.synchronous)
+    migrate(engine)
+    chance = random.Random(settings.seed)
+    tokens, signing_key = load_tokens(folder / "tokens.json", USERS, {"admin": settings.kube_admin_token})
+    store = Store(engine, time.time)
+    api = KubeApi(store, time.time, chance, Access(tokens, signing_key, time.time))
+    api.namespaces.root_ca = ca.read_text()
+    api.report = lambda failure, where: log.error("failed", exc_info=failure, extra={"where": where})
+    admin = next(token for token, user in tokens.items() if user.name == "admin")
+    write_kubeconfig(settings.state / "kubeconfig", url, ca, "admin", admin)
+    log.info("listening", extra={"url": url, "kubeconfig": str((settings.state / "kubeconfig").resolve())})
+    asyncio.run(server_of(App(api), certificate, key).serve(sockets=[listener]))
+    store.close()
+    held.close()
+    log.info("stopped")

@@ -1,0 +1,165 @@
+"""Garbage collection, namespaces, events: what a cluster does by itself."""
+
+from typing import Any
+
+import pytest
+
+from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_widget
+
+CM = "/api/v1/namespaces/default/configmaps"
+NS = "/api/v1/namespaces"
+
+
+def owned(name: str, *owners: dict[str, Any], block: bool = True, **meta: Any) -> dict[str, Any]:
+    references = [
+        {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+            "blockOwnerDeletion": block,
+        }
+        for owner in owners
+    ]
+    return {"metadata": {"name": name, "ownerReferences": references} | meta}
+
+
+async def _owner(talk: Talk, name: str = "owner", **meta: Any) -> dict[str, Any]:
+    return (await talk.post(CM, {"metadata": {"name": name} | meta})).body
+
+
+def gone(said: Any) -> bool:
+    return said.code == 404
+
+
+async def test_background_deletion_takes_dependents_along(talk: Talk) -> None:
+    owner = await _owner(talk)
+    child = (await talk.post(CM, owned("child", owner))).body
+    await talk.post(CM, owned("grandchild", child))
+    assert (await talk.delete(f"{CM}/owner", {"propagationPolicy": "Background"})).body["status"] == "Success"
+    await talk.until(f"{CM}/child", gone)
+    await talk.until(f"{CM}/grandchild", gone)
+
+
+async def test_foreground_waits_for_blocking_dependents(talk: Talk) -> None:
+    owner = await _owner(talk)
+    await talk.post(CM, owned("held", owner, finalizers=["example.test/hold"]))
+    await talk.post(CM, owned("loose", owner, block=False))
+    said = await talk.delete(f"{CM}/owner", {"propagationPolicy": "Foreground"})
+    assert said.body["metadata"]["finalizers"] == ["foregroundDeletion"]
+    await talk.until(f"{CM}/loose", gone)
+    await talk.until(f"{CM}/held", lambda s: "deletionTimestamp" in s.body["metadata"])
+    assert (await talk.get(f"{CM}/owner")).code == 200
+    await talk.patch(f"{CM}/held", {"metadata": {"finalizers": None}})
+    await talk.until(f"{CM}/owner", gone)
+
+
+async def test_orphans_lose_the_reference_and_live(talk: Talk) -> None:
+    owner = await _owner(talk)
+    await talk.post(CM, owned("child", owner))
+    await talk.delete(f"{CM}/owner", {"propagationPolicy": "Orphan"})
+    await talk.until(f"{CM}/owner", gone)
+    assert "ownerReferences" not in (await talk.get(f"{CM}/child")).body["metadata"]
+
+
+async def test_a_second_living_owner_keeps_the_dependent(talk: Talk) -> None:
+    one, two = await _owner(talk, "one"), await _owner(talk, "two")
+    await talk.post(CM, owned("child", one, two))
+    await talk.delete(f"{CM}/one", {"propagationPolicy": "Background"})
+    said = await talk.until(f"{CM}/child", lambda s: len(s.body["metadata"]["ownerReferences"]) == 1)
+    assert said.body["metadata"]["ownerReferences"][0]["name"] == "two"
+
+
+async def test_a_circle_does_not_hang(talk: Talk) -> None:
+    one = await _owner(talk, "one")
+    two = (await talk.post(CM, owned("two", one))).body
+    await talk.patch(f"{CM}/one", {"metadata": owned("one", two)["metadata"]})
+    await talk.delete(f"{CM}/one", {"propagationPolicy": "Foreground"})
+    await talk.until(f"{CM}/one", gone)
+    await talk.until(f"{CM}/two", gone)
+
+
+async def test_an_owner_elsewhere_counts_as_absent(talk: Talk) -> None:
+    owner = await _owner(talk)
+    await talk.post(NS, {"metadata": {"name": "team"}})
+    path = "/api/v1/namespaces/team/configmaps"
+    await talk.post(path, owned("child", owner))
+    await talk.until(f"{path}/child", gone)
+
+
+async def test_custom_owners(widgets: Talk) -> None:
+    owner = (await widgets.post(WIDGETS, a_widget())).body
+    await widgets.post(CM, owned("child", owner))
+    await widgets.delete(f"{WIDGETS}/one", {"propagationPolicy": "Background"})
+    await widgets.until(f"{CM}/child", gone)
+
+
+# ---- namespaces
+
+
+async def test_standing_namespaces(talk: Talk) -> None:
+    names = [item["metadata"]["name"] for item in (await talk.get(NS)).body["items"]]
+    assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
+    for name in ("default", "kube-system", "kube-public"):
+        said = await talk.delete(f"{NS}/{name}")
+        assert (said.code, said.body["reason"]) == (403, "Forbidden")
+
+
+async def test_birth_of_a_namespace(talk: Talk) -> None:
+    said = await talk.post(NS, {"metadata": {"name": "team"}})
+    assert said.body["status"] == {"phase": "Active"}
+    assert said.body["spec"] == {"finalizers": ["kubernetes"]}
+    assert said.body["metadata"]["labels"] == {"kubernetes.io/metadata.name": "team"}
+    await talk.until(f"{NS}/team/serviceaccounts/default", lambda s: s.code == 200)
+    missing = await talk.post(f"{NS}/none/configmaps", {"metadata": {"name": "x"}})
+    assert (missing.code, missing.body["message"]) == (404, 'namespaces "none" not found')
+
+
+async def test_a_deleted_namespace_is_emptied(widgets: Talk) -> None:
+    await widgets.post(NS, {"metadata": {"name": "team"}})
+    team = WIDGETS.replace("default", "team")
+    await widgets.post(team, a_widget("held", metadata={"finalizers": ["example.test/hold"]}))
+    await widgets.post(f"{NS}/team/secrets", {"metadata": {"name": "s"}})
+    said = await widgets.delete(f"{NS}/team")
+    assert said.body["status"]["phase"] == "Terminating"
+    refused = await widgets.post(f"{NS}/team/secrets", {"metadata": {"name": "t"}})
+    assert refused.code == 403
+    assert refused.body["details"]["causes"][0]["reason"] == "NamespaceTerminating"
+    await widgets.until(f"{NS}/team/secrets/s", gone)
+
+    def told(said: Any) -> bool:
+        return any(c["type"] == "NamespaceFinalizersRemaining" for c in said.body["status"].get("conditions", []))
+
+    said = await widgets.until(f"{NS}/team", told)
+    text = next(c["message"] for c in said.body["status"]["conditions"] if c["type"] == "NamespaceContentRemaining")
+    assert "widgets.example.test has 1 resource instances" in text
+    await widgets.patch(f"{team}/held", {"metadata": {"finalizers": None}})
+    await widgets.until(f"{NS}/team", gone)
+
+
+async def test_a_namespace_with_a_bound_pod_waits_for_its_kubelet(talk: Talk) -> None:
+    await talk.post(NS, {"metadata": {"name": "team"}})
+    pods = f"{NS}/team/pods"
+    await talk.post(pods, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    await talk.post(f"{pods}/p/binding", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}})
+    await talk.delete(f"{NS}/team")
+    said = await talk.until(f"{pods}/p", lambda s: "deletionTimestamp" in s.body["metadata"])
+    assert said.body["metadata"]["deletionGracePeriodSeconds"] == 30
+    await talk.delete(f"{pods}/p", {"gracePeriodSeconds": 0})
+    await talk.until(f"{NS}/team", gone)
+
+
+async def test_events_are_forgotten_after_an_hour(talk: Talk) -> None:
+    path = f"{NS}/default/events"
+    event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
+    assert (await talk.post(path, event)).code == 201
+    assert await talk.api.upkeep.forget_events() == 0
+    talk.clock.moment += 3700
+    assert await talk.api.upkeep.forget_events() == 1
+    assert (await talk.get(f"{path}/e")).code == 404
+
+
+@pytest.mark.parametrize("policy", ["Sideways", "background"])
+async def test_unknown_propagation(talk: Talk, policy: str) -> None:
+    await _owner(talk)
+    assert (await talk.delete(f"{CM}/owner", {"propagationPolicy": policy})).code == 422
