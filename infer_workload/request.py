@@ -15,7 +15,7 @@ from matrixresource.vocabulary.states import State, StateMachine
 
 if TYPE_CHECKING:
     from infer_workload.decode_pool import DecodeDie
-    from infer_workload.engine import PrefillInstance
+    from infer_workload.prefill_instance import PrefillInstance
 
 WAITING, PREFILLING, TRANSFERRING, DECODING = "Waiting", "Prefilling", "Transferring", "Decoding"
 FINISHED, CANCELLED = "Finished", "Cancelled"

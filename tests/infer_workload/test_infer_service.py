@@ -250,6 +250,17 @@ async def test_etags_validation_and_what_cannot_change(serving):
     assert smaller.json()["generation"] == 2
 
 
+async def test_a_deployment_may_be_reshaped_and_lose_nodes_while_it_loads(fresh):
+    async with Stage(fresh, scale=60.0) as stage:
+        await stage.ensure()
+        await stage.until("Loading")
+        assert (await stage.ensure(decodeNpus=32)).json()["pools"]["decodeNpus"] == 32
+        stage.views.lose(NODES[0])
+        view = await stage.until("Serving")
+        assert view["pools"]["decodeNpus"] == 32
+        assert NODES[0] not in view["roles"]
+
+
 async def test_a_lost_node_degrades_and_its_return_heals(serving):
     serving.views.lose(NODES[0])
     view = await serving.until("Degraded")
