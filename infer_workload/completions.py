@@ -117,7 +117,7 @@ class Completion:
             charge = self.serving.metering
             held = self.request
             charge.add(self.live.name, held.tenant, held.input_tokens, held.cached_first, told)
-            await self.serving.settle_accounts()
+            self.serving.charge_now()
 
 
 async def _complete(serving: Serving, request: Request, shape: Shape) -> Response:
