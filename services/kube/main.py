@@ -13,18 +13,20 @@ import random
 import socket
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from pydantic import Field
 
 from matrixcontainer.kubeapi.access import Access, User, load_tokens
 from matrixcontainer.kubeapi.app import App
-from matrixcontainer.kubeapi.certificates import ensure_certificates, write_kubeconfig
+from matrixcontainer.kubeapi.certificates import certificate_files, ensure_certificates, write_kubeconfig
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.store import Store, open_engine
 from services.chassis.logging import configure
 from services.chassis.settings import ServiceSettings
 from services.kube.database import migrate
 from services.kube.folder import hold
+from services.kube.preparing import in_a_child
 from services.kube.serving import server_of
 
 log = logging.getLogger(__name__)
@@ -57,9 +59,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     listener.bind((settings.host, settings.port))
     advertised = settings.advertise or ("127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host)
     url = f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}"
-    ca, certificate, key = ensure_certificates(folder, [settings.host, advertised])
-    engine = open_engine(settings.database_url("kube"), settings.synchronous)
-    migrate(engine)
+    database = settings.database_url("kube")
+    in_a_child(lambda: _prepare(folder, [settings.host, advertised], database, settings.synchronous))
+    ca, certificate, key = certificate_files(folder)
+    engine = open_engine(database, settings.synchronous)
     chance = random.Random(settings.seed)
     tokens, signing_key = load_tokens(folder / "tokens.json", USERS, {"admin": settings.kube_admin_token})
     store = Store(engine, time.time)
@@ -73,3 +76,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     store.close()
     held.close()
     log.info("stopped")
+
+
+def _prepare(folder: Path, names: list[str], database: str, synchronous: str) -> None:
+    ensure_certificates(folder, names)
+    engine = open_engine(database, synchronous)
+    migrate(engine)
+    engine.dispose()
