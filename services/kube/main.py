@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +26,7 @@ from services.chassis.settings import ServiceSettings
 from services.kube.database import migrate
 from services.kube.folder import hold
 from services.kube.preparing import in_a_child
-from services.kube.serving import server_of
+from services.kube.serving import listen, server_of
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = settings.state / "kube"
     folder.mkdir(parents=True, exist_ok=True)
     held = hold(folder / "lock")
-    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((settings.host, settings.port))
+    listener = listen(settings.host, settings.port)
     advertised = settings.advertise or ("127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host)
     url = f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}"
     database = settings.database_url("kube")
@@ -70,9 +67,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     api.namespaces.root_ca = ca.read_text()
     api.report = lambda failure, where: log.error("failed", exc_info=failure, extra={"where": where})
     admin = next(token for token, user in tokens.items() if user.name == "admin")
-    write_kubeconfig(settings.state / "kubeconfig", url, ca, "admin", admin)
-    log.info("listening", extra={"url": url, "kubeconfig": str((settings.state / "kubeconfig").resolve())})
-    asyncio.run(server_of(App(api), certificate, key).serve(sockets=[listener]))
+    kubeconfig = settings.state / "kubeconfig"
+
+    def announce() -> None:
+        write_kubeconfig(kubeconfig, url, ca, "admin", admin)
+        log.info("listening", extra={"url": url, "kubeconfig": str(kubeconfig.resolve())})
+
+    asyncio.run(server_of(App(api), certificate, key, announce).serve(sockets=[listener]))
     store.close()
     held.close()
     log.info("stopped")

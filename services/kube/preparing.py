@@ -1,7 +1,7 @@
 """What is needed once, before serving: certificates and migrations, done in a child process.
 
-Alembic and the certificate library are tens of megabytes that a server at rest has no use for. The child loads them, does
-the work and ends, and the memory goes with it. It is forked before any thread, loop or connection exists.
+Alembic and the certificate library are tens of megabytes that a server at rest has no use for. The child loads them,
+does the work and ends, and the memory goes with it. It is forked before any thread, loop or connection exists.
 """
 
 from __future__ import annotations
