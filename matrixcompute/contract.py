@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,9 +14,11 @@ from matrixresource.vocabulary.wire import View, Wire
 class PlaneShare(Wire):
     """What an instance is promised of one plane. Rates are GB/s one way for each NPU."""
 
-    qos_class: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
-    floor_gbps_per_npu: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    ceiling_gbps_per_npu: Annotated[float | None, Field(gt=0, le=1e6)] = None
+    qos_class: Literal["Guaranteed", "Burstable", "BestEffort"] = Field(
+        "Burstable", description="who gives way first when links are short: BestEffort, then Burstable"
+    )
+    floor_gbps_per_npu: float = Field(0.0, ge=0, le=1e6, description="promised on every link the members need")
+    ceiling_gbps_per_npu: float | None = Field(None, gt=0, le=1e6, description="never more than this")
 
     @model_validator(mode="after")
     def _ordered(self) -> PlaneShare:
@@ -29,9 +31,16 @@ class PlaneShare(Wire):
 class Network(Wire):
     """The instance's share of each of the three planes; every instance has a slice on each."""
 
-    ub: PlaneShare = PlaneShare(qos_class="Burstable", floor_gbps_per_npu=40.0)
-    rdma: PlaneShare = PlaneShare(qos_class="Burstable", floor_gbps_per_npu=5.0)
-    vpc: PlaneShare = PlaneShare(qos_class="BestEffort")
+    ub: PlaneShare = Field(
+        PlaneShare(qos_class="Burstable", floor_gbps_per_npu=40.0), description="scale-up: NPUs and CPUs of a supernode"
+    )
+    rdma: PlaneShare = Field(
+        PlaneShare(qos_class="Burstable", floor_gbps_per_npu=5.0),
+        description="scale-out: KV transfer, other supernodes",
+    )
+    vpc: PlaneShare = Field(
+        PlaneShare(qos_class="BestEffort"), description="the data centre's network: control, storage, tenants"
+    )
 
     def share(self, plane: Plane) -> PlaneShare:
         return {Plane.UB: self.ub, Plane.RDMA: self.rdma, Plane.VPC: self.vpc}[plane]
@@ -43,11 +52,11 @@ class InstanceShape(Wire):
     The spec of a CloudMatrixInstance is printed from this class.
     """
 
-    project: str = Field("default", min_length=1, max_length=63)
-    nodes: Annotated[int, Field(ge=1, le=MEMBERS_MAX)]
-    spares: Annotated[int, Field(ge=0, le=48)] = 0
-    placement: Placement = Placement()
-    network: Network = Network()
+    project: str = Field("default", min_length=1, max_length=63, description="whose instance it is; cannot be changed")
+    nodes: int = Field(ge=1, le=MEMBERS_MAX, description="whole nodes, eight NPUs each; what `kubectl scale` sets")
+    spares: int = Field(0, ge=0, le=48, description="nodes held ready beside them to step in for a lost one")
+    placement: Placement = Field(Placement(), description="how the nodes may lie; cannot be changed yet")
+    network: Network = Field(Network(), description="the share of each plane")
 
 
 class InstanceRequest(InstanceShape):

@@ -85,7 +85,9 @@ def conditions_of(
         if kept
         else "waiting for routes",
     )
-    spares = sum(member.ready for member in held.members if member.role == "spare") if held is not None else 0
+    spares = 0
+    if held is not None and held.bound:
+        spares = sum(member.ready for member in held.members if member.role == "spare")
     missing = held is not None and spares < held.spares
     say(
         "SparesAvailable",

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
-from matrixcontainer.kube_client import FAULT, INFER, INSTANCE, POD, Kind, KubeClient
-from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL, instance_status, next_action
+from matrixcontainer.kube_client import EVENT, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
+from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL, event_object, instance_status, next_action
 from matrixcontainer.workload import DEPLOYMENT_LABEL, pods_for
 from matrixresource.vocabulary.errors import Conflict, MatrixError, NotFound
 from matrixresource.vocabulary.wire import condition
@@ -102,6 +102,17 @@ class Operator:
             except MatrixError as refused:
                 log.warning("instance refused", extra={"instance": body["metadata"]["name"], "why": refused.message})
         return f"{len(resources)} instances reported"
+
+    async def tell_event(self, event: dict[str, Any]) -> None:
+        """Tell what happened to an instance as an Event on its resource; told twice, it is there once."""
+        resources, _ = await self._kube.list(INSTANCE)
+        places = {each["metadata"]["name"]: each["metadata"] for each in resources}
+        found = places.get(event["instance"])
+        if found is None:
+            return  # the instance was made over REST, or its resource is gone
+        body = event_object(event, found["namespace"], found["uid"], self._wall())
+        with contextlib.suppress(Conflict):
+            await self._kube.create(EVENT, body, found["namespace"])
 
     # -- CloudMatrixInfer ----------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ And the status that tells of it, true to what the services show. Conditions of a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from matrixcompute.contract import InstanceRequest, InstanceView
@@ -90,4 +91,28 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
         "members": [member.wire() for member in observed.members],
         "slices": [each.wire() for each in observed.slices],
         "conditions": [each for each in conditions if each["type"] not in seen],
+    }
+
+
+def event_object(event: dict[str, Any], namespace: str, uid: str, wall_now: float) -> dict[str, Any]:
+    """A Kubernetes Event for one of MatrixCompute's; its name derives from it, so that it is told once."""
+    at = datetime.fromtimestamp(wall_now, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return {
+        "metadata": {"name": event["name"], "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": "cloudmatrix.io/v1alpha1",
+            "kind": "CloudMatrixInstance",
+            "name": event["instance"],
+            "namespace": namespace,
+            "uid": uid,
+        },
+        "type": event["type"],
+        "reason": event["reason"],
+        "message": event["message"],
+        "source": {"component": MANAGED_BY},
+        "reportingComponent": MANAGED_BY,
+        "reportingInstance": MANAGED_BY,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
     }

@@ -8,7 +8,7 @@ CloudMatrixInstance (cmi) and CloudMatrixInfer (cminf) are wishes, MatrixFault (
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -31,18 +31,18 @@ class InferSpec(Wire):
     instance: str = Field(
         min_length=1, max_length=58, description="the CloudMatrixInstance to serve on, same namespace"
     )
-    model: str = Field("deepseek-r1", min_length=1, max_length=63)
-    prefill_npus: Annotated[int | None, Field(ge=1, le=32768)] = None
-    decode_npus: Annotated[int | None, Field(ge=1, le=32768)] = None
-    block_tokens: Annotated[int, Field(ge=128, le=512)] = 512
+    model: Literal["deepseek-r1"] = Field("deepseek-r1", description="the model that is served")
+    prefill_npus: int | None = Field(None, ge=1, le=32768, description="NPUs of the prefill pool")
+    decode_npus: int | None = Field(None, ge=1, le=32768, description="NPUs of the decode pool")
+    block_tokens: int = Field(512, ge=128, le=512, description="tokens of one block of the context cache")
 
 
 class FaultSpec(Wire):
     """A fault on the emulated hardware of one node, for as long as the resource exists."""
 
-    kind: FaultKind
+    kind: FaultKind = Field(description="what happens; `matrixctl fault kinds` lists them")
     target: str = Field(pattern=f"^{_NODE}$", description="the node it happens on, e.g. sn0-c03-n2")
-    parameters: dict[str, str] = Field(default_factory=dict)
+    parameters: dict[str, str] = Field(default_factory=dict, description="what the kind needs to know")
 
 
 _OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

@@ -92,14 +92,17 @@ class ResourceAgent:
             return
         self.generation = assignment.generation
         self.wanted, self.allocation = assignment.wanted, assignment.allocation
-        work = self._next()
-        if work is not None and self.stage is None:
-            self.status = self._stages[work.name][0].status
         self._new_wish.set()
         self._changed()
 
     def _next(self) -> Work | None:
         return next_work(self.status, self.holds, self.wanted, self.allocation, self.deployed)
+
+    @property
+    def shown_status(self) -> str:
+        """The status as reported: work that is due counts as begun, so no report calls an old state the new wish."""
+        work = self._next()
+        return self.status if work is None or self.stage is not None else self._stages[work.name][0].status
 
     # -- work ----------------------------------------------------------------------------------------------------
 
@@ -148,7 +151,7 @@ class ResourceAgent:
             sequence=self.sequence,
             lease_s=self._lease_s,
             power="On",
-            status=self.status,
+            status=self.shown_status,
             generation=self.generation,
             allocation=self.holds,
             stage=self.stage,

@@ -322,7 +322,7 @@ class Allocator:
             generation=generation,
             now=now,
         )
-        ready_spares = sum(node.ready for node in spares)
+        ready_spares = sum(node.ready for node in spares) if held.bound else 0
         held.conditions = condition(
             conditions,
             "SparesAvailable",

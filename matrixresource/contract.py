@@ -21,9 +21,9 @@ class Placement(Wire):
     `required` makes it a condition: packed into one domain, or spread evenly over all of them.
     """
 
-    policy: Literal["pack", "spread"] = "pack"
-    level: Literal["cabinet", "supernode"] = "cabinet"
-    required: bool = False
+    policy: Literal["pack", "spread"] = Field("pack", description="into as few domains as possible, or over as many")
+    level: Literal["cabinet", "supernode"] = Field("cabinet", description="the domain that is meant")
+    required: bool = Field(False, description="refuse rather than compromise")
 
 
 class AllocationRequest(Wire):
@@ -179,7 +179,7 @@ class NodeReports(Wire):
 
 
 class ReportAnswer(Wire):
-    """Whether a report was taken, and the newest wish for the node, so that a lost watch event heals here."""
+    """Whether a report was taken, and the newest wish unless the agent holds it: lost watch events heal here."""
 
     node: str
     accepted: bool

@@ -6,6 +6,7 @@ has one `holder` column, so two holders are not a state the database can be in. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -245,8 +246,10 @@ class ResourceStore:
     def reading(self) -> AbstractContextManager[Session]:
         return self.records.reading()
 
-    def nodes(self, session: Session) -> list[NodeRow]:
-        return list(session.scalars(select(NodeRow).order_by(NodeRow.name)))
+    def nodes(self, session: Session, names: Sequence[str] | None = None) -> list[NodeRow]:
+        """All nodes, or those of these names that exist."""
+        wanted = select(NodeRow).order_by(NodeRow.name)
+        return list(session.scalars(wanted if names is None else wanted.where(NodeRow.name.in_([*map(str, names)]))))
 
     def node(self, session: Session, name: str) -> NodeRow:
         return find(session, NodeRow, name)

@@ -19,8 +19,8 @@ from matrixresource.vocabulary.wire import Wire
 class NodePorts(Wire):
     """One node's ports on one plane, an entry per sub-plane.
 
-    `uplink_gbps`: what the instance may send out of, or take into, the whole node. UB has seven entries, 448.0 each when
-    healthy and alone; RDMA one, 400.0; VPC one, 50.0.
+    `uplink_gbps`: what the instance may send out of, or take into, the whole node. UB has seven entries, 448.0 each
+    when healthy and alone; RDMA one, 400.0; VPC one, 50.0.
     `endpoint_gbps`: what one endpoint has. UB: a die's seven links of 28.0; RDMA: a die's port, 25.0; VPC: the node's
     card, 50.0. It is that of the slowest endpoint of the node, so a collective over all of them is not flattered.
     """
@@ -46,7 +46,7 @@ class FabricView(Wire):
 
 
 def joined(instance: str, views: list[FabricView]) -> FabricView:
-    """One view of all the slices of an instance. Its generation is the sum of theirs: it moves when any of them does."""
+    """One view of all the slices of an instance. Its generation is the sum of theirs: it moves when any of them."""
     planes: dict[Plane, PlaneView] = {}
     for view in views:
         planes |= view.planes

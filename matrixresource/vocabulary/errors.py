@@ -141,7 +141,7 @@ def _tree(root: type[MatrixError]) -> list[type[MatrixError]]:
 def from_problem(document: dict[str, Any], status: int) -> MatrixError:
     """The error a problem document stands for: by its reason, else by its HTTP status."""
     known = {kind.__name__: kind for kind in _tree(MatrixError)}
-    by_status = {kind.status: kind for kind in reversed(_tree(MatrixError))}
+    by_status = {kind.status: kind for kind in reversed(_tree(MatrixError)[1:])}
     fallback = Unavailable if status in (429, 502, 504) else by_status.get(status, InternalError)
     kind = known.get(str(document.get("reason")), fallback)
     return kind(

@@ -34,7 +34,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy import update as sql_update
-from sqlalchemy.orm import Mapped, Session, declarative_mixin, mapped_column
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Gone, NotFound, PreconditionFailed
@@ -44,7 +44,6 @@ from matrixresource.vocabulary.wire import View
 R = TypeVar("R", bound="ResourceRow")
 
 
-@declarative_mixin
 class ResourceRow:
     """Columns every resource has. A subclass names its `kind` and builds its own view in `view()`.
 

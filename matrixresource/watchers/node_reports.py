@@ -58,12 +58,12 @@ class NodeReports:
         """An answer per report, in their order."""
         with self._store.transaction() as session:
             touched: list[NodeRow] = []
-            answers = [self._take(session, report, touched) for report in reports]
+            known = {node.name: node for node in self._store.nodes(session, [report.node for report in reports])}
+            answers = [self._take(session, known.get(report.node), report, touched) for report in reports]
             self._settle(session, touched)
         return answers
 
-    def _take(self, session: Session, report: NodeReport, touched: list[NodeRow]) -> ReportAnswer:
-        node = session.get(NodeRow, str(report.node))
+    def _take(self, session: Session, node: NodeRow | None, report: NodeReport, touched: list[NodeRow]) -> ReportAnswer:
         if node is None:
             return ReportAnswer(node=report.node, accepted=False, reason="NotFound")
         lease = self._leases.get(node.name)
@@ -87,7 +87,8 @@ class NodeReports:
         node.read_state()
         if _standing(node) != before:
             touched.append(node)
-        wish = session.get(AssignmentRow, node.name)
+        behind = node.wanted_generation > report.generation
+        wish = session.get(AssignmentRow, node.name) if behind else None
         return ReportAnswer(node=report.node, accepted=True, desired=wish.view() if wish else None)
 
     async def watch_leases(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import secrets
 import time
@@ -78,7 +79,12 @@ def create_app(
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> Response:
         waiting = ready()
-        return JSONResponse({"ready": waiting is None, "waitingFor": waiting}, 200 if waiting is None else 503)
+        # Two stacks on one machine may want one port: the header says whose answer this is.
+        return JSONResponse(
+            {"ready": waiting is None, "waitingFor": waiting},
+            200 if waiting is None else 503,
+            {"X-Process-Id": str(os.getpid())},
+        )
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:

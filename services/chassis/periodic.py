@@ -27,14 +27,15 @@ class Periodic:
         *,
         period_s: float,
         floor_wall_s: float = 0.5,
-        rest_wall_s: float = 0.0,
+        rest_s: float = 0.0,
+        rest_floor_wall_s: float = 0.0,
     ) -> None:
-        """`rest_wall_s`: how long to rest after a run whatever happens, so that a burst of nudges is one run."""
+        """`rest_s`: how long to rest after a run whatever happens, so that a burst of nudges is one run."""
         self.name = name
         self._deed = deed
         self._clock = clock
         self._period_s = clock.at_least_wall(period_s, floor_wall_s)
-        self._rest_wall_s = rest_wall_s
+        self._rest_s = clock.at_least_wall(rest_s, rest_floor_wall_s)
         self._nudged = asyncio.Event()
         self.runs = 0
         self.failures = 0
@@ -72,4 +73,4 @@ class Periodic:
             finally:
                 pause.cancel()
                 nudge.cancel()
-            await asyncio.sleep(self._rest_wall_s)
+            await self._clock.sleep(self._rest_s)

@@ -12,6 +12,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from random import Random
 from typing import Any, Protocol
 
+from matrixlink.agent import LinkAgent
+from matrixlink.client import LinkClient
+from matrixlink.contract import ProgramView
 from matrixresource.agent import ResourceAgent
 from matrixresource.client import ResourceClient
 from matrixresource.contract import AssignmentView
@@ -172,14 +175,16 @@ class ResourceLine:
             if not answer.accepted:
                 log.warning("report refused", extra={"node": answer.node, "reason": answer.reason})
             elif answer.desired is not None and answer.desired.generation > agents[answer.node].generation:
-                await self.take_up(answer.desired.wire())
+                self._ensure(answer.desired)
 
     def watch(self, since: int | None) -> AsyncIterator[WatchEvent]:
         return self._client.watch("assignments", since)
 
-    async def take_up(self, view: dict[str, Any]) -> None:
-        view.pop("_event", None)
-        wish = AssignmentView.model_validate(view)
+    async def take_up(self, event: WatchEvent) -> None:
+        if event.type != "DELETED":
+            self._ensure(AssignmentView.model_validate(event.view))
+
+    def _ensure(self, wish: AssignmentView) -> None:
         agent = self._fleet.agent("resource", wish.name)
         if agent is None or not agent.node.responsive:
             return
@@ -196,3 +201,47 @@ def resource_agents(fleet: Fleet, client: ResourceClient, stages: Stages) -> Non
         "resource", lambda node, random, changed: ResourceAgent(node, stages, fleet.clock, random, changed, lease_s)
     )
     fleet.connect("resource", ResourceLine(fleet, client))
+
+
+class LinkLine:
+    """The line between link agents and MatrixLink."""
+
+    name = "link"
+
+    def __init__(self, fleet: Fleet, client: LinkClient) -> None:
+        self._fleet = fleet
+        self._client = client
+
+    async def send(self, nodes: list[str]) -> None:
+        agents: dict[str, LinkAgent] = {node: self._fleet.agent("link", node) for node in nodes}
+        answers = await self._client.report([agent.report() for agent in agents.values()])
+        for answer in answers:
+            if not answer.accepted:
+                log.warning("report refused", extra={"node": answer.node, "reason": answer.reason})
+            elif self._fleet.nodes[NodeName(answer.node)].responsive:
+                agents[answer.node].take_answer(answer.desired)
+
+    def watch(self, since: int | None) -> AsyncIterator[WatchEvent]:
+        return self._client.watch("programs", since)
+
+    async def take_up(self, event: WatchEvent) -> None:
+        if event.type == "DELETED":
+            return  # the answer to the next report says what is no longer wished
+        program = ProgramView.model_validate(event.view)
+        agent = self._fleet.agent("link", program.node)
+        if agent is None or not self._fleet.nodes[NodeName(program.node)].responsive:
+            return
+        try:
+            agent.ensure(program)
+        except MatrixError as refused:
+            log.warning("wish refused", extra={"node": program.node, "why": refused.message})
+
+
+def link_agents(fleet: Fleet, client: LinkClient, stages: Stages, built_gbps: dict[str, float]) -> None:
+    """Put a link agent on every node and join them to MatrixLink. `built_gbps`: a port's full rate, by its name."""
+    lease_s = fleet.clock.at_least_wall(LEASE_S, LEASE_FLOOR_WALL_S)
+    fleet.add_agents(
+        "link",
+        lambda node, random, changed: LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease_s),
+    )
+    fleet.connect("link", LinkLine(fleet, client))

@@ -8,6 +8,9 @@ from pathlib import Path
 from fastapi import FastAPI
 from pydantic import Field
 
+from matrixlink.agent import link_stages
+from matrixlink.client import LinkClient
+from matrixlink.fabric.link import Fabric
 from matrixresource.client import ResourceClient
 from matrixresource.stages import node_stages
 from matrixresource.topology.spec import SupernodeSpec
@@ -21,7 +24,7 @@ from services.chassis.logging import configure
 from services.chassis.run import serve
 from services.chassis.settings import Settings
 from services.node_agent.api import routes
-from services.node_agent.fleet import Fleet, resource_agents
+from services.node_agent.fleet import Fleet, link_agents, resource_agents
 from services.node_agent.memory import FleetMemory
 
 
@@ -33,6 +36,7 @@ class AgentSettings(Settings):
         None, description="YAML file with the numbers of a supernode; the built-in CloudMatrix384"
     )
     stages: Path | None = Field(None, description="YAML file with stages of work that replace the built-in ones")
+    link_stages: Path | None = Field(None, description="the same for the programming of routes")
     resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
     link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
 
@@ -48,9 +52,14 @@ def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
     return create_app("agents", "Emulated nodes", [routes(fleet)], tokens=Tokens(settings.tokens), tasks=fleet.tasks())
 
 
-def build_fleet(settings: AgentSettings, clock: Clock, memory: FleetMemory, resource: ResourceClient) -> Fleet:
+def build_fleet(
+    settings: AgentSettings, clock: Clock, memory: FleetMemory, resource: ResourceClient, link: LinkClient
+) -> Fleet:
+    """All nodes with both agents on each."""
     fleet = Fleet(node_names(settings), memory, clock, settings.seed)
     resource_agents(fleet, resource, node_stages(settings.stages))
+    built = Fabric([Supernode("sn0", SupernodeSpec.load(settings.spec))]).built
+    link_agents(fleet, link, link_stages(settings.link_stages), built)
     return fleet
 
 
@@ -59,4 +68,5 @@ def main(argv: Sequence[str] | None = None) -> None:
     configure("agents", settings.log_level)
     memory = FleetMemory(settings.state / "agents.db")
     resource = ResourceClient(http_client(settings.resource_url, settings.token))
-    serve(build(build_fleet(settings, settings.clock(), memory, resource), settings), settings)
+    link = LinkClient(http_client(settings.link_url, settings.token))
+    serve(build(build_fleet(settings, settings.clock(), memory, resource, link), settings), settings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from matrixresource.vocabulary.calls import WatchEvent
 from matrixresource.vocabulary.clock import Clock
@@ -17,7 +17,7 @@ from matrixresource.vocabulary.errors import Gone, MatrixError
 
 log = logging.getLogger(__name__)
 
-GATHER_WALL_S = 0.02
+GATHER_S, GATHER_FLOOR_WALL_S = 1.0, 0.02
 """News is held back this long, so that nodes that change together report together."""
 RETRY_WALL_S = 0.5
 
@@ -33,7 +33,7 @@ class Line(Protocol):
     def watch(self, since: int | None) -> AsyncIterator[WatchEvent]:
         """The service's wishes as they change."""
 
-    async def take_up(self, view: dict[str, Any]) -> None:
+    async def take_up(self, event: WatchEvent) -> None:
         """Hand one wish to the agent it is for."""
 
 
@@ -91,7 +91,7 @@ class Uplink:
         finally:
             sleep.cancel()
             wake.cancel()
-        await asyncio.sleep(GATHER_WALL_S)
+        await self._clock.sleep(self._clock.at_least_wall(GATHER_S, GATHER_FLOOR_WALL_S))
 
     async def listen(self) -> None:
         """For ever: take up wishes as they are made; after a break from where it was, or from the present."""
@@ -101,7 +101,7 @@ class Uplink:
                 async for event in self._line.watch(since):
                     since = event.rv
                     if event.type in ("ADDED", "MODIFIED", "DELETED"):
-                        await self._line.take_up(event.view | {"_event": event.type})
+                        await self._line.take_up(event)
             except Gone:
                 since = None
             except MatrixError as refused:

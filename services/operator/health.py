@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 
 from aiohttp import web
@@ -21,7 +22,12 @@ async def serve_health(
     async def readyz(request: web.Request) -> web.Response:
         waiting = ready()
         body = json.dumps({"ready": waiting is None, "waitingFor": waiting})
-        return web.Response(text=body, status=200 if waiting is None else 503, content_type="application/json")
+        return web.Response(
+            text=body,
+            status=200 if waiting is None else 503,
+            content_type="application/json",
+            headers={"X-Process-Id": str(os.getpid())},
+        )
 
     async def metrics(request: web.Request) -> web.Response:
         lines = ["# TYPE watcher_runs gauge", *(f'watcher_runs{{watcher="{w.name}"}} {w.runs}' for w in watchers)]

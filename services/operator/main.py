@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from matrixcompute.client import ComputeClient
 from matrixcontainer.handlers import registry_for
 from matrixcontainer.kube_client import CRD, KubeAccess, KubeClient
 from matrixcontainer.kubelet import Kubelets
+from matrixcontainer.leadership import Leadership
 from matrixcontainer.mirrors import Mirrors
 from matrixcontainer.operator import Operator
 from matrixcontainer.resources import custom_resource_definitions
@@ -41,6 +43,7 @@ class OperatorSettings(Settings):
     """The operator: CloudMatrixInstance and its kin, on any Kubernetes API. Its time is the wall's."""
 
     kubeconfig: Path | None = Field(None, description="kubeconfig of the Kubernetes API; none means: inside a pod")
+    identity: str = Field("", description="who we are among several operators; the host and state folder by default")
     install_crds: bool = Field(True, description="apply the CRDs at start")
     resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
     link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
@@ -106,6 +109,22 @@ async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], nudg
         await asyncio.sleep(RETRY_WALL_S)
 
 
+async def tell_events(operator: Operator, compute: ComputeClient) -> None:
+    """For ever: tell on the resources what MatrixCompute says happened to their instances."""
+    since: int | None = None
+    while True:
+        try:
+            async for event in compute.watch("events", since):
+                if event.type == "ADDED":
+                    await operator.tell_event(event.view)
+                since = event.rv
+        except Gone:
+            since = None
+        except MatrixError as refused:
+            log.info("events are not told", extra={"why": refused.message})
+        await asyncio.sleep(RETRY_WALL_S)
+
+
 class OperatorProcess:
     """Everything one operator runs: Kopf, the mirrors, the kubelets, the reports, its health."""
 
@@ -129,12 +148,15 @@ class OperatorProcess:
         mirrors = Mirrors(self.kube, self.resource, self._slices, time.time)
         kubelets = Kubelets(self.kube, self.resource, time.time)
         wall = WallClock()
-        self.instances = Periodic("instances", self.operator.report_all, wall, period_s=15, rest_wall_s=0.1)
-        self.infers = Periodic("deployments", self._infers, wall, period_s=15, rest_wall_s=0.3)
-        self.mirrors = Periodic("mirrors", mirrors.look, wall, period_s=30, rest_wall_s=1.5)
-        self.kubelets = Periodic("kubelets", kubelets.look, wall, period_s=10, rest_wall_s=0.3)
+        self.instances = Periodic("instances", self.operator.report_all, wall, period_s=15, rest_s=0.1)
+        self.infers = Periodic("deployments", self._infers, wall, period_s=15, rest_s=0.3)
+        self.mirrors = Periodic("mirrors", mirrors.look, wall, period_s=30, rest_s=1.5)
+        self.kubelets = Periodic("kubelets", kubelets.look, wall, period_s=10, rest_s=0.3)
         self.watchers = (self.instances, self.infers, self.mirrors, self.kubelets)
         self._kopf_ready = asyncio.Event()
+        identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
+        self.leadership = Leadership(self.kube, identity, time.time)
+        self._standing_by = False
         self._stopping = asyncio.Event()
 
     async def _infers(self) -> str:
@@ -150,7 +172,10 @@ class OperatorProcess:
         self.infers.nudge()
 
     def waiting_for(self) -> str | None:
-        return None if self._kopf_ready.is_set() else "Kopf to reach the Kubernetes API"
+        """None when this one works, or stands by while another does."""
+        if self._kopf_ready.is_set() or (self._standing_by and self.leadership.holder):
+            return None
+        return "Kopf to reach the Kubernetes API"
 
     async def install_crds(self) -> None:
         """Apply the CRDs and wait until they are established; tries again while the API is away."""
@@ -173,14 +198,16 @@ class OperatorProcess:
 
     async def run(self) -> None:
         """Until SIGTERM."""
-        loop = asyncio.get_running_loop()
-        for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, self._stopping.set)
+        self._take_signals()
         health = await serve_health(self._settings.host, self._settings.port, self.waiting_for, self.watchers)
+        self._standing_by = True
+        await self._unless_stopped(self.leadership.acquire())
+        self._standing_by = False
         if self._settings.install_crds:
             await self._unless_stopped(self.install_crds())
         tasks = [asyncio.create_task(watcher.run()) for watcher in self.watchers]
         tasks += [
+            asyncio.create_task(tell_events(self.operator, self.compute)),
             asyncio.create_task(follow(lambda since: self.compute.watch("instances", since), self._nudge_reports)),
             asyncio.create_task(follow(self.inference.watch, self.infers.nudge)),
             asyncio.create_task(follow(lambda since: self.resource.watch("nodes", since), self.mirrors.nudge)),
@@ -188,8 +215,21 @@ class OperatorProcess:
                 follow(lambda since: watch(self._link_http, "/v1/slices", since=since), self.mirrors.nudge)
             ),
         ]
+        kept = asyncio.create_task(self.leadership.keep())
+        kept.add_done_callback(lambda _: self._stopping.set())
         await self._kopf(tasks)
+        kept.cancel()
+        await self.leadership.release()
         await health.cleanup()
+
+    def _take_signals(self) -> None:
+        for name in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(name, self._stopping.set)
+
+    async def _signals_after(self, kopf_ready: asyncio.Event) -> None:
+        """Kopf takes the signals for itself when it starts, and then waits five seconds for tasks that are ours."""
+        await kopf_ready.wait()
+        self._take_signals()
 
     async def _unless_stopped(self, work: Any) -> None:
         task, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())
@@ -214,7 +254,9 @@ class OperatorProcess:
             )
         )
         stop = asyncio.create_task(self._stopping.wait())
+        signals = asyncio.create_task(self._signals_after(ready_flag))
         await asyncio.wait({operator, stop}, return_when=asyncio.FIRST_COMPLETED)
+        signals.cancel()
         stop_flag.set()
         for task in tasks:
             task.cancel()

@@ -55,7 +55,9 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
     async def replenish() -> str:
         return f"{allocator.replenish()} spares taken"
 
-    refill = Periodic("replenish", replenish, clock, period_s=REPLENISH_PERIOD_S, floor_wall_s=2.0)
+    refill = Periodic(
+        "replenish", replenish, clock, period_s=REPLENISH_PERIOD_S, floor_wall_s=2.0, rest_s=10.0, rest_floor_wall_s=1.0
+    )
     reports = NodeReports(
         store, allocator, clock, grace_s=clock.at_least_wall(settings.lease_grace, 6.0), nudge=refill.nudge
     )

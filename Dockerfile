@@ -1,0 +1,25 @@
+# One image for every process; docker-compose.yml says which one a container is.
+# Wheels in build/wheels (`make wheels`) are taken as they are and nothing is fetched; without them, as on a machine
+# whose Python is not the image's, the packages of the lock file come from the index, checked by their hashes.
+ARG BASE=python:3.12-slim
+FROM ${BASE}
+
+COPY requirements.lock pyproject.toml README.md LICENSE build/wheel[s] /install/
+COPY services /install/src/services
+COPY matrixresource /install/src/matrixresource
+COPY matrixlink /install/src/matrixlink
+COPY matrixcompute /install/src/matrixcompute
+COPY matrixcontainer /install/src/matrixcontainer
+COPY infer_workload /install/src/infer_workload
+RUN set -e; \
+    python3 -m venv /opt/cloudmatrix; \
+    cd /install; \
+    if ls *.whl >/dev/null 2>&1; then offline="--no-index --find-links ."; else offline=""; fi; \
+    /opt/cloudmatrix/bin/pip install --quiet --no-cache-dir $offline --require-hashes -r requirements.lock; \
+    cp pyproject.toml README.md LICENSE src/; \
+    /opt/cloudmatrix/bin/pip install --quiet --no-cache-dir --no-deps --no-build-isolation ./src; \
+    rm -rf /install
+
+ENV PATH=/opt/cloudmatrix/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2
+WORKDIR /state
+ENTRYPOINT ["python", "-m", "services.matrixctl.contained"]

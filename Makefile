@@ -1,0 +1,68 @@
+# Every target does its own set-up in .venv; a second run starts in seconds. `make help` lists them.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+LOCKED := $(shell cat requirements.lock pyproject.toml | cksum | tr ' ' '-')
+READY := $(VENV)/.ready-$(LOCKED)
+STATE ?= .state/demo
+
+# So that neither a caller's environment nor an index of bytecode elsewhere changes what runs.
+export PYTHONDONTWRITEBYTECODE :=
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo demo-compose test e2e bench soak lint regenerate clean setup
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+demo: $(READY) ## the whole chain in a minute: apply, serve, lose a node, heal, scale, delete
+	$(BIN)/matrixctl demo --state $(STATE)
+
+demo-compose: $(READY) ## the failover story on containers and PostgreSQL (needs a Docker engine and Compose)
+	$(BIN)/python -m services.matrixctl.demo.compose
+
+test: $(READY) ## unit tests, upkeep, stories, and the end-to-end tests whose parts are here
+	$(BIN)/python -m pytest -m "not soak" --ignore tests/e2e/test_compose.py tests
+
+e2e: $(READY) ## end-to-end tests alone, with containers where there is an engine
+	$(BIN)/python -m pytest -m "not soak" tests/e2e
+
+bench: $(READY) ## every published figure, each with its method and goal
+	$(BIN)/python -m benchmarks
+
+soak: $(READY) ## long seeds and scale
+	$(BIN)/python -m pytest -m soak --timeout 3600 tests
+
+lint: $(READY) ## style, types, import map, and that generated texts are up to date
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tests.upkeep.regenerate --check
+
+regenerate: $(READY) ## rewrite every text that is printed from code
+	$(BIN)/python -m tests.upkeep.regenerate
+
+clean: ## remove what these targets made; running stacks are stopped first
+	@for state in .state/*/; do \
+		[ ! -x $(BIN)/matrixctl ] || [ ! -d "$$state" ] || $(BIN)/matrixctl down --state "$$state"; done
+	rm -rf $(VENV) .state .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+setup: $(READY) ## only the set-up
+
+$(READY): requirements.lock pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "Python 3.11 or newer is needed; the python3 found here is: $$(python3 --version 2>&1)."; \
+		echo "Install one, or say where it is: make PYTHON=/path/to/python3.12 ..."; exit 1; fi
+	@echo "setting up $(VENV) with $$($(PYTHON) --version), once"
+	@$(PYTHON) -m venv --clear $(VENV) || { \
+		echo "could not make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@rm -f $(VENV)/.ready-* && touch $(READY)

@@ -1,0 +1,236 @@
+"""Answer a case of the fabric-oracle/1 format with the project's own fabric core.
+
+    python -m benchmarks.fabric_oracle CASE.json [...]               compare with the case's own `expect`
+    python -m benchmarks.fabric_oracle CASE.json --answer OUT.json   write the answer (the keys of `expect`)
+
+Rules answered: max-min, floor-level, guarantee-plus-share, fluid, splittable-max-min, admission, reachability, steps.
+Numbers are computed in Fractions and written as such ("28/3"); cases of more than 5,000 flows are computed in floats.
+A comparison takes 1e-9 relative. Exit status 0 when everything agrees, 1 when not, 2 for a case that cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from matrixlink.fabric.flow import Flow, Number
+from matrixlink.fabric.reach import UbDamage
+from matrixlink.fabric.reservations import Ledger
+from matrixlink.fabric.sharing import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, Overbooked, share
+from matrixlink.fabric.splitting import share_split
+from matrixlink.fabric.timeline import FabricEvent, Timeline
+
+EXACT_FLOWS_MAX = 5000
+TOLERANCE = 1e-9
+Case = dict[str, Any]
+
+
+def answer(case: Case) -> dict[str, Any]:
+    """The answer to a case, with the keys that its `expect` has. Raises ValueError for what is no such case."""
+    if case.get("format") != "fabric-oracle/1" or case.get("rule") not in RULES:
+        held = f"format {case.get('format')!r}, rule {case.get('rule')!r}"
+        raise ValueError(f"{held}: expected fabric-oracle/1 and one of {', '.join(RULES)}")
+    return RULES[case["rule"]](case)
+
+
+def _shared(case: Case) -> dict[str, Any]:
+    rule = FLOOR_LEVEL if case["rule"] == FLOOR_LEVEL else GUARANTEE_PLUS_SHARE
+    links = _links(case)
+    try:
+        rates = share(_flows(case), dict(enumerate(links.values())), rule)
+    except Overbooked as over:
+        names = list(links)
+        return {"infeasible": True, "overbooked_links": sorted(names[key] for key in over.links)}  # type: ignore[call-overload]
+    return {"rate": rates, "total": sum(rates), "smallest": min(rates, default=0), "largest": max(rates, default=0)}
+
+
+def _fluid(case: Case) -> dict[str, Any]:
+    number = _number(case)
+    events = [
+        FabricEvent(
+            number(event["time"]),
+            {int(k): number(c) for k, c in _capacities(event.get("new_capacity", {}), case).items()},
+            {int(f): tuple(path) for f, path in event.get("new_links", {}).items()},
+        )
+        for event in case.get("events", [])
+    ]
+    done = Timeline(_flows(case), dict(enumerate(_links(case).values())), events).run()
+    return {"finish_ns": done.at, "makespan_ns": done.makespan, "rate_solves": done.rate_solves}
+
+
+def _capacities(given: dict[str, str], case: Case) -> dict[int, str]:
+    """New capacities by the link's index, whether the case names it by index or by name."""
+    names = {name: index for index, (name, _) in enumerate(case["links"])}
+    return {names[key] if key in names else int(key): value for key, value in given.items()}
+
+
+def _splittable(case: Case) -> dict[str, Any]:
+    links = dict(enumerate(Fraction(c) for _, c in case["links"]))
+    candidates = [flow.get("candidates", []) for flow in case["flows"]]
+    rates, common = share_split(candidates, links)
+    unreachable = [f for f, paths in enumerate(candidates) if not paths]
+    return {"rate": rates, "concurrent_lambda": common, "unreachable": unreachable}
+
+
+def _admission(case: Case) -> dict[str, Any]:
+    given = {name: Fraction(c) for name, c in case.get("links", [])}
+    ledger = Ledger(lambda link: given[str(link)] if link in given else _capacity(str(link), case["topology"]))
+    decisions: list[Any] = []
+    seen: dict[str, None] = {}
+    for op in case["ops"]:
+        if op["op"] == "release":
+            ledger.release(op["id"])
+            decisions.append("released")
+            continue
+        need: dict[Any, Number] = {}
+        for link in (link for path in op["paths"] for link in path):
+            need[link] = need.get(link, 0) + Fraction(op["rate_per_path"])
+        seen |= dict.fromkeys(need)
+        short = ledger.book(op["id"], need)
+        decisions.append({"refused": sorted(map(str, short))} if short else "admitted")
+    return {"decision": decisions, "residual": {link: ledger.residual(link) for link in sorted(seen)}}
+
+
+def _reachability(case: Case) -> dict[str, Any]:
+    size = case["topology"]
+    damage = UbDamage(
+        size["planes"], size["nodes"], size["l2_per_plane"], size["dies_per_node"],
+        Fraction(size["die_link"]), Fraction(size["uplink"]),
+        {(p, k) for p, k in size.get("failed_l2", [])}, {(p, n, k) for p, n, k in size.get("failed_cables", [])},
+    )  # fmt: skip
+    pairs = []
+    for asked in case.get("pairs") or case["expect"]["pairs"]:
+        source, target = (asked["src"], asked["dst"]) if isinstance(asked, dict) else asked
+        usable = damage.usable_l2(source, target)
+        dead = [p for p, chips in enumerate(usable) if not chips]
+        pairs.append(
+            {"src": source, "dst": target, "usable_l2": usable, "max_flow_GBps": damage.pair_gbps(source, target),
+             "dead_planes": dead}
+        )  # fmt: skip
+    broken, total = damage.broken_entries()
+    return {"pairs": pairs, "default_dst_die_routes_broken": broken, "default_dst_die_routes_total": total}
+
+
+def _steps(case: Case) -> dict[str, Any]:
+    given = {name: Fraction(c) for name, c in case.get("links", [])}
+    paths = dict(case["initial"]["paths"])
+    before = _rates(paths, given, case["topology"])
+    steps = []
+    for step in case["steps"]:
+        if step["op"] == "add":
+            paths[str(step["flow"])] = step["path"]
+        elif step["op"] == "del":
+            del paths[str(step["flow"])]
+        else:
+            paths.update(step.get("moved", {}))
+        after = _rates(paths, given, case["topology"])
+        changed = sorted(int(f) for f in after if f in before and after[f] != before[f])
+        steps.append({"rate": after, "changed": changed})
+        before = after
+    return {"steps": steps}
+
+
+def _rates(paths: dict[str, list[str]], given: dict[str, Fraction], topology: Case) -> dict[str, Number]:
+    links: dict[Any, Number] = {
+        name: given[name] if name in given else _capacity(name, topology) for path in paths.values() for name in path
+    }
+    rates = share([Flow(tuple(path)) for path in paths.values()], links)
+    return dict(zip(paths, rates, strict=True))
+
+
+RULES: dict[str, Callable[[Case], dict[str, Any]]] = {
+    "max-min": _shared,
+    "floor-level": _shared,
+    "guarantee-plus-share": _shared,
+    "fluid": _fluid,
+    "splittable-max-min": _splittable,
+    "admission": _admission,
+    "reachability": _reachability,
+    "steps": _steps,
+}
+
+
+def _capacity(link: str, topology: Case) -> Fraction:
+    """A link's rate by the kind its name begins with."""
+    kind = link.partition(":")[0]
+    if kind in ("up", "dn"):
+        return Fraction(topology.get("die_link", 28))
+    if kind in ("tr", "br"):
+        return Fraction(topology.get("uplink", 28))
+    if kind in ("cu", "cd"):
+        return Fraction(topology.get("cpu_link", "160/7"))
+    return Fraction(50)
+
+
+def _number(case: Case) -> Callable[[Any], Number]:
+    return Fraction if len(case["flows"]) <= EXACT_FLOWS_MAX else lambda text: float(Fraction(text))
+
+
+def _links(case: Case) -> dict[str, Number]:
+    number = _number(case)
+    return {name: number(capacity) for name, capacity in case["links"]}
+
+
+def _flows(case: Case) -> list[Flow]:
+    number = _number(case)
+    fields = {"weight": "weight", "min": "floor", "max": "ceiling", "size": "size", "start": "start"}
+    return [
+        Flow(tuple(flow["links"]), **{ours: number(flow[theirs]) for theirs, ours in fields.items() if theirs in flow})
+        for flow in case["flows"]
+    ]
+
+
+def agrees(expected: Any, given: Any) -> bool:
+    """Whether an answer is the expected one, to 1e-9 relative."""
+    if isinstance(expected, dict):
+        return isinstance(given, dict) and all(k in given and agrees(v, given[k]) for k, v in expected.items())
+    if isinstance(expected, list):
+        return len(expected) == len(given) and all(map(agrees, expected, given))
+    if isinstance(expected, bool) or expected is None:
+        return expected is given
+    try:
+        a, b = Fraction(expected), Fraction(given)
+    except (TypeError, ValueError):
+        return bool(expected == given)
+    return abs(a - b) <= TOLERANCE * max(abs(a), abs(b))
+
+
+def expected(case: Case) -> Any:
+    return case["expect"] if "expect" in case else {"steps": [step["expect"] for step in case["steps"]]}
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fabric_oracle", description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="+", type=Path, metavar="CASE.json")
+    parser.add_argument("--answer", type=Path, metavar="OUT.json", help="write the answer of the one case given")
+    args = parser.parse_args(argv)
+    if args.answer and len(args.cases) != 1:
+        parser.error("--answer takes exactly one case")
+    wrong = 0
+    for path in args.cases:
+        try:
+            case = json.loads(path.read_text(encoding="utf-8"))
+            found = answer(case)
+        except (OSError, ValueError, KeyError, TypeError) as refused:
+            print(f"{path}: {type(refused).__name__}: {refused}", file=sys.stderr)
+            return 2
+        if args.answer:
+            args.answer.write_text(json.dumps(found, default=_text), encoding="utf-8")
+            return 0
+        good = agrees(expected(case), found)
+        wrong += not good
+        print(f"{case.get('id', path.name)} {case['rule']}: {'agrees' if good else 'DIFFERS'}")
+    return 1 if wrong else 0
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, Fraction) else float(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""The whole stack on this machine: how long it takes to start, what it weighs, how fast an instance becomes Active.
+
+Each figure is taken on a stack of its own in a temporary folder, with nothing else asked of it. Times are of the wall.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks import Figure
+from services.matrixctl.cluster import Cluster, cluster_of
+from services.matrixctl.folder import Folder
+from services.matrixctl.supervise import Request
+from services.matrixctl.up import halt, look, start, until_ready
+
+TIME_SCALE = 60.0
+SETTLE_WALL_S = 10.0
+PATIENCE_WALL_S = 120.0
+APPLY_RUNS = 3
+MB = 1_000_000
+
+MANIFEST = """\
+apiVersion: cloudmatrix.io/v1alpha1
+kind: CloudMatrixInstance
+metadata:
+  name: bench
+spec:
+  nodes: 32
+"""
+
+
+def measure() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="cm-bench-") as path:
+        folder = Folder(Path(path) / "state")
+        with running(folder) as first_s:
+            yield Figure(
+                "start to ready, first start", first_s, "s", "`up` until every /readyz is 200; databases are made", 8
+            )
+        with running(folder) as again_s:
+            yield Figure("start to ready, later start", again_s, "s", "the same on the folder of a stopped stack", 8)
+            time.sleep(SETTLE_WALL_S)
+            yield from weight(folder)
+            yield from apply_to_active(folder, Path(path) / "bench.yaml")
+
+
+@contextmanager
+def running(folder: Folder) -> Iterator[float]:
+    """A stack that is ready; the value is how many seconds that took."""
+    began = time.monotonic()
+    supervisor = start(folder, Request(scale=TIME_SCALE).to_json())
+    try:
+        for _ in until_ready(folder, supervisor, PATIENCE_WALL_S):
+            pass
+        yield time.monotonic() - began
+    finally:
+        halt(folder)
+
+
+def weight(folder: Folder) -> Iterator[Figure]:
+    report = look(folder)
+    pss, rss = report.total(lambda held: held.pss), report.total(lambda held: held.rss)
+    if pss is not None:
+        method = f"sum of Pss over {len(report.memory)} processes (each shared page once), {SETTLE_WALL_S:g} s idle"
+        yield Figure("idle memory, shared pages counted once", pss / MB, "MB", method, 700)
+    if rss is not None:
+        yield Figure("idle memory, shared pages counted in each", rss / MB, "MB", "sum of Rss over the same processes")
+
+
+def apply_to_active(folder: Folder, manifest: Path) -> Iterator[Figure]:
+    manifest.write_text(MANIFEST)
+    cluster = cluster_of(folder)
+    taken = [once(cluster, manifest) for _ in range(APPLY_RUNS)]
+    name = f"apply to Active, 32 nodes at --time-scale {TIME_SCALE:g}"
+    tool = "kubectl apply" if cluster.kubectl else "the Python client's apply"
+    shown = ", ".join(f"{seconds:.2f}" for seconds in taken)
+    yield Figure(name, statistics.median(taken), "s", f"from {tool} starting to .status.state, median of {shown}", 5)
+
+
+def once(cluster: Cluster, manifest: Path) -> float:
+    began = time.monotonic()
+    cluster.apply(manifest)
+    _wait(lambda: ((cluster.instance("bench") or {}).get("status") or {}).get("state") == "Active")
+    seconds = time.monotonic() - began
+    cluster.delete(manifest)
+    _wait(lambda: cluster.instance("bench") is None)
+    return seconds
+
+
+def _wait(question: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_WALL_S
+    while not question():
+        if time.monotonic() > until:
+            raise SystemExit("the benchmark waited in vain; `matrixctl status` and the logs tell why")
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    for figure in measure():
+        print(figure.line())

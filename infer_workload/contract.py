@@ -1,0 +1,132 @@
+"""What is asked of CloudMatrix-Infer and what it shows, as documents on the wire."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from matrixresource.vocabulary.wire import View, Wire
+
+Npus = Annotated[int, Field(ge=8, le=32768, multiple_of=8, description="whole nodes of 8 NPUs")]
+
+
+class DeploymentRequest(Wire):
+    """A model on an instance. What is left out follows the proportions of the paper's deployment."""
+
+    instance: str = Field(min_length=1, max_length=63, description="the instance whose nodes and planes are used")
+    model: Literal["deepseek-r1"] = "deepseek-r1"
+    prefill_npus: Npus | None = None
+    decode_npus: Npus | None = None
+    caching_nodes: int | None = Field(None, ge=1, le=4096)
+    block_tokens: int = Field(512, ge=128, le=512, description="tokens of a context cache block")
+    batch_per_npu: int | None = Field(None, ge=2, le=1024, description="requests an NPU decodes at once, at most")
+    context_cache: bool = True
+    cache_plane: Literal["ub", "vpc"] = "ub"
+    cache_gb_per_node: float | None = Field(None, ge=0, le=4096)
+    mtp: bool = True
+    microbatching: Literal["auto", "on", "off"] = "auto"
+    warm_model_cache: bool = Field(True, description="whether the pool holds the weights before the first start")
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class PoolsView(Wire):
+    """The pools as laid out; zeros while there are none."""
+
+    prefill_instances: int = 0
+    prefill_npus: int = 0
+    decode_npus: int = 0
+    decode_dies: int = 0
+    caching_nodes: int = 0
+    experts_per_die: int = 0
+    redundant_experts: int = 0
+    kv_tokens_per_die: int = 0
+    context_length: int = 0
+    cache_blocks: int = 0
+
+
+class LoadRequest(Wire):
+    """Seeded conversation traffic played through the live engine, in emulated time."""
+
+    requests_per_second: float = Field(gt=0, le=100_000, description="in emulated time")
+    seed: int = 0
+    input_tokens_max: int | None = Field(None, ge=1, le=1_000_000, description="longer prompts are cut to this")
+
+
+class LoadView(LoadRequest):
+    """The load, and what became of it since it began or the process started."""
+
+    submitted: int = 0
+    refused: int = 0
+    skipped: int = Field(0, description="not played because this machine could not keep up")
+
+
+class DeploymentView(View):
+    """A deployment, its layout, and where to talk to it."""
+
+    instance: str
+    model: str
+    request: DeploymentRequest
+    endpoint: str = ""
+    fabric_generation: int = 0
+    pools: PoolsView = Field(default_factory=PoolsView)
+    roles: dict[str, str] = Field(default_factory=dict, description="node to prefill or decode; all of them cache")
+    load: LoadRequest | None = None
+
+
+class Percentiles(Wire):
+    """A latency in seconds of emulated time over the window; zeros when nothing finished in it."""
+
+    p50: float = 0.0
+    p90: float = 0.0
+    p99: float = 0.0
+    mean: float = 0.0
+
+
+class Sample(Wire):
+    """Tokens generated in one emulated second; `at` counts seconds before the moment of the statistics."""
+
+    at: float
+    tokens_per_second: float
+
+
+class StatisticsView(Wire):
+    """What a deployment does now. Rates are per emulated second over `windowS`; the counts are of this moment."""
+
+    name: str
+    state: str
+    window_s: float
+    tokens_per_second: float = 0.0
+    tokens_per_second_per_npu: float = 0.0
+    prompt_tokens_per_second: float = 0.0
+    requests_per_second: float = 0.0
+    ttft: Percentiles = Field(default_factory=Percentiles)
+    tpot: Percentiles = Field(default_factory=Percentiles)
+    waiting: int = 0
+    prefilling: int = 0
+    transferring: int = 0
+    decoding: int = 0
+    finished: int = 0
+    sent_back: int = 0
+    prefill_busy: float = 0.0
+    decode_step_ms: float = 0.0
+    decode_batch_per_npu: float = 0.0
+    kv_usage: float = 0.0
+    cache_hit_rate_blocks: float = 0.0
+    cache_hit_rate_tokens: float = 0.0
+    cache_blocks: int = 0
+    decode_paused: bool = False
+    samples: list[Sample] = Field(default_factory=list)
+    load: LoadView | None = None
+
+
+class UsageView(Wire):
+    """Tokens of one tenant's key on one deployment, ever since."""
+
+    project: str
+    key: str
+    deployment: str
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int

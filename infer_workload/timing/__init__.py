@@ -1,0 +1,1 @@
+"""How long a step takes: pure functions of work, of the die's rates and of what the fabric grants."""

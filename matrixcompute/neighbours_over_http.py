@@ -1,0 +1,86 @@
+"""The port to the neighbours, filled by their clients."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from matrixcompute.composition import OWNER_LABEL, SliceWish
+from matrixcompute.contract import SliceSummary
+from matrixlink.client import LinkClient
+from matrixlink.contract import SliceRequest, SliceView
+from matrixresource.client import ResourceClient
+from matrixresource.contract import AllocationRequest, AllocationView
+from matrixresource.vocabulary.calls import WatchEvent
+
+
+def summary(view: SliceView) -> SliceSummary:
+    """What MatrixCompute wants to know of a slice."""
+    told = {held.type: held for held in view.conditions}
+    programmed = told.get("RoutesProgrammed")
+    return SliceSummary(
+        name=view.name,
+        plane=view.plane,
+        state=view.state,
+        generation=view.generation,
+        programmed=programmed is not None and programmed.status == "True",
+        floors_kept=view.floor_kept_gbps_per_npu >= view.floor_gbps_per_npu,
+        message=programmed.message if programmed is not None else "",
+    )
+
+
+class NeighboursOverHttp:
+    """Neighbours through ResourceClient and LinkClient."""
+
+    def __init__(self, resource: ResourceClient, link: LinkClient) -> None:
+        self._resource = resource
+        self._link = link
+
+    async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
+        return await self._resource.reserve(name, request, validate_only)
+
+    async def bind(self, name: str) -> AllocationView:
+        return await self._resource.bind(name)
+
+    async def replace(self, name: str, node: str, reason: str) -> AllocationView:
+        return await self._resource.replace(name, node, reason)
+
+    async def release(self, name: str) -> bool:
+        return await self._resource.release(name)
+
+    async def allocation(self, name: str) -> AllocationView | None:
+        return await self._resource.find_allocation(name)
+
+    async def allocations(self) -> list[AllocationView]:
+        return await self._resource.allocations()
+
+    async def admit(self, instance: str, wish: SliceWish, members: list[str]) -> SliceSummary:
+        request = SliceRequest.model_validate(
+            {
+                "labels": {OWNER_LABEL: instance},
+                "allocation": instance,
+                "instance": instance,
+                "plane": wish.plane,
+                "members": members,
+                **wish.share.wire(),
+            }
+        )
+        return summary(await self._link.admit(wish.name, request))
+
+    async def program(self, name: str) -> SliceSummary:
+        return summary(await self._link.program(name))
+
+    async def withdraw(self, name: str) -> bool:
+        return await self._link.withdraw(name)
+
+    async def slices(self) -> dict[str, list[SliceSummary]]:
+        found: dict[str, list[SliceSummary]] = {}
+        for view in await self._link.slices():
+            found.setdefault(view.instance, []).append(summary(view))
+        return found
+
+    def changes(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
+        return (
+            self._resource.watch(collection, since)
+            if collection == "allocations"
+            else self._link.watch(collection, since)
+        )

@@ -1,0 +1,189 @@
+"""MatrixLink over HTTP: one call in, one view out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from matrixlink.contract import (
+    LinkReportAnswers,
+    LinkReports,
+    LinkView,
+    PlaneSummary,
+    ProgramView,
+    QosClassView,
+    SliceRequest,
+    SliceView,
+    SwitchView,
+)
+from matrixlink.fabric.view import FabricView, PlaneView, joined
+from matrixlink.inventory import FabricInventory, qos_classes
+from matrixlink.network_slice import WITHDRAWING
+from matrixlink.store import SliceRow
+from matrixlink.switchboard import Switchboard
+from matrixlink.watchers.link_reports import LinkReportReader
+from matrixresource.vocabulary.errors import NotFound, NotYetSupported
+from matrixresource.vocabulary.planes import Plane
+from matrixresource.vocabulary.rest import IfMatch, ListParams, Params, ValidateOnly, collection, page
+from matrixresource.vocabulary.wire import View
+
+NOT_YET = {
+    "telemetry": "rates, utilisation and drops per link, plane, slice and tenant",
+    "backup-paths": "disjoint backup paths of protected slices",
+    "peerings": "routes between slices of different tenants",
+    "drains": "taking a link or switch out of service with no floor broken",
+    "what-ifs": "what a failure would break before it happens",
+}
+WATCHED = ("slices", "programs", "routes", "links")
+
+
+def routes(switchboard: Switchboard, reports: LinkReportReader) -> APIRouter:
+    """The routes over one switchboard."""
+    api = APIRouter(prefix="/v1")
+    store = switchboard.store
+    inventory = FabricInventory(switchboard)
+
+    # -- the fabric ----------------------------------------------------------------------------------------------------
+
+    @api.get("/planes")
+    async def list_planes(params: Params) -> Response:
+        return _derived("planes", params, inventory.planes())
+
+    @api.get("/planes/{name}")
+    async def get_plane(name: str) -> PlaneSummary:
+        return inventory.plane(name)
+
+    @api.get("/switches")
+    async def list_switches(params: Params) -> Response:
+        return _derived("switches", params, inventory.switches())
+
+    @api.get("/switches/{name}")
+    async def get_switch(name: str) -> SwitchView:
+        return inventory.switch(name)
+
+    @api.get("/links")
+    async def list_links(
+        request: Request,
+        params: Params,
+        plane: Annotated[str | None, Query(description="ub, rdma or vpc")] = None,
+        node: Annotated[str | None, Query(description="links of one node")] = None,
+    ) -> Response:
+        if params.watch:
+            return collection(request, params, store.records, "link", lambda: inventory.links(plane, node))
+        narrowed = not {"filter", "orderBy"}.isdisjoint(request.query_params)
+        shown = inventory.link_page(plane, node, params, narrowed)
+        return JSONResponse(shown | {"resourceVersion": store.records.latest()})
+
+    @api.get("/links/{name}")
+    async def get_link(name: str) -> LinkView:
+        return inventory.link(name)
+
+    @api.get("/qos-classes")
+    async def list_classes(params: Params) -> Response:
+        return _derived("qos-classes", params, qos_classes())
+
+    @api.get("/qos-classes/{name}")
+    async def get_class(name: str) -> QosClassView:
+        found = next((view for view in qos_classes() if view.name == name), None)
+        if found is None:
+            raise NotFound(f"there is no QoS class named {name[:40]!r}", field="name")
+        return found
+
+    def _derived(noun: str, params: ListParams, views: list[Any]) -> Response:
+        if params.watch:
+            raise NotYetSupported(f"{noun} cannot be watched; watch {', '.join(WATCHED)}", field="watch")
+        return JSONResponse(page([view.wire() for view in views], params) | {"resourceVersion": store.records.latest()})
+
+    # -- slices ------------------------------------------------------------------------------------------------------
+
+    @api.get("/slices")
+    async def list_slices(request: Request, params: Params) -> Response:
+        def views() -> list[View]:
+            with store.reading() as session:
+                return [row.view() for row in store.slices(session)]
+
+        return collection(request, params, store.records, "slice", views)
+
+    @api.get("/slices/{name}")
+    async def get_slice(name: str) -> SliceView:
+        with store.reading() as session:
+            return store.slice(session, name).view()
+
+    @api.put("/slices/{name}")
+    async def ensure_slice(
+        name: str, body: SliceRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> SliceView:
+        return switchboard.admit(name, body, if_match=if_match, validate_only=validate_only)
+
+    @api.post("/slices/{name}:program")
+    async def program(name: str) -> SliceView:
+        return switchboard.program(name)
+
+    @api.delete("/slices/{name}")
+    async def withdraw(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
+        if validate_only:
+            return JSONResponse((await get_slice(name)).wire())
+        view = switchboard.withdraw(name, if_match=if_match)
+        return Response(status_code=204) if view is None else JSONResponse(view.wire(), 202)
+
+    # -- what may be used --------------------------------------------------------------------------------------------
+
+    @api.get("/slices/{name}/fabric-view")
+    async def slice_fabric_view(name: str) -> FabricView:
+        with store.reading() as session:
+            return _fabric_view(store.slice(session, name))
+
+    @api.get("/fabric-views/{instance}")
+    async def instance_fabric_view(instance: str) -> FabricView:
+        with store.reading() as session:
+            rows = [row for row in store.of_instance(session, instance) if row.state != WITHDRAWING]
+            if not rows:
+                raise NotFound(f"no slice belongs to an instance named {instance[:80]!r}", field="instance")
+            return joined(instance, [_fabric_view(row) for row in rows])
+
+    # -- agents ------------------------------------------------------------------------------------------------------
+
+    @api.get("/programs")
+    @api.get("/routes")
+    async def list_programs(request: Request, params: Params) -> Response:
+        def views() -> list[View]:
+            with store.reading() as session:
+                return [row.view() for row in store.programs(session)]
+
+        return collection(request, params, store.records, "program", views)
+
+    @api.get("/programs/{name}")
+    @api.get("/routes/{name}")
+    async def get_program(name: str) -> ProgramView:
+        with store.reading() as session:
+            found = next((row for row in store.programs(session) if row.name == name), None)
+            if found is None:
+                raise NotFound(f"there is no program named {name[:80]!r}", field="name")
+            return found.view()
+
+    @api.post("/link-reports")
+    async def take_reports(body: LinkReports) -> LinkReportAnswers:
+        return LinkReportAnswers(answers=reports.take(body.reports))
+
+    # -- not yet -----------------------------------------------------------------------------------------------------
+
+    def not_yet(noun: str, what: str) -> None:
+        @api.api_route(f"/{noun}", methods=["GET", "POST"], include_in_schema=False)
+        @api.api_route(f"/{noun}/{{name}}", methods=["GET", "PUT", "POST", "DELETE"], include_in_schema=False)
+        def refuse(name: str = "") -> None:
+            raise NotYetSupported(f"{noun} ({what}) are in the contract and not in this version")
+
+    for noun, what in NOT_YET.items():
+        not_yet(noun, what)
+    return api
+
+
+def _fabric_view(row: SliceRow) -> FabricView:
+    return FabricView(
+        slice=row.name,
+        instance=row.instance,
+        generation=row.view_generation,
+        planes={Plane(row.plane): PlaneView.model_validate(row.fabric_view)},
+    )

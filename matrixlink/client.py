@@ -1,0 +1,79 @@
+"""LinkClient: MatrixLink's verbs over HTTP, for the other services, the agents and matrixctl."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+
+from matrixlink.contract import LinkReport, LinkReportAnswer, SliceRequest, SliceView
+from matrixlink.fabric.view import FabricView
+from matrixresource.vocabulary.calls import WatchEvent, call, watch
+from matrixresource.vocabulary.errors import NotFound
+
+
+class LinkClient:
+    """Each verb raises the MatrixError that the service raised, or Unavailable."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def admit(self, name: str, request: SliceRequest, validate_only: bool = False) -> SliceView:
+        """Have a slice promised as wished; the same wish again is no news."""
+        params = {"validateOnly": "true"} if validate_only else None
+        return SliceView.model_validate(
+            await call(self._http, "PUT", f"/v1/slices/{name}", body=request.wire(), params=params)
+        )
+
+    async def program(self, name: str) -> SliceView:
+        """Have the members' agents asked for the present generation."""
+        return SliceView.model_validate(await call(self._http, "POST", f"/v1/slices/{name}:program"))
+
+    async def withdraw(self, name: str) -> bool:
+        """Ask for withdrawal; True once the slice is gone."""
+        try:
+            return await call(self._http, "DELETE", f"/v1/slices/{name}") == {}
+        except NotFound:
+            return True
+
+    async def find_slice(self, name: str) -> SliceView | None:
+        try:
+            return SliceView.model_validate(await call(self._http, "GET", f"/v1/slices/{name}"))
+        except NotFound:
+            return None
+
+    async def slices(self, filter: str | None = None) -> list[SliceView]:
+        answer = await call(self._http, "GET", "/v1/slices", params={"filter": filter} if filter else None)
+        return [SliceView.model_validate(item) for item in answer["items"]]
+
+    async def fabric_view(self, instance: str) -> FabricView | None:
+        """What an instance may use on all its planes now; None while it has no slice."""
+        try:
+            return FabricView.model_validate(await call(self._http, "GET", f"/v1/fabric-views/{instance}"))
+        except NotFound:
+            return None
+
+    async def slice_fabric_view(self, slice: str) -> FabricView:
+        return FabricView.model_validate(await call(self._http, "GET", f"/v1/slices/{slice}/fabric-view"))
+
+    async def links(self, plane: str | None = None, node: str | None = None) -> list[dict[str, Any]]:
+        """Links by plane and node, as their views' JSON, all pages."""
+        params: dict[str, Any] = {"pageSize": 1000}
+        params |= {key: value for key, value in (("plane", plane), ("node", node)) if value}
+        items: list[dict[str, Any]] = []
+        while True:
+            answer = await call(self._http, "GET", "/v1/links", params=params)
+            items += answer["items"]
+            if "nextPageToken" not in answer:
+                return items
+            params["pageToken"] = answer["nextPageToken"]
+
+    async def report(self, reports: list[LinkReport]) -> list[LinkReportAnswer]:
+        body = {"reports": [report.wire() for report in reports]}
+        answer = await call(self._http, "POST", "/v1/link-reports", body=body)
+        return [LinkReportAnswer.model_validate(item) for item in answer["answers"]]
+
+    def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
+        """Changes of `slices`, `programs` or `links`; from the present state where `since` is None."""
+        return watch(self._http, f"/v1/{collection}", since=since)

@@ -1,0 +1,196 @@
+"""What MatrixLink takes and shows on the wire. Rates are GB/s (10^9 bytes per second) each way."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from matrixlink.fabric.view import FabricView, NodePorts, PlaneView
+from matrixlink.qos import QosClass
+from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.planes import Plane
+from matrixresource.vocabulary.wire import View, Wire
+
+__all__ = ["FabricView", "NodePorts", "PlaneView"]  # published here too: the workload's contract
+
+Rate = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+MEMBERS_MAX = 4096
+
+
+class SliceRequest(Wire):
+    """A wish for a share of one plane. `floor_gbps_per_npu` is promised on every link the members need; between floor
+    and ceiling a slice gets its part, by weight, of what nobody was promised. Weight defaults to the class's."""
+
+    project: str = Field("default", min_length=1, max_length=63)
+    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    allocation: str = Field(min_length=1, max_length=253)
+    instance: str = Field(min_length=1, max_length=253)
+    plane: Plane
+    members: list[NodeName] = Field(min_length=1, max_length=MEMBERS_MAX)
+    qos_class: QosClass
+    floor_gbps_per_npu: Rate = 0.0
+    ceiling_gbps_per_npu: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
+    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | None = None
+    latency_bound_us: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    protection: str | None = Field(None, max_length=63)
+
+
+class SliceView(View):
+    """A slice: what was asked, what of it is kept now, and how far its routes are."""
+
+    allocation: str
+    instance: str
+    plane: Plane
+    members: list[str]
+    qos_class: QosClass
+    floor_gbps_per_npu: float
+    floor_kept_gbps_per_npu: float
+    ceiling_gbps_per_npu: float | None = None
+    weight: float
+    latency_bound_us: float | None = None
+    isolation: str
+    """`partitionKey` on UB and RDMA, `vni` on VPC."""
+    isolation_key: int
+    programmed: int = 0
+    """Members whose agents have acknowledged this generation."""
+    view_generation: int = 0
+
+
+class StripeView(Wire):
+    """`weight` of the traffic goes over this sub-plane (RDMA: die port), spread over its paths; empty: evenly."""
+
+    sub_plane: int
+    weight: float
+    spread: list[float] = Field(default_factory=list)
+
+
+class ProgramView(View):
+    """What one node's agent is asked to hold of one slice. Its name is `<slice>.<node>`. `stripes` serve peers and
+    dies in order, `detours` those (`sn0-c01-n2`, `npu5-die1`, `sn0-c01-n2-npu5-die1`) that are not."""
+
+    slice: str
+    node: str
+    plane: Plane
+    instance: str
+    action: Literal["program", "clear"]
+    isolation: str
+    isolation_key: int
+    qos_class: QosClass
+    weight: float
+    floor_gbps: float
+    ceiling_gbps: float | None = None
+    peers: list[str] = Field(default_factory=list)
+    stripes: list[StripeView] = Field(default_factory=list)
+    detours: dict[str, list[StripeView]] = Field(default_factory=dict)
+    acknowledged_generation: int = 0
+    message: str = ""
+
+
+class ReportedProgram(Wire):
+    """How an agent stands with one slice. `Programming` says that it is at work on it."""
+
+    slice: str = Field(max_length=253)
+    generation: int = Field(ge=0)
+    status: Literal["Programming", "Programmed", "Cleared", "Failed"]
+    message: str = Field("", max_length=300)
+
+
+class ReportedPort(Wire):
+    """A port below its full rate, and what it still carries."""
+
+    port: str = Field(max_length=40)
+    gbps: Rate
+
+
+class LinkReport(Wire):
+    """All that a link agent says of its node: every slice it holds, and only the ports below full rate. `epoch` counts
+    the agent's lives and `sequence` its reports in this one; an older report is refused."""
+
+    node: NodeName
+    epoch: int = Field(ge=0)
+    sequence: int = Field(ge=0)
+    lease_seconds: float = Field(gt=0, le=86_400, allow_inf_nan=False)
+    programs: list[ReportedProgram] = Field(default_factory=list, max_length=1024)
+    ports: list[ReportedPort] = Field(default_factory=list, max_length=1024)
+
+
+class LinkReports(Wire):
+    """A batch: a fleet of agents shares one connection."""
+
+    reports: list[LinkReport] = Field(max_length=4096)
+
+
+class DesiredProgram(Wire):
+    """One slice an agent is to hold or to clear. `program` is there when the agent does not hold this generation."""
+
+    slice: str
+    generation: int
+    plane: Plane | None = None
+    action: Literal["program", "clear"]
+    program: ProgramView | None = None
+
+
+class LinkReportAnswer(Wire):
+    """Whether a report was taken, and all that is wished of the node, so that a lost watch event heals here."""
+
+    node: str
+    accepted: bool
+    reason: str | None = None
+    message: str = ""
+    desired: list[DesiredProgram] = Field(default_factory=list)
+
+
+class LinkReportAnswers(Wire):
+    answers: list[LinkReportAnswer]
+
+
+class LinkView(View):
+    """One link as it is now. `floors_gbps` is what slices have been promised on it."""
+
+    plane: Plane
+    kind: str
+    node: str | None = None
+    sub_plane: int | None = None
+    ends: list[str]
+    built_gbps: float
+    gbps: float
+    floors_gbps: float = 0.0
+
+
+class SwitchView(View):
+    """One switch chip; `ports_down` counts reported ports that lead to it and carry nothing."""
+
+    plane: Plane
+    kind: str
+    cabinet: str | None = None
+    node: str | None = None
+    sub_plane: int | None = None
+    ports: int
+    ports_down: int = 0
+    ports_degraded: int = 0
+
+
+class PlaneSummary(View):
+    """One plane of all supernodes: rates per node and endpoint, latency, and what is lost at the moment."""
+
+    sub_planes: int
+    uplink_gbps: float
+    endpoint_gbps: float
+    npu_gbps: float
+    latency_us: float
+    switches_between_nodes: int
+    qos_mechanism: str
+    links: int
+    links_down: int
+    links_degraded: int
+    slices: int
+
+
+class QosClassView(View):
+    """One class: its weight by default, what it says of floors, who gives way."""
+
+    weight: float
+    floor: Literal["required", "optional", "none"]
+    rank: int
+    sentence: str

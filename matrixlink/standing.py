@@ -1,0 +1,36 @@
+"""What a slice says of itself: its conditions, from what is known now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matrixlink.store import SliceRow
+from matrixresource.vocabulary.wire import condition
+
+
+def told(row: SliceRow, failures: list[str], now: float) -> list[dict[str, Any]]:
+    """The slice's conditions: Admitted, RoutesProgrammed, QosSatisfied, Degraded. A condition keeps its transition time
+    while its status stays. `failures` are agents' own words."""
+    generation = row.generation
+    members, below = len(row.members), sum(map(len, (row.ports_seen or {}).values()))
+    done = row.programmed == members and row.program_generation == row.generation
+    lines: list[tuple[str, bool, str, str]] = [
+        ("Admitted", True, "FloorsBooked", f"{row.floor_gbps:g} GB/s per NPU on every link its members need"),
+        (
+            "RoutesProgrammed", done,
+            "AllProgrammed" if done else "Failed" if failures else "Waiting",
+            "; ".join(failures[:3]) or f"{row.programmed} of {members} agents acknowledged generation {generation}",
+        ),
+        (
+            "QosSatisfied", row.kept >= 1, "FloorKept" if row.kept >= 1 else "FloorReduced",
+            f"{row.floor_gbps * row.kept:.4g} of {row.floor_gbps:g} GB/s per NPU are kept",
+        ),
+        (
+            "Degraded", bool(below) or row.kept < 1, "LinksLost" if below else "AllLinksUp",
+            f"{below} ports of {len(row.ports_seen or {})} members are below their rate" if below else "",
+        ),
+    ]  # fmt: skip
+    conditions: list[dict[str, Any]] = row.conditions or []
+    for type, status, reason, message in lines:
+        conditions = condition(conditions, type, status, reason, message, generation=generation, now=now)
+    return conditions

@@ -1,0 +1,292 @@
+"""Switchboard: admit, program, reroute, withdraw. Who may use which part of the fabric is decided here and nowhere
+else.
+
+Every verb is idempotent and one transaction: asked twice with the same wish it finds what it did. What the agents then
+do is reported, and `settle` moves slices on. What is promised of which link is kept by `Promises`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy.orm import Session
+
+from matrixlink.contract import SliceRequest, SliceView
+from matrixlink.fabric.link import Fabric
+from matrixlink.network_slice import (
+    ADMITTED,
+    FAILED,
+    PROGRAMMING,
+    REROUTING,
+    SLICE_STATES,
+    WITHDRAWING,
+    WITHDRAWN,
+    stands,
+)
+from matrixlink.ports import Reach
+from matrixlink.programs import ask_to_clear, ask_to_program, program_bodies
+from matrixlink.promises import Promises
+from matrixlink.qos import TERMS, check_terms
+from matrixlink.routing import Routes
+from matrixlink.standing import told
+from matrixlink.store import FenceRow, LinkStore, SliceRow
+from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.errors import Conflict, InvalidField, NotYetSupported
+from matrixresource.vocabulary.names import checked_resource_name
+from matrixresource.vocabulary.planes import Plane
+from matrixresource.vocabulary.records import check_etag
+
+PATIENCE_FLOOR_WALL_S = 10.0
+"""However fast emulated time runs, an agent that can be reached is given this long to clear a slice."""
+
+
+class Switchboard:
+    """The verbs over slices. `fabric` is what there is and how it is."""
+
+    def __init__(self, store: LinkStore, fabric: Fabric, clock: Clock, reach: Reach) -> None:
+        self.store = store
+        self.fabric = fabric
+        self.promises = Promises(store, fabric)
+        self._clock = clock
+        self._reach = reach
+
+    # -- verbs -----------------------------------------------------------------------------------------------------
+
+    def admit(
+        self, name: str, request: SliceRequest, *, if_match: str | None = None, validate_only: bool = False
+    ) -> SliceView:
+        """Promise a slice its floor, or change what it was promised. Raises InsufficientBandwidth, Conflict."""
+        checked_resource_name(name)
+        self._check(request)
+        with self.promises.changing(dry=validate_only) as session:
+            row = session.get(SliceRow, name)
+            check_etag(row, if_match)
+            wish = self._wished(session, name, request)
+            if row is not None and row.state == WITHDRAWING:
+                raise Conflict(f"slice {name!r} is being withdrawn; wait until it is gone")
+            if row is not None and row.wish == wish.wish:
+                return row.view()
+            if row is not None:
+                _refuse_to_move(row, wish)
+            kept = self.promises.book(wish, row, dry=validate_only)
+            touched = set(wish.members) | set(row.members if row else ())
+            row = self._taken_over(session, row, wish)
+            row.kept = kept
+            row.generation = self.store.next_generation(session, name)
+            row.ports_seen = self.promises.below(row)
+            row.move(ADMITTED)
+            session.flush()
+            self.settle(session, {name})
+            if not validate_only:
+                self.promises.show(session, row.plane, touched)
+            view = row.view()
+        return view if validate_only else row.view()
+
+    def program(self, name: str) -> SliceView:
+        """Ask the members' agents to program the present generation, and those that left to clear."""
+        with self.promises.changing() as session:
+            row = self.store.slice(session, name)
+            if row.state == WITHDRAWING:
+                raise Conflict(f"slice {name!r} is being withdrawn")
+            if row.program_generation != row.generation or row.state == FAILED:
+                if row.state == FAILED:
+                    row.generation = self.store.next_generation(session, name)
+                row.move(PROGRAMMING)
+                self._ask(session, row, self.promises.routes(row))
+            self.settle(session, {name})
+        return row.view()
+
+    def withdraw(self, name: str, *, if_match: str | None = None) -> SliceView | None:
+        """Clear a slice wherever an agent can be reached, then forget it (None once it is gone)."""
+        with self.promises.changing() as session:
+            row = self.store.slice(session, name)
+            check_etag(row, if_match)
+            if row.state != WITHDRAWING:
+                row.move(WITHDRAWING)
+                row.generation = self.store.next_generation(session, name)
+                row.withdrawing_since = self._clock.now()
+                for program in self.store.programs(session, name):
+                    ask_to_clear(program, row.generation)
+                session.flush()
+            view = row.view()
+            gone = name in self.settle(session, {name})
+        return None if gone else view
+
+    def reroute(self) -> list[str]:
+        """Give every slice that crosses a link which changed new routes, and keep what floors can be kept.
+
+        Idempotent: what was routed around the present condition is left alone. The slices that got new routes.
+        """
+        rerouted: list[str] = []
+        with self.promises.changing() as session:
+            rows = [row for row in self.store.slices(session) if row.state != WITHDRAWING]
+            moved = [row for row in rows if self.promises.below(row) != (row.ports_seen or {})]
+            if not moved:
+                return []
+            planes = {row.plane for row in moved}
+            self.promises.regrant([row for row in rows if row in moved or (row.kept < 1 and row.plane in planes)])
+            for row in moved:
+                row.ports_seen = self.promises.below(row)
+                if row.program_generation and row.state != ADMITTED and self._reroute(session, row):
+                    rerouted.append(row.name)
+                self.promises.show(session, row.plane, row.members)
+            session.flush()
+            self.settle(session, {row.name for row in rows if row.plane in planes})
+        return rerouted
+
+    def settle_all(self) -> list[str]:
+        """Move on what waits for agents that fell silent. The slices that are gone."""
+        with self.promises.changing() as session:
+            waiting = {row.slice for row in self.store.programs(session) if row.action == "clear"}
+            waiting |= {row.name for row in self.store.slices(session) if row.state == WITHDRAWING}
+            return self.settle(session, waiting) if waiting else []
+
+    def outrun(self, session: Session, name: str, generation: int) -> None:
+        """An agent holds a generation that we never gave (our tables were put back to an older state): go beyond it."""
+        row = self.store.slice(session, name)
+        if generation <= row.generation:
+            return
+        row.generation = self.store.next_generation(session, name, beyond=generation)
+        if row.state == WITHDRAWING:
+            for program in self.store.programs(session, name):
+                ask_to_clear(program, row.generation)
+        elif row.program_generation and row.state != ADMITTED:
+            self._ask(session, row, self.promises.routes(row))
+
+    # -- reading states off reports -----------------------------------------------------------------------------------
+
+    def settle(self, session: Session, names: Iterable[str]) -> list[str]:
+        """Read each slice's state off its programs. The slices that were withdrawn and are gone."""
+        gone = []
+        for name in sorted(names):
+            row = session.get(SliceRow, name)
+            if row is None:
+                continue
+            self._drop_cleared(session, row)
+            if row.state == WITHDRAWING:
+                if not self.store.programs(session, name):
+                    self._forget(session, row)
+                    gone.append(name)
+                continue
+            wanted = [p for p in self.store.programs(session, name) if p.action == "program"]
+            row.programmed = sum(p.state == "Programmed" and p.generation == row.generation for p in wanted)
+            failed = [p for p in wanted if p.state == "Failed"]
+            if row.program_generation == row.generation:
+                whole = not row.ports_seen and row.kept >= 1
+                row.move(stands(row.state, row.programmed, len(row.members), len(failed), whole))
+            self._tell(row, [f"{p.node}: {p.message}" for p in failed])
+        return gone
+
+    def _drop_cleared(self, session: Session, row: SliceRow) -> None:
+        """Programs that were cleared go; those on nodes that cannot be reached go too, and leave a fence behind."""
+        deadline_s = SLICE_STATES.states[WITHDRAWING].deadline_s or 0.0
+        patience_s = self._clock.at_least_wall(deadline_s, PATIENCE_FLOOR_WALL_S)
+        overdue = row.withdrawing_since is not None and self._clock.now() - row.withdrawing_since > patience_s
+        for program in self.store.programs(session, row.name):
+            if program.action != "clear":
+                continue
+            if program.state != "Cleared":
+                if self._reach.reachable(program.node) and not overdue:
+                    continue
+                session.merge(
+                    FenceRow(
+                        slice=row.name, node=program.node, generation=program.generation,
+                        isolation=row.isolation, isolation_key=row.isolation_key,
+                    )
+                )  # fmt: skip
+            session.delete(program)
+        session.flush()
+
+    def _forget(self, session: Session, row: SliceRow) -> None:
+        row.move(WITHDRAWN)
+        self.promises.release(row.name)
+        session.delete(row)
+        session.flush()
+        plane = [other for other in self.store.slices(session) if other.plane == row.plane]
+        trimmed = [other for other in plane if other.kept < 1 and other.state != WITHDRAWING]
+        if trimmed:
+            self.promises.regrant(trimmed)
+            for other in trimmed:
+                self._tell(other, [])
+        self.promises.show(session, row.plane, row.members)
+
+    # -- parts of verbs -----------------------------------------------------------------------------------------------
+
+    def _check(self, request: SliceRequest) -> None:
+        """InvalidField for what can never be, whatever is free."""
+        model = self.promises.planes[request.plane]
+        for at, member in enumerate(request.members):
+            if not self.fabric.has(member):
+                raise InvalidField(f"there is no node {member}", field=f"members[{at}]")
+            if member in request.members[:at]:
+                raise InvalidField(f"{member} is there twice", field=f"members[{at}]")
+            if request.plane == Plane.UB and member.supernode != request.members[0].supernode:
+                raise InvalidField("a UB slice stays inside one supernode", field=f"members[{at}]")
+        check_terms(request.qos_class, request.floor_gbps_per_npu, request.ceiling_gbps_per_npu)
+        if request.floor_gbps_per_npu > model.npu_gbps:
+            raise InvalidField(f"an NPU has {model.npu_gbps:g} GB/s on plane {request.plane}", field="floorGbpsPerNpu")
+        if request.latency_bound_us is not None and request.latency_bound_us < model.latency_us:
+            raise InvalidField(
+                f"plane {request.plane} takes {model.latency_us:g} us between nodes", field="latencyBoundUs"
+            )
+        if request.protection not in (None, "none"):
+            raise NotYetSupported("disjoint backup paths are not in this version", field="protection")
+
+    def _wished(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
+        """The wish as a row that is not (yet) in the session."""
+        return SliceRow(
+            name=name,
+            project=request.project,
+            labels=request.labels,
+            allocation=request.allocation,
+            instance=request.instance,
+            plane=str(request.plane),
+            members=[str(member) for member in request.members],
+            qos_class=str(request.qos_class),
+            floor_gbps=request.floor_gbps_per_npu,
+            ceiling_gbps=request.ceiling_gbps_per_npu,
+            weight=request.weight or TERMS[request.qos_class].weight,
+            latency_bound_us=request.latency_bound_us,
+            kept=1.0,
+        )
+
+    def _taken_over(self, session: Session, row: SliceRow | None, wish: SliceRow) -> SliceRow:
+        if row is None:
+            wish.isolation = "vni" if wish.plane == Plane.VPC else "partitionKey"
+            wish.isolation_key = self.store.free_key(session, wish.isolation)
+            wish.admitted_order = self.store.records.latest()
+            wish.state = ADMITTED
+            session.add(wish)
+            return wish
+        for column in ("project", "labels", "allocation", "members", "qos_class", "floor_gbps", "ceiling_gbps",
+                       "weight", "latency_bound_us"):  # fmt: skip
+            setattr(row, column, getattr(wish, column))
+        return row
+
+    def _ask(self, session: Session, row: SliceRow, routes: Routes) -> None:
+        row.program_generation = row.generation
+        ask_to_program(session, row, program_bodies(row, routes), self.store.programs(session, row.name))
+        session.flush()
+
+    def _reroute(self, session: Session, row: SliceRow) -> bool:
+        """New routes in a generation of their own, if they are any different."""
+        routes = self.promises.routes(row)
+        held = {p.node: p.body for p in self.store.programs(session, row.name) if p.action == "program"}
+        if program_bodies(row, routes) == held:
+            return False
+        row.generation = self.store.next_generation(session, row.name)
+        row.move(REROUTING)
+        self._ask(session, row, routes)
+        return True
+
+    def _tell(self, row: SliceRow, failures: list[str]) -> None:
+        conditions = told(row, failures, self._clock.now())
+        if conditions != row.conditions:
+            row.conditions = conditions
+
+
+def _refuse_to_move(row: SliceRow, wish: SliceRow) -> None:
+    """A slice stays on its plane and with its instance."""
+    for fixed in ("plane", "instance"):
+        if getattr(row, fixed) != getattr(wish, fixed):
+            raise Conflict(f"slice {row.name!r} is on {fixed} {getattr(row, fixed)}; withdraw it first", field=fixed)

@@ -1,0 +1,1 @@
+"""MatrixCompute as a process."""

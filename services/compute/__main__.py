@@ -1,0 +1,3 @@
+from services.compute.main import main
+
+main()

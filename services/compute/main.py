@@ -1,0 +1,151 @@
+"""Starts MatrixCompute: `python -m services.compute --help`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, Gauge
+from pydantic import Field
+
+from matrixcompute.api import routes
+from matrixcompute.conductor import Conductor
+from matrixcompute.neighbours import Neighbours
+from matrixcompute.neighbours_over_http import NeighboursOverHttp
+from matrixcompute.recovery import RecoveryPolicy
+from matrixcompute.saga import SagaRunner
+from matrixcompute.sagas.change_instance import REPLACE_NODE, SCALE_INSTANCE
+from matrixcompute.sagas.create_instance import CREATE_INSTANCE
+from matrixcompute.sagas.delete_instance import DELETE_INSTANCE
+from matrixcompute.store import Base, ComputeStore
+from matrixcompute.watchers.orphan_release import OrphanRelease
+from matrixlink.client import LinkClient
+from matrixresource.client import ResourceClient
+from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.errors import Gone, MatrixError
+from matrixresource.vocabulary.records import Records
+from services.chassis.access import Tokens
+from services.chassis.app import create_app
+from services.chassis.database import Database
+from services.chassis.http import http_client
+from services.chassis.logging import configure
+from services.chassis.periodic import Periodic
+from services.chassis.run import serve
+from services.chassis.settings import ServiceSettings
+
+log = logging.getLogger(__name__)
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+SAGAS = {saga.verb: saga for saga in (CREATE_INSTANCE, SCALE_INSTANCE, REPLACE_NODE, DELETE_INSTANCE)}
+
+TEND_PERIOD_S = 10.0
+ORPHAN_PERIOD_S = 60.0
+COMPACTION_PERIOD_S = 600.0
+KEPT_WALL_S = 3600.0
+"""Journal, events and finished operations are kept for an hour of the wall, or a day of emulated time if longer."""
+KEPT_S = 86_400.0
+WATCH_RETRY_WALL_S = 0.5
+
+
+class ComputeSettings(ServiceSettings):
+    """MatrixCompute: the life of instances, and their recovery."""
+
+    resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
+    link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
+    lost_per_cabinet: int = Field(
+        4, ge=1, description="safety stop: nodes of one cabinet silent at once and still repaired"
+    )
+    lost_per_supernode: int = Field(8, ge=1, description="safety stop: the same for a whole supernode")
+
+
+def build(settings: ComputeSettings, clock: Clock, database: Database, neighbours: Neighbours) -> FastAPI:
+    """The application over a migrated database."""
+    records = Records(database.sessions, Base.metadata, clock)
+    store = ComputeStore(records)
+    policy = RecoveryPolicy(settings.lost_per_cabinet, settings.lost_per_supernode)
+    runner = SagaRunner(SAGAS, store, neighbours, clock, policy)
+
+    async def resume() -> str:
+        return f"{runner.resume()} sagas under way"
+
+    resumption = Periodic("saga-resumption", resume, clock, period_s=30.0, floor_wall_s=1.0)
+    conductor = Conductor(store, neighbours, runner, clock, policy, resumption.nudge)
+    tending = Periodic(
+        "node-health",
+        conductor.tend,
+        clock,
+        period_s=TEND_PERIOD_S,
+        floor_wall_s=1.0,
+        rest_s=2.0,
+        rest_floor_wall_s=0.1,
+    )
+    orphans = OrphanRelease(store, neighbours)
+
+    async def compact() -> str:
+        kept_s = clock.at_least_wall(KEPT_S, KEPT_WALL_S)
+        with store.transaction() as session:
+            old = store.forget_before(session, clock.now() - kept_s)
+        return f"{old} old records and {records.compact(kept_s)} changes forgotten"
+
+    def follow(collection: str) -> Callable[[], Awaitable[None]]:
+        async def following() -> None:
+            """Nudge the health watcher, and through it the waiting sagas, at every change a neighbour reports."""
+            since: int | None = None
+            while True:
+                try:
+                    async for event in neighbours.changes(collection, since):
+                        since = event.rv
+                        if event.type != "BOOKMARK":
+                            tending.nudge()
+                except Gone:
+                    since = None
+                except MatrixError as refused:
+                    log.info("watch ended", extra={"collection": collection, "why": refused.message})
+                tending.nudge()
+                await asyncio.sleep(WATCH_RETRY_WALL_S)
+
+        return following
+
+    registry = CollectorRegistry()
+    states = Gauge("instances", "Instances by state.", ["state"], registry=registry)
+
+    async def count() -> str:
+        with store.reading() as session:
+            held = [row.state for row in store.instances(session)]
+        states.clear()
+        for state in held:
+            states.labels(state).inc()
+        return f"{len(held)} instances"
+
+    return create_app(
+        "compute",
+        "MatrixCompute",
+        [routes(store, conductor, runner, clock, tending.nudge)],
+        tokens=Tokens(settings.tokens),
+        watchers=[
+            resumption,
+            tending,
+            Periodic("orphan-release", orphans.look, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0),
+            Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
+            Periodic("count", count, clock, period_s=30.0, floor_wall_s=5.0),
+        ],
+        tasks=[follow("allocations"), follow("slices")],
+        registry=registry,
+        on_stop=database.close,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    settings = ComputeSettings.load("compute", argv)
+    configure("compute", settings.log_level)
+    database = Database(settings.database_url("compute"))
+    database.migrate(MIGRATIONS)
+    neighbours = NeighboursOverHttp(
+        ResourceClient(http_client(settings.resource_url, settings.token)),
+        LinkClient(http_client(settings.link_url, settings.token)),
+    )
+    serve(build(settings, settings.clock(), database, neighbours), settings)

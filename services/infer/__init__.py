@@ -1,0 +1,1 @@
+"""CloudMatrix-Infer as a process."""

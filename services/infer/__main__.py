@@ -1,0 +1,3 @@
+from services.infer.main import main
+
+main()

@@ -1,0 +1,4 @@
+from infer_workload.store import Base
+from services.chassis.migrating import run
+
+run(Base.metadata)

@@ -1,0 +1,14 @@
+"""What the infer process can be told."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from services.chassis.settings import ServiceSettings
+
+
+class InferSettings(ServiceSettings):
+    """CloudMatrix-Infer: serving deployments and their OpenAI-compatible endpoint."""
+
+    link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
+    public_url: str = Field("", description="where users find this service; by default its own address")

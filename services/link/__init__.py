@@ -1,0 +1,1 @@
+"""MatrixLink as a process."""

@@ -1,0 +1,3 @@
+from services.link.main import main
+
+main()

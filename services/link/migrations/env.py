@@ -1,0 +1,4 @@
+from matrixlink.store import Base
+from services.chassis.migrating import run
+
+run(Base.metadata)

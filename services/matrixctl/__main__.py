@@ -1,0 +1,5 @@
+"""`python -m services.matrixctl`: the same as the `matrixctl` command."""
+
+from services.matrixctl.main import run
+
+run()

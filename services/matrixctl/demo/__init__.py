@@ -1,0 +1,1 @@
+"""The main job told as a story of named steps, each with what must hold at its end."""

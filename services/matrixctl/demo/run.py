@@ -1,0 +1,71 @@
+"""`matrixctl demo`: a stack of its own, the story on it, and the stack taken down again."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from matrixresource.vocabulary.errors import MatrixError
+from services.matrixctl.cluster import cluster_of
+from services.matrixctl.commands.stack import show_progress
+from services.matrixctl.demo.load import Load
+from services.matrixctl.demo.steps import NAME, STEPS, Demo
+from services.matrixctl.demo.story import Outcome, tell
+from services.matrixctl.folder import Folder
+from services.matrixctl.reach import Reach
+from services.matrixctl.screen import EXIT_REFUSED, one_line, say
+from services.matrixctl.supervise import Request
+from services.matrixctl.up import halt, start
+
+TIME_SCALE = 60.0
+READY_PATIENCE_WALL_S = 60.0
+
+
+def example(name: str) -> Path:
+    """A manifest of the examples folder, which stands beside the packages."""
+    return Path(__file__).resolve().parents[3] / "examples" / name
+
+
+def run_demo(state: Path, keep: bool) -> int:
+    """Tell the story; returns 0 only when every step held. What an earlier demo left in that folder is ended first."""
+    folder = Folder(state)
+    began = time.monotonic()
+    halt(folder)
+    try:
+        say(f"[bold cyan]0/{len(STEPS)} Start the control plane, 48 emulated nodes and a Kubernetes API[/]")
+        show_progress(folder, start(folder, Request(scale=TIME_SCALE).to_json()), READY_PATIENCE_WALL_S)
+        say(f"   [dim]{time.monotonic() - began:.1f} s; an hour of emulated time takes a minute here[/]")
+        outcome = tell_on(folder)
+    except MatrixError as refused:
+        outcome = Outcome(failed="start", seen=one_line(refused))
+    finally:
+        if not keep:
+            halt(folder)
+    return conclude(outcome, folder, keep, time.monotonic() - began)
+
+
+def tell_on(folder: Folder) -> Outcome:
+    """The story on a stack that is ready."""
+    reach = Reach.of(folder)
+    load = Load(reach, NAME)
+    try:
+        return tell(STEPS, Demo(reach, cluster_of(folder), example("deepseek-r1.yaml"), load))
+    finally:
+        load.end()
+
+
+def conclude(outcome: Outcome, folder: Folder, keep: bool, took_wall_s: float) -> int:
+    if not outcome.ok:
+        say(f"\n[bold red]the demo failed at step `{outcome.failed}`[/]: {outcome.seen}")
+        say(f"the logs are in {folder.logs}; try again with --keep to look around")
+        return EXIT_REFUSED
+    say(f"\n[bold green]every step held[/], in {took_wall_s:.0f} s.")
+    flag = f"--state {folder.path}"
+    if keep:
+        say(f"the stack runs on: matrixctl status {flag}; matrixctl down {flag}")
+    say("what to try next:")
+    say("  matrixctl up --time-scale 60          a stack to keep; then export KUBECONFIG=$(matrixctl kubeconfig)")
+    say("  kubectl apply -f examples/deepseek-r1.yaml; kubectl get cmi -w")
+    say("  matrixctl fault inject link-down sn0-c03-n2/ub-p3-k11      break a link instead of a node")
+    say("  matrixctl experiment run --generate 2000                   serve a day of traffic in seconds")
+    return 0

@@ -1,0 +1,44 @@
+"""matrixctl: one command line over the whole stack.
+
+A refusal is one line on standard error that gives the reason, and an exit code a script can use; a traceback is a bug.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from matrixresource.vocabulary.errors import InvalidField, MatrixError
+from services.matrixctl.commands import change, experiment, later, look, show, stack
+from services.matrixctl.screen import EXIT_USAGE, refuse
+
+EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
+running or does not answer."""
+
+app = typer.Typer(
+    name="matrixctl",
+    help="Run an emulated CloudMatrix384 supernode and its control plane, and ask it things.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for group in (stack, look, change, experiment, show, later):
+    group.register(app)
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """The console script: the app, with refusals printed instead of raised."""
+    try:
+        app(arguments)
+    except InvalidField as wrong:
+        code = refuse(wrong)
+        # A flag of ours that makes no sense is wrong use; a field of a request is a refusal.
+        sys.exit(EXIT_USAGE if (wrong.field or "").startswith("--") else code)
+    except MatrixError as refused:
+        sys.exit(refuse(refused))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,180 @@
+"""The nouns of `get` and `describe`: which service tells them, and what a table shows of each.
+
+A column is a title and a path into the view (`members.length` counts a list); what a view does not have shows as `-`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matrixresource.vocabulary.errors import InvalidField
+
+
+@dataclass(frozen=True)
+class Noun:
+    """One collection. `wide` columns follow the others under `-o wide`."""
+
+    name: str
+    service: str
+    columns: Sequence[tuple[str, str]]
+    wide: Sequence[tuple[str, str]] = ()
+    aliases: tuple[str, ...] = ()
+    order: str = "name"
+
+    @property
+    def path(self) -> str:
+        return f"/v1/{self.name}"
+
+    def titles(self, wide: bool) -> list[str]:
+        return [title for title, _ in self._shown(wide)]
+
+    def row(self, view: dict[str, Any], wide: bool) -> list[str]:
+        return [shown(dig(view, path)) for _, path in self._shown(wide)]
+
+    def _shown(self, wide: bool) -> list[tuple[str, str]]:
+        return [*self.columns, *(self.wide if wide else ())]
+
+
+NAME, STATE, MADE = ("name", "name"), ("state", "state"), ("created", "createdAt")
+
+NOUNS: tuple[Noun, ...] = (
+    Noun(
+        "supernodes",
+        "resource",
+        (NAME, ("nodes", "nodes"), ("available", "availableNodes"), ("held", "heldNodes"), ("lost", "lostNodes")),
+        (("npus", "npus"), ("cpus", "cpus"), ("cabinets", "cabinets"), ("topology", "topologyVersion")),
+        ("sn", "supernode"),
+    ),
+    Noun(
+        "nodes",
+        "resource",
+        (NAME, STATE, ("agent", "agent"), ("health", "health"), ("allocation", "allocation"), ("role", "role")),
+        (
+            ("stage", "stage"),
+            ("schedulable", "schedulable"),
+            ("power", "power"),
+            ("wanted", "wanted"),
+            ("epoch", "epoch"),
+        ),
+        ("no", "node"),
+    ),
+    Noun(
+        "npus",
+        "resource",
+        (NAME, ("node", "node"), ("health", "health"), ("allocation", "allocation")),
+        (("cabinet", "cabinet"), ("faults", "faults.length")),
+        ("npu",),
+    ),
+    Noun(
+        "allocations",
+        "resource",
+        (NAME, STATE, ("nodes", "nodes"), ("npus", "npus"), ("spares", "spares"), ("project", "project")),
+        (("bound", "bound"), ("generation", "generation"), MADE),
+        ("alloc", "allocation"),
+    ),
+    Noun(
+        "slices",
+        "link",
+        (NAME, STATE, ("plane", "plane"), ("qos", "qosClass"), ("instance", "instance"), ("programmed", "programmed")),
+        (
+            ("floor gb/s per npu", "floorGbpsPerNpu"),
+            ("kept", "floorKeptGbpsPerNpu"),
+            ("members", "members.length"),
+            MADE,
+        ),
+        ("nsl", "slice"),
+    ),
+    Noun(
+        "planes",
+        "link",
+        (NAME, STATE, ("links", "links"), ("down", "linksDown"), ("degraded", "linksDegraded"), ("slices", "slices")),
+        (("sub-planes", "subPlanes"), ("gb/s per npu", "npuGbps"), ("latency us", "latencyUs")),
+        ("plane",),
+    ),
+    Noun(
+        "switches",
+        "link",
+        (NAME, STATE, ("plane", "plane"), ("kind", "kind"), ("ports", "ports"), ("down", "portsDown")),
+        (("cabinet", "cabinet"), ("node", "node"), ("sub-plane", "subPlane")),
+        ("switch", "sw"),
+    ),
+    Noun(
+        "links",
+        "link",
+        (NAME, STATE, ("plane", "plane"), ("kind", "kind"), ("gb/s", "gbps"), ("floors", "floorsGbps")),
+        (("built", "builtGbps"), ("ends", "ends")),
+        ("link",),
+    ),
+    Noun(
+        "instances",
+        "compute",
+        (NAME, STATE, ("nodes", "nodes"), ("ready", "readyNodes"), ("spares", "spares"), ("operation", "operation")),
+        (("npus", "npus"), ("repairs", "repairs"), ("generation", "generation"), ("project", "project"), MADE),
+        ("cmi", "instance"),
+    ),
+    Noun(
+        "faults",
+        "compute",
+        (("instance", "instance"), ("node", "node"), ("reason", "reason"), ("action", "action")),
+        (NAME,),
+    ),
+    Noun(
+        "operations",
+        "compute",
+        (NAME, ("target", "target"), ("verb", "verb"), ("done", "done"), ("step", "step"), ("progress", "progress")),
+        (("error", "error.reason"), ("started", "startedAt"), ("finished", "finishedAt")),
+        ("op", "operation"),
+        "startedAt",
+    ),
+    Noun(
+        "events",
+        "compute",
+        (("at", "at"), ("type", "type"), ("instance", "instance"), ("reason", "reason"), ("message", "message")),
+        (NAME,),
+        ("ev", "event"),
+        "at",
+    ),
+    Noun(
+        "deployments",
+        "infer",
+        (NAME, STATE, ("instance", "instance"), ("model", "model"), ("endpoint", "endpoint")),
+        (("generation", "generation"), MADE),
+        ("deploy", "deployment"),
+    ),
+)
+
+_BY_WORD = {word: noun for noun in NOUNS for word in (noun.name, *noun.aliases)}
+
+
+def noun_of(word: str) -> Noun:
+    """The noun, by its plural, singular or short name. Raises InvalidField with all there are."""
+    noun = _BY_WORD.get(word.lower())
+    if noun is None:
+        raise InvalidField(
+            f"there is no {word!r}; there are {', '.join(sorted(each.name for each in NOUNS))}", field="--noun"
+        )
+    return noun
+
+
+def dig(view: Any, path: str) -> Any:
+    """The value at a dotted path; None where it stops short."""
+    for step in path.split("."):
+        if step == "length" and isinstance(view, list):
+            return len(view)
+        view = view.get(step) if isinstance(view, dict) else None
+    return view
+
+
+def shown(value: Any) -> str:
+    """A cell's text."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return ",".join(shown(item) for item in value) or "-"
+    return str(value)

@@ -1,0 +1,108 @@
+"""What a process looks like from outside: does it answer, and what does it weigh."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """`alive` when anything answered over HTTP; `ready` when it says so; else what it waits for."""
+
+    alive: bool
+    ready: bool
+    waiting_for: str = ""
+
+
+def readiness(url: str, timeout_wall_s: float, pid: int = 0) -> Readiness:
+    """Ask `/readyz` of the process at `url`. With `pid`, another process that answers there does not count as ours."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "127.0.0.1", parts.port or 0
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        connection = http.client.HTTPSConnection(host, port, timeout=timeout_wall_s, context=_any_certificate())
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=timeout_wall_s)
+    try:
+        connection.request("GET", "/readyz")
+        answer = connection.getresponse()
+        body = answer.read(4096)
+        answered_by = answer.headers.get("X-Process-Id", "")
+    except ConnectionRefusedError:
+        return Readiness(False, False, "not listening yet")
+    except (OSError, http.client.HTTPException) as wrong:
+        return Readiness(False, False, f"no answer: {wrong or type(wrong).__name__}")
+    finally:
+        connection.close()
+    if pid and answered_by and answered_by != str(pid):
+        return Readiness(False, False, f"another process ({answered_by}) answers at {url}")
+    return Readiness(True, answer.status == 200, "" if answer.status == 200 else _waiting_for(body))
+
+
+@cache
+def _any_certificate() -> ssl.SSLContext:
+    """A readiness question on loopback carries no secret, and the certificate may not be written yet."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _waiting_for(body: bytes) -> str:
+    try:
+        document = json.loads(body)
+        return str(document.get("waitingFor") or "not ready")
+    except (ValueError, AttributeError):
+        return body.decode(errors="replace").strip()[:200] or "not ready"
+
+
+def port_is_free(host: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port(host: str) -> int:
+    with socket.socket(socket.AF_INET) as listener:
+        listener.bind((host, 0))
+        return int(listener.getsockname()[1])
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes. `rss` counts shared pages fully in every process; `pss` gives each its share, so it adds up."""
+
+    pss: int | None
+    rss: int | None
+
+
+def memory(pid: int) -> Memory:
+    """Of one process; None where the system does not tell."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+        sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+        return Memory(sizes["Pss"], sizes["Rss"])
+    except (OSError, KeyError, IndexError, ValueError):
+        shown = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False)
+        text = shown.stdout.strip()
+        return Memory(None, int(text) * 1024 if text.isdigit() else None)
+
+
+if __name__ == "__main__":
+    import sys
+
+    seen = readiness(sys.argv[1], 3.0)
+    print(seen.waiting_for or "ready")
+    sys.exit(0 if seen.ready else 1)

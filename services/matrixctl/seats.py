@@ -1,0 +1,147 @@
+"""A seat: a name that one living process holds at a time.
+
+Each process of a stack, and the supervisor itself, sits on a seat in `<state>/run`. Holding it is a lock that the
+kernel gives back when the process ends in whatever way, so a seat never lies about a dead process, and two processes
+of one kind can not both run, also when the supervisor that started them is gone. Beside the lock the file says who
+sits there: pid and the instant that process started, so a pid that was used again is never mistaken for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+READ_PATIENCE_WALL_S = 0.5
+_held: dict[Path, tuple[int, int]] = {}
+"""Seats of this process: path to (pid, descriptor). A forked child holds none of its parent's."""
+
+
+class SeatTaken(Exception):
+    """Another living process sits there."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who sits on a seat."""
+
+    pid: int
+    started: str
+
+    def alive(self) -> bool:
+        return started_at(self.pid) == self.started
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Send a signal, to this process and no other; whether it was still there."""
+        if not self.alive():
+            return False
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+class Seat:
+    """One seat, by its lock file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def take(self, patience_wall_s: float = 0.0) -> None:
+        """Sit down until this process ends. Raises SeatTaken when nobody leaves within the patience."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        until = time.monotonic() + patience_wall_s
+        while (descriptor := self._try_lock()) is None:
+            if time.monotonic() >= until:
+                raise SeatTaken(f"{self.path.stem} is held by another process")
+            time.sleep(0.02)
+        me = {"pid": os.getpid(), "started": started_at(os.getpid())}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(me).encode(), 0)
+        _held[self.path] = (os.getpid(), descriptor)
+
+    def _try_lock(self) -> int | None:
+        """A descriptor that holds the lock on the file that bears the name now, not on one taken away meanwhile."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), self.path.stat()):
+                return descriptor
+        except (BlockingIOError, PermissionError, FileNotFoundError):
+            pass
+        os.close(descriptor)
+        return None
+
+    def leave(self) -> None:
+        """Stand up and take the file away."""
+        pid, descriptor = _held.pop(self.path, (0, -1))
+        if pid == os.getpid():
+            self.path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def holder(self) -> Holder | None:
+        """Who sits here now."""
+        pid, _ = _held.get(self.path, (0, -1))
+        if pid == os.getpid():
+            return Holder(pid, started_at(pid) or "")
+        until = time.monotonic() + READ_PATIENCE_WALL_S
+        while self._locked():
+            try:
+                held = json.loads(self.path.read_text())
+                return Holder(held["pid"], held["started"])
+            except (ValueError, FileNotFoundError):
+                # Just sitting down: the lock comes a moment before the name.
+                if time.monotonic() >= until:
+                    return None
+                time.sleep(0.01)
+        return None
+
+    def _locked(self) -> bool:
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+
+def started_at(pid: int) -> str | None:
+    """When that process started, in a form only good for comparing; None when there is none (or only its remains)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None if Path("/proc/self/stat").exists() else _started_elsewhere(pid)
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _started_elsewhere(pid: int) -> str | None:
+    """Where there is no /proc, `ps` knows, to the second."""
+    shown = subprocess.run(["ps", "-p", str(pid), "-o", "lstart="], capture_output=True, text=True, check=False)
+    return shown.stdout.strip() or None
+
+
+def stop(holders: dict[str, Holder], patience_wall_s: float) -> list[str]:
+    """End these processes: asked first, killed after the patience. Returns the names of those that had to be killed."""
+    for holder in holders.values():
+        holder.signal(signal.SIGTERM)
+    left = dict(holders)
+    until = time.monotonic() + patience_wall_s
+    while left and time.monotonic() < until:
+        time.sleep(0.02)
+        left = {name: holder for name, holder in left.items() if holder.alive()}
+    killed = [name for name, holder in left.items() if holder.signal(signal.SIGKILL)]
+    while any(holder.alive() for holder in left.values()):
+        time.sleep(0.02)
+    return killed

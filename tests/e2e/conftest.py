@@ -1,0 +1,125 @@
+"""A whole stack as processes, for tests that want the real thing: emulated time sixty times the wall's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matrixresource.vocabulary.errors import Unavailable
+from services.matrixctl.cluster import Cluster, KubernetesRefused, cluster_of
+from services.matrixctl.folder import Folder, Stack
+from services.matrixctl.reach import Reach
+from services.matrixctl.supervise import Request
+from services.matrixctl.up import halt, look, start, until_ready
+
+PATIENCE_WALL_S = 90.0
+
+
+def eventually(what: Callable[[], Any], message: str, patience_wall_s: float = PATIENCE_WALL_S) -> Any:
+    """The first truthy answer, asked again while a service is away; fails with the last thing seen."""
+    until = time.monotonic() + patience_wall_s
+    seen: Any = None
+    while time.monotonic() < until:
+        try:
+            seen = what()
+            if seen:
+                return seen
+        except (Unavailable, KubernetesRefused) as away:
+            seen = away
+        time.sleep(0.1)
+    raise AssertionError(f"{message}: not within {patience_wall_s:g} s; last seen: {seen!r}")
+
+
+class RealStack:
+    """One stack and the ways to reach it."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = Folder(path)
+
+    def up(self, patience_wall_s: float = PATIENCE_WALL_S) -> None:
+        for _ in until_ready(self.folder, start(self.folder, Request(scale=60.0).to_json()), patience_wall_s):
+            pass
+        self.reach = Reach.of(self.folder)
+        self.cluster: Cluster = cluster_of(self.folder)
+
+    def stack(self) -> Stack:
+        stack = self.folder.read()
+        assert stack is not None
+        return stack
+
+    def all_ready(self) -> bool:
+        return look(self.folder).ready
+
+    def instance(self, name: str) -> dict[str, Any]:
+        """The CloudMatrixInstance, {} where there is none."""
+        return self.cluster.instance(name) or {}
+
+    def state(self, name: str) -> str:
+        return str((self.instance(name).get("status") or {}).get("state", ""))
+
+    def active(self, name: str) -> bool:
+        """Active for the wish it was last given, every member ready."""
+        held = self.instance(name)
+        status = held.get("status") or {}
+        return (
+            status.get("state") == "Active"
+            and status.get("readyNodes") == held["spec"]["nodes"]
+            and status.get("observedGeneration", 0) >= held["metadata"]["generation"]
+        )
+
+    def members(self, name: str) -> list[str]:
+        """Nodes of the instance, without its spares."""
+        held = self.reach.call("resource", "GET", f"/v1/allocations/{name}")
+        return [member["node"] for member in held["members"] if member["role"] == "member"]
+
+    def broken_promises(self) -> list[str]:
+        """What must never be: an NPU of two owners, a thing without an owner."""
+        allocations = {item["name"]: item for item in self.reach.list("resource", "/v1/allocations")}
+        instances = {item["name"] for item in self.reach.list("compute", "/v1/instances")}
+        slices = self.reach.list("link", "/v1/slices")
+        pods = self.cluster.items("/api/v1/namespaces/default/pods")
+        infers = {item["metadata"]["name"] for item in self.cluster.items(CMINF)}
+        wrong = []
+        holders: dict[str, list[str]] = {}
+        workers: dict[str, str] = {}
+        for name, allocation in allocations.items():
+            for member in allocation["members"]:
+                holders.setdefault(member["node"], []).append(name)
+                if member["role"] == "member":
+                    workers[member["node"]] = name
+        wrong += [f"{node} is held by {names}" for node, names in holders.items() if len(names) > 1]
+        for npu in self.reach.list("resource", "/v1/npus"):
+            by = workers.get(npu["node"])
+            if npu.get("allocation") != by:
+                wrong.append(f"{npu['name']} says {npu.get('allocation')}, its node works for {by}")
+        wrong += [f"allocation {name} has no instance" for name in allocations.keys() - instances]
+        wrong += [f"slice {held['name']} has no allocation" for held in slices if held["allocation"] not in allocations]
+        for pod in pods:
+            owners = [owner["name"] for owner in pod["metadata"].get("ownerReferences", [])]
+            if not set(owners) & infers:
+                wrong.append(f"pod {pod['metadata']['name']} has no owner, of {owners}")
+        return wrong
+
+    def kill(self, name: str) -> None:
+        """kill -9 of the process of that name."""
+        import os
+        import signal
+
+        holder = self.folder.seat(name).holder()
+        if holder is not None:
+            os.kill(holder.pid, signal.SIGKILL)
+
+
+CMINF = "/apis/cloudmatrix.io/v1alpha1/namespaces/default/cloudmatrixinfers"
+
+
+@pytest.fixture(scope="module")
+def real_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
+    stack = RealStack(tmp_path_factory.mktemp("stack") / "state")
+    stack.up()
+    yield stack
+    halt(stack.folder)

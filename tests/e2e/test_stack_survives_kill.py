@@ -1,0 +1,124 @@
+"""kill -9 of each process in turn, while the chain is at work: everything converges, nothing is doubled or left behind.
+
+Written against what users have: the Kubernetes API, REST, the OpenAI-compatible endpoint. Which process is killed and
+when is the only thing the test knows of the inside.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from services.catalogue import PROCESSES
+from services.matrixctl.up import look
+from tests.e2e.conftest import RealStack, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+
+MANIFEST = """\
+apiVersion: cloudmatrix.io/v1alpha1
+kind: CloudMatrixInstance
+metadata: {{name: {name}}}
+spec: {{nodes: 8, spares: 1}}
+---
+apiVersion: cloudmatrix.io/v1alpha1
+kind: CloudMatrixInfer
+metadata: {{name: {name}}}
+spec: {{instance: {name}}}
+"""
+
+
+@pytest.mark.parametrize("victim", [process.name for process in PROCESSES])
+def test_the_chain_survives_the_death_of(victim: str, real_stack: RealStack, tmp_path: Path) -> None:
+    name = f"kill-{victim}"
+    manifest = tmp_path / "manifest.yaml"
+    manifest.write_text(MANIFEST.format(name=name))
+    eventually(real_stack.all_ready, "the stack is ready")
+    nodes_lost_before = {
+        node["name"] for node in real_stack.reach.list("resource", "/v1/nodes") if node["agent"] == "Lost"
+    }
+    assert not nodes_lost_before
+
+    # while it is being provisioned
+    eventually(lambda: real_stack.cluster.apply(manifest), "applied")
+    eventually(lambda: real_stack.state(name) in ("Provisioning", "Active"), "taken up")
+    real_stack.kill(victim)
+    eventually(lambda: real_stack.active(name), "Active after a kill while provisioning")
+    converged(real_stack)
+
+    # while it serves
+    eventually(lambda: says_something(real_stack, name), "serving")
+    real_stack.kill(victim)
+    eventually(lambda: says_something(real_stack, name), "serving after a kill")
+    converged(real_stack)
+
+    # while it is repaired
+    lost = real_stack.members(name)[-1]
+    fault = f"/v1/faults/{name}"
+    body = {"kind": "node-down", "target": lost, "parameters": {}}
+    eventually(lambda: real_stack.reach.call("agents", "PUT", fault, body=body), "fault injected")
+    eventually(lambda: real_stack.state(name) == "Repairing" or lost not in real_stack.members(name), "repair begins")
+    real_stack.kill(victim)
+    eventually(lambda: real_stack.active(name) and lost not in real_stack.members(name), "Active without the lost node")
+    eventually(lambda: says_something(real_stack, name), "serving after the repair")
+    converged(real_stack)
+
+    # while it is deleted
+    eventually(lambda: real_stack.reach.call("agents", "DELETE", fault) == {}, "fault cleared")
+    eventually(lambda: real_stack.cluster.delete(manifest), "deletion asked")
+    real_stack.kill(victim)
+    eventually(lambda: not real_stack.instance(name) and not real_stack.cluster.serving(name), "deleted")
+    eventually(lambda: not real_stack.reach.list("resource", "/v1/allocations"), "no allocation left")
+    eventually(lambda: not real_stack.reach.list("link", "/v1/slices"), "no slice left")
+    eventually(lambda: not real_stack.cluster.items("/api/v1/namespaces/default/pods"), "no pod left")
+    eventually(
+        lambda: all(node["state"] == "Available" for node in real_stack.reach.list("resource", "/v1/nodes")),
+        "every node is free again",
+    )
+    converged(real_stack)
+
+
+def test_the_stack_survives_the_death_of_its_supervisor(real_stack: RealStack) -> None:
+    supervisor = real_stack.folder.supervisor()
+    assert supervisor is not None
+    before = {name: holder.pid for name, holder in real_stack.folder.holders().items()}
+    supervisor.signal(signal.SIGKILL)
+    eventually(lambda: not supervisor.alive(), "the supervisor is dead")
+    assert look(real_stack.folder).running
+    real_stack.up()
+    assert {name: holder.pid for name, holder in real_stack.folder.holders().items()} == before
+    converged(real_stack)
+
+
+def converged(stack: RealStack) -> None:
+    """All processes ready, and no promise broken (a thing in the middle of a change is given time to settle)."""
+    eventually(stack.all_ready, "every process is ready again")
+    wrong: list[str] = []
+
+    def nothing_is_wrong() -> bool:
+        wrong[:] = stack.broken_promises()
+        return not wrong
+
+    try:
+        eventually(nothing_is_wrong, "nothing is held twice or by nobody", 30.0)
+    except AssertionError:
+        raise AssertionError("; ".join(wrong[:5]) or "the services did not answer") from None
+
+
+def says_something(stack: RealStack, model: str) -> bool:
+    """One completion through the endpoint."""
+    body = {"model": model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
+    try:
+        answer = httpx.post(
+            stack.reach.url("infer") + "/v1/chat/completions",
+            json=body,
+            headers={"Authorization": f"Bearer {stack.folder.admin_token()}"},
+            timeout=30.0,
+            trust_env=False,
+        )
+    except httpx.HTTPError:
+        return False
+    return answer.status_code == 200 and bool(answer.json()["choices"][0]["message"]["content"])

@@ -1,0 +1,96 @@
+"""Which nodes play which part, and what is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infer_workload.deployment import DeploymentSpec, DoesNotFit, lay_out
+from infer_workload.experiment import healthy_fabric
+from infer_workload.model import load_model
+from infer_workload.recovery import plan_change, plan_gain
+from infer_workload.timing.calibration import load_calibration
+
+MODEL, HELD = load_model(), load_calibration()
+
+
+def laid_out(nodes, spec=None, previous=None):
+    return lay_out(healthy_fabric(nodes), MODEL, HELD, spec, previous)
+
+
+def test_the_papers_deployment_on_256_npus():
+    deployment = laid_out(32)
+    assert [len(instance) for instance in deployment.pools.prefill] == [2] * 6
+    assert deployment.decode_dies == 320
+    assert len(deployment.pools.caching) == 32
+    assert deployment.batch_per_die == 48
+    assert deployment.kv_tokens_per_die > 48 * (4096 + 256)
+
+
+@pytest.mark.parametrize("nodes", range(2, 49))
+def test_every_size_from_two_nodes_on_serves(nodes):
+    deployment = laid_out(nodes)
+    pools = deployment.pools
+    playing = [*pools.decode, *(node for instance in pools.prefill for node in instance)]
+    assert len(set(playing)) == len(playing) <= nodes
+    assert pools.prefill
+    assert pools.decode
+    assert deployment.decode_layout.routed_slots >= 256
+    assert all(layout.routed_slots >= 256 for layout in deployment.prefill_layouts)
+    assert deployment.kv_tokens_per_die > 0
+
+
+def test_one_node_is_refused_with_what_is_missing():
+    with pytest.raises(DoesNotFit) as refused:
+        laid_out(1)
+    assert refused.value.blocking == [{"domain": "nodes", "needs": 2, "has": 1}]
+
+
+def test_explicit_sizes_win_over_the_proportions():
+    pools = laid_out(10, DeploymentSpec(prefill_npus=16, decode_npus=32, caching_nodes=3)).pools
+    assert (pools.prefill_nodes, len(pools.decode), len(pools.caching)) == (2, 4, 3)
+    assert len(laid_out(10, DeploymentSpec(prefill_npus=48)).pools.decode) == 4
+    assert laid_out(10, DeploymentSpec(decode_npus=32)).pools.prefill_nodes == 6
+
+
+@pytest.mark.parametrize("npus", [0, 4, 12, 10**9])
+def test_sizes_that_are_not_whole_nodes_or_too_many_are_refused(npus):
+    with pytest.raises(DoesNotFit):
+        laid_out(8, DeploymentSpec(decode_npus=npus))
+
+
+def test_weights_that_do_not_fit_are_refused_with_the_sizes():
+    from dataclasses import replace
+
+    with pytest.raises(DoesNotFit, match="do not fit the memory") as refused:
+        lay_out(healthy_fabric(2), MODEL, replace(HELD, hbm_gb=32.0))
+    assert {entry["domain"] for entry in refused.value.blocking} == {"decode HBM of one die", "prefill HBM of one die"}
+
+
+@given(nodes=st.integers(4, 48), data=st.data())
+def test_survivors_of_a_loss_keep_their_part(nodes, data):
+    before = laid_out(nodes)
+    lost = data.draw(st.sampled_from(before.pools.decode))
+    after = plan_change(before, before.fabric.without([lost]))
+    kept = set(before.pools.decode) - {lost}
+    still = set(after.deployment.pools.decode)
+    assert lost not in still
+    assert len(kept - still) <= max(0, len(before.pools.decode) - len(still))
+    assert after.deployment.decode_layout.routed_slots >= 256
+    assert after.pause_s == HELD.decode_recovery_s
+
+
+def test_a_new_node_waits_until_it_has_loaded():
+    before = laid_out(8)
+    lost = before.pools.decode[0]
+    fabric = healthy_fabric(9).without([lost])
+    change = plan_change(before, fabric)
+    assert change.gained == ("sn0-c02-n0",)
+    assert change.gain_after_s > HELD.executor_start_s
+    assert "sn0-c02-n0" not in change.deployment.pools.decode
+    assert "sn0-c02-n0" in plan_gain(change.deployment, fabric).deployment.pools.decode
+
+
+def test_a_change_of_rates_alone_costs_no_pause():
+    before = laid_out(8)
+    change = plan_change(before, healthy_fabric(8))
+    assert (change.pause_s, change.start_s, change.gained) == (0.0, 0.0, ())

@@ -1,0 +1,245 @@
+"""The engine as a whole: tokens are conserved, nobody is lost or finished twice, a seed repeats a day."""
+
+from itertools import pairwise
+from math import ceil, inf
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infer_workload.deployment import DeploymentSpec, lay_out
+from infer_workload.engine import ContextTooLong, Engine
+from infer_workload.experiment import generated, healthy_fabric, main, replay, run
+from infer_workload.model import load_model
+from infer_workload.recovery import plan_change, plan_gain
+from infer_workload.request import CANCELLED, FINISHED, MOVES, SENTENCES, InferenceRequest
+from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.decode import StepOptions
+from infer_workload.traffic import BadTrace, generate, read_trace
+
+MODEL, HELD = load_model(), load_calibration()
+
+
+def deployment(nodes=6, **spec):
+    return lay_out(healthy_fabric(nodes), MODEL, HELD, DeploymentSpec(**spec))
+
+
+class Watched:
+    """An engine whose finishes and tokens are counted from outside."""
+
+    def __init__(self, nodes=6, seed=0, **spec):
+        self.finished: list[InferenceRequest] = []
+        self.emitted = 0.0
+        self.engine = Engine(deployment(nodes, **spec), seed, finished=self.finished.append, emitted=self.hear)
+
+    def hear(self, start, end, tokens):
+        assert end >= start
+        assert tokens >= 0
+        self.emitted += tokens
+
+    def submit(self, number, tokens_in, tokens_out, blocks=()):
+        request = InferenceRequest(number, self.engine.now, tokens_in, tokens_out, blocks)
+        self.engine.submit(request)
+        return request
+
+
+def test_a_lone_prompt_is_prefilled_moved_and_decoded():
+    watched = Watched()
+    request = watched.submit(1, 4096, 256)
+    watched.engine.advance(inf)
+    assert request.state == FINISHED
+    assert watched.finished == [request]
+    engine = watched.engine
+    prefill = engine.deployment.prefill_timing(0).chunk_s([(4096, 0)])
+    assert request.ttft_s == pytest.approx(prefill)
+    step = engine.deployment.decode_timing().exact_step_s(1, 4096 + 128)
+    transfer = 4096 * 70_272 / 22.5e9
+    assert request.tpot_s * 255 == pytest.approx(transfer + step * 255 / 1.7, rel=0.08)
+
+
+def test_the_lock_step_pool_agrees_with_a_loop_over_every_step():
+    """Without MTP nothing is drawn, so a step-by-step loop must find the same finishing times."""
+    spec = {"steps": StepOptions(mtp=False), "context_cache": False}
+    watched = Watched(4, **spec)
+    rng = Random(3)
+    wishes = [(rng.randint(10, 3000), rng.randint(2, 60)) for _ in range(60)]
+    requests = [watched.submit(number, *wish) for number, wish in enumerate(wishes)]
+    watched.engine.advance(inf)
+    assert all(request.state == FINISHED for request in requests)
+    timing = watched.engine.deployment.decode_timing()
+    floor, ceiling = timing.exact_step_s(1, 10), timing.exact_step_s(4, 4 * 3060)
+    for request, (_, tokens_out) in zip(requests, wishes, strict=True):
+        assert floor * (tokens_out - 1) < request.finished_at - request.first_token_at
+        assert request.finished_at - request.first_token_at < ceiling * tokens_out + 1.0
+        assert request.end_step - request.start_step == tokens_out - 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    wishes=st.lists(st.tuples(st.integers(1, 9000), st.integers(1, 400), st.floats(0, 5)), min_size=1, max_size=40),
+    seed=st.integers(0, 99),
+)
+def test_no_request_is_lost_or_finished_twice(wishes, seed):
+    watched = Watched(4, seed)
+    for number, (tokens_in, tokens_out, gap) in enumerate(wishes):
+        watched.engine.advance(watched.engine.now + gap)
+        watched.submit(number, tokens_in, tokens_out, tuple(range(ceil(tokens_in / 512))))
+    watched.engine.advance(inf)
+    assert sorted(request.number for request in watched.finished) == list(range(len(wishes)))
+    assert not watched.engine.in_flight
+    for request in watched.finished:
+        assert request.generated == request.output_tokens
+        assert request.arrived_at <= request.first_token_at <= request.finished_at
+        assert ceil((request.output_tokens - 1) / 2) <= request.end_step - request.start_step <= request.output_tokens
+    assert all(die.reserved == die.active == die.reserved_tokens == 0 for die in watched.engine.pool.dies)
+    assert all(instance.backlog_tokens == 0 for instance in watched.engine.instances)
+
+
+@settings(max_examples=20, deadline=None)
+@given(lost=st.integers(0, 5), moment=st.floats(0.0, 20.0), seed=st.integers(0, 9), back=st.booleans())
+def test_a_lost_node_loses_no_request_and_no_token(lost, moment, seed, back):
+    watched = Watched(6, seed)
+    engine = watched.engine
+    arrivals = generated(80, seed, 8.0)
+    for number, arrival in enumerate(arrivals):
+        if engine.now <= moment < arrival.at_s:
+            engine.advance(moment)
+            before = {request.number: engine.tokens_of(request) for request in engine.in_flight.values()}
+            whole = engine.deployment.fabric
+            change = plan_change(engine.deployment, whole.without([whole.nodes[lost]]))
+            engine.relay(change.deployment, change.pause_s, change.start_s)
+            for request in engine.in_flight.values():
+                assert engine.tokens_of(request) >= before[request.number]
+            if back:
+                change = plan_gain(engine.deployment, whole)
+                engine.relay(change.deployment, change.pause_s, change.start_s)
+        engine.advance(arrival.at_s)
+        engine.submit(InferenceRequest(number, arrival.at_s, min(arrival.input_tokens, 30_000), arrival.output_tokens))
+    engine.advance(inf)
+    assert sorted(request.number for request in watched.finished) == list(range(80))
+    assert all(request.generated == request.output_tokens for request in watched.finished)
+    assert all(die.reserved == die.active == 0 for die in engine.pool.dies)
+
+
+def test_throughput_dips_at_a_loss_and_recovers():
+    watched = Watched(8)
+    engine = watched.engine
+    numbers = iter(range(10_000))
+    window: list[float] = []
+    for second in range(120):
+        engine.advance(float(second))
+        for _ in range(6):
+            watched.submit(next(numbers), 2000, 300)
+        if second == 60:
+            change = plan_change(
+                engine.deployment, engine.deployment.fabric.without([engine.deployment.pools.decode[0]])
+            )
+            engine.relay(change.deployment, change.pause_s, change.start_s)
+        engine.settle()
+        window.append(watched.emitted)
+    rate = [late - early for early, late in pairwise(window)]
+    assert sum(rate[62:69]) < 0.1 * sum(rate[50:57])
+    assert sum(rate[100:118]) > 0.9 * sum(rate[40:58])
+
+
+def test_a_request_no_die_can_hold_is_refused_at_once():
+    watched = Watched(2)
+    with pytest.raises(ContextTooLong) as refused:
+        watched.submit(1, 100_000, 10)
+    assert refused.value.limit == watched.engine.deployment.context_length
+    assert not watched.engine.in_flight
+
+
+def test_a_cancelled_request_frees_its_place():
+    watched = Watched()
+    gone, stays = watched.submit(1, 5000, 500), watched.submit(2, 5000, 500)
+    watched.engine.advance(2.0)
+    watched.engine.cancel(gone)
+    watched.engine.advance(inf)
+    assert gone.state == CANCELLED
+    assert [request.number for request in watched.finished] == [2]
+    assert stays.generated == 500
+
+
+def test_requests_wait_while_every_die_is_full():
+    watched = Watched(4, batch_per_npu=2)
+    requests = [watched.submit(number, 100, 50) for number in range(100)]
+    assert len(watched.engine.waiting) == 100 - 32
+    watched.engine.advance(inf)
+    assert all(request.state == FINISHED for request in requests)
+
+
+def test_the_same_seed_gives_the_same_report_byte_for_byte():
+    first, second = (run(generate=400, nodes=8, seed=5, lose_node_at_s=30.0).json() for _ in range(2))
+    assert first == second
+    assert first != run(generate=400, nodes=8, seed=6, lose_node_at_s=30.0).json()
+
+
+def test_more_nodes_serve_faster():
+    arrivals = generated(300, 1, 20.0)
+    small, large = (replay(deployment(nodes), arrivals, "both", 1) for nodes in (6, 24))
+    assert large.ttft.p50 < small.ttft.p50
+    assert large.goodput_share > small.goodput_share
+
+
+def test_every_state_has_a_sentence():
+    assert set(MOVES) == set(SENTENCES)
+    request = InferenceRequest(1, 0.0, 1, 1)
+    with pytest.raises(ValueError, match="cannot become"):
+        request.move(FINISHED)
+
+
+def test_generated_traffic_has_the_shape_of_the_trace():
+    arrivals = generated(4000, 11)
+    inputs = sorted(arrival.input_tokens for arrival in arrivals)
+    outputs = sorted(arrival.output_tokens for arrival in arrivals)
+    assert inputs[2000] == pytest.approx(7284, rel=0.1)
+    assert inputs[3600] == pytest.approx(27_991, rel=0.1)
+    assert outputs[2000] == pytest.approx(356, rel=0.1)
+    assert 4000 / arrivals[-1].at_s == pytest.approx(3.27, rel=0.05)
+    assert all(len(arrival.blocks) == ceil(arrival.input_tokens / 512) for arrival in arrivals)
+    report = run(generate=4000, seed=11)
+    assert report.cache_hit_rate_blocks == pytest.approx(0.35, abs=0.05)
+
+
+def test_generated_prompts_share_prefixes_only():
+    at: dict[int, set[int]] = {}
+    for arrival in generated(500, 2):
+        assert len(set(arrival.blocks)) == len(arrival.blocks)
+        for place, block in enumerate(arrival.blocks):
+            at.setdefault(block, set()).add(place)
+    assert all(len(places) == 1 for places in at.values())
+    endless = generate(2)
+    assert next(endless) == generated(1, 2)[0]
+
+
+def test_a_trace_is_read_and_its_batches_are_spread(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    path.write_text(
+        '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]}\n'
+        '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 2]}\n\n'
+        '{"timestamp": 3000, "input_length": 10, "output_length": 1, "hash_ids": [0]}\n'
+    )
+    assert [arrival.at_s for arrival in read_trace(path)] == [0.0, 1.5, 3.0]
+    assert run(path, nodes=4).finished == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "nonsense\n", '{"timestamp": 0}\n', '{"timestamp": 0, "input_length": 0, "output_length": 1}\n', "[]\n"],
+)
+def test_a_bad_trace_is_refused_with_its_line(tmp_path, text):
+    path = tmp_path / "trace.jsonl"
+    path.write_text(text)
+    with pytest.raises(BadTrace):
+        read_trace(path)
+    assert main(["--trace", str(path)]) == 2
+
+
+def test_the_command_prints_a_report(capsys):
+    assert main(["--generate", "50", "--nodes", "4"]) == 0
+    text = capsys.readouterr().out
+    assert "TTFT" in text
+    assert "hit rate" in text
+    assert main(["--generate", "50", "--nodes", "1"]) == 2

@@ -1,0 +1,104 @@
+"""What MatrixCompute decides, as tables: recovery, conditions, composition."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrixcompute.composition import OWNER_LABEL, compose
+from matrixcompute.contract import InstanceRequest, SliceSummary
+from matrixcompute.instance import Observed, conditions_of
+from matrixcompute.recovery import Recovery, RecoveryPolicy, plan_recovery
+from matrixresource.contract import AllocationView, MemberView, Placement
+from matrixresource.vocabulary.planes import Plane
+
+POLICY = RecoveryPolicy(lost_per_cabinet_max=4, lost_per_supernode_max=8)
+
+
+def member(
+    node: str, role: str = "member", agent: str = "Connected", health: str = "Healthy", ready: bool = True
+) -> MemberView:
+    return MemberView(
+        node=node, cabinet=node[:7], role=role, rank=0 if role == "member" else None,
+        state="Active", agent=agent, health=health, ready=ready,
+    )  # fmt: skip
+
+
+def silent(count: int, cabinet: int | None = None) -> list[str]:
+    return [f"sn0-c{(index // 4 if cabinet is None else cabinet):02d}-n{index % 4}" for index in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "members", "lost", "action", "nodes", "reason"),
+    [
+        ("all is well", [member("sn0-c00-n0")], [], "keep", (), ""),
+        ("stale is not lost", [member("sn0-c00-n0", agent="Stale")], [], "keep", (), ""),
+        ("sub-healthy goes on", [member("sn0-c00-n0", health="SubHealthy")], [], "keep", (), ""),
+        ("a lost member", [member("sn0-c00-n0", agent="Lost")], silent(1), "replace", ("sn0-c00-n0",), "NodeLost"),
+        ("an unhealthy one", [member("sn0-c00-n0", health="Unhealthy")], [], "replace", ("sn0-c00-n0",), "NodeUnhealthy"),
+        (
+            "members before spares",
+            [member("sn0-c00-n0", "spare", "Lost"), member("sn0-c00-n1", agent="Lost")],
+            silent(2), "replace", ("sn0-c00-n1", "sn0-c00-n0"), "NodeLost",
+        ),
+        ("a whole cabinet is repaired", [member("sn0-c00-n0", agent="Lost")], silent(4), "replace", ("sn0-c00-n0",), "NodeLost"),
+        ("two cabinets still are", [member("sn0-c00-n0", agent="Lost")], silent(8), "replace", ("sn0-c00-n0",), "NodeLost"),
+        ("more at once is no node fault", [member("sn0-c00-n0", agent="Lost")], silent(9), "hold", (), "SafetyStop"),
+        ("silence elsewhere does not matter to the whole", [member("sn0-c05-n0")], silent(9), "keep", (), ""),
+    ],
+)  # fmt: skip
+def test_recovery(sentence, members, lost, action, nodes, reason):
+    plan = plan_recovery(members, lost, POLICY)
+    assert (plan.action, plan.nodes, plan.reason) == (action, nodes, reason), sentence
+
+
+def allocation(members: list[MemberView], spares: int = 0, bound: bool = True) -> AllocationView:
+    count = sum(m.role == "member" for m in members)
+    return AllocationView(
+        name="one", nodes=count, npus=8 * count, spares=spares, placement=Placement(), topology_version="v", bound=bound,
+        members=members,
+    )  # fmt: skip
+
+
+def slices(programmed: bool = True, floors_kept: bool = True) -> tuple[SliceSummary, ...]:
+    return tuple(
+        SliceSummary(
+            name=f"one-{plane}",
+            plane=plane,
+            state="Active",
+            generation=1,
+            programmed=programmed,
+            floors_kept=floors_kept,
+        )
+        for plane in Plane
+    )
+
+
+def statuses(observed: Observed, state: str = "Active", recovery: Recovery | None = None) -> dict[str, str]:
+    told = conditions_of([], observed, recovery or Recovery("keep"), state=state, nodes=2, generation=1, now=0)
+    return {c["type"]: c["status"] for c in told}
+
+
+TWO = [member("sn0-c00-n0"), member("sn0-c00-n1")]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "observed", "state", "expected"),
+    [
+        ("nothing yet", Observed(None, ()), "Pending", {"Scheduled": "False", "NodesReady": "False", "Ready": "False"}),
+        ("whole", Observed(allocation(TWO), slices()), "Active", {"NodesReady": "True", "LinksReady": "True", "QosSatisfied": "True", "Ready": "True", "Degraded": "False"}),
+        ("held but not bound", Observed(allocation(TWO, bound=False), slices(False)), "Provisioning", {"Scheduled": "True", "NodesReady": "False", "LinksReady": "False", "Ready": "False"}),
+        ("a plane is missing", Observed(allocation(TWO), slices()[:2]), "Provisioning", {"LinksReady": "False", "Ready": "False"}),
+        ("floors are broken", Observed(allocation(TWO), slices(floors_kept=False)), "Active", {"QosSatisfied": "False", "Degraded": "True", "Ready": "True"}),
+        ("a spare is missing", Observed(allocation(TWO, spares=1), slices()), "Active", {"SparesAvailable": "False", "Ready": "True"}),
+        ("going away", Observed(allocation(TWO), slices()), "Deleting", {"Ready": "False"}),
+    ],
+)  # fmt: skip
+def test_conditions_are_true_to_what_was_observed(sentence, observed, state, expected):
+    told = statuses(observed, state)
+    assert {type: told[type] for type in expected} == expected, sentence
+
+
+def test_a_composition_is_named_after_its_owner_and_takes_all_three_planes():
+    composition = compose("one", InstanceRequest(nodes=4, spares=1, labels={"team": "a"}))
+    assert composition.allocation.labels == {"team": "a", OWNER_LABEL: "one"}
+    assert [wish.name for wish in composition.slices] == ["one-ub", "one-rdma", "one-vpc"]

@@ -1,0 +1,129 @@
+"""What the operator decides and tells, and the definitions it prints."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrixcompute.contract import InstanceView, Network
+from matrixcontainer.crd_schema import structural_schema
+from matrixcontainer.node_mirror import node_object, node_status
+from matrixcontainer.reconcile import SOURCE_LABEL, instance_status, next_action, wished_instance
+from matrixcontainer.resources import custom_resource_definitions
+from matrixcontainer.workload import pods_for
+from matrixresource.contract import NodeView, Placement
+from matrixresource.vocabulary.wire import Wire
+
+BODY = {
+    "apiVersion": "cloudmatrix.io/v1alpha1",
+    "kind": "CloudMatrixInstance",
+    "metadata": {"name": "one", "namespace": "ns", "uid": "u", "generation": 3, "labels": {"team": "a"}},
+    "spec": {"nodes": 4, "spares": 1},
+}
+
+
+def instance(**changes) -> InstanceView:
+    held = {
+        "name": "one", "nodes": 4, "spares": 1, "npus": 32, "placement": Placement(), "network": Network(),
+        "allocation": "one", "labels": {"team": "a", SOURCE_LABEL: "ns"}, "state": "Active",
+        "generation": 1, "observed_generation": 1, "ready_nodes": 4,
+    }  # fmt: skip
+    return InstanceView(**(held | changes))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "body", "observed", "verb"),
+    [
+        ("not there yet", BODY, None, "EnsureInstance"),
+        ("as wished", BODY, instance(), "Nothing"),
+        ("scaled", BODY, instance(nodes=3), "EnsureInstance"),
+        ("other labels", BODY, instance(labels={}), "EnsureInstance"),
+        ("still going away", BODY, instance(state="Deleting"), "Nothing"),
+        (
+            "to be deleted",
+            {**BODY, "metadata": {**BODY["metadata"], "deletionTimestamp": "t"}},
+            instance(),
+            "DeleteInstance",
+        ),
+        ("deleted", {**BODY, "metadata": {**BODY["metadata"], "deletionTimestamp": "t"}}, None, "Nothing"),
+    ],
+)
+def test_next_action(sentence, body, observed, verb):
+    assert next_action(body, observed).verb == verb, sentence
+
+
+def test_once_ensured_nothing_is_left_to_do():
+    request = wished_instance(BODY)
+    after = instance(nodes=request.nodes, labels=request.labels)
+    assert next_action(BODY, after).verb == "Nothing"
+
+
+def test_observed_generation_moves_only_when_the_instance_follows():
+    behind = instance_status(BODY, instance(generation=2, observed_generation=1), 0)
+    assert behind["observedGeneration"] == 0
+    settled = instance_status(BODY, instance(), 0)
+    assert settled["observedGeneration"] == 3
+    assert (settled["state"], settled["readyNodes"]) == ("Active", 4)
+
+
+def test_every_definition_is_structural_and_its_columns_point_into_its_schema():
+    for crd in custom_resource_definitions():
+        version = crd["spec"]["versions"][0]
+        schema = version["schema"]["openAPIV3Schema"]
+        _structural(schema, crd["metadata"]["name"])
+        for column in version["additionalPrinterColumns"]:
+            first = column["jsonPath"].split(".")[1].split("[")[0]
+            assert first in ("metadata", "spec", "status")
+
+
+def _structural(node, path):
+    assert "type" in node or node.get("x-kubernetes-int-or-string"), path
+    assert not {"$ref", "anyOf", "title", "$defs"} & set(node), path
+    for name, child in node.get("properties", {}).items():
+        _structural(child, f"{path}.{name}")
+    if "items" in node:
+        _structural(node["items"], f"{path}[]")
+
+
+def test_a_wire_class_becomes_a_structural_schema():
+    class Inner(Wire):
+        share: float | None = None
+
+    class Outer(Wire):
+        inner: Inner = Inner()
+        names: dict[str, str] = {}
+
+    schema = structural_schema(Outer)
+    assert schema["properties"]["inner"]["properties"]["share"] == {"type": "number"}
+    assert schema["properties"]["inner"]["default"] == {}
+    assert schema["properties"]["names"]["additionalProperties"] == {"type": "string"}
+
+
+def test_a_pod_per_node_is_named_after_owner_role_and_node():
+    pods = pods_for({**BODY, "kind": "CloudMatrixInfer"}, {"sn0-c00-n0": "prefill", "sn0-c00-n1": "decode"})
+    assert sorted(pods) == ["one-decode-sn0-c00-n1", "one-prefill-sn0-c00-n0"]
+    pod = pods["one-prefill-sn0-c00-n0"]
+    assert pod["spec"]["nodeName"] == "sn0-c00-n0"
+    assert pod["metadata"]["ownerReferences"][0]["uid"] == "u"
+
+
+def node(**changes) -> NodeView:
+    held = {
+        "name": "sn0-c00-n0", "supernode": "sn0", "cabinet": "sn0-c00", "npus": 8, "cpus": 4, "schedulable": True,
+        "power": "On", "health": "Healthy", "agent": "Connected", "epoch": 1, "wanted": "Clean", "state": "Available",
+        "assignment_generation": 1, "observed_generation": 1,
+    }  # fmt: skip
+    return NodeView(**(held | changes))
+
+
+@pytest.mark.parametrize(("agent", "ready"), [("Connected", "True"), ("Stale", "Unknown"), ("Lost", "Unknown")])
+def test_a_mirrored_node_is_ready_as_its_agent_is(agent, ready):
+    status = node_status(node(agent=agent), "2026-01-01T00:00:00Z", None)
+    assert next(c for c in status["conditions"] if c["type"] == "Ready")["status"] == ready
+    taints = [taint["key"] for taint in node_object(node(agent=agent))["spec"]["taints"]]
+    assert ("node.kubernetes.io/unreachable" in taints) == (agent == "Lost")
+
+
+def test_a_mirrored_condition_keeps_its_date_while_its_status_stays():
+    first = node_status(node(), "2026-01-01T00:00:00Z", None)
+    second = node_status(node(state="Active"), "2026-01-02T00:00:00Z", first)
+    assert [c["lastTransitionTime"] for c in second["conditions"]] == ["2026-01-01T00:00:00Z"] * 2

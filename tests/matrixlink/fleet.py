@@ -1,0 +1,113 @@
+"""A stack for the tests of MatrixLink: the service over ASGI on its own SQLite file, and a fleet of real link agents
+whose hardware the tests break. Time stands until it is moved; nothing sleeps."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import httpx
+
+from matrixlink.agent import LinkAgent, link_stages
+from matrixlink.client import LinkClient
+from matrixlink.contract import SliceRequest
+from matrixlink.fabric.link import Fabric
+from matrixresource.hardware import EmulatedNode
+from matrixresource.topology import Supernode
+from matrixresource.vocabulary.clock import FixedClock
+from matrixresource.vocabulary.names import NodeName
+from services.chassis.database import Database
+from services.link.main import MIGRATIONS, LinkSettings, build
+
+NODES = [f"sn0-c00-n{n}" for n in range(4)]
+
+
+def a_request(plane="ub", members=None, **changes) -> SliceRequest:
+    """A sound wish; say only what matters."""
+    terms = {"allocation": "a", "instance": "a", "plane": plane, "members": members or NODES, "qos_class": "Guaranteed"}
+    floor = {"ub": 100.0, "rdma": 20.0, "vpc": 2.0}[plane]
+    if terms["qos_class"] != "BestEffort" and changes.get("qos_class") != "BestEffort":
+        terms["floor_gbps_per_npu"] = floor
+    return SliceRequest.model_validate(terms | changes)
+
+
+@functools.cache
+def migrated() -> Path:
+    """An empty database at the newest revision, made once."""
+    path = Path(tempfile.mkdtemp()) / "link.db"
+    database = Database(f"sqlite:///{path}")
+    database.migrate(MIGRATIONS)
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    return path
+
+
+class Stack:
+    """The service, its client and the agents. `restart()` is a new process over the same database."""
+
+    def __init__(self, tmp_path, nodes=None):
+        self.clock = FixedClock()
+        self.url = f"sqlite:///{tmp_path / 'link.db'}"
+        shutil.copy(migrated(), tmp_path / "link.db")
+        self.settings = LinkSettings(state=tmp_path, lease_grace=60)
+        built = Fabric([Supernode()]).built
+        self.hardware = {name: EmulatedNode(NodeName(name)) for name in nodes or NODES}
+        self.agents = {
+            name: LinkAgent(node, built, link_stages(), self.clock, Random(name), lease_s=30.0)
+            for name, node in self.hardware.items()
+        }
+        self.silent: set[str] = set()
+        self.restart()
+
+    def restart(self):
+        self.database = Database(self.url)
+        self.app = build(self.settings, self.clock, self.database)
+        transport = httpx.ASGITransport(app=self.app)
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://link")
+        self.client = LinkClient(self.http)
+        self.health = self.app.state.watchers["link-health"]
+
+    def switchboard(self):
+        return self.health._deed.__self__._switchboard
+
+    async def work(self):
+        """Every agent that can works off its wishes."""
+        for name, agent in self.agents.items():
+            if name not in self.silent:
+                await agent.work_off()
+
+    async def report(self):
+        """Everybody who is not silent reports and takes up the answer."""
+        speaking = [agent for name, agent in self.agents.items() if name not in self.silent]
+        answers = await self.client.report([agent.report() for agent in speaking])
+        for agent, answer in zip(speaking, answers, strict=True):
+            assert answer.accepted, answer
+            agent.take_answer(answer.desired)
+        return answers
+
+    async def settle(self, rounds=3):
+        """Reports, work and the health watcher until everybody agrees."""
+        for _ in range(rounds):
+            await self.report()
+            await self.work()
+            await self.health.step()
+        await self.report()
+
+    async def active(self, name="a-ub", request=None):
+        await self.client.admit(name, request or a_request())
+        await self.client.program(name)
+        await self.settle()
+        view = await self.client.find_slice(name)
+        assert view.state == "Active", view
+        return view
+
+    @contextmanager
+    def quiet(self, *nodes):
+        self.silent |= set(nodes)
+        yield
+        self.silent -= set(nodes)

@@ -1,0 +1,141 @@
+"""LinkAgent: newest wish wins, older ones are refused, tables outlive a cut line and not the power, time passes."""
+
+from random import Random
+
+import pytest
+
+from matrixlink.agent import LinkAgent, link_stages
+from matrixlink.contract import DesiredProgram, ProgramView
+from matrixlink.fabric.link import Fabric
+from matrixresource.hardware import EmulatedNode
+from matrixresource.topology import Supernode
+from matrixresource.vocabulary.clock import FixedClock
+from matrixresource.vocabulary.errors import InvalidField, StaleGeneration
+from matrixresource.vocabulary.names import NodeName
+
+BUILT = Fabric([Supernode()]).built
+
+
+@pytest.fixture
+def news():
+    return []
+
+
+@pytest.fixture
+def agent(news):
+    node = EmulatedNode(NodeName("sn0-c00-n0"))
+    return LinkAgent(node, BUILT, link_stages(), FixedClock(), Random(1), lambda: news.append(1), 30.0)
+
+
+def a_program(generation=1, action="program", slice="s", **changes):
+    body = {
+        "isolation": "partitionKey",
+        "isolation_key": 2,
+        "qos_class": "Guaranteed",
+        "weight": 4,
+        "instance": "i",
+        "floor_gbps": 8,
+    }
+    body |= {"name": f"{slice}.n", "slice": slice, "node": "sn0-c00-n0", "plane": "ub", "peers": ["sn0-c00-n1"]}
+    return ProgramView.model_validate(body | {"generation": generation, "action": action} | changes)
+
+
+def told(agent):
+    return {p.slice: (p.generation, p.status) for p in agent.report().programs}
+
+
+async def test_a_wish_is_worked_off_in_time(agent, news):
+    agent.ensure(a_program())
+    assert told(agent) == {"s": (1, "Programming")}
+    assert agent.tables("s") is None
+    await agent.work_off()
+    assert told(agent) == {"s": (1, "Programmed")}
+    assert agent._clock.now() > FixedClock().now() + 1
+    assert len(news) == 2
+
+
+async def test_an_older_wish_is_refused_and_the_same_is_no_news(agent, news):
+    agent.ensure(a_program(3))
+    await agent.work_off()
+    before = len(news)
+    agent.ensure(a_program(3))
+    assert len(news) == before
+    with pytest.raises(StaleGeneration):
+        agent.ensure(a_program(2))
+    agent.take_answer([DesiredProgram(slice="s", generation=2, action="clear")])
+    assert told(agent) == {"s": (3, "Programmed")}
+    assert agent.counters["stale"] == 2
+
+
+async def test_a_newer_wish_overtakes_the_work_in_hand(agent):
+    agent.ensure(a_program(1))
+    sleep, agent._clock.sleep = agent._clock.sleep, None
+
+    async def overtaken(seconds):
+        agent._clock.sleep = sleep
+        agent.ensure(a_program(2, isolation_key=9))
+        await sleep(seconds)
+
+    agent._clock.sleep = overtaken
+    await agent.work_off()
+    assert told(agent) == {"s": (2, "Programmed")}
+    assert agent.tables("s")["isolation_key"] == 9
+    assert agent.counters["programmed"] == 1
+
+
+async def test_small_changes_take_less_time(agent):
+    took = []
+    for generation, changes in ((1, {}), (2, {}), (3, {"peers": ["sn0-c00-n2"]})):
+        before = agent._clock.now()
+        agent.ensure(a_program(generation, **changes))
+        await agent.work_off()
+        took.append(agent._clock.now() - before)
+    assert took[0] > took[2] > took[1] > 0
+
+
+async def test_clear_and_forget(agent):
+    agent.ensure(a_program(1))
+    await agent.work_off()
+    agent.ensure(a_program(2, "clear"))
+    assert agent.tables("s") is not None
+    await agent.work_off()
+    assert told(agent) == {"s": (2, "Cleared")}
+    agent.take_answer([DesiredProgram(slice="s", generation=2, action="clear")])
+    assert told(agent) == {"s": (2, "Cleared")}
+    agent.take_answer([])
+    assert told(agent) == {}
+
+
+async def test_cut_off_it_keeps_its_last_configuration_through_a_restart(agent):
+    agent.ensure(a_program(1))
+    await agent.work_off()
+    again = LinkAgent(agent.hardware, BUILT, link_stages(), FixedClock(), Random(1))
+    again.restore(agent.memory())
+    assert again.tables("s") == agent.tables("s")
+    report = again.report()
+    assert (report.epoch, report.sequence) == (2, 1)
+    assert [p.status for p in report.programs] == ["Programmed"]
+
+
+async def test_loss_of_power_empties_the_tables_and_the_card_fills_them(agent):
+    agent.ensure(a_program(1))
+    await agent.work_off()
+    agent.power_lost()
+    assert agent.tables("s") is None
+    assert told(agent) == {"s": (1, "Programming")}
+    await agent.work_off()
+    assert agent.tables("s") is not None
+
+
+def test_ports_below_their_rate_are_reported(agent):
+    agent.hardware.ports |= {"ub-p3-k11": 0.25, "vpc": 0.0, "rdma-npu5-die0": 1.0}
+    assert {p.port: p.gbps for p in agent.report().ports} == {"ub-p3-k11": 7.0, "vpc": 0.0}
+
+
+def test_stages_of_ones_own(tmp_path):
+    (tmp_path / "s.yaml").write_text("clear:\n  - {stage: wait, status: Programming, delay_s: 5}\n")
+    assert [s.delay_s for s in link_stages(tmp_path / "s.yaml")["clear"]] == [5]
+    assert link_stages(tmp_path / "s.yaml")["program"] == link_stages()["program"]
+    (tmp_path / "s.yaml").write_text("clear:\n  - {pause: 5}\n")
+    with pytest.raises(InvalidField):
+        link_stages(tmp_path / "s.yaml")

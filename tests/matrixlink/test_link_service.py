@@ -1,0 +1,428 @@
+"""MatrixLink over HTTP: slices admitted, programmed by agents, resized, rerouted, withdrawn; restarts and silence on
+the way; bad input refused with the field and nothing changed."""
+
+import pytest
+
+from matrixresource.vocabulary.errors import Conflict, InsufficientBandwidth, InvalidField, NotYetSupported
+from tests.matrixlink.fleet import NODES, a_request
+
+
+def told(view, type):
+    return next((c.status, c.reason, c.message) for c in view.conditions if c.type == type)
+
+
+async def test_a_slice_from_promise_to_nothing(stack):
+    view = await stack.client.admit("a-ub", a_request())
+    assert (view.state, view.programmed, view.floor_kept_gbps_per_npu) == ("Admitted", 0, 100.0)
+    view = await stack.client.program("a-ub")
+    assert view.state == "Programming"
+    assert told(view, "RoutesProgrammed") == (
+        "False",
+        "Waiting",
+        f"0 of 4 agents acknowledged generation {view.generation}",
+    )
+    await stack.report()
+    assert (await stack.client.find_slice("a-ub")).state == "Programming"
+    await stack.work()
+    await stack.report()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, view.programmed) == ("Active", 4)
+    assert told(view, "RoutesProgrammed")[0] == "True"
+    assert stack.agents[NODES[0]].tables("a-ub")["isolation_key"] == view.isolation_key
+    assert await stack.client.withdraw("a-ub") is False
+    assert (await stack.client.find_slice("a-ub")).state == "Withdrawing"
+    await stack.settle()
+    assert await stack.client.find_slice("a-ub") is None
+    assert stack.agents[NODES[0]].tables("a-ub") is None
+    assert await stack.client.withdraw("a-ub") is True
+    links = await stack.client.links("ub", NODES[0])
+    assert {link["floorsGbps"] for link in links} == {0.0}
+
+
+async def test_asking_twice_changes_nothing(stack):
+    first = await stack.client.admit("a-ub", a_request())
+    again = await stack.client.admit("a-ub", a_request(members=list(reversed(NODES))))
+    assert (again.generation, again.etag) == (first.generation, first.etag)
+    await stack.active()
+    view = await stack.client.program("a-ub")
+    assert (view.state, view.generation) == ("Active", first.generation)
+    await stack.client.withdraw("a-ub")
+    generation = (await stack.client.find_slice("a-ub")).generation
+    await stack.client.withdraw("a-ub")
+    assert (await stack.client.find_slice("a-ub")).generation == generation
+
+
+async def test_only_acknowledgement_of_this_generation_counts(stack):
+    await stack.client.admit("a-ub", a_request())
+    await stack.client.program("a-ub")
+    with stack.quiet(NODES[3]):
+        await stack.settle()
+        view = await stack.client.find_slice("a-ub")
+        assert (view.state, view.programmed) == ("Programming", 3)
+    await stack.settle()
+    assert (await stack.client.find_slice("a-ub")).state == "Active"
+
+
+async def test_replacing_a_member_is_one_generation_on(stack):
+    before = await stack.active(request=a_request(members=NODES[:3]))
+    other = stack.agents[NODES[1]].counters["programmed"]
+    view = await stack.client.admit("a-ub", a_request(members=[NODES[0], NODES[1], NODES[3]]))
+    assert (view.generation, view.state) == (before.generation + 1, "Admitted")
+    await stack.client.program("a-ub")
+    await stack.settle()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, view.isolation_key) == ("Active", before.isolation_key)
+    assert stack.agents[NODES[2]].tables("a-ub") is None
+    assert stack.agents[NODES[3]].tables("a-ub") is not None
+    assert stack.agents[NODES[1]].counters["programmed"] == other + 1
+
+
+async def test_a_lost_member_does_not_hold_up_its_replacement(stack):
+    await stack.active(request=a_request(members=NODES[:3]))
+    stack.silent.add(NODES[2])
+    stack.clock.at += 31
+    await stack.client.admit("a-ub", a_request(members=[NODES[0], NODES[1], NODES[3]]))
+    await stack.client.program("a-ub")
+    await stack.settle()
+    assert (await stack.client.find_slice("a-ub")).state == "Active"
+    assert stack.agents[NODES[2]].tables("a-ub") is not None
+    stack.silent.clear()
+    await stack.settle()
+    assert stack.agents[NODES[2]].tables("a-ub") is None
+
+
+async def test_deletion_ends_without_those_who_cannot_be_reached(stack):
+    view = await stack.active()
+    stack.silent.add(NODES[0])
+    stack.clock.at += 31
+    await stack.client.withdraw("a-ub")
+    await stack.settle()
+    assert await stack.client.find_slice("a-ub") is None
+    assert stack.agents[NODES[0]].tables("a-ub") is not None
+    other = await stack.client.admit("b-ub", a_request(instance="b", members=NODES[1:3]))
+    assert other.isolation_key != view.isolation_key, "a fenced node may still use the key"
+    stack.silent.clear()
+    await stack.settle()
+    assert stack.agents[NODES[0]].tables("a-ub") is None
+    third = await stack.client.admit("c-ub", a_request(instance="c", members=[NODES[3]]))
+    assert third.isolation_key == view.isolation_key
+
+
+async def test_a_slice_made_again_is_never_older_than_what_an_absent_agent_holds(stack):
+    await stack.active()
+    stack.silent.add(NODES[0])
+    stack.clock.at += 31
+    await stack.client.withdraw("a-ub")
+    await stack.settle()
+    stack.silent.clear()
+    await stack.active(request=a_request())
+
+
+async def test_a_slow_agent_that_is_reached_is_given_its_time_and_no_more(stack):
+    await stack.active()
+    await stack.client.withdraw("a-ub")
+    for _ in range(5):
+        stack.clock.at += 25
+        await stack.report()
+    await stack.health.step()
+    assert await stack.client.find_slice("a-ub") is None
+
+
+async def test_a_lost_cable_reroutes_what_crosses_it_and_comes_back(stack):
+    await stack.active(request=a_request(members=NODES[:2]))
+    await stack.active("b-ub", a_request(instance="b", members=NODES[2:]))
+    whole = await stack.client.slice_fabric_view("a-ub")
+    assert whole.planes["ub"].nodes[NODES[0]].uplink_gbps == [448.0] * 7
+    stack.hardware[NODES[0]].ports["ub-p3-k11"] = 0.0
+    await stack.report()
+    await stack.health.step()
+    view = await stack.client.find_slice("a-ub")
+    assert view.state == "Rerouting"
+    assert (await stack.client.find_slice("b-ub")).state == "Active"
+    await stack.settle()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, told(view, "Degraded")[1], told(view, "QosSatisfied")[0]) == ("Degraded", "LinksLost", "True")
+    tables = stack.agents[NODES[1]].tables("a-ub")
+    assert tables["detours"][NODES[0]][3]["spread"][11] == 0.0
+    seen = await stack.client.slice_fabric_view("a-ub")
+    assert seen.planes["ub"].nodes[NODES[0]].uplink_gbps == [448.0, 448.0, 448.0, 420.0, 448.0, 448.0, 448.0]
+    assert seen.generation > whole.generation
+    link = (await stack.http.get(f"/v1/links/{NODES[0]}.ub-p3-k11")).json()
+    assert (link["state"], link["gbps"], link["floorsGbps"]) == ("Down", 0.0, 0.0)
+    assert (await stack.http.get("/v1/switches/sn0-l2p3-k11")).json()["portsDown"] == 1
+    stack.hardware[NODES[0]].ports.clear()
+    await stack.settle()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, told(view, "Degraded")[0]) == ("Active", "False")
+    assert stack.agents[NODES[1]].tables("a-ub")["detours"] == {}
+    assert (await stack.client.slice_fabric_view("a-ub")).planes == whole.planes
+
+
+async def test_a_floor_that_cannot_be_kept_is_shown_and_comes_back(stack):
+    await stack.active(request=a_request(floor_gbps_per_npu=392.0))
+    for node in stack.hardware.values():
+        node.ports["ub-p0-k05"] = 0.0
+    await stack.settle()
+    view = await stack.client.find_slice("a-ub")
+    assert view.state == "Degraded"
+    assert view.floor_kept_gbps_per_npu == pytest.approx(392 * 111 / 112, rel=1e-5)
+    assert told(view, "QosSatisfied")[:2] == ("False", "FloorReduced")
+    view = await stack.client.admit("a-ub", a_request(members=NODES[:3], floor_gbps_per_npu=392.0))
+    assert view.state == "Admitted", "a damaged fabric does not stop a member from leaving"
+    await stack.client.program("a-ub")
+    for node in stack.hardware.values():
+        node.ports.clear()
+    await stack.settle()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, view.floor_kept_gbps_per_npu) == ("Active", 392.0)
+
+
+async def test_bandwidth_that_is_not_there_is_refused_by_link(stack):
+    await stack.client.admit("a-ub", a_request(floor_gbps_per_npu=300.0))
+    with pytest.raises(InsufficientBandwidth) as refused:
+        await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=100.0, members=NODES[3:]))
+    summary, first = refused.value.blocking[:2]
+    assert summary["plane"] == "ub"
+    assert summary["fitsFloorGbpsPerNpu"] == pytest.approx(92.0)
+    assert (first["plane"], first["owners"]) == ("ub", ["a-ub"])
+    assert first["link"].startswith(NODES[3])
+    assert await stack.client.find_slice("b-ub") is None
+    assert (await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=92.0, members=NODES[3:]))).name
+
+
+async def test_two_on_one_node_share_what_nobody_was_promised(stack):
+    await stack.client.admit("a-ub", a_request(members=NODES[:2], floor_gbps_per_npu=98.0))
+    await stack.client.admit("b-ub", a_request(instance="b", members=NODES[1:3], qos_class="BestEffort"))
+    a = (await stack.client.slice_fabric_view("a-ub")).planes["ub"].nodes
+    b = (await stack.client.slice_fabric_view("b-ub")).planes["ub"].nodes
+    assert a[NODES[0]].uplink_gbps == [448.0] * 7
+    assert a[NODES[1]].uplink_gbps == pytest.approx([112 + 336 * 0.8] * 7)
+    assert b[NODES[1]].uplink_gbps == pytest.approx([336 * 0.2] * 7)
+
+
+async def test_three_planes_of_one_instance(stack):
+    for plane in ("ub", "rdma", "vpc"):
+        await stack.active(f"a-{plane}", a_request(plane))
+    view = await stack.client.fabric_view("a")
+    assert {str(plane) for plane in view.planes} == {"ub", "rdma", "vpc"}
+    ports = {str(plane): each.nodes[NODES[0]] for plane, each in view.planes.items()}
+    assert ports["ub"].endpoint_gbps == [28.0] * 7
+    assert (ports["rdma"].uplink_gbps, ports["rdma"].endpoint_gbps) == ([400.0], [25.0])
+    assert (ports["vpc"].uplink_gbps, ports["vpc"].endpoint_gbps) == ([50.0], [50.0])
+    assert view.planes["ub"].latency_us == 1.9
+    kinds = {each.isolation for each in await stack.client.slices()}
+    assert kinds == {"partitionKey", "vni"}
+    stack.hardware[NODES[0]].ports |= {"rdma-npu5-die0": 0.0, "vpc": 0.5, "npu5-die1-p2": 0.0}
+    await stack.settle()
+    view = await stack.client.fabric_view("a")
+    ports = {str(plane): each.nodes[NODES[0]] for plane, each in view.planes.items()}
+    assert ports["ub"].endpoint_gbps == [28.0, 28.0, 0.0, 28.0, 28.0, 28.0, 28.0]
+    assert (ports["rdma"].uplink_gbps, ports["rdma"].endpoint_gbps) == ([375.0], [12.5])
+    assert ports["vpc"].uplink_gbps == [25.0]
+    assert await stack.client.fabric_view("nobody") is None
+
+
+@pytest.mark.parametrize("step", range(5))
+async def test_the_service_may_be_restarted_between_any_two_steps(stack, step):
+    async def maybe(at):
+        if at == step:
+            stack.restart()
+
+    await stack.client.admit("a-ub", a_request(floor_gbps_per_npu=200.0))
+    await maybe(0)
+    await stack.client.program("a-ub")
+    await maybe(1)
+    await stack.report()
+    await maybe(2)
+    await stack.settle()
+    await maybe(3)
+    with pytest.raises(InsufficientBandwidth):
+        await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=200.0))
+    stack.hardware[NODES[0]].ports["ub-p3-k11"] = 0.25
+    await stack.report()
+    await maybe(4)
+    await stack.settle()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, view.programmed) == ("Degraded", 4)
+    await stack.client.withdraw("a-ub")
+    await stack.settle()
+    assert await stack.client.find_slice("a-ub") is None
+
+
+async def test_an_agent_begins_anew_after_loss_of_power(stack):
+    await stack.active()
+    agent = stack.agents[NODES[0]]
+    agent.power_lost()
+    agent.restore(agent.memory())
+    await stack.report()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, view.programmed) == ("Programming", 3)
+    await stack.settle()
+    assert (await stack.client.find_slice("a-ub")).state == "Active"
+
+
+async def test_a_node_without_uplinks_is_said_to_have_no_floor(stack):
+    await stack.active()
+    stack.hardware[NODES[0]].ports |= {f"ub-p{p}-k{k:02d}": 0.0 for p in range(7) for k in range(16)}
+    await stack.settle()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, view.floor_kept_gbps_per_npu, told(view, "QosSatisfied")[0]) == ("Degraded", 0.0, "False")
+    with pytest.raises(InsufficientBandwidth) as refused:
+        await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=1.0))
+    assert refused.value.field == "members"
+    view = await stack.client.slice_fabric_view("a-ub")
+    assert view.planes["ub"].nodes[NODES[0]].uplink_gbps == [0.0] * 7
+    assert view.planes["ub"].nodes[NODES[1]].uplink_gbps == [448.0] * 7
+    stack.hardware[NODES[0]].ports.clear()
+    await stack.settle()
+    assert (await stack.client.find_slice("a-ub")).state == "Active"
+
+
+async def test_agents_that_are_ahead_of_tables_put_back_to_an_older_state_are_outrun(stack, tmp_path):
+    await stack.client.admit("a-ub", a_request())
+    await stack.client.program("a-ub")
+    copy = tmp_path / "older.db"
+    with stack.database.engine.connect() as connection:
+        connection.exec_driver_sql(f"VACUUM INTO '{copy}'")
+    for floor in (110.0, 120.0):
+        await stack.active(request=a_request(floor_gbps_per_npu=floor))
+    stack.url = f"sqlite:///{copy}"
+    stack.restart()
+    await stack.settle()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, view.floor_gbps_per_npu) == ("Active", 100.0)
+    assert stack.agents[NODES[0]].tables("a-ub")["floor_gbps"] == 800.0
+
+
+async def test_stale_reports_are_refused_alone(stack):
+    await stack.active()
+    old = [agent.report() for agent in stack.agents.values()]
+    await stack.report()
+    fresh = stack.agents[NODES[1]].report()
+    answers = await stack.client.report([old[0], fresh, old[2]])
+    assert [(a.accepted, a.reason) for a in answers] == [(False, "StaleReport"), (True, None), (False, "StaleReport")]
+    stack.restart()
+    earlier_life = old[0].model_copy(update={"epoch": 0, "sequence": 99})
+    assert [a.reason for a in await stack.client.report([earlier_life])] == ["StaleReport"]
+
+
+async def test_reports_of_ports_that_are_not_there_are_refused(stack):
+    report = stack.agents[NODES[0]].report().wire()
+    for ports, reason in [
+        ([{"port": "ub-p9-k00", "gbps": 1}], "InvalidField"),
+        ([{"port": "vpc", "gbps": 51}], "InvalidField"),
+    ]:
+        answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"ports": ports}]})
+        assert answer.json()["answers"][0]["reason"] == reason
+    answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"node": "sn7-c00-n0"}]})
+    assert answer.json()["answers"][0]["reason"] == "NotFound"
+    answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"leaseSeconds": "soon"}]})
+    assert answer.json()["field"] == "reports[0].leaseSeconds"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"plane": "wifi"}, "plane"),
+        ({"members": ["sn0-c99-n9"]}, "members[0]"),
+        ({"members": ["node-1"]}, "members[0]"),
+        ({"members": [NODES[0], NODES[0]]}, "members[1]"),
+        ({"members": []}, "members"),
+        ({"floorGbpsPerNpu": 393}, "floorGbpsPerNpu"),
+        ({"floorGbpsPerNpu": 1e9}, "floorGbpsPerNpu"),
+        ({"floorGbpsPerNpu": -1}, "floorGbpsPerNpu"),
+        ({"floorGbpsPerNpu": 0}, "floorGbpsPerNpu"),
+        ({"ceilingGbpsPerNpu": 1}, "ceilingGbpsPerNpu"),
+        ({"qosClass": "BestEffort"}, "floorGbpsPerNpu"),
+        ({"qosClass": "Gold"}, "qosClass"),
+        ({"weight": -2}, "weight"),
+        ({"latencyBoundUs": 1.0}, "latencyBoundUs"),
+        ({"colour": "red"}, "colour"),
+        ({"instance": ""}, "instance"),
+    ],
+)
+async def test_bad_wishes_are_refused_with_their_field(stack, changes, field):
+    answer = await stack.http.put("/v1/slices/a-ub", json=a_request().wire() | changes)
+    assert answer.status_code == 422, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["field"] == field
+    assert await stack.client.slices() == []
+
+
+async def test_other_bad_input(stack):
+    put = stack.http.put
+    assert (await put("/v1/slices/No_Name", json=a_request().wire())).json()["field"] == "name"
+    assert (await put("/v1/slices/a", content="{", headers={"content-type": "application/json"})).status_code == 400
+    assert (await put("/v1/slices/a", content=b"x" * (2 << 20))).status_code == 413
+    assert (await put("/v1/slices/a", json=a_request().wire(), headers={"If-Match": '"7"'})).status_code == 412
+    assert (await stack.http.get("/v1/slices/none")).status_code == 404
+    assert (await stack.http.post("/v1/slices/none:program")).status_code == 404
+    assert (await stack.http.get("/v1/links/none")).status_code == 404
+    assert (await stack.http.get("/v1/links?plane=x")).status_code == 422
+    assert (await stack.http.get("/v1/links?node=sn0-c99-n0")).status_code == 404
+    for noun in ("telemetry", "backup-paths", "peerings", "drains", "what-ifs/x"):
+        answer = await stack.http.get(f"/v1/{noun}")
+        assert (answer.status_code, answer.json()["reason"]) == (501, "NotYetSupported")
+    with pytest.raises(NotYetSupported):
+        await stack.client.admit("a", a_request(protection="backup"))
+    assert await stack.client.slices() == []
+
+
+async def test_a_ub_slice_stays_inside_one_supernode(stack):
+    with pytest.raises(InvalidField) as refused:
+        await stack.client.admit("a", a_request(members=[NODES[0], "sn1-c00-n0"]))
+    assert refused.value.field == "members[1]"
+
+
+async def test_plane_and_instance_of_a_slice_are_fixed(stack):
+    await stack.client.admit("a", a_request())
+    with pytest.raises(Conflict):
+        await stack.client.admit("a", a_request(instance="b"))
+    await stack.active("b", a_request("vpc", instance="b"))
+    await stack.client.withdraw("b")
+    with pytest.raises(Conflict):
+        await stack.client.admit("b", a_request("vpc", instance="b", floor_gbps_per_npu=1.0))
+    with pytest.raises(Conflict):
+        await stack.client.program("b")
+
+
+async def test_validate_only_changes_nothing(stack):
+    view = await stack.client.admit("a", a_request(), validate_only=True)
+    assert view.state == "Admitted"
+    assert await stack.client.slices() == []
+    assert (await stack.client.admit("b", a_request(instance="b", floor_gbps_per_npu=392.0))).name == "b"
+    with pytest.raises(InsufficientBandwidth):
+        await stack.client.admit("a", a_request(), validate_only=True)
+
+
+async def test_lists_of_what_there_is(stack):
+    planes = (await stack.http.get("/v1/planes")).json()["items"]
+    assert {p["name"]: p["links"] for p in planes} == {"ub": 12_480, "rdma": 960, "vpc": 48}
+    switches = (await stack.http.get("/v1/switches?pageSize=1000&filter=kind=l2")).json()["items"]
+    assert len(switches) == 112
+    page = (await stack.http.get("/v1/links?plane=vpc&pageSize=10")).json()
+    assert len(page["items"]) == 10
+    assert "nextPageToken" in page
+    assert len(await stack.client.links("ub", NODES[0])) == 260
+    query = f"plane=ub&node={NODES[0]}&filter=kind=l1-l2 AND subPlane=3&orderBy=name desc"
+    found = (await stack.http.get(f"/v1/links?{query}")).json()["items"]
+    assert [link["name"][-3:] for link in found] == [f"k{k:02d}" for k in range(15, -1, -1)]
+    stack.hardware[NODES[0]].ports["ub-p3-k11"] = 0.25
+    await stack.report()
+    links = {link["name"]: link for link in await stack.client.links()}
+    assert len(links) == 12_480 + 960 + 48
+    assert [(name, link["gbps"]) for name, link in links.items() if link["state"] != "Up"] == [
+        (f"{NODES[0]}.ub-p3-k11", 7.0)
+    ]
+    for name in (f"{NODES[0]}.ub-p3-k11", f"{NODES[0]}.ub-p3-k12", "sn0-c00-leaf0.spine3"):
+        one = (await stack.http.get(f"/v1/links/{name}")).json()
+        assert {key: value for key, value in one.items() if value is not None} == links[name]
+    stack.hardware[NODES[0]].ports.clear()
+    await stack.report()
+    classes = (await stack.http.get("/v1/qos-classes")).json()["items"]
+    assert [c["name"] for c in classes] == ["BestEffort", "Burstable", "Guaranteed"]
+    assert (await stack.http.get("/v1/planes?watch=true")).status_code == 501
+    await stack.active()
+    routes = (await stack.http.get("/v1/routes?filter=state=Programmed")).json()["items"]
+    assert len(routes) == 4
+    assert (await stack.http.get(f"/v1/programs/a-ub.{NODES[0]}")).json()["node"] == NODES[0]

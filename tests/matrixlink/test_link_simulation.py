@@ -1,0 +1,129 @@
+"""Anything in any order: wishes, withdrawals, lost and mended ports, silent agents, power cuts, service restarts.
+After every step nothing is promised twice; when all is mended everything settles and nothing is left over."""
+
+import contextlib
+from random import Random
+
+import pytest
+from sqlalchemy import select
+
+from matrixlink.fabric.reservations import Ledger
+from matrixlink.store import FenceRow, SliceRow
+from matrixresource.vocabulary.errors import Conflict, NotFound
+from matrixresource.vocabulary.planes import Plane
+from tests.matrixlink.fleet import NODES, Stack, a_request
+
+NAMES = ["a-ub", "b-ub", "c-rdma", "d-vpc"]
+PORTS = ["ub-p0-k00", "ub-p3-k11", "npu5-die1-p2", "rdma-npu5-die0", "vpc"]
+
+
+async def wish(stack, random, held):
+    name = random.choice(NAMES)
+    plane = name.split("-")[1]
+    floor = random.choice([0.25, 0.5, 1.0]) * {"ub": 300, "rdma": 40, "vpc": 5}[plane]
+    members = random.sample(NODES, random.randint(1, 4))
+    await stack.client.admit(name, a_request(plane, members, instance=name, floor_gbps_per_npu=floor))
+    held[name] = sorted(members)
+
+
+async def program(stack, random, held):
+    if held:
+        await stack.client.program(random.choice(sorted(held)))
+
+
+async def withdraw(stack, random, held):
+    name = random.choice(NAMES)
+    held.pop(name, None)
+    await stack.client.withdraw(name)
+
+
+async def break_or_mend(stack, random, held):
+    ports = stack.hardware[random.choice(NODES)].ports
+    ports.clear()
+    ports.update({port: random.choice([0.0, 0.25, 0.5]) for port in random.sample(PORTS, random.randint(0, 2))})
+
+
+async def fall_silent_or_speak(stack, random, held):
+    stack.silent ^= {random.choice(NODES)}
+
+
+async def lose_power(stack, random, held):
+    agent = stack.agents[random.choice(NODES)]
+    agent.power_lost()
+    agent.restore(agent.memory())
+
+
+async def restart(stack, random, held):
+    stack.database.close()
+    stack.restart()
+
+
+async def time_passes(stack, random, held):
+    stack.clock.at += random.choice([1, 20, 40])
+
+
+async def report(stack, random, held):
+    await stack.report()
+
+
+async def work(stack, random, held):
+    await stack.work()
+
+
+async def look(stack, random, held):
+    await stack.health.step()
+
+
+DEEDS = [wish, wish, program, program, withdraw, break_or_mend, fall_silent_or_speak, lose_power, restart, time_passes]
+DEEDS += [report, report, work, work, look, look]
+
+
+def nothing_is_promised_twice(stack):
+    board = stack.switchboard()
+    with board.store.reading() as session:
+        keys = [(row.isolation, row.isolation_key) for row in session.scalars(select(SliceRow))]
+        fenced = {(row.isolation, row.isolation_key, row.slice) for row in session.scalars(select(FenceRow))}
+        held = {(row.isolation, row.isolation_key, row.name) for row in session.scalars(select(SliceRow))}
+    assert len(set(keys)) == len(keys)
+    for isolation, key, name in held:
+        assert all(other == name for i, k, other in fenced if (i, k) == (isolation, key))
+    built: Ledger = board.promises.ledger
+    assert all(float(built.booked(link)) <= board.promises.built(str(link)) + 1e-6 for owner in built.all_owners()
+               for link in built.held(owner))  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_any_order_settles(tmp_path, seed):
+    random, stack, held = Random(seed), Stack(tmp_path), {}
+    for _ in range(60):
+        with contextlib.suppress(NotFound, Conflict):
+            await random.choice(DEEDS)(stack, random, held)
+        nothing_is_promised_twice(stack)
+    stack.silent.clear()
+    for node in stack.hardware.values():
+        node.ports.clear()
+    await stack.settle(6)
+    for view in await stack.client.slices():
+        await stack.client.program(view.name)
+    await stack.settle(6)
+    views = {view.name: view for view in await stack.client.slices()}
+    for name, view in views.items():
+        assert (view.state, view.floor_kept_gbps_per_npu) == ("Active", view.floor_gbps_per_npu), view
+        assert name not in held or sorted(view.members) == held[name]
+    for node, agent in stack.agents.items():
+        has = {name for name in NAMES if agent.tables(name)}
+        assert has == {name for name, view in views.items() if node in view.members}
+        assert {name: agent.tables(name)["isolation_key"] for name in has} == {
+            name: views[name].isolation_key for name in has
+        }
+    for name in views:
+        await stack.client.withdraw(name)
+    await stack.settle()
+    assert await stack.client.slices() == []
+    board = stack.switchboard()
+    assert board.promises.ledger.all_owners() == set()
+    with board.store.reading() as session:
+        assert session.scalars(select(FenceRow)).all() == []
+        assert board.store.programs(session) == []
+    assert all(not board.fabric.below(node) for node in NODES)
+    assert set(Plane) == set(board.promises.planes)

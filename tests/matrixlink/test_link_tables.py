@@ -1,0 +1,67 @@
+"""The migrations make exactly the tables the code uses; README shows what the code prints; planes and their sources."""
+
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+import matrixlink
+from matrixlink.fabric.planes import calibration, plane_models, taken
+from matrixlink.network_slice import ACTIVE, FAILED, PROGRAMMING, REROUTING, SLICE_STATES, stands
+from matrixlink.picture import BEGIN, END, printed
+from matrixlink.store import Base
+from matrixresource.vocabulary.errors import InvalidField
+from matrixresource.vocabulary.planes import Plane
+from services.chassis.database import Database
+from services.link.main import MIGRATIONS
+
+
+def test_migrations_make_the_tables(tmp_path):
+    database = Database(f"sqlite:///{tmp_path / 'x.db'}")
+    database.migrate(MIGRATIONS)
+    with database.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+
+
+def test_readme_shows_the_states_as_printed():
+    page = (Path(matrixlink.__file__).parent / "README.md").read_text(encoding="utf-8")
+    assert page.partition(BEGIN)[2].partition(END)[0].strip() == printed().strip()
+
+
+def test_every_state_has_a_way_out_and_only_withdrawn_is_the_end():
+    assert [state for state, after in SLICE_STATES.moves.items() if not after] == ["Withdrawn"]
+
+
+@pytest.mark.parametrize(
+    ("state", "programmed", "failed", "whole", "after"),
+    [
+        (PROGRAMMING, 3, 0, True, PROGRAMMING),
+        (PROGRAMMING, 4, 0, True, ACTIVE),
+        (REROUTING, 3, 0, False, REROUTING),
+        (REROUTING, 4, 0, False, "Degraded"),
+        (ACTIVE, 3, 0, True, PROGRAMMING),
+        (ACTIVE, 3, 1, True, FAILED),
+        ("Degraded", 4, 0, True, ACTIVE),
+    ],
+)
+def test_where_a_slice_stands(state, programmed, failed, whole, after):
+    assert stands(state, programmed, 4, failed, whole) == after
+    assert SLICE_STATES.may(state, after)
+
+
+def test_planes_are_those_of_the_spec():
+    ub, rdma, vpc = (plane_models()[plane] for plane in Plane)
+    assert (ub.sub_planes, ub.uplink_gbps, ub.endpoint_gbps, ub.npu_gbps) == (7, 448.0, 28.0, 392.0)
+    assert (rdma.sub_planes, rdma.uplink_gbps, rdma.endpoint_gbps, rdma.npu_gbps) == (1, 400.0, 25.0, 50.0)
+    assert (vpc.sub_planes, vpc.uplink_gbps, vpc.endpoint_gbps, vpc.npu_gbps) == (1, 50.0, 50.0, 6.25)
+    assert 0.8 < ub.payload_gbps / 196 < 0.9
+
+
+def test_calibration_names_sources_it_has_and_one_used_entry(tmp_path):
+    document = calibration()
+    for plane in Plane:
+        for entry in document[plane]["latency_us"] + document[plane]["payload_gbps"]:
+            assert entry["source"] or entry["mark"] == "ASSUMED"
+    with pytest.raises(InvalidField):
+        taken(document, "ub", "latency_us", "through-the-wall")

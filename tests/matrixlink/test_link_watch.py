@@ -1,0 +1,61 @@
+"""Watches carry every change in order: programs to agents, slices to MatrixCompute, links to whoever looks."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from matrixlink.client import LinkClient
+from tests.asgi import StreamingASGITransport
+from tests.matrixlink.fleet import NODES, a_request
+
+
+@pytest.fixture
+async def watching(stack):
+    transport = StreamingASGITransport(stack.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://link") as http:
+        yield LinkClient(http)
+
+
+async def until(client, collection, since, enough):
+    """Events until `enough(view)` is true of one."""
+    seen = []
+    async with asyncio.timeout(20):
+        async for event in client.watch(collection, since):
+            if event.type != "BOOKMARK":
+                seen.append(event)
+                if enough(event):
+                    return seen
+    return seen
+
+
+async def test_agents_hear_of_their_programs(stack, watching):
+    since = stack.switchboard().store.records.latest()
+    hearing = asyncio.create_task(until(watching, "programs", since, lambda e: e.view["node"] == NODES[3]))
+    await stack.client.admit("a-ub", a_request())
+    await stack.client.program("a-ub")
+    heard = await hearing
+    assert [(e.type, e.view["node"], e.view["action"]) for e in heard] == [("ADDED", n, "program") for n in NODES]
+    assert heard[0].view["stripes"][0]["weight"] == pytest.approx(1 / 7)
+
+
+async def test_a_slice_is_seen_from_promise_to_nothing(stack, watching):
+    seeing = asyncio.create_task(until(watching, "slices", 0, lambda e: e.type == "DELETED"))
+    await stack.active()
+    await stack.client.withdraw("a-ub")
+    await stack.settle()
+    states = [e.view["state"] for e in await seeing]
+    assert [s for i, s in enumerate(states) if i == 0 or states[i - 1] != s] == [
+        "Admitted", "Programming", "Active", "Withdrawing", "Withdrawn",
+    ]  # fmt: skip
+
+
+async def test_a_link_is_seen_to_fail_and_return(stack, watching):
+    seeing = asyncio.create_task(until(watching, "links", 0, lambda e: e.view["state"] == "Up"))
+    for share in (0.0, 0.5):
+        stack.hardware[NODES[0]].ports["ub-p3-k11"] = share
+        await stack.report()
+    stack.hardware[NODES[0]].ports.clear()
+    await stack.report()
+    seen = [(e.view["state"], e.view["gbps"]) for e in await seeing]
+    assert seen == [("Down", 0.0), ("Degraded", 14.0), ("Up", 28.0)]

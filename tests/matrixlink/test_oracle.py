@@ -1,0 +1,43 @@
+"""Every oracle case, answered exactly, through the same door as the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.fabric_oracle import agrees, answer, expected, main
+
+CASES = sorted((Path(__file__).parent / "oracle").glob("D*.json"))
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_case(path):
+    case = json.loads(path.read_text())
+    assert agrees(expected(case), answer(case))
+
+
+def test_all_cases_of_the_index_are_here():
+    index = json.loads((Path(__file__).parent / "oracle" / "index.json").read_text())
+    assert [entry["file"] for entry in index] == [path.name for path in CASES]
+
+
+def test_a_case_without_its_answer_is_answered(tmp_path):
+    case = json.loads(CASES[0].read_text())
+    right = case.pop("expect")
+    (tmp_path / "case.json").write_text(json.dumps(case))
+    assert main([str(tmp_path / "case.json"), "--answer", str(tmp_path / "out.json")]) == 0
+    assert agrees(right, json.loads((tmp_path / "out.json").read_text()))
+
+
+def test_a_wrong_answer_is_noticed(tmp_path):
+    case = json.loads(CASES[0].read_text())
+    case["expect"]["rate"][0] = "1"
+    (tmp_path / "case.json").write_text(json.dumps(case))
+    assert main([str(tmp_path / "case.json")]) == 1
+
+
+@pytest.mark.parametrize("text", ["{}", "[1", '{"format": "fabric-oracle/2", "rule": "fluid"}'])
+def test_what_is_no_case_is_refused(tmp_path, text, capsys):
+    (tmp_path / "case.json").write_text(text)
+    assert main([str(tmp_path / "case.json")]) == 2
+    assert "case.json" in capsys.readouterr().err

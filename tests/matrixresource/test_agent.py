@@ -1,0 +1,122 @@
+"""What brings a node nearer to what is wished of it: a table, and the property that it always arrives."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from matrixresource.agent import DONE, ResourceAgent, Work, next_work
+from matrixresource.contract import AssignmentView
+from matrixresource.hardware import EmulatedNode, InjectedFault
+from matrixresource.stages import node_stages
+from matrixresource.vocabulary.clock import LoopClock
+from matrixresource.vocabulary.errors import StaleGeneration
+from matrixresource.vocabulary.names import NodeName
+
+NODE = NodeName("sn0-c00-n0")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "status", "holds", "wanted", "allocation", "deployed", "expected"),
+    [
+        ("a new node is enrolled first", "Verifying", None, "Member", "a", False, Work("enrol", "Clean", None)),
+        ("clean and wished clean", "Clean", None, "Clean", None, False, None),
+        ("clean becomes member", "Clean", None, "Member", "a", False, Work("deploy", "Active", "a")),
+        ("clean becomes spare", "Clean", None, "Spare", "a", False, Work("prepare", "Spare", "a")),
+        ("a spare only joins", "Spare", "a", "Member", "a", False, Work("promote", "Active", "a")),
+        ("a member of another is cleaned first", "Active", "b", "Member", "a", False, Work("clean", "Clean", None)),
+        ("a spare of another is cleaned first", "Spare", "b", "Spare", "a", False, Work("clean", "Clean", None)),
+        ("a member that should be spare is cleaned", "Active", "a", "Spare", "a", False, Work("clean", "Clean", None)),
+        ("half cleaned is cleaned again", "Cleaning", "a", "Member", "a", False, Work("clean", "Clean", None)),
+        ("after a loss of power it rejoins", "Deploying", "a", "Member", "a", True, Work("rejoin", "Active", "a")),
+        ("half deployed is deployed again", "Deploying", "a", "Member", "a", False, Work("deploy", "Active", "a")),
+        ("released: cleaned", "Active", "a", "Clean", None, True, Work("clean", "Clean", None)),
+    ],
+)
+def test_next_work(sentence, status, holds, wanted, allocation, deployed, expected):
+    assert next_work(status, holds, wanted, allocation, deployed) == expected, sentence
+
+
+@given(
+    status=st.sampled_from(["Verifying", "Clean", "Preparing", "Spare", "Deploying", "Active", "Cleaning"]),
+    holds=st.sampled_from([None, "a", "b"]),
+    wanted=st.sampled_from(["Clean", "Spare", "Member"]),
+    deployed=st.booleans(),
+)
+def test_work_after_work_every_node_arrives_at_every_wish(status, holds, wanted, deployed):
+    allocation = None if wanted == "Clean" else "a"
+    for _ in range(4):
+        work = next_work(status, holds, wanted, allocation, deployed)
+        if work is None:
+            break
+        status, holds, deployed = work.ends, work.allocation, work.ends == "Active"
+    assert (status, holds if wanted != "Clean" else None) == (DONE[wanted], allocation)
+
+
+def agent() -> ResourceAgent:
+    return ResourceAgent(EmulatedNode(NODE), node_stages(), LoopClock(), Random(1), lambda: None, 30.0)
+
+
+def wish(generation: int, wanted: str, allocation: str | None = None) -> AssignmentView:
+    return AssignmentView(name=NODE, generation=generation, wanted=wanted, allocation=allocation)
+
+
+async def until(agent: ResourceAgent, status: str) -> None:
+    while agent.status != status or agent.stage is not None:
+        await asyncio.sleep(1)  # virtual time: the condition is looked at once a second of it
+
+
+@pytest.mark.looptime
+async def test_an_agent_deploys_and_cleans_in_the_time_its_stages_take():
+    one = agent()
+    life = asyncio.create_task(one.live())
+    await until(one, "Clean")
+    started = asyncio.get_running_loop().time()
+    one.ensure(wish(2, "Member", "a"))
+    assert one.report().status == "Deploying", "a report made right now must not say Clean for the new wish"
+    await until(one, "Active")
+    assert 84 <= asyncio.get_running_loop().time() - started <= 134
+    one.ensure(wish(3, "Clean"))
+    await until(one, "Clean")
+    assert one.holds is None
+    life.cancel()
+
+
+@pytest.mark.looptime
+async def test_an_older_wish_is_refused_and_a_newer_one_overtakes_between_stages():
+    one = agent()
+    life = asyncio.create_task(one.live())
+    await until(one, "Clean")
+    one.ensure(wish(5, "Member", "a"))
+    with pytest.raises(StaleGeneration):
+        one.ensure(wish(4, "Clean"))
+    await asyncio.sleep(1)
+    one.ensure(wish(6, "Clean"))
+    await until(one, "Clean")
+    assert one.report().generation == 6
+    life.cancel()
+
+
+def test_an_agent_remembers_across_its_lives_and_counts_them():
+    one = agent()
+    one.ensure(wish(2, "Member", "a"))
+    two = agent()
+    two.restore(one.memory())
+    assert (two.generation, two.wanted, two.allocation, two.epoch) == (2, "Member", "a", one.epoch + 1)
+    first, second = two.report(), two.report()
+    assert (first.epoch, first.sequence) < (second.epoch, second.sequence)
+
+
+def test_faults_change_the_hardware_and_are_mended_when_they_go():
+    node = EmulatedNode(NODE)
+    down = InjectedFault(name="a", kind="node-down", target=NODE)
+    slow = InjectedFault(name="b", kind="link-degraded", target=NODE, parameters={"port": "vpc", "share": 0.25})
+    ecc = InjectedFault(name="c", kind="npu-fault", target=NODE, parameters={"npu": 3, "code": "020001001"})
+    node.suffer([down, slow, ecc])
+    assert (node.responsive, node.ports, node.codes) == (False, {"vpc": 0.25}, [("020001001", "npu3")])
+    node.suffer([ecc])
+    assert (node.responsive, node.ports) == (True, {})

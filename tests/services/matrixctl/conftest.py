@@ -1,0 +1,80 @@
+"""A stack of stand-ins under a supervisor, in a folder of its own; whatever a test leaves running is ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from services.catalogue import Process
+from services.matrixctl.folder import Folder, Stack
+from services.matrixctl.probe import free_port
+from services.matrixctl.supervise import Request
+from services.matrixctl.up import halt, start, until_ready
+
+STANDIN = "tests.services.matrixctl.standin"
+PATIENCE_WALL_S = 20.0
+
+
+def standins() -> tuple[Process, ...]:
+    """Two of them, on ports that were free a moment ago: `alpha`, and `beta` which calls it."""
+    return (
+        Process("alpha", STANDIN, free_port("127.0.0.1"), (), "stands in"),
+        Process("beta", STANDIN, free_port("127.0.0.1"), ("alpha",), "stands in and calls"),
+    )
+
+
+def eventually(what: Callable[[], Any], message: str = "") -> Any:
+    """The first truthy answer; fails when there is none in time."""
+    until = time.monotonic() + PATIENCE_WALL_S
+    while time.monotonic() < until:
+        try:
+            if seen := what():
+                return seen
+        except (httpx.HTTPError, OSError):
+            pass
+        time.sleep(0.02)
+    raise AssertionError(f"never came true: {message or what}")
+
+
+class Bench:
+    """One stack under test."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = Folder(path)
+        self.processes = standins()
+
+    def up(self, **wish: Any) -> Stack:
+        wish = {"processes": self.processes, "shared": ()} | wish
+        supervisor = start(self.folder, Request(**wish).to_json())
+        for stack in until_ready(self.folder, supervisor, PATIENCE_WALL_S):
+            last = stack
+        return last
+
+    def stack(self) -> Stack:
+        stack = self.folder.read()
+        assert stack is not None
+        return stack
+
+    def settings(self, name: str) -> dict[str, Any]:
+        held: dict[str, Any] = httpx.get(self.stack().children[name].url + "/settings", trust_env=False).json()
+        return held
+
+    def pid(self, name: str) -> int:
+        """Of the living process of that name, 0 where there is none."""
+        holder = self.folder.seat(name).holder()
+        return holder.pid if holder else 0
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    root = Path(__file__).resolve().parents[3]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]))
+    bench = Bench(tmp_path / "state")
+    yield bench
+    halt(bench.folder)

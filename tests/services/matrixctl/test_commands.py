@@ -1,0 +1,164 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from services.matrixctl.commands.change import fault_target
+from services.matrixctl.commands.later import NOT_YET
+from services.matrixctl.main import run
+from services.matrixctl.nouns import NOUNS, noun_of
+from tests.services.matrixctl.conftest import Bench, eventually
+
+Ctl = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ctl(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ctl:
+    """Run matrixctl on the test's state folder: exit code, standard output, standard error."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        code = 0
+        try:
+            run([*words])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        seen = capsys.readouterr()
+        return code, seen.out, seen.err
+
+    return call
+
+
+def test_status_of_nothing_is_3_and_one_line(ctl: Ctl, tmp_path: Path) -> None:
+    code, out, err = ctl("status", "--state", str(tmp_path / "none"))
+    assert code == 3
+    assert err.startswith("NotRunning: no stack runs in")
+    assert err.count("\n") == 1
+    code, out, err = ctl("status", "--state", str(tmp_path / "none"), "-o", "json")
+    assert code == 3
+    assert json.loads(out)["running"] is False
+    assert not (tmp_path / "none").exists()
+
+
+def test_status_shows_each_process_for_people_and_programs(ctl: Ctl, bench: Bench) -> None:
+    bench.up(scale=60.0)
+    state = str(bench.folder.path)
+    code, out, _ = ctl("status", "--state", state)
+    assert code == 0
+    assert "alpha" in out
+    assert "Ready" in out
+    code, out, _ = ctl("status", "--state", state, "-o", "json")
+    held = json.loads(out)
+    assert code == 0
+    assert [row["name"] for row in held["processes"]] == ["alpha", "beta"]
+    row = held["processes"][0]
+    assert row["pid"] == bench.pid("alpha")
+    assert row["ready"] is True
+    assert row["restarts"] == 0
+    assert row["memory"]["rss"] >= row["memory"]["pss"] > 0
+    assert held["memory"]["pss"] > sum(row["memory"]["pss"] for row in held["processes"])
+    _, out, _ = ctl("status", "--state", state, "-o", "yaml")
+    assert yaml.safe_load(out)["timeScale"] == 60.0
+
+
+def test_up_on_a_running_stack_shows_it_and_refuses_other_settings(ctl: Ctl, bench: Bench) -> None:
+    bench.up(scale=60.0)
+    state = str(bench.folder.path)
+    code, out, _ = ctl("up", "--state", state)
+    assert code == 0
+    assert "already running" in out
+    code, _, err = ctl("up", "--state", state, "--time-scale", "10")
+    assert code == 1
+    assert "--time-scale 60" in err
+
+
+def test_status_tells_of_a_dead_supervisor_and_down_ends_what_it_left(ctl: Ctl, bench: Bench) -> None:
+    bench.up()
+    state = str(bench.folder.path)
+    supervisor = bench.folder.supervisor()
+    assert supervisor is not None
+    os.kill(supervisor.pid, signal.SIGKILL)
+    eventually(lambda: not supervisor.alive())
+    code, out, _ = ctl("status", "--state", state)
+    assert code == 1
+    assert "supervisor is not running" in out
+    code, out, _ = ctl("down", "--state", state)
+    assert (code, out.split()) == (0, ["stopped", "alpha,", "beta"])
+    assert "nothing runs" in ctl("down", "--state", state)[1]
+
+
+def test_asking_a_process_that_is_not_part_of_the_stack(ctl: Ctl, bench: Bench) -> None:
+    bench.up()
+    code, _, err = ctl("get", "nodes", "--state", str(bench.folder.path))
+    assert code == 3
+    assert "resource is not part of this stack" in err
+
+
+@pytest.mark.parametrize("name", NOT_YET)
+def test_what_is_not_there_yet_says_so(ctl: Ctl, name: str) -> None:
+    code, _, err = ctl(name, "whatever", "--flag")
+    assert code == 2
+    assert err.startswith("NotYetSupported")
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (("up", "--only", "nope"), "--only"),
+        (("up", "--only", ","), "--only"),
+        (("up", "--time-scale", "-1"), "--time-scale"),
+        (("up", "--database", "postgresql://one"), "--database"),
+        (("get", "unicorns"), "--noun"),
+        (("apply", "-f", "/nowhere.yaml"), "--filename"),
+        (("token", "create", "Not A Name"), "name"),
+        (("token", "create", "me", "--role", "king"), "--role"),
+        (("fault", "inject", "plague", "sn0-c00-n0"), "--kind"),
+        (("fault", "clear"), "--all"),
+    ],
+)
+def test_wrong_use_names_the_field(ctl: Ctl, tmp_path: Path, words: tuple[str, ...], field: str) -> None:
+    code, _, err = ctl(*words, "--state", str(tmp_path / "none"))
+    assert code in (1, 2)
+    assert f"[field {field}]" in err
+    assert "Traceback" not in err
+
+
+def test_a_token_is_shown_once_and_known_at_once(ctl: Ctl, tmp_path: Path) -> None:
+    from services.chassis.access import Tokens
+
+    state = tmp_path / "state"
+    code, out, _ = ctl("token", "create", "reader", "--role", "viewer", "--project", "blue", "--state", str(state))
+    principal = Tokens(state / "tokens.json").principal(f"Bearer {out.strip()}")
+    assert (code, principal.name, principal.project, principal.role) == (0, "reader", "blue", "viewer")
+    held = json.loads(ctl("token", "list", "--state", str(state), "-o", "json")[1])["items"]
+    assert [item["name"] for item in held] == ["matrixctl", "agents", "reader"]
+    assert out.strip() not in (state / "tokens.json").read_text()
+    assert (state / "admin-token").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "node", "parameters"),
+    [
+        ("sn0-c03-n2", "sn0-c03-n2", {}),
+        ("sn0-c03-n2-npu5", "sn0-c03-n2", {"npu": 5}),
+        ("sn0-c03-n2/ub-p3-k11", "sn0-c03-n2", {"port": "ub-p3-k11"}),
+    ],
+)
+def test_a_fault_target_is_a_node_an_npu_or_a_port(text: str, node: str, parameters: dict[str, object]) -> None:
+    assert fault_target(text) == (node, parameters)
+
+
+def test_nouns_are_found_by_plural_singular_and_short_name() -> None:
+    assert noun_of("nodes") is noun_of("node") is noun_of("NO")
+    noun = noun_of("allocations")
+    row = noun.row({"name": "a", "nodes": 3, "bound": True}, wide=True)
+    assert dict(zip(noun.titles(wide=True), row, strict=True))["bound"] == "yes"
+    assert "-" in row
+    assert len({noun.name for noun in NOUNS}) == len(NOUNS)

@@ -1,0 +1,59 @@
+"""Stories stop where a promise is broken; charts put figures and marks where they belong."""
+
+import pytest
+
+from matrixresource.vocabulary.errors import Conflict, Unavailable
+from services.matrixctl.demo.chart import chart
+from services.matrixctl.demo.story import Step, StepFailed, check, tell, until
+
+
+def test_a_story_that_holds_is_timed_to_its_end() -> None:
+    told: list[str] = []
+    steps = [Step("one", "First", lambda telling: telling.append("one")), Step("two", "Then", lambda telling: None)]
+    outcome = tell(steps, told)
+    assert outcome.ok
+    assert list(outcome.took_wall_s) == ["one", "two"]
+    assert told == ["one"]
+
+
+@pytest.mark.parametrize("wrong", [StepFailed("seen this"), Conflict("seen this", field="x")])
+def test_a_story_stops_at_the_step_that_fails(wrong: Exception) -> None:
+    def fails(telling: object) -> None:
+        raise wrong
+
+    outcome = tell([Step("one", "First", fails), Step("two", "Never", lambda telling: 1 / 0)], None)
+    assert outcome.failed == "one"
+    assert "seen this" in outcome.seen
+    assert "two" not in outcome.took_wall_s
+
+
+def test_until_asks_again_while_a_service_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.matrixctl.demo.story.LOOK_PERIOD_WALL_S", 0.0)
+    answers = iter([Unavailable("starting"), None, False, 0])
+
+    def question() -> int | None:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert until("waiting", question, 5.0) == 0
+
+
+def test_until_says_what_it_last_saw() -> None:
+    with pytest.raises(StepFailed, match="3 of 4 there"):
+        until("all there", lambda: None, 0.0, progress=lambda: "3 of 4 there")
+    with pytest.raises(StepFailed, match="odd"):
+        check(False, "odd")
+
+
+def test_a_chart_shows_the_dip_and_the_mark_below_it() -> None:
+    samples = [(float(at), 0.0 if 4 <= at < 6 else 80.0) for at in range(10)]
+    lines = chart(samples, [(4.0, "x lost")], width=9, height=2, unit="tokens/s")
+    assert lines[0].endswith("████  ███")
+    assert lines[1].endswith("████  ███")
+    assert lines[2].index("x") - 11 == 4
+
+
+def test_an_empty_chart_says_so() -> None:
+    assert chart([], []) == ["(nothing measured)"]

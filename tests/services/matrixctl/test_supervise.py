@@ -1,0 +1,170 @@
+"""The supervisor keeps one living process per name, whatever is killed, itself included."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from services.matrixctl.folder import StackTime
+from services.matrixctl.probe import free_port
+from services.matrixctl.seats import started_at
+from services.matrixctl.supervise import Request
+from services.matrixctl.up import halt, look, start
+from tests.services.matrixctl.conftest import Bench, eventually
+
+
+def test_up_makes_all_ready_and_down_leaves_nothing(bench: Bench) -> None:
+    stack = bench.up()
+    pids = [child.pid for child in stack.children.values()]
+    assert all(started_at(pid) for pid in pids)
+    assert sorted(halt(bench.folder)) == ["alpha", "beta", "supervisor"]
+    assert not any(started_at(pid) for pid in pids)
+    assert not list(bench.folder.run.iterdir())
+    assert halt(bench.folder) == []
+
+
+def test_a_child_has_its_own_session_folder_log_and_settings(bench: Bench) -> None:
+    stack = bench.up(scale=60.0, seed=7)
+    seen = bench.settings("beta")
+    assert seen["pid"] == seen["sid"] == stack.children["beta"].pid
+    assert seen["cwd"] == str(bench.folder.path)
+    assert seen["CLOUDMATRIX_ALPHA_URL"] == stack.children["alpha"].url
+    assert seen["CLOUDMATRIX_TIME_SCALE"] == "60.0"
+    assert seen["CLOUDMATRIX_SEED"] == "7"
+    assert "CLOUDMATRIX_BETA_URL" not in seen
+    assert "CLOUDMATRIX_ALPHA_URL" not in bench.settings("alpha")
+    assert "beta says hello" in (bench.folder.logs / "beta.log").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_what_dies_is_started_again(bench: Bench, number: signal.Signals) -> None:
+    first = bench.up().children["alpha"].pid
+    os.kill(first, number)
+    eventually(lambda: bench.pid("alpha") not in (0, first) and bench.stack().children["alpha"].ready)
+    child = bench.stack().children["alpha"]
+    assert child.restarts == 1
+    assert child.last_exit in ("killed by SIGKILL", "exit 0")
+
+
+def test_a_process_that_keeps_dying_is_tried_less_and_less_often(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUDMATRIX_STANDIN_BETA", "exit")
+    start(bench.folder, Request(bench.processes, shared=()).to_json())
+    eventually(lambda: bench.stack().children["beta"].restarts >= 3)
+    assert bench.stack().children["beta"].last_exit == "exit 3"
+    eventually(lambda: bench.stack().children["alpha"].ready)
+    report = look(bench.folder)
+    assert report.running
+    assert not report.ready
+
+
+def test_a_second_supervisor_finds_the_seat_taken(bench: Bench) -> None:
+    bench.up()
+    first = bench.folder.supervisor()
+    assert start(bench.folder, Request(bench.processes, shared=()).to_json()) == first
+    again = subprocess.run(
+        [sys.executable, "-m", "services.matrixctl.supervise", "--state", str(bench.folder.path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 75
+    assert "another supervisor" in again.stderr
+
+
+def test_when_the_supervisor_is_killed_the_next_one_takes_its_children_over(bench: Bench) -> None:
+    before = bench.up(scale=60.0)
+    supervisor = bench.folder.supervisor()
+    assert supervisor is not None
+    supervisor.signal(signal.SIGKILL)
+    eventually(lambda: not supervisor.alive())
+    report = look(bench.folder)
+    assert report.running
+    assert not report.ready
+    after = bench.up()
+    assert {child.pid for child in after.children.values()} == {child.pid for child in before.children.values()}
+    assert after.time == before.time
+    os.kill(after.children["beta"].pid, signal.SIGKILL)
+    eventually(lambda: bench.pid("beta") not in (0, after.children["beta"].pid))
+
+
+def test_children_with_other_settings_are_replaced_one_by_one(bench: Bench) -> None:
+    before = bench.up(scale=60.0)
+    supervisor = bench.folder.supervisor()
+    assert supervisor is not None
+    supervisor.signal(signal.SIGKILL)
+    eventually(lambda: not supervisor.alive())
+    after = bench.up(scale=10.0)
+    assert bench.settings("alpha")["CLOUDMATRIX_TIME_SCALE"] == "10.0"
+    assert after.time.anchor_emulated > before.time.anchor_emulated
+    assert not any(started_at(child.pid) for child in before.children.values())
+
+
+def test_down_works_when_the_supervisor_is_dead(bench: Bench) -> None:
+    pids = [child.pid for child in bench.up().children.values()]
+    supervisor = bench.folder.supervisor()
+    assert supervisor is not None
+    supervisor.signal(signal.SIGKILL)
+    eventually(lambda: not supervisor.alive())
+    assert sorted(halt(bench.folder)) == ["alpha", "beta"]
+    assert not any(started_at(pid) for pid in pids)
+    assert not list(bench.folder.run.iterdir())
+
+
+def test_a_deaf_process_is_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUDMATRIX_STANDIN_ALPHA", "deaf")
+    monkeypatch.setattr("services.matrixctl.up.HALT_PATIENCE_WALL_S", 10.0)
+    pid = bench.up().children["alpha"].pid
+    halt(bench.folder)
+    assert started_at(pid) is None
+
+
+def test_a_taken_port_is_exchanged_and_callers_hear_of_it(bench: Bench) -> None:
+    bench.up()
+    held = bench.stack().children["alpha"]
+    halt(bench.folder)
+    import socket
+
+    with socket.create_server(("127.0.0.1", held.port)):
+        stack = bench.up()
+        assert stack.children["alpha"].port != held.port
+        assert bench.settings("beta")["CLOUDMATRIX_ALPHA_URL"] == stack.children["alpha"].url
+
+
+def test_two_stacks_run_beside_each_other(bench: Bench, tmp_path: Path) -> None:
+    bench.up()
+    other = Bench(tmp_path / "other")
+    other.processes = bench.processes
+    try:
+        other.up()
+        assert {child.port for child in other.stack().children.values()}.isdisjoint(
+            {child.port for child in bench.stack().children.values()}
+        )
+        halt(bench.folder)
+        assert httpx.get(other.stack().children["alpha"].url + "/readyz", trust_env=False).status_code == 200
+    finally:
+        halt(other.folder)
+
+
+def test_without_fork_a_child_is_a_fresh_interpreter(bench: Bench) -> None:
+    from services.matrixctl.children import spawn
+
+    bench.folder.prepare()
+    seat = bench.folder.seat("alpha").path
+    settings = os.environ | {"CLOUDMATRIX_HOST": "127.0.0.1", "CLOUDMATRIX_PORT": str(free_port("127.0.0.1"))}
+    pid = spawn("alpha", bench.processes[0].module, dict(settings), seat, bench.folder.logs / "alpha.log", False)
+    eventually(lambda: bench.pid("alpha") == pid)
+    assert halt(bench.folder) == ["alpha"]
+    os.waitpid(pid, 0)
+
+
+def test_emulated_time_never_goes_back() -> None:
+    first = StackTime(60.0, 1000.0, 1000.0)
+    stopped = StackTime(60.0, 1000.0, 1000.0, stopped_wall=1100.0)
+    assert first.emulated(1100.0) == 7000.0
+    assert stopped.next_run(1.0, 2000.0) == StackTime(1.0, 2000.0, 7000.0)
+    assert first.next_run(1.0, 2000.0) == StackTime(1.0, 2000.0, 61000.0), "an unknown end may have been just now"
+    assert stopped.next_run(1.0, 9000.0).anchor_emulated == 9000.0, "and today is never behind"

@@ -1,0 +1,128 @@
+"""The edge of every service: bad input gets a clear problem naming the field, changes nothing, shows no traceback."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from services.chassis.access import Tokens, add_token, create_token
+from tests.stack import Stack
+
+pytestmark = pytest.mark.looptime
+
+JSON = {"content-type": "application/json"}
+
+BAD = [
+    # sentence, service, method, path, body, status, reason, field
+    ("malformed JSON", "compute", "PUT", "/v1/instances/a", b'{"nodes": ', 400, "Malformed", "body"),
+    ("no JSON at all", "resource", "PUT", "/v1/allocations/a", b"nodes=3", 400, "Malformed", "body"),
+    ("an unknown field", "compute", "PUT", "/v1/instances/a", {"nodes": 1, "speed": 1}, 422, "InvalidField", "speed"),
+    ("a nested unknown field", "compute", "PUT", "/v1/instances/a", {"nodes": 1, "network": {"ub": {"x": 1}}}, 422, "InvalidField", "network.ub.x"),
+    ("no nodes", "compute", "PUT", "/v1/instances/a", {"nodes": 0}, 422, "InvalidField", "nodes"),
+    ("a thousand million nodes", "compute", "PUT", "/v1/instances/a", {"nodes": 10**9}, 422, "InvalidField", "nodes"),
+    ("0 NPUs", "resource", "PUT", "/v1/allocations/a", {"npus": 0}, 422, "InvalidField", "npus"),
+    ("a thousand million NPUs", "resource", "PUT", "/v1/allocations/a", {"npus": 10**9}, 422, "InvalidField", "npus"),
+    ("parts of a node", "resource", "PUT", "/v1/allocations/a", {"npus": 5}, 501, "NotYetSupported", "npus"),
+    ("nodes and npus", "resource", "PUT", "/v1/allocations/a", {"npus": 8, "nodes": 1}, 422, "InvalidField", None),
+    ("a wrong type", "compute", "PUT", "/v1/instances/a", {"nodes": "many"}, 422, "InvalidField", "nodes"),
+    ("a list", "compute", "PUT", "/v1/instances/a", [1], 422, "InvalidField", None),
+    ("a name that is no name", "compute", "PUT", "/v1/instances/A_b", {"nodes": 1}, 422, "InvalidField", "name"),
+    ("a name with a slash", "resource", "PUT", "/v1/allocations/a%2Fb", {"nodes": 1}, 404, "NotFound", None),
+    ("too large a body", "compute", "PUT", "/v1/instances/a", {"nodes": 1, "labels": {"a": "x" * (2 << 20)}}, 413, "TooLarge", "body"),
+    ("a wrong etag", "compute", "DELETE", "/v1/instances/there", None, 412, "PreconditionFailed", "If-Match"),
+    ("an unknown instance", "compute", "GET", "/v1/instances/nobody", None, 404, "NotFound", "name"),
+    ("an unknown path", "resource", "GET", "/v1/nothing", None, 404, "NotFound", None),
+    ("another method", "resource", "PATCH", "/v1/nodes", None, 405, "Malformed", None),
+    ("a page size too large", "resource", "GET", "/v1/nodes?pageSize=5000", None, 422, "InvalidField", "pageSize"),
+    ("a made-up page token", "resource", "GET", "/v1/nodes?pageToken=abc!", None, 422, "InvalidField", "pageToken"),
+    ("a filter that cannot be read", "resource", "GET", "/v1/nodes?filter=state", None, 422, "InvalidField", "filter"),
+    ("what is not there yet", "resource", "GET", "/v1/plans", None, 501, "NotYetSupported", None),
+    ("a verb not there yet", "compute", "POST", "/v1/instances/there:stop", None, 501, "NotYetSupported", None),
+    ("an unknown fault kind", "agents", "PUT", "/v1/faults/f", {"kind": "meteor", "target": "sn0-c00-n0"}, 422, "InvalidField", "kind"),
+    ("a node that is none", "agents", "PUT", "/v1/faults/f", {"kind": "node-down", "target": "sn0-c77-n0"}, 404, "NotFound", "target"),
+    ("a port that is none", "agents", "PUT", "/v1/faults/f", {"kind": "link-down", "target": "sn0-c00-n0", "parameters": {"port": "x"}}, 422, "InvalidField", "parameters.port"),
+    ("a plane that is none", "link", "PUT", "/v1/slices/s", {"plane": "sea"}, 422, "InvalidField", None),
+]  # fmt: skip
+
+
+async def test_bad_input_is_refused_with_its_field_and_changes_nothing(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("there", 1)
+        await stack.active("there", 1)
+        before = {name: await state(stack, name) for name in ("resource", "link", "compute")}
+        for sentence, service, method, path, body, status, reason, field in BAD:
+            content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+            headers = dict(JSON) if content is not None else {}
+            if reason == "PreconditionFailed":
+                headers["If-Match"] = '"0"'
+            answer = await stack.http[service].request(method, path, content=content, headers=headers)
+            problem = answer.json()
+            assert (answer.status_code, problem["reason"]) == (status, reason), (sentence, problem)
+            assert answer.headers["content-type"] == "application/problem+json", sentence
+            assert field is None or problem.get("field") == field, (sentence, problem)
+            assert problem["requestId"] == answer.headers["x-request-id"], sentence
+            assert "Traceback" not in answer.text, sentence
+        assert {name: await state(stack, name) for name in ("resource", "link", "compute")} == before
+
+
+async def state(stack: Stack, service: str) -> list[str]:
+    collections = {"resource": ["allocations", "nodes"], "link": ["slices"], "compute": ["instances"]}[service]
+    return [(await stack.get(service, f"/v1/{name}")).text.partition('"resourceVersion"')[0] for name in collections]
+
+
+async def test_validate_only_says_what_would_be_and_does_nothing(tmp_path):
+    async with Stack(tmp_path) as stack:
+        plan = await stack.http["resource"].put("/v1/allocations/a?validateOnly=true", json={"nodes": 5})
+        assert len(plan.json()["members"]) == 5
+        assert await stack.resource.allocations() == []
+        fits = await stack.http["compute"].put("/v1/instances/a?validateOnly=true", json={"nodes": 5})
+        assert fits.status_code == 202
+        not_so = await stack.http["compute"].put("/v1/instances/a?validateOnly=true", json={"nodes": 50})
+        assert (not_so.status_code, not_so.json()["reason"]) == (409, "InsufficientCapacity")
+        assert await stack.compute.instances() == []
+
+
+async def test_lists_page_filter_order_and_watch(tmp_path):
+    async with Stack(tmp_path) as stack:
+        seen, token = [], None
+        while True:
+            params = {"pageSize": 20, "orderBy": "name desc"} | ({"pageToken": token} if token else {})
+            page = (await stack.get("resource", "/v1/nodes", params=params)).json()
+            seen += [item["name"] for item in page["items"]]
+            token = page.get("nextPageToken")
+            if token is None:
+                break
+        assert seen == sorted(seen, reverse=True)
+        assert len(seen) == 48
+        rv = page["resourceVersion"]
+        await stack.http["resource"].put("/v1/allocations/a", json={"nodes": 1})
+        async for event in stack.resource.watch("allocations", rv):
+            if event.type != "BOOKMARK":
+                assert (event.type, event.view["name"]) == ("ADDED", "a")
+                assert event.rv > rv
+                break
+
+
+def test_a_token_belongs_to_a_role(tmp_path):
+    file = tmp_path / "tokens.json"
+    tokens = Tokens(file)
+    viewer = create_token(file, "eve", "default", "viewer")
+    add_token(file, "secret", "fleet", "default", "agent")
+    assert viewer not in file.read_text(), "only digests are kept"
+    assert tokens.principal(f"Bearer {viewer}").role == "viewer"
+    for role, method, path, allowed in [
+        ("viewer", "GET", "/v1/nodes", True),
+        ("viewer", "PUT", "/v1/allocations/a", False),
+        ("agent", "POST", "/v1/node-reports", True),
+        ("agent", "DELETE", "/v1/allocations/a", False),
+    ]:
+        principal = tokens.principal(f"Bearer {viewer if role == 'viewer' else 'secret'}")
+        if allowed:
+            principal.may(method, path)
+        else:
+            with pytest.raises(Exception, match="may not"):
+                principal.may(method, path)
+    for wrong in (None, "", "Bearer", "Bearer nope", "Basic secret"):
+        with pytest.raises(Exception, match="token"):
+            tokens.principal(wrong)

@@ -1,0 +1,204 @@
+"""Stack: resource, link, compute and the agents in one process, over ASGI, in the event loop's own time.
+
+Under a virtual loop (looptime) an hour of it costs seconds. Every service has a database file of its own, so any of
+them can be stopped in the middle of anything and started again on what it had written, which is what `kill` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from matrixcompute.client import ComputeClient
+from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcompute.neighbours_over_http import NeighboursOverHttp
+from matrixlink.client import LinkClient
+from matrixresource.client import ResourceClient
+from matrixresource.hardware import InjectedFault
+from matrixresource.vocabulary.clock import LoopClock
+from matrixresource.vocabulary.names import NodeName
+from services.chassis.database import Database
+from services.chassis.http import http_client
+from services.compute import main as compute_main
+from services.link import main as link_main
+from services.node_agent import main as agents_main
+from services.node_agent.fleet import Fleet
+from services.node_agent.memory import FleetMemory
+from services.resource import main as resource_main
+from tests.asgi import StreamingASGITransport
+
+SERVICES = ("resource", "link", "compute", "agents")
+
+
+class Seat:
+    """Where one service runs: its present life, if it has one, and the way to it."""
+
+    def __init__(self) -> None:
+        self.transport = StreamingASGITransport(None)
+        self.transport.down = True
+        self.life: AsyncExitStack | None = None
+        self.database: Database | None = None
+
+
+class Stack:
+    """`async with Stack(tmp_path) as stack`: everything up, nodes enrolled."""
+
+    def __init__(self, folder: Path, seed: int = 1) -> None:
+        self.folder = folder
+        self.seed = seed
+        self.clock = LoopClock()
+        self.seats = {name: Seat() for name in SERVICES}
+        self.http = {name: http_client(f"http://{name}", transport=seat.transport) for name, seat in self.seats.items()}
+        self.resource = ResourceClient(self.http["resource"])
+        self.link = LinkClient(self.http["link"])
+        self.compute = ComputeClient(self.http["compute"])
+        self.fleet: Fleet | None = None
+        self.memory = FleetMemory(None)
+
+    async def __aenter__(self) -> Stack:
+        for name in SERVICES:
+            await self.start(name)
+        await self.until(self._enrolled, "every node is available")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for name in reversed(SERVICES):
+            await self.kill(name)
+
+    async def _enrolled(self) -> bool:
+        return all(node.state == "Available" for node in await self.resource.nodes())
+
+    # -- lives ---------------------------------------------------------------------------------------------------
+
+    async def start(self, name: str) -> None:
+        """Begin a life of this service on what its last one wrote."""
+        seat = self.seats[name]
+        app = self._build(name, seat)
+        seat.life = AsyncExitStack()
+        await seat.life.enter_async_context(app.router.lifespan_context(app))
+        seat.transport.app = app
+        seat.transport.down = False
+
+    async def kill(self, name: str) -> None:
+        """End it at once: open requests and watches are cut, nothing is said."""
+        seat = self.seats[name]
+        seat.transport.down = True
+        seat.transport.cut()
+        if seat.life is not None:
+            await seat.life.aclose()
+            seat.life = None
+
+    async def restart(self, name: str) -> None:
+        await self.kill(name)
+        await self.start(name)
+
+    def _build(self, name: str, seat: Seat) -> Any:
+        if name == "agents":
+            settings = agents_main.AgentSettings(seed=self.seed, state=self.folder)
+            self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, self.resource, self.link)
+            return agents_main.build(self.fleet, settings)
+        seat.database = Database(f"sqlite:///{self.folder / f'{name}.db'}")
+        if name == "resource":
+            seat.database.migrate(resource_main.MIGRATIONS)
+            return resource_main.build(resource_main.ResourceSettings(state=self.folder), self.clock, seat.database)
+        if name == "link":
+            seat.database.migrate(link_main.MIGRATIONS)
+            return link_main.build(link_main.LinkSettings(state=self.folder), self.clock, seat.database)
+        seat.database.migrate(compute_main.MIGRATIONS)
+        neighbours = NeighboursOverHttp(self.resource, self.link)
+        settings = compute_main.ComputeSettings(state=self.folder)
+        return compute_main.build(settings, self.clock, seat.database, neighbours)
+
+    # -- what stories say ----------------------------------------------------------------------------------------
+
+    async def until(self, holds: Callable[[], Awaitable[bool]], sentence: str, within_s: float = 3600) -> float:
+        """Wait until it holds; returns how long that took (seconds of the loop). Fails past the limit."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        while True:
+            try:
+                if await holds():
+                    return loop.time() - started
+            except Exception as wrong:
+                if loop.time() - started > within_s:
+                    raise AssertionError(f"not within {within_s} s: {sentence}") from wrong
+            assert loop.time() - started <= within_s, f"not within {within_s} s: {sentence}"
+            await asyncio.sleep(1)
+
+    async def apply(self, name: str, nodes: int, spares: int = 0, **more: Any) -> InstanceView:
+        request = InstanceRequest.model_validate({"nodes": nodes, "spares": spares, **more})
+        return await self.compute.ensure_instance(name, request)
+
+    async def active(self, name: str, nodes: int | None = None, within_s: float = 3600) -> InstanceView:
+        """The instance once it is Active, ready, settled on its wish (and of that many nodes)."""
+        seen: list[InstanceView] = []
+
+        async def settled() -> bool:
+            view = await self.compute.find_instance(name)
+            assert view is not None
+            seen.append(view)
+            ready = any(c.type == "Ready" and c.status == "True" for c in view.conditions)
+            whole = view.state == "Active" and ready and view.observed_generation == view.generation
+            return whole and (nodes is None or view.ready_nodes == nodes)
+
+        await self.until(settled, f"{name} is active", within_s)
+        return seen[-1]
+
+    async def gone(self, name: str, within_s: float = 3600) -> None:
+        async def absent() -> bool:
+            return await self.compute.find_instance(name) is None
+
+        await self.until(absent, f"{name} is gone", within_s)
+
+    def hurt(self, name: str, kind: str, target: str, **parameters: Any) -> None:
+        """Break emulated hardware."""
+        assert self.fleet is not None
+        fault = {"name": name, "kind": kind, "target": NodeName(target), "parameters": parameters}
+        self.fleet.inject(InjectedFault.model_validate(fault))
+
+    def mend(self, name: str) -> None:
+        assert self.fleet is not None
+        self.fleet.clear(name)
+
+    # -- what must always hold -----------------------------------------------------------------------------------
+
+    async def check(self) -> None:
+        """The invariants, read through the services' own views."""
+        nodes = await self.resource.nodes()
+        allocations = {each.name: each for each in await self.resource.allocations()}
+        instances = {each.name for each in await self.compute.instances()}
+        held: dict[str, list[str]] = {}
+        for node in nodes:
+            if node.allocation is not None:
+                held.setdefault(node.allocation, []).append(node.name)
+        for name, members in held.items():
+            assert name in allocations, f"{members} are held by {name}, which does not exist"
+        for name, allocation in allocations.items():
+            listed = sorted(member.node for member in allocation.members)
+            assert listed == sorted(held.get(name, [])), f"{name} lists other nodes than it holds"
+            ranks = [member.rank for member in allocation.members if member.role == "member"]
+            assert len(ranks) == len(set(ranks)), f"{name} gives a rank twice"
+        for link in (await self.http["link"].get("/v1/links", params={"pageSize": 1000})).json()["items"]:
+            assert link["floorsGbps"] <= link["gbps"] + 1e-6 or link["gbps"] < link["builtGbps"], link
+        if self._quiet(instances, allocations):
+            for allocation in allocations:
+                assert allocation in instances, f"allocation {allocation} is an orphan"
+            for slice in await self.link.slices():
+                assert slice.instance in instances, f"slice {slice.name} is an orphan"
+
+    def _quiet(self, instances: set[str], allocations: dict[str, Any]) -> bool:
+        return not any(allocation.state == "Releasing" for allocation in allocations.values())
+
+    async def nothing_left(self) -> None:
+        """After a deletion: no allocation, no slice, no program, every node clean again."""
+        assert await self.resource.allocations() == []
+        assert await self.link.slices() == []
+        await self.until(self._enrolled, "every node is available again")
+
+    async def get(self, service: str, path: str, **more: Any) -> httpx.Response:
+        return await self.http[service].get(path, **more)

@@ -1,0 +1,27 @@
+"""The registry of generated texts: what each package prints, and where it stands."""
+
+from __future__ import annotations
+
+from tests.golden import Generated
+
+PRINTED = "tests.upkeep.printed"
+
+GENERATED: tuple[Generated, ...] = (
+    Generated("README.md", f"{PRINTED}:process_table", "processes"),
+    Generated("README.md", f"{PRINTED}:not_yet_commands", "not-yet-commands"),
+    Generated("docs/emulated.md", f"{PRINTED}:fault_kinds", "fault-kinds"),
+    Generated("matrixresource/README.md", f"{PRINTED}:allocation_states", "allocation-states"),
+    Generated("matrixresource/README.md", f"{PRINTED}:node_states", "node-states"),
+    Generated("matrixresource/topology/README.md", "matrixresource.topology.picture:picture", "supernode"),
+    Generated("matrixlink/README.md", "matrixlink.picture:printed", "matrixlink"),
+    Generated("matrixcompute/README.md", f"{PRINTED}:instance_states", "instance-states"),
+    Generated("services/node_agent/README.md", f"{PRINTED}:stages", "stages"),
+    Generated("services/node_agent/README.md", f"{PRINTED}:fault_kinds", "faults"),
+    Generated("charts/cloudmatrix/crds/cloudmatrix.yaml", "matrixcontainer.resources:as_yaml"),
+    *(
+        Generated(f"docs/reference/openapi/{service}.json", f"{PRINTED}:openapi", arguments=(service,))
+        for service in ("resource", "link", "compute", "infer", "agents")
+    ),
+    Generated("docs/reference/matrixctl.md", f"{PRINTED}:command_reference"),
+    Generated("docs/reference/settings.md", f"{PRINTED}:settings_reference"),
+)

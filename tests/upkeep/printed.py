@@ -1,0 +1,163 @@
+"""Printers of texts that belong to the project as a whole; what belongs to one package is printed there."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from services.catalogue import PROCESSES
+
+
+def process_table() -> str:
+    """The processes of a stack, for the README."""
+    lines = ["| process | port | what it is for | calls |", "| --- | --- | --- | --- |"]
+    for process in PROCESSES:
+        calls = ", ".join(process.calls) or "-"
+        lines.append(f"| `{process.name}` | {process.port} | {process.purpose} | {calls} |")
+    return "\n".join(lines) + "\n"
+
+
+def not_yet_commands() -> str:
+    from services.matrixctl.commands.later import NOT_YET
+
+    return "\n".join(f"- `matrixctl {name}`: {purpose}" for name, purpose in NOT_YET.items()) + "\n"
+
+
+def command_reference() -> str:
+    """Every command of matrixctl with its arguments and options, from the command line's own definitions."""
+    import typer
+
+    from services.matrixctl.main import EPILOG, app
+
+    root = typer.main.get_command(app)
+    lines = ["# matrixctl", "", "Printed from the code by `make regenerate`.", "", " ".join(EPILOG.split()), ""]
+    for path, command in _commands("matrixctl", root):
+        if command.hidden:
+            continue
+        lines += [f"## {path}", "", *(line.strip() for line in (command.help or "").strip().splitlines()), ""]
+        rows = [_parameter(parameter) for parameter in command.params if parameter.name != "help"]
+        if rows:
+            lines += ["| | | default |", "| --- | --- | --- |", *rows, ""]
+    return "\n".join(lines)
+
+
+def _commands(path: str, command: Any) -> list[tuple[str, Any]]:
+    if not hasattr(command, "commands"):
+        return [(path, command)]
+    return [found for name, child in sorted(command.commands.items()) for found in _commands(f"{path} {name}", child)]
+
+
+def _parameter(parameter: Any) -> str:
+    argument = parameter.param_type_name == "argument"
+    shown = parameter.name.upper() if argument else ", ".join(parameter.opts)
+    default = parameter.default if not callable(parameter.default) else None
+    text = "required" if parameter.required else "-" if default in (None, "", (), False) else f"`{default}`"
+    return f"| `{shown}` | {(getattr(parameter, 'help', None) or '').replace('|', '/')} | {text} |"
+
+
+def settings_reference() -> str:
+    """Every setting of every process, from its settings class."""
+    lines = [
+        "# Settings of the processes",
+        "",
+        "Printed from the code by `make regenerate`. Each is a flag (`--port`) and an environment variable",
+        "(`CLOUDMATRIX_PORT`). `matrixctl up` and docker-compose set what a stack needs.",
+        "",
+    ]
+    for process in PROCESSES:
+        settings = _settings_class(process.module)
+        if settings is None:
+            continue
+        lines += [f"## {process.name}", "", (settings.__doc__ or "").strip(), ""]
+        lines += ["| setting | what it says | default |", "| --- | --- | --- |"]
+        for name, field in settings.model_fields.items():
+            default = "-" if field.default is None or field.default == "" else f"`{field.default}`"
+            lines.append(f"| `CLOUDMATRIX_{name.upper()}` | {field.description} | {default} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _settings_class(module: str) -> Any:
+    """The most derived Settings that a service's main (or settings) module defines; None for one not there yet."""
+    from services.chassis.settings import Settings
+
+    found = []
+    for name in ("settings", "main"):
+        try:
+            loaded = importlib.import_module(f"{module}.{name}")
+        except ModuleNotFoundError as missing:
+            if not str(missing.name).startswith(module):
+                raise
+            continue
+        kinds = [kind for kind in vars(loaded).values() if isinstance(kind, type) and issubclass(kind, Settings)]
+        found += [kind for kind in kinds if kind.__module__ == loaded.__name__]
+    return max(found, key=lambda kind: len(kind.__mro__), default=None)
+
+
+def fault_kinds() -> str:
+    from matrixresource.hardware import FAULT_KINDS
+
+    lines = ["| kind | what happens to the hardware |", "| --- | --- |"]
+    return "\n".join([*lines, *(f"| `{kind}` | {meaning} |" for kind, meaning in FAULT_KINDS.items())])
+
+
+def allocation_states() -> str:
+    from matrixresource.allocation import ALLOCATION_STATES
+
+    return ALLOCATION_STATES.picture()
+
+
+def node_states() -> str:
+    from matrixresource.node_states import NODE_STATES
+
+    return NODE_STATES.picture()
+
+
+def instance_states() -> str:
+    from matrixcompute.instance_states import INSTANCE_STATES
+
+    return INSTANCE_STATES.picture()
+
+
+def openapi(service: str) -> str:
+    """The OpenAPI document that a service serves, built without starting it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return json.dumps(_application(service, Path(folder)).openapi(), indent=1, sort_keys=True) + "\n"
+
+
+def _application(service: str, folder: Path) -> Any:
+    from matrixresource.client import ResourceClient
+    from matrixresource.vocabulary.clock import FixedClock
+    from services.chassis.database import Database
+    from services.chassis.http import http_client
+
+    module = importlib.import_module(f"services.{'node_agent' if service == 'agents' else service}.main")
+    clock, database = FixedClock(), Database(f"sqlite:///{folder / 'empty.db'}")
+    if service == "agents":
+        from matrixlink.client import LinkClient
+        from services.node_agent.memory import FleetMemory
+
+        settings = module.AgentSettings(state=folder)
+        http = http_client("http://127.0.0.1")
+        fleet = module.build_fleet(settings, clock, FleetMemory(None), ResourceClient(http), LinkClient(http))
+        return module.build(fleet, settings)
+    database.migrate(module.MIGRATIONS)
+    if service == "compute":
+        return module.build(module.ComputeSettings(state=folder), clock, database, None)
+    return module.build(getattr(module, f"{service.capitalize()}Settings")(state=folder), clock, database)
+
+
+def stages() -> str:
+    """Each piece of work of an agent with its stages and their delays, as one picture."""
+    from matrixlink.agent import link_stages
+    from matrixresource.stages import node_stages
+
+    lines = ["| agent | work | stages (emulated seconds) |", "| --- | --- | --- |"]
+    for agent, works in (("resource", node_stages()), ("link", link_stages())):
+        for work, entries in works.items():
+            told = ", ".join(f"{s.stage} {s.delay_s:g}±{s.jitter_s:g}" for s in entries)
+            lines.append(f"| {agent} | {work} | {told} |")
+    return "\n".join(lines) + "\n"
