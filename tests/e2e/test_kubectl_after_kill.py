@@ -21,7 +21,7 @@ from tests.matrixcontainer.kubeapi.talk import WIDGETS, a_crd, a_widget
 
 pytestmark = [pytest.mark.e2e, needs_kubectl]
 
-ROUNDS = 4
+ROUNDS = 2
 WRITERS = 4
 
 

@@ -87,6 +87,8 @@ class Definitions:
                     await self.reconcile(name)
                 except ApiError as failure:
                     if failure.code != 404:
+                        self._waiting.add(name)
+                        self._wake.set()
                         raise
 
     async def reconcile(self, name: str) -> None:
