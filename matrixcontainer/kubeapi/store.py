@@ -27,6 +27,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    bindparam,
     create_engine,
     delete,
     event,
@@ -262,12 +263,8 @@ class Store:
             connection.execute(changes.insert(), [_change_row(change) for change in batch])
             if kept:
                 connection.execute(UPSERT, [_object_row(record) for record in kept])
-            for resource, namespace, name in gone:
-                connection.execute(
-                    delete(objects).where(
-                        objects.c.resource == resource, objects.c.namespace == namespace, objects.c.name == name
-                    )
-                )
+            if gone:
+                connection.execute(FORGET, [dict(zip("rsn", key, strict=True)) for key in gone])
 
     def _show(self, change: Change) -> None:
         key = change.record.key
@@ -342,6 +339,11 @@ UPSERT = text(
     " VALUES (:resource, :namespace, :name, :uid, :revision, :body)"
     " ON CONFLICT (resource, namespace, name)"
     " DO UPDATE SET uid = excluded.uid, revision = excluded.revision, body = excluded.body"
+)
+
+
+FORGET = delete(objects).where(
+    objects.c.resource == bindparam("r"), objects.c.namespace == bindparam("s"), objects.c.name == bindparam("n")
 )
 
 
