@@ -272,13 +272,17 @@ def uplinks(fabric: Fabric, plane: Plane, node: str) -> list[list[str]]:
 
 
 def slowest_endpoint(fabric: Fabric, plane: Plane, node: str) -> list[float]:
-    """What the endpoint with the least left has on each sub-plane, GB/s."""
+    """What the endpoint with the least left has on each sub-plane, GB/s. On RDMA the two dies of an NPU share whatever
+    its ports have left: a die whose own port is down goes out by the other's."""
     spec = fabric.spec
     if plane == Plane.VPC:
         return [fabric.rate(node, "vpc")]
     dies = [f"npu{n}-die{d}" for n in range(spec.node.npus) for d in range(spec.npu.dies)]
     if plane == Plane.RDMA:
-        return [min(fabric.rate(node, f"rdma-{die}") for die in dies)]
+        ports = [
+            [fabric.rate(node, f"rdma-npu{n}-die{d}") for d in range(spec.npu.dies)] for n in range(spec.node.npus)
+        ]
+        return [min(sum(rates) / len(rates) for rates in ports)]
     if not fabric.below(node):
         return [spec.die.ub_link_gbps] * spec.ub.sub_planes
     return min(([fabric.rate(node, f"{die}-p{p}") for p in range(spec.ub.sub_planes)] for die in dies), key=sum)

@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
 def with_print(page: str, printed: str) -> str:
     """The page with the part between its two markers replaced by `printed`."""
     head, _, rest = page.partition(BEGIN)
-    return f"{head}{BEGIN}\n{printed}{END}{rest.partition(END)[2]}"
+    return f"{head}{BEGIN}\n{printed.rstrip()}\n{END}{rest.partition(END)[2]}"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from matrixresource.topology.layout import Link
 from matrixresource.topology.supernode import Supernode
 
-BEGIN, END = "<!-- printed by python -m matrixresource.topology --picture -->", "<!-- end of print -->"
+BEGIN, END = "<!-- generated:supernode -->", "<!-- /generated -->"
 
 
 def picture(supernode: Supernode | None = None) -> str:

@@ -217,7 +217,7 @@ async def test_three_planes_of_one_instance(stack):
     view = await stack.client.fabric_view("a")
     ports = {str(plane): each.nodes[NODES[0]] for plane, each in view.planes.items()}
     assert ports["ub"].endpoint_gbps == [28.0, 28.0, 0.0, 28.0, 28.0, 28.0, 28.0]
-    assert (ports["rdma"].uplink_gbps, ports["rdma"].endpoint_gbps) == ([375.0], [0.0])
+    assert (ports["rdma"].uplink_gbps, ports["rdma"].endpoint_gbps) == ([375.0], [12.5])
     assert ports["vpc"].uplink_gbps == [25.0]
     assert await stack.client.fabric_view("nobody") is None
 

@@ -12,7 +12,11 @@ GENERATED: tuple[Generated, ...] = (
     Generated("docs/emulated.md", f"{PRINTED}:fault_kinds", "fault-kinds"),
     Generated("matrixresource/README.md", f"{PRINTED}:allocation_states", "allocation-states"),
     Generated("matrixresource/README.md", f"{PRINTED}:node_states", "node-states"),
+    Generated("matrixresource/topology/README.md", "matrixresource.topology.picture:picture", "supernode"),
+    Generated("matrixlink/README.md", "matrixlink.picture:printed", "matrixlink"),
     Generated("matrixcompute/README.md", f"{PRINTED}:instance_states", "instance-states"),
+    Generated("services/node_agent/README.md", f"{PRINTED}:stages", "stages"),
+    Generated("services/node_agent/README.md", f"{PRINTED}:fault_kinds", "faults"),
     Generated("charts/cloudmatrix/crds/cloudmatrix.yaml", "matrixcontainer.resources:as_yaml"),
     *(
         Generated(f"docs/reference/openapi/{service}.json", f"{PRINTED}:openapi", arguments=(service,))

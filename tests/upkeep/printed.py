@@ -148,3 +148,16 @@ def _application(service: str, folder: Path) -> Any:
     if service == "compute":
         return module.build(module.ComputeSettings(state=folder), clock, database, None)
     return module.build(getattr(module, f"{service.capitalize()}Settings")(state=folder), clock, database)
+
+
+def stages() -> str:
+    """Each piece of work of an agent with its stages and their delays, as one picture."""
+    from matrixlink.agent import link_stages
+    from matrixresource.stages import node_stages
+
+    lines = ["| agent | work | stages (emulated seconds) |", "| --- | --- | --- |"]
+    for agent, works in (("resource", node_stages()), ("link", link_stages())):
+        for work, entries in works.items():
+            told = ", ".join(f"{s.stage} {s.delay_s:g}±{s.jitter_s:g}" for s in entries)
+            lines.append(f"| {agent} | {work} | {told} |")
+    return "\n".join(lines) + "\n"
