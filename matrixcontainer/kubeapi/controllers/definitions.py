@@ -55,6 +55,7 @@ class Definitions:
             crd = change.record.obj
             if change.type == "DELETED":
                 self._withdraw(crd)
+                self._waiting |= {record.key[2] for record in self.api.store.objects_of(STORAGE)}  # names came free
             elif _condition(crd, "Established") == "True" and (
                 change.previous is None or change.previous.obj.get("spec") != crd.get("spec")
             ):

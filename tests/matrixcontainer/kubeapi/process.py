@@ -43,7 +43,7 @@ class KubeProcess:
         for text in self.log.read_text().splitlines():
             if '"event": "listening"' in text:
                 self.port = int(json.loads(text)["url"].rpartition(":")[2])
-        started = self.log.read_text().count("Started server process")
+        started = self.log.read_text().count('"event": "listening"')
         return started > self._stopped_count
 
     _stopped_count = 0

@@ -274,3 +274,18 @@ def test_the_readme_lists_every_kind() -> None:
 
     readme = Path(str(matrixcontainer.kubeapi.__file__)).with_name("README.md").read_text()
     assert kinds_table() in readme, "print it with: python -m matrixcontainer.kubeapi.builtin.kinds"
+
+
+async def test_priority_classes(talk: Talk) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    await talk.post(classes, {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"})
+    said = await talk.post(
+        f"{NS}/pods", {"metadata": {"name": "p"}, "spec": POD["spec"] | {"priorityClassName": "high"}}
+    )
+    assert (said.body["spec"]["priority"], said.body["spec"]["preemptionPolicy"]) == (1000, "Never")
+    unknown = POD["spec"] | {"priorityClassName": "none"}
+    said = await talk.post(f"{NS}/pods", {"metadata": {"name": "q"}, "spec": unknown})
+    assert (said.code, said.body["message"]) == (
+        403,
+        'pods "q" is forbidden: no PriorityClass with name none was found',
+    )

@@ -188,3 +188,14 @@ async def test_nulls(widgets: Talk) -> None:
     said = await widgets.post(WIDGETS, a_widget(spec={"size": 1, "color": None, "note": None}))
     assert said.body["spec"] == {"size": 1, "color": "red", "note": None}
     assert (await widgets.post(WIDGETS, a_widget("two", spec={"size": None}))).code == 422
+
+
+async def test_names_that_come_free_are_taken(widgets: Talk) -> None:
+    crd = a_crd(names={"plural": "gadgets", "singular": "gadget", "kind": "Widget", "shortNames": []})
+    crd["metadata"]["name"] = "gadgets.example.test"
+    await widgets.post(CRDS, crd)
+    path = f"{CRDS}/gadgets.example.test"
+    await widgets.until(path, lambda s: condition(s.body, "Established") == "False")
+    await widgets.delete(ONE)
+    await widgets.until(path, lambda s: condition(s.body, "Established") == "True")
+    assert (await widgets.get("/apis/example.test/v1/gadgets")).code == 200

@@ -118,6 +118,21 @@ async def test_bad_bodies_get_a_status(widgets: Talk, body: bytes, code: int, te
     assert widgets.api.store.revision == before
 
 
+@pytest.mark.parametrize("depth", [300, 900, 5000])
+async def test_deep_nesting_is_refused(talk: Talk, depth: int) -> None:
+    spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    await talk.define(a_crd(spec=spec))
+    body = (
+        b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":"deep"},"spec":'
+        + b'{"a":' * depth
+        + b"1"
+        + b"}" * (depth + 1)
+    )
+    said = await talk.ask("POST", WIDGETS, body)
+    assert (said.code, said.body["reason"]) == (400, "BadRequest")
+    assert (await talk.get(WIDGETS)).body["items"] == []
+
+
 async def test_unknown_fields_by_validation_level(widgets: Talk) -> None:
     body = a_widget(spec={"size": 1, "sise": 2, "ports": [{"name": "a", "port": 1, "x": 1}]}, metadata={"extra": 1})
     strict = await widgets.post(WIDGETS, body, fieldValidation="Strict")
