@@ -15,7 +15,7 @@ STATE ?= .state/demo
 export PYTHONDONTWRITEBYTECODE :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo demo-compose test e2e bench soak lint regenerate clean setup
+.PHONY: help demo demo-compose test e2e wheels bench soak lint regenerate clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,9 @@ test: $(READY) ## unit tests, upkeep, stories, and the end-to-end tests whose pa
 
 e2e: $(READY) ## end-to-end tests alone, with containers where there is an engine
 	$(BIN)/python -m pytest -m "not soak" tests/e2e
+
+wheels: $(READY) ## the locked packages as wheels in build/wheels, for image builds without an index
+	$(BIN)/python -m pip download --quiet --only-binary :all: --require-hashes -r requirements.lock -d build/wheels
 
 bench: $(READY) ## every published figure, each with its method and goal
 	$(BIN)/python -m benchmarks
