@@ -45,7 +45,10 @@ class Definitions:
         for record in self.api.store.objects_of(STORAGE):
             crd = record.obj
             if _condition(crd, "Established") == "True":
-                self._serve(crd, record.revision)
+                try:
+                    self._serve(crd, record.revision)
+                except Exception as failure:  # one definition nobody can serve must not keep the others from it
+                    self.api.report(failure, f"customresourcedefinition {record.key[2]}")
             self._waiting.add(record.key[2])
         self._wake.set()
 
