@@ -34,6 +34,7 @@ PATCH_TYPES = {
     "application/apply-patch+yaml": "apply",
 }
 OPENAPI_PROTOBUF = "proto"
+OPENAPI_PROTOBUF_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
 class Response:
@@ -181,7 +182,7 @@ class App:
         if parts == ["v2"]:
             accept = request.accept
             if OPENAPI_PROTOBUF in accept and "application/json" not in accept and "*/*" not in accept:
-                raise errors.not_acceptable("application/json")
+                return Response(self.api.openapi.swagger_protobuf(), media=OPENAPI_PROTOBUF_TYPE)
             return Response(self.api.openapi.swagger())
         if parts == ["v3"]:
             return Response(self.api.openapi.index())
