@@ -106,6 +106,9 @@ class App:
         hang_up = asyncio.ensure_future(_until_disconnected(request.receive))
         try:
             await asyncio.wait((pump, hang_up), return_when=asyncio.FIRST_COMPLETED)
+            if pump.done() and (failure := pump.exception()) is not None and not isinstance(failure, OSError):
+                self.api.failures.append(f"watch {request.path}: {type(failure).__name__}: {failure}")
+                self.api.report(failure, f"watch {request.path}")
         finally:
             for task in (pump, hang_up):
                 task.cancel()
