@@ -69,6 +69,9 @@ class App:
         except ApiError as failure:
             response = as_json(failure.status(), failure.code)
             response.headers |= failure.headers
+        except (RecursionError, orjson.JSONEncodeError) as failure:
+            refusal = errors.bad_request(f"the object is nested too deeply or holds what JSON cannot say: {failure}")
+            response = as_json(refusal.status(), refusal.code)
         except Exception as failure:  # the last resort: a Status and a line in the log, never a bare 500
             self.api.failures.append(f"{request.method} {request.path}: {type(failure).__name__}: {failure}")
             self.api.report(failure, f"{request.method} {request.path}")

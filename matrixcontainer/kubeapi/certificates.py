@@ -22,17 +22,21 @@ def names_of_this_host(extra: list[str]) -> list[str]:
     return list(dict.fromkeys(name for name in names if name and name != "0.0.0.0"))
 
 
-def ensure_certificates(folder: Path, extra_names: list[str]) -> tuple[Path, Path, Path]:
-    """(CA certificate, server certificate, server key) as PEM files, made where missing."""
+def certificate_files(folder: Path) -> tuple[Path, Path, Path]:
+    """(CA certificate, server certificate, server key), PEM files in the folder."""
+    return folder / "ca.crt", folder / "server.crt", folder / "server.key"
+
+
+def ensure_certificates(folder: Path, extra_names: list[str]) -> None:
+    """Make the certificates that are missing, about to end, or lack a name."""
     folder.mkdir(parents=True, exist_ok=True)
-    ca, ca_key = folder / "ca.crt", folder / "ca.key"
-    server, server_key = folder / "server.crt", folder / "server.key"
+    ca, server, server_key = certificate_files(folder)
+    ca_key = folder / "ca.key"
     names = names_of_this_host(extra_names)
     if not (ca.exists() and ca_key.exists()):
         _write_ca(ca, ca_key)
     if not _still_good(server, server_key, ca, names):
         _write_server(server, server_key, ca, ca_key, names)
-    return ca, server, server_key
 
 
 def _still_good(server: Path, key: Path, ca: Path, names: list[str]) -> bool:

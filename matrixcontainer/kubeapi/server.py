@@ -13,6 +13,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.access import Access
 from matrixcontainer.kubeapi.builtin.kinds import register_builtins
+from matrixcontainer.kubeapi.builtin.priority import priority_gate
 from matrixcontainer.kubeapi.controllers.definitions import Definitions
 from matrixcontainer.kubeapi.controllers.garbage import GarbageCollector
 from matrixcontainer.kubeapi.controllers.namespaces import Namespaces
@@ -51,7 +52,7 @@ class KubeApi:
         self.garbage = GarbageCollector(self)
         self.upkeep = Upkeep(self)
         self.verbs.namespace_state = self.namespaces.state
-        self.verbs.gates.append(self.namespaces.gate)
+        self.verbs.gates += [self.namespaces.gate, priority_gate(store)]
         self.stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self.failures: list[str] = []

@@ -10,22 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import socket
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from pydantic import Field
 
 from matrixcontainer.kubeapi.access import Access, User, load_tokens
 from matrixcontainer.kubeapi.app import App
-from matrixcontainer.kubeapi.certificates import ensure_certificates, write_kubeconfig
+from matrixcontainer.kubeapi.certificates import certificate_files, ensure_certificates, write_kubeconfig
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.store import Store, open_engine
 from services.chassis.logging import configure
 from services.chassis.settings import ServiceSettings
 from services.kube.database import migrate
 from services.kube.folder import hold
-from services.kube.serving import server_of
+from services.kube.preparing import in_a_child
+from services.kube.serving import listen, server_of
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +42,11 @@ class KubeSettings(ServiceSettings):
     port: int = Field(8443, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     kube_admin_token: str = Field("", description="fixes the administrator's token; without it one is made and kept")
     advertise: str = Field("", description="host name or address in the kubeconfig and the certificate")
+    certificate_names: str = Field(
+        "kube", description="further names the certificate should carry, separated by commas: what containers call it"
+    )
     synchronous: str = Field(
-        "NORMAL", pattern="^(NORMAL|FULL)$", description="SQLite: NORMAL outlives the process, FULL outlives power loss"
+        "FULL", pattern="^(NORMAL|FULL)$", description="SQLite: NORMAL outlives the process, FULL outlives power loss"
     )
 
 
@@ -52,14 +56,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = settings.state / "kube"
     folder.mkdir(parents=True, exist_ok=True)
     held = hold(folder / "lock")
-    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((settings.host, settings.port))
+    listener = listen(settings.host, settings.port)
     advertised = settings.advertise or ("127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host)
     url = f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}"
-    ca, certificate, key = ensure_certificates(folder, [settings.host, advertised])
-    engine = open_engine(settings.database_url("kube"), settings.synchronous)
-    migrate(engine)
+    database = settings.database_url("kube")
+    names = [settings.host, advertised, *settings.certificate_names.split(",")]
+    in_a_child(lambda: _prepare(folder, names, database, settings.synchronous))
+    ca, certificate, key = certificate_files(folder)
+    engine = open_engine(database, settings.synchronous)
     chance = random.Random(settings.seed)
     tokens, signing_key = load_tokens(folder / "tokens.json", USERS, {"admin": settings.kube_admin_token})
     store = Store(engine, time.time)
@@ -67,9 +71,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     api.namespaces.root_ca = ca.read_text()
     api.report = lambda failure, where: log.error("failed", exc_info=failure, extra={"where": where})
     admin = next(token for token, user in tokens.items() if user.name == "admin")
-    write_kubeconfig(settings.state / "kubeconfig", url, ca, "admin", admin)
-    log.info("listening", extra={"url": url, "kubeconfig": str((settings.state / "kubeconfig").resolve())})
-    asyncio.run(server_of(App(api), certificate, key).serve(sockets=[listener]))
+    kubeconfig = settings.state / "kubeconfig"
+
+    def announce() -> None:
+        write_kubeconfig(kubeconfig, url, ca, "admin", admin)
+        log.info("listening", extra={"url": url, "kubeconfig": str(kubeconfig.resolve())})
+
+    asyncio.run(server_of(App(api), certificate, key, announce).serve(sockets=[listener]))
     store.close()
     held.close()
     log.info("stopped")
+
+
+def _prepare(folder: Path, names: list[str], database: str, synchronous: str) -> None:
+    ensure_certificates(folder, names)
+    engine = open_engine(database, synchronous)
+    migrate(engine)
+    engine.dispose()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import FrameType
 
@@ -18,9 +18,10 @@ from matrixcontainer.kubeapi.app import App
 class Server(uvicorn.Server):
     """Starts the controllers before it listens; ends open watches before it waits for connections to finish."""
 
-    def __init__(self, config: uvicorn.Config, app: App) -> None:
+    def __init__(self, config: uvicorn.Config, app: App, announce: Callable[[], None]) -> None:
         super().__init__(config)
         self._api = app.api
+        self._announce = announce
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if sig == signal.SIGINT:
@@ -30,6 +31,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self._api.start()
         await super().startup(sockets)
+        self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._api.stop()
@@ -37,7 +39,22 @@ class Server(uvicorn.Server):
         self._captured_signals.clear()  # having been asked to stop and having stopped is success
 
 
-def server_of(app: App, certificate: Path | None = None, key: Path | None = None) -> Server:
+def listen(host: str, port: int) -> socket.socket:
+    """A bound TCP socket. The protocol is named because asyncio turns Nagle's delay off only where it is."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, port))
+    return listener
+
+
+def server_of(
+    app: App,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    announce: Callable[[], None] = lambda: None,
+) -> Server:
+    """`announce` is called once the first connection would be answered."""
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -53,14 +70,13 @@ def server_of(app: App, certificate: Path | None = None, key: Path | None = None
         server_header=False,
         backlog=512,
     )
-    return Server(config, app)
+    return Server(config, app, announce)
 
 
 @contextlib.asynccontextmanager
 async def in_this_loop(app: App, host: str = "127.0.0.1") -> AsyncIterator[str]:
     """Serve without TLS on a free loopback port while the block runs; yields the URL, for clients that need one."""
-    listener = socket.socket()
-    listener.bind((host, 0))
+    listener = listen(host, 0)
     server = server_of(app)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
     task = asyncio.create_task(server.serve(sockets=[listener]))

@@ -45,7 +45,10 @@ class Definitions:
         for record in self.api.store.objects_of(STORAGE):
             crd = record.obj
             if _condition(crd, "Established") == "True":
-                self._serve(crd, record.revision)
+                try:
+                    self._serve(crd, record.revision)
+                except Exception as failure:  # one definition nobody can serve must not keep the others from it
+                    self.api.report(failure, f"customresourcedefinition {record.key[2]}")
             self._waiting.add(record.key[2])
         self._wake.set()
 
@@ -55,6 +58,7 @@ class Definitions:
             crd = change.record.obj
             if change.type == "DELETED":
                 self._withdraw(crd)
+                self._waiting |= {record.key[2] for record in self.api.store.objects_of(STORAGE)}  # names came free
             elif _condition(crd, "Established") == "True" and (
                 change.previous is None or change.previous.obj.get("spec") != crd.get("spec")
             ):
@@ -86,6 +90,8 @@ class Definitions:
                     await self.reconcile(name)
                 except ApiError as failure:
                     if failure.code != 404:
+                        self._waiting.add(name)
+                        self._wake.set()
                         raise
 
     async def reconcile(self, name: str) -> None:

@@ -95,6 +95,8 @@ class Namespaces:
                 await self.reconcile(name)
             except ApiError as failure:
                 if failure.code not in (403, 404, 409):
+                    self._waiting.add(name)
+                    self._wake.set()
                     raise
 
     async def reconcile(self, name: str) -> None:

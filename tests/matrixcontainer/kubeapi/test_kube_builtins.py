@@ -97,9 +97,9 @@ async def test_eviction_respects_budgets(talk: Talk) -> None:
         (f"{NS}/pods", {"spec": {"containers": [{"name": "A", "image": "i"}]}}, "spec.containers[0].name"),
         (f"{NS}/pods", {"spec": {"containers": [{"name": "a"}]}}, "spec.containers[0].image"),
         (f"{NS}/services", {"spec": {}}, "spec.ports"),
-        ("/apis/apps/v1/namespaces/default/deployments", {"spec": {"selector": {"matchLabels": {"a": "b"}}}}, "spec.template.metadata.labels"),  # noqa: E501
-        ("/apis/batch/v1/namespaces/default/jobs", {"spec": {"template": {"spec": {"containers": [{"name": "a", "image": "i"}]}}}}, "spec.template.spec.restartPolicy"),  # noqa: E501
-        ("/apis/coordination.k8s.io/v1/namespaces/default/leases", {"spec": {"leaseDurationSeconds": 0}}, "spec.leaseDurationSeconds"),  # noqa: E501
+        ("/apis/apps/v1/namespaces/default/deployments", {"spec": {"selector": {"matchLabels": {"a": "b"}}}}, "spec.template.metadata.labels"),
+        ("/apis/batch/v1/namespaces/default/jobs", {"spec": {"template": {"spec": {"containers": [{"name": "a", "image": "i"}]}}}}, "spec.template.spec.restartPolicy"),
+        ("/apis/coordination.k8s.io/v1/namespaces/default/leases", {"spec": {"leaseDurationSeconds": 0}}, "spec.leaseDurationSeconds"),
         ("/api/v1/nodes", {"spec": {"taints": [{"key": "a", "effect": "Bad"}]}}, "spec.taints[0].effect"),
         ("/apis/events.k8s.io/v1/namespaces/default/events", {"regarding": {"namespace": "default"}}, "eventTime"),
         ("/api/v1/namespaces", {"metadata": {"name": "has.dot"}}, "metadata.name"),
@@ -274,3 +274,18 @@ def test_the_readme_lists_every_kind() -> None:
 
     readme = Path(str(matrixcontainer.kubeapi.__file__)).with_name("README.md").read_text()
     assert kinds_table() in readme, "print it with: python -m matrixcontainer.kubeapi.builtin.kinds"
+
+
+async def test_priority_classes(talk: Talk) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    await talk.post(classes, {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"})
+    said = await talk.post(
+        f"{NS}/pods", {"metadata": {"name": "p"}, "spec": POD["spec"] | {"priorityClassName": "high"}}
+    )
+    assert (said.body["spec"]["priority"], said.body["spec"]["preemptionPolicy"]) == (1000, "Never")
+    unknown = POD["spec"] | {"priorityClassName": "none"}
+    said = await talk.post(f"{NS}/pods", {"metadata": {"name": "q"}, "spec": unknown})
+    assert (said.code, said.body["message"]) == (
+        403,
+        'pods "q" is forbidden: no PriorityClass with name none was found',
+    )

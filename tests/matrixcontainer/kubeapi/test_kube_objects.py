@@ -97,6 +97,7 @@ async def test_all_mistakes_are_told_together(widgets: Talk) -> None:
     ("body", "code", "text"),
     [
         (b"{", 400, "couldn't parse the body"),
+        (b'{"a": 1e999}', 400, "out of range"),
         (b'{"a": NaN}', 400, "couldn't parse the body"),
         (b"[" * 5000, 400, "couldn't parse the body"),
         (b"[]", 400, "must be of type Object"),
@@ -116,6 +117,21 @@ async def test_bad_bodies_get_a_status(widgets: Talk, body: bytes, code: int, te
     assert (said.code, said.body["kind"]) == (code, "Status"), said.body
     assert text in said.body["message"]
     assert widgets.api.store.revision == before
+
+
+@pytest.mark.parametrize("depth", [300, 900, 5000])
+async def test_deep_nesting_is_refused(talk: Talk, depth: int) -> None:
+    spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    await talk.define(a_crd(spec=spec))
+    body = (
+        b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":"deep"},"spec":'
+        + b'{"a":' * depth
+        + b"1"
+        + b"}" * (depth + 1)
+    )
+    said = await talk.ask("POST", WIDGETS, body)
+    assert (said.code, said.body["reason"]) == (400, "BadRequest")
+    assert (await talk.get(WIDGETS)).body["items"] == []
 
 
 async def test_unknown_fields_by_validation_level(widgets: Talk) -> None:
@@ -333,3 +349,11 @@ async def test_everything_survives_a_restart(tmp_path) -> None:
             assert await stream.brief() == ("DELETED", "gone")
         later = await talk.post(WIDGETS, a_widget("two"))
         assert int(later.body["metadata"]["resourceVersion"]) == revision + 1
+
+
+async def test_numbers_read_back_as_they_were_meant(talk: Talk) -> None:
+    await talk.define(a_crd(spec={"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
+    spec = b'{"a":1.0,"b":9223372036854775807,"c":1.5,"d":-0.0,"e":1e3,"f":9223372036854775808}'
+    body = b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":"n"},"spec":' + spec + b"}"
+    said = await talk.ask("POST", WIDGETS, body)
+    assert said.body["spec"] == {"a": 1, "b": 2**63 - 1, "c": 1.5, "d": 0, "e": 1000, "f": 2.0**63}

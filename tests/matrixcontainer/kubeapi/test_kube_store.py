@@ -1,0 +1,119 @@
+"""The store: one counter, groups of writes in one transaction, nothing half kept, everything there after a restart."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from matrixcontainer.kubeapi.store import Record, Stale, Store, StoreLost, create_tables, open_engine
+
+KEY = ("things", "ns", "a")
+
+
+def obj(name: str = "a", **more: object) -> dict:
+    return {"apiVersion": "v1", "kind": "Thing", "metadata": {"name": name, "uid": f"uid-{name}"}} | more
+
+
+def a_store(url: str = "sqlite://") -> Store:
+    engine = open_engine(url)
+    create_tables(engine)
+    return Store(engine, lambda: 1000.0)
+
+
+async def test_revisions_count_up_for_everybody() -> None:
+    store = a_store()
+    first = await store.put(KEY, obj(), None)
+    other = await store.put(("others", "", "x"), obj("x"), None)
+    second = await store.put(KEY, obj(n=1), first)
+    assert [first.revision, other.revision, second.revision] == [1, 2, 3]
+    assert store.get(KEY).obj["metadata"]["resourceVersion"] == "3"
+
+
+async def test_expectations_are_checked() -> None:
+    store = a_store()
+    first = await store.put(KEY, obj(), None)
+    with pytest.raises(Stale):
+        await store.put(KEY, obj(), None)
+    await store.put(KEY, obj(n=1), first)
+    with pytest.raises(Stale):
+        await store.put(KEY, obj(n=2), first)
+    with pytest.raises(Stale):
+        await store.remove(KEY, obj(), first)
+    with pytest.raises(Stale):
+        await store.put(("things", "ns", "none"), obj("none"), first)
+
+
+async def test_writes_of_one_moment_are_one_transaction() -> None:
+    store = a_store()
+    commits = []
+    event.listen(store.engine, "commit", lambda connection: commits.append(1))
+    await asyncio.gather(*(store.put(("things", "", f"n{i}"), obj(f"n{i}"), None) for i in range(50)))
+    assert (len(commits), store.revision, store.count("things")) == (1, 50, 50)
+
+
+async def test_readers_see_only_what_is_committed() -> None:
+    store = a_store()
+    writing = asyncio.ensure_future(store.put(KEY, obj(), None))
+    await asyncio.sleep(0)
+    assert store.get(KEY) is None or writing.done()
+    record = await writing
+    assert store.get(KEY) is record
+
+
+async def test_a_failed_batch_leaves_nothing(tmp_path: Path) -> None:
+    store = a_store(f"sqlite:///{tmp_path}/k.db")
+    first = await store.put(KEY, obj(), None)
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE kube_counters SET value = 99 WHERE name = 'revision'")
+    results = await asyncio.gather(
+        store.put(KEY, obj(n=1), first), store.put(("things", "", "b"), obj("b"), None), return_exceptions=True
+    )
+    assert [type(result) for result in results] == [StoreLost, StoreLost]
+    assert store.get(KEY) is first
+    assert store.get(("things", "", "b")) is None
+    assert store.latest(KEY) is first
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE kube_counters SET value = 1 WHERE name = 'revision'")
+    assert (await store.put(KEY, obj(n=1), first)).revision == 2
+
+
+async def test_reopened_store_goes_on(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/k.db"
+    store = a_store(url)
+    first = await store.put(KEY, obj(), None)
+    await store.put(("things", "ns", "b"), obj("b"), None)
+    await store.remove(KEY, obj(), first)
+    store.close()
+    store = a_store(url)
+    assert (store.revision, store.count("things")) == (3, 1)
+    assert [(c.type, c.record.key[2], c.revision) for c in store.log("things").changes] == [
+        ("ADDED", "a", 1),
+        ("ADDED", "b", 2),
+        ("DELETED", "a", 3),
+    ]
+    assert [r.key[2] for r in store.objects_at("things", "", 2)] == ["a", "b"]
+    assert [r.key[2] for r in store.objects_at("things", "", 1)] == ["a"]
+
+
+async def test_compaction_forgets_the_old_and_remembers_the_floor(tmp_path: Path) -> None:
+    now = [1000.0]
+    url = f"sqlite:///{tmp_path}/k.db"
+    engine = open_engine(url)
+    create_tables(engine)
+    store = Store(engine, lambda: now[0])
+    record: Record | None = None
+    for number in range(5):
+        record = await store.put(KEY, obj(n=number), record)
+        now[0] += 200
+    assert store.compact() == 4
+    assert (store.floor, len(store.log("things").changes)) == (4, 1)
+    assert store.log("things").position_after(4) == 4
+    store.close()
+    again = Store(open_engine(url), lambda: now[0])
+    assert (again.floor, again.revision, again.get(KEY).obj["n"]) == (4, 5, 4)
+
+
+def test_unknown_durability_is_refused() -> None:
+    with pytest.raises(ValueError, match="NORMAL or FULL"):
+        open_engine("sqlite:///x", "OFF")
