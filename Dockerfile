@@ -1,6 +1,6 @@
 # One image for every process; docker-compose.yml says which one a container is.
-# Wheels in build/wheels (`make wheels`) are taken as they are and nothing is fetched; without them, as on a machine
-# whose Python is not the image's, the packages of the lock file come from the index, checked by their hashes.
+# Wheels in build/wheels (`make wheels`, on a machine with the image's Python) are taken and nothing is fetched; without
+# them the packages of the lock file come from the index. Their hashes are checked either way.
 ARG BASE=python:3.12-slim
 FROM ${BASE}
 
@@ -14,10 +14,11 @@ COPY infer_workload /install/src/infer_workload
 RUN set -e; \
     python3 -m venv /opt/cloudmatrix; \
     cd /install; \
-    if ls *.whl >/dev/null 2>&1; then offline="--no-index --find-links ."; else offline=""; fi; \
-    /opt/cloudmatrix/bin/pip install --quiet --no-cache-dir $offline --require-hashes -r requirements.lock; \
+    pip="/opt/cloudmatrix/bin/pip --quiet --no-cache-dir --disable-pip-version-check"; \
+    { ls *.whl >/dev/null 2>&1 && $pip install --no-index --find-links . --require-hashes -r requirements.lock; } \
+      || $pip install --require-hashes -r requirements.lock; \
     cp pyproject.toml README.md LICENSE src/; \
-    /opt/cloudmatrix/bin/pip install --quiet --no-cache-dir --no-deps --no-build-isolation ./src; \
+    $pip install --no-deps --no-build-isolation ./src; \
     rm -rf /install
 
 ENV PATH=/opt/cloudmatrix/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2

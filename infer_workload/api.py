@@ -117,6 +117,7 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
     view = StatisticsView(
         name=live.name,
         state=live.state,
+        now=now,
         window_s=window_s,
         tokens_per_second=rate,
         prompt_tokens_per_second=sum(entry[3] for entry in recent) / window_s,
@@ -124,7 +125,10 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
         ttft=percentiles([entry[1] for entry in recent]),
         tpot=percentiles([entry[2] for entry in recent if entry[2] > 0]),
         finished=held.requests,
-        samples=[Sample(at=round(at, 3), tokens_per_second=tokens) for at, tokens in held.samples(now, window_s)],
+        samples=[
+            Sample(at=round(now - second, 3), second=second, tokens_per_second=tokens)
+            for second, tokens in held.samples(now, window_s)
+        ],
         load=live.load,
     )
     if engine is None:

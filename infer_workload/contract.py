@@ -84,9 +84,13 @@ class Percentiles(Wire):
 
 
 class Sample(Wire):
-    """Tokens generated in one emulated second; `at` counts seconds before the moment of the statistics."""
+    """Tokens generated in one emulated second.
+
+    `at` counts seconds before the moment of the statistics, `second` is the same second since the epoch.
+    """
 
     at: float
+    second: int
     tokens_per_second: float
 
 
@@ -95,6 +99,7 @@ class StatisticsView(Wire):
 
     name: str
     state: str
+    now: float = Field(description="emulated seconds since the epoch that these are of")
     window_s: float
     tokens_per_second: float = 0.0
     tokens_per_second_per_npu: float = 0.0

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
 from random import Random
@@ -18,6 +17,7 @@ from random import Random
 from infer_workload.decode_pool import DecodeDie, DecodePool
 from infer_workload.deployment import NPUS_PER_NODE, Deployment
 from infer_workload.ems.context_cache import NOTHING, ContextCache, Match
+from infer_workload.prefill_instance import PrefillInstance
 from infer_workload.request import (
     CANCELLED,
     DECODING,
@@ -30,7 +30,6 @@ from infer_workload.request import (
 from infer_workload.scheduler import choose_die, choose_instance
 from infer_workload.timing.collectives import cache_fetch_s
 from infer_workload.timing.fabric import DIES_PER_NODE, RDMA
-from infer_workload.timing.prefill import PrefillTiming
 from infer_workload.timing.transfers import Transfers
 
 
@@ -40,23 +39,6 @@ class ContextTooLong(ValueError):
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(f"{tokens} tokens of prompt and answer; this deployment holds {limit} at most")
         self.tokens, self.limit = tokens, limit
-
-
-@dataclass(slots=True, eq=False)
-class PrefillInstance:
-    """One prefill instance: its dies work on one chunk at a time."""
-
-    number: int
-    nodes: tuple[str, ...]
-    timing: PrefillTiming
-    token_budget: int
-    ready_at: float = 0.0
-    queue: deque[tuple[InferenceRequest, int]] = field(default_factory=deque)
-    chunk: list[tuple[InferenceRequest, int, int]] = field(default_factory=list)
-    chunk_number: int = 0
-    backlog_tokens: int = 0
-    busy_s: float = 0.0
-    tokens_done: int = 0
 
 
 Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
@@ -220,24 +202,11 @@ class Engine:
         return self.cache.match(request.blocks, request.prompt)
 
     def _start_chunk(self, instance: PrefillInstance) -> None:
-        """Fill a chunk from the queue up to the token budget; a long prompt goes through in several."""
+        """Work on what waits, as much as a chunk takes."""
         if self.now < instance.ready_at:
             self._at(instance.ready_at, self._wake, instance)
             return
-        room = instance.token_budget
-        fetched, blocks = 0, 0
-        while instance.queue and room > 0:
-            request, life = instance.queue.popleft()
-            if request.lives != life or request.instance is not instance or request.state != PREFILLING:
-                continue
-            if request.prefilled == request.cached and request.cached:
-                fetched += request.cached
-                blocks += -(-request.cached // self.cache.block_tokens)
-            if request.prefill_started_at < 0:
-                request.prefill_started_at = self.now
-            take = min(room, request.prompt - request.prefilled)
-            instance.chunk.append((request, life, take))
-            room -= take
+        fetched, blocks = instance.fill(self.now, self.cache.block_tokens)
         if not instance.chunk:
             return
         lasts = instance.timing.chunk_s([(take, request.prefilled) for request, _, take in instance.chunk])
@@ -263,7 +232,7 @@ class Engine:
         unfinished = []
         for request, life, take in chunk:
             instance.tokens_done += take
-            if request.lives != life or request.state != PREFILLING:
+            if not instance.holds(request, life):
                 continue
             instance.backlog_tokens -= take
             request.prefilled += take

@@ -8,47 +8,26 @@ every waiting request ends with a reason, none just hangs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
+from infer_workload.built_in_load import BuiltInLoad
 from infer_workload.contract import DeploymentRequest, LoadRequest, LoadView, PoolsView
-from infer_workload.deployment import NPUS_PER_NODE, Deployment, DeploymentSpec, DoesNotFit, lay_out
+from infer_workload.deployment import Deployment, DoesNotFit, lay_out
+from infer_workload.deployment_states import DEGRADED, DEPLOYMENT_STATES, LOADING, PENDING, SERVING, UNAVAILABLE
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine import ContextTooLong, Engine
+from infer_workload.layout_views import pools_view, spec_of
 from infer_workload.model import ServedModel, load_model
 from infer_workload.recovery import Change, first_start_s, plan_change, plan_gain
 from infer_workload.request import InferenceRequest
 from infer_workload.statistics import Statistics
 from infer_workload.timing.calibration import Calibration, load_calibration
-from infer_workload.timing.decode import StepOptions
 from infer_workload.timing.fabric import Fabric
-from infer_workload.traffic import Arrival, generate
-
-PENDING, LOADING, SERVING = "Pending", "Loading", "Serving"
-DEGRADED, UNAVAILABLE = "Degraded", "Unavailable"
 
 ARRIVALS_PER_TURN = 64
 """Arrivals of built-in load played before others get their turn on the event loop."""
-
-LAG_S_MAX = 600.0
-"""Emulated seconds of built-in load that are still made up for; older arrivals are skipped and counted."""
-
-
-def spec_of(wish: DeploymentRequest) -> DeploymentSpec:
-    microbatch = {"auto": None, "on": True, "off": False}[wish.microbatching]
-    return DeploymentSpec(
-        prefill_npus=wish.prefill_npus,
-        decode_npus=wish.decode_npus,
-        caching_nodes=wish.caching_nodes,
-        block_tokens=wish.block_tokens,
-        batch_per_npu=wish.batch_per_npu,
-        context_cache=wish.context_cache,
-        cache_plane=wish.cache_plane,
-        cache_gb_per_node=wish.cache_gb_per_node,
-        prefill_microbatch=microbatch,
-        steps=StepOptions(microbatch=microbatch, mtp=wish.mtp),
-    )
 
 
 class LiveDeployment:
@@ -76,15 +55,13 @@ class LiveDeployment:
         self.fabric: Fabric | None = None
         self.serves_from = inf
         self.paused_until = 0.0
-        self.load: LoadView | None = None
+        self._load: BuiltInLoad | None = None
         self._seed = seed
         self._model = model or load_model()
         self._calibration = calibration or load_calibration()
         self._weights = ModelCache(self._calibration, {self._model.name} if wish.warm_model_cache else set())
         self._changed = changed
         self._done = done
-        self._arrivals: Iterator[Arrival] = iter(())
-        self._next_arrival: Arrival | None = None
         self._gain_at = inf
         self._loading: dict[str, float] = {}
         self._numbers = 0
@@ -167,18 +144,15 @@ class LiveDeployment:
     def _relay(self, change: Change, now: float) -> None:
         engine = self.engine
         assert engine is not None
-        before = engine.deployment.pools
         sent_back = engine.relay(change.deployment, change.pause_s, change.start_s)
         self.paused_until = max(self.paused_until, now + change.pause_s)
-        if self.state == LOADING:
-            self._changed(self)
-        elif change.deployment.pools != before or change.pause_s > 0:
-            self._say(
-                DEGRADED,
-                f"decode rebuilds its ranks for {change.pause_s:.1f} s; {sent_back} requests went back to the queue",
-            )
+        back = f"; {sent_back} requests went back to the queue" if sent_back else ""
+        if change.pause_s > 0:
+            self._say(DEGRADED, f"decode rebuilds its ranks for {change.pause_s:.1f} s{back}")
+        elif sent_back:
+            self._say(DEGRADED, f"prefill goes on with {len(change.deployment.pools.prefill)} instances{back}")
         else:
-            self._changed(self)
+            self._say(self.state, self._layout_text() if self.state == SERVING else self.why)
 
     def _lose(self, state: str, why: str) -> None:
         self.engine = None
@@ -202,6 +176,9 @@ class LiveDeployment:
         if deployment is None or engine is None:
             return
         engine.advance(now)
+        if self.state == LOADING:
+            engine.relay(deployment, 0.0, 0.0)
+            return
         moved = deployment.pools != engine.deployment.pools
         pause = self._calibration.role_switch_s if moved else 0.0
         self._gain_at = inf
@@ -258,7 +235,7 @@ class LiveDeployment:
 
     def next_at(self) -> float:
         """When there is something to do next."""
-        arrival = inf if self._next_arrival is None or not self.serves else self._next_arrival.at_s
+        arrival = inf if self._load is None or not self.serves else self._load.next_at
         engine = inf if self.engine is None else self.engine.next_at()
         loading = self.serves_from if self.state == LOADING else inf
         rebuilt = self.paused_until if self.state == DEGRADED and self._gain_at == inf else inf
@@ -275,7 +252,8 @@ class LiveDeployment:
             self._gain(now)
         if self.state == LOADING and self.serves_from <= now:
             self._say(SERVING, self._layout_text())
-            self._restart_load(now)
+            if self._load is not None:
+                self._load.begin(now)
         left = self._play_load(now) if self.serves else False
         if not left:
             engine.advance(now)
@@ -286,17 +264,12 @@ class LiveDeployment:
 
     def _play_load(self, now: float) -> bool:
         """Submit the load's arrivals up to `now`; True when some are left for the next turn."""
-        played = 0
-        while (arrival := self._next_arrival) is not None and arrival.at_s <= now:
-            assert self.load is not None
-            assert self.engine is not None
-            if played >= ARRIVALS_PER_TURN:
-                return True
-            self._next_arrival = next(self._arrivals)
-            if arrival.at_s < now - LAG_S_MAX:
-                self.load.skipped += 1
-                continue
-            played += 1
+        if self._load is None or self.engine is None:
+            return False
+        for _ in range(ARRIVALS_PER_TURN):
+            arrival = self._load.take(now)
+            if arrival is None:
+                return False
             self.engine.advance(arrival.at_s)
             self._numbers += 1
             try:
@@ -305,23 +278,18 @@ class LiveDeployment:
                         self._numbers, arrival.at_s, arrival.input_tokens, arrival.output_tokens, arrival.blocks
                     )
                 )
-                self.load.submitted += 1
+                self._load.view.submitted += 1
             except ContextTooLong:
-                self.load.refused += 1
-        return False
+                self._load.view.refused += 1
+        return self._load.next_at <= now
 
     def put_under_load(self, wish: LoadRequest | None, now: float) -> None:
         """Play this load from now on; None stops it."""
-        self.load = None if wish is None else LoadView(**wish.model_dump())
-        self._restart_load(now)
+        self._load = None if wish is None else BuiltInLoad(wish, now)
 
-    def _restart_load(self, now: float) -> None:
-        self._next_arrival, self._arrivals = None, iter(())
-        if self.load is not None:
-            self._arrivals = generate(
-                self.load.seed, self.load.requests_per_second, start_s=now, input_tokens_max=self.load.input_tokens_max
-            )
-            self._next_arrival = next(self._arrivals)
+    @property
+    def load(self) -> LoadView | None:
+        return None if self._load is None else self._load.view
 
     # What it shows.
 
@@ -345,7 +313,7 @@ class LiveDeployment:
         )
 
     def _say(self, state: str, why: str) -> None:
-        self.state, self.why = state, why
+        self.state, self.why = DEPLOYMENT_STATES.check(self.state, state), why
         self._changed(self)
 
     def _finished(self, request: InferenceRequest) -> None:
@@ -356,19 +324,3 @@ class LiveDeployment:
         for tick in self._ticks:
             if not tick.done():
                 tick.set_result(None)
-
-
-def pools_view(deployment: Deployment) -> PoolsView:
-    pools, layout = deployment.pools, deployment.decode_layout
-    return PoolsView(
-        prefill_instances=len(pools.prefill),
-        prefill_npus=pools.prefill_nodes * NPUS_PER_NODE,
-        decode_npus=len(pools.decode) * NPUS_PER_NODE,
-        decode_dies=deployment.decode_dies,
-        caching_nodes=len(pools.caching),
-        experts_per_die=layout.experts_per_die,
-        redundant_experts=layout.redundant(deployment.model.routed_experts),
-        kv_tokens_per_die=deployment.kv_tokens_per_die,
-        context_length=deployment.context_length,
-        cache_blocks=deployment.cache_blocks,
-    )

@@ -15,6 +15,7 @@ from math import ceil
 from infer_workload.deployment import NPUS_PER_NODE
 from infer_workload.engine import Engine
 from infer_workload.request import InferenceRequest
+from infer_workload.timing.ablations import effects, effects_text
 from infer_workload.timing.figures import FITTED, Figure, figures
 
 TTFT_OBJECTIVE_S = 2.0
@@ -186,6 +187,9 @@ def figures_text(found: Sequence[Figure]) -> str:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] != ["--figures"]:
-        sys.exit("usage: python -m infer_workload.report --figures")
-    print(figures_text(figures()), end="")
+    if sys.argv[1:] == ["--figures"]:
+        print(figures_text(figures()), end="")
+    elif sys.argv[1:] == ["--ablations"]:
+        print(effects_text(effects()), end="")
+    else:
+        sys.exit("usage: python -m infer_workload.report --figures | --ablations")

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from matrixresource.vocabulary.states import State, StateMachine
+
 if TYPE_CHECKING:
     from infer_workload.decode_pool import DecodeDie
-    from infer_workload.engine import PrefillInstance
+    from infer_workload.prefill_instance import PrefillInstance
 
 WAITING, PREFILLING, TRANSFERRING, DECODING = "Waiting", "Prefilling", "Transferring", "Decoding"
 FINISHED, CANCELLED = "Finished", "Cancelled"
@@ -35,6 +37,8 @@ MOVES = {
     CANCELLED: set[str](),
 }
 """Back to Waiting is what the loss of a node does."""
+
+REQUEST_STATES = StateMachine("request", WAITING, [State(name, text) for name, text in SENTENCES.items()], MOVES)
 
 
 @dataclass(slots=True, eq=False)

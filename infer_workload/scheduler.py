@@ -14,7 +14,7 @@ from infer_workload.ems.context_cache import HELD, Match
 
 if TYPE_CHECKING:
     from infer_workload.decode_pool import DecodeDie
-    from infer_workload.engine import PrefillInstance
+    from infer_workload.prefill_instance import PrefillInstance
 
 
 def choose_die(dies: Iterable[DecodeDie], tokens: int, batch_max: int, kv_max: int) -> DecodeDie | None:

@@ -171,8 +171,17 @@ class Serving:
         """Something was submitted: look at what is due."""
         self._nudged.set()
 
+    def charge_now(self) -> None:
+        """Write what was used before the answer ends; what the database refuses is written by the next settlement."""
+        used = self.metering.take()
+        try:
+            self.store.charge(used)
+        except Exception:
+            self.metering.give_back(used)
+            log.exception("usage is not written yet", extra={"accounts": len(used)})
+
     async def settle_accounts(self) -> str:
-        """Write the gathered usage of built-in load to the database."""
+        """Write the gathered usage to the database."""
         used = self.metering.take()
         if used:
             try:

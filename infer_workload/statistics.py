@@ -94,11 +94,11 @@ class Statistics:
         seconds = max(1, round(window_s))
         return sum(self._seconds.get(second, 0.0) for second in range(last - seconds, last)) / seconds
 
-    def samples(self, now: float, window_s: float) -> list[tuple[float, float]]:
-        """(seconds before now, tokens) for each whole second of the window, oldest first."""
+    def samples(self, now: float, window_s: float) -> list[tuple[int, float]]:
+        """(second since the epoch, tokens) for each whole second of the window, oldest first."""
         last = floor(now)
         seconds = max(1, round(window_s))
-        return [(now - second, self._seconds.get(second, 0.0)) for second in range(last - seconds, last)]
+        return [(second, self._seconds.get(second, 0.0)) for second in range(last - seconds, last)]
 
     def recent(self, now: float, window_s: float) -> list[tuple[float, float, float, int]]:
         """(finished at, TTFT, TPOT, prompt tokens) of what finished in the window."""

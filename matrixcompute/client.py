@@ -18,8 +18,11 @@ class ComputeClient:
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
-    async def ensure_instance(self, name: str, request: InstanceRequest) -> InstanceView:
-        return InstanceView.model_validate(await call(self._http, "PUT", f"/v1/instances/{name}", body=request.wire()))
+    async def ensure_instance(self, name: str, request: InstanceRequest, validate_only: bool = False) -> InstanceView:
+        """With `validate_only` nothing is created; the view's members are where it would lie."""
+        params = {"validateOnly": "true"} if validate_only else None
+        answer = await call(self._http, "PUT", f"/v1/instances/{name}", body=request.wire(), params=params)
+        return InstanceView.model_validate(answer)
 
     async def find_instance(self, name: str) -> InstanceView | None:
         try:

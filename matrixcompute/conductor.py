@@ -17,6 +17,7 @@ from matrixcompute.neighbours import Neighbours
 from matrixcompute.recovery import Recovery, RecoveryPolicy, plan_recovery
 from matrixcompute.saga import SagaRunner
 from matrixcompute.store import ComputeStore, InstanceRow
+from matrixresource.contract import AllocationView
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, NotYetSupported
 from matrixresource.vocabulary.names import checked_resource_name
@@ -58,8 +59,9 @@ class Conductor:
             raise Conflict(
                 f"{name!r} is too long: its slices are named after it; use {INSTANCE_NAME_LENGTH_MAX} letters"
             )
+        planned: AllocationView | None = None
         if validate_only:
-            await self._neighbours.reserve(name, compose(name, request).allocation, validate_only=True)
+            planned = await self._neighbours.reserve(name, compose(name, request).allocation, validate_only=True)
         with self._store.transaction(dry=validate_only) as session:
             instance = session.get(InstanceRow, name)
             check_etag(instance, if_match)
@@ -68,8 +70,8 @@ class Conductor:
             else:
                 self._changed(session, instance, request)
             view = instance.view()
-        if validate_only:
-            return view
+        if planned is not None:
+            return view.model_copy(update={"members": planned.members})
         self._wake()
         return instance.view()
 

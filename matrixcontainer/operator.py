@@ -14,7 +14,15 @@ from typing import Any, Protocol
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
 from matrixcontainer.kube_client import EVENT, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
-from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL, event_object, instance_status, next_action
+from matrixcontainer.reconcile import (
+    MANAGED_BY,
+    MANAGED_LABEL,
+    event_object,
+    instance_status,
+    next_action,
+    planned_status,
+    wished_instance,
+)
 from matrixcontainer.workload import DEPLOYMENT_LABEL, pods_for
 from matrixresource.vocabulary.errors import Conflict, MatrixError, NotFound
 from matrixresource.vocabulary.wire import condition
@@ -64,6 +72,9 @@ class Operator:
         name = body["metadata"]["name"]
         observed = await self._compute.find_instance(name)
         action = next_action(body, observed)
+        if action.verb == "PlanInstance":
+            await self._plan(body)
+            return f"{action.verb}: {action.why}"
         if action.verb == "EnsureInstance":
             assert action.request is not None
             observed = await self._compute.ensure_instance(name, action.request)
@@ -71,6 +82,19 @@ class Operator:
             await self._compute.delete_instance(name)
         await self.report_instance(body, observed)
         return f"{action.verb}: {action.why}"
+
+    async def _plan(self, body: dict[str, Any]) -> None:
+        """Ask whether it would fit and write the answer into the status."""
+        metadata = body["metadata"]
+        plan, refused = None, None
+        try:
+            plan = await self._compute.ensure_instance(metadata["name"], wished_instance(body), validate_only=True)
+        except MatrixError as why:
+            if why.retryable:
+                raise
+            refused = why
+        status = planned_status(body, plan, refused, self._wall())
+        await self._kube.merge(INSTANCE, metadata["name"], {"status": status}, metadata["namespace"], "status")
 
     async def delete_instance(self, name: str) -> bool:
         """Ask for deletion; True once nothing is left."""
@@ -93,8 +117,11 @@ class Operator:
         for body in resources:
             observed = instances.get(body["metadata"]["name"])
             try:
-                if next_action(body, observed).verb == "EnsureInstance":
+                verb = next_action(body, observed).verb
+                if verb in ("EnsureInstance", "PlanInstance"):
                     await self.reconcile_instance(body)
+                elif body["spec"].get("dryRun") and observed is None:
+                    continue
                 elif not body["metadata"].get("deletionTimestamp") or observed is not None:
                     await self.report_instance(body, observed)
             except NotFound:

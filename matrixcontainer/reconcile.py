@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixresource.vocabulary.errors import MatrixError
+from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.wire import condition
 
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
@@ -20,9 +22,9 @@ SOURCE_LABEL = "cloudmatrix.io/namespace"
 
 @dataclass(frozen=True)
 class Action:
-    """One thing to do: ensure the instance is as `request` says, delete it, or nothing."""
+    """One thing to do: ensure the instance is as `request` says, only plan that, delete it, or nothing."""
 
-    verb: Literal["EnsureInstance", "DeleteInstance", "Nothing"]
+    verb: Literal["EnsureInstance", "PlanInstance", "DeleteInstance", "Nothing"]
     request: InstanceRequest | None = None
     why: str = ""
 
@@ -31,7 +33,8 @@ def wished_instance(body: dict[str, Any]) -> InstanceRequest:
     """The request that a CloudMatrixInstance stands for; its labels and namespace travel along."""
     metadata = body["metadata"]
     labels = {**(metadata.get("labels") or {}), SOURCE_LABEL: metadata.get("namespace", "default")}
-    return InstanceRequest.model_validate({**body["spec"], "labels": labels})
+    shape = {key: value for key, value in body["spec"].items() if key != "dryRun"}
+    return InstanceRequest.model_validate({**shape, "labels": labels})
 
 
 def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:
@@ -39,6 +42,11 @@ def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:
     if body["metadata"].get("deletionTimestamp"):
         return Action("DeleteInstance" if observed is not None else "Nothing", why="the resource is being deleted")
     request = wished_instance(body)
+    if body["spec"].get("dryRun"):
+        planned = ((body.get("status") or {}).get("plan") or {}).get("generation")
+        if planned == body["metadata"].get("generation", 1):
+            return Action("Nothing", why="planned already")
+        return Action("PlanInstance", request, "only a plan is asked for")
     if observed is None:
         return Action("EnsureInstance", request, "there is no such instance")
     held = InstanceRequest(
@@ -92,6 +100,31 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
         "slices": [each.wire() for each in observed.slices],
         "conditions": [each for each in conditions if each["type"] not in seen],
     }
+
+
+def planned_status(
+    body: dict[str, Any], plan: InstanceView | None, refused: MatrixError | None, wall_now: float
+) -> dict[str, Any]:
+    """The status of a resource that is only planned: whether it fits now and where, or why not. Nothing is created."""
+    generation = body["metadata"].get("generation", 1)
+    told: dict[str, Any] = {"generation": generation, "fits": plan is not None, "plannedAt": timestamp(wall_now)}
+    if plan is not None:
+        told["members"] = [
+            {"node": member.node, "cabinet": member.cabinet, "role": member.role} for member in plan.members
+        ]
+        told["cabinets"] = len({member.cabinet for member in plan.members})
+    elif refused is not None:
+        told |= {"reason": refused.reason, "message": refused.message, "blocking": refused.blocking}
+    conditions = condition(
+        (body.get("status") or {}).get("conditions") or [],
+        "Scheduled",
+        False,
+        "DryRun" if refused is None else refused.reason,
+        "it would fit; remove dryRun to commit it" if refused is None else refused.message,
+        generation=generation,
+        now=wall_now,
+    )
+    return {"state": "Planned", "observedGeneration": generation, "plan": told, "conditions": conditions}
 
 
 def event_object(event: dict[str, Any], namespace: str, uid: str, wall_now: float) -> dict[str, Any]:

@@ -25,6 +25,14 @@ API_VERSION = f"{GROUP}/{VERSION}"
 _NODE = NODE_PATTERN.replace("?P<supernode>", "").replace("?P<cabinet>", "").replace("?P<node>", "")
 
 
+class InstanceSpec(InstanceShape):
+    """The shape of an instance, and whether it is only to be planned."""
+
+    dry_run: bool = Field(
+        False, description="only plan: status.plan says whether it fits, where, or what stands in the way"
+    )
+
+
 class InferSpec(Wire):
     """CloudMatrix-Infer on an instance: which model, and how many NPUs play which role (by default, as the paper)."""
 
@@ -148,7 +156,7 @@ def _crd(
 
 
 def _instance_spec() -> dict[str, Any]:
-    spec = structural_schema(InstanceShape)
+    spec = structural_schema(InstanceSpec)
     spec["x-kubernetes-validations"] = [
         {"rule": "self.placement == oldSelf.placement", "message": "placement cannot be changed in this version"},
         {"rule": "self.project == oldSelf.project", "message": "an instance stays in its project"},
@@ -193,6 +201,7 @@ def custom_resource_definitions() -> list[dict[str, Any]]:
                 repairs={"type": "integer", "format": "int32"},
                 members={"type": "array", "items": _OPEN},
                 slices={"type": "array", "items": _OPEN},
+                plan=_OPEN,
             ),
             [
                 _column("State", ".status.state"),

@@ -116,7 +116,9 @@ class Stack:
 
     # -- what stories say ----------------------------------------------------------------------------------------
 
-    async def until(self, holds: Callable[[], Awaitable[bool]], sentence: str, within_s: float = 3600) -> float:
+    async def until(
+        self, holds: Callable[[], Awaitable[bool]], sentence: str, within_s: float = 3600, every_s: float = 1
+    ) -> float:
         """Wait until it holds; returns how long that took (seconds of the loop). Fails past the limit."""
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -128,7 +130,7 @@ class Stack:
                 if loop.time() - started > within_s:
                     raise AssertionError(f"not within {within_s} s: {sentence}") from wrong
             assert loop.time() - started <= within_s, f"not within {within_s} s: {sentence}"
-            await asyncio.sleep(1)
+            await asyncio.sleep(every_s)
 
     async def apply(self, name: str, nodes: int, spares: int = 0, **more: Any) -> InstanceView:
         request = InstanceRequest.model_validate({"nodes": nodes, "spares": spares, **more})

@@ -26,9 +26,13 @@ class Exchange:
 
     def rate_gbps(self, efficiency: float = 1.0) -> float:
         """Payload rate of the slowest die."""
-        senders = min(self.ranks, DIES_PER_NODE)
-        remote = (self.ranks - senders) / max(1, self.ranks - 1)
-        return self.fabric.slowest_die_gbps(UB, self.nodes, senders, remote) * efficiency
+        key = (self.nodes, self.ranks)
+        rate = self.fabric.reduced.get(key)
+        if rate is None:
+            senders = min(self.ranks, DIES_PER_NODE)
+            remote = (self.ranks - senders) / max(1, self.ranks - 1)
+            rate = self.fabric.reduced[key] = self.fabric.slowest_die_gbps(UB, self.nodes, senders, remote)
+        return rate * efficiency
 
     def all_to_all_s(self, bytes_per_pair: float) -> float:
         """Every die sends that much to every other, ports full: the floor of any exchange."""
@@ -103,6 +107,15 @@ def fetch_gbps(
     fabric: Fabric, calibration: Calibration, reader_nodes: Sequence[str], pool_nodes: Sequence[str], plane: str
 ) -> float:
     """Rate at which an instance reads the caching pool. Zero where the plane is not held."""
+    key = (tuple(reader_nodes), tuple(pool_nodes), plane)
+    if key not in fabric.reduced:
+        fabric.reduced[key] = _fetch_gbps(fabric, calibration, reader_nodes, pool_nodes, plane)
+    return fabric.reduced[key]
+
+
+def _fetch_gbps(
+    fabric: Fabric, calibration: Calibration, reader_nodes: Sequence[str], pool_nodes: Sequence[str], plane: str
+) -> float:
     if plane == VPC:
         into = sum(fabric.node_gbps(VPC, node) for node in reader_nodes)
         out = sum(fabric.node_gbps(VPC, node) for node in pool_nodes)

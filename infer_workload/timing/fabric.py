@@ -10,7 +10,7 @@ Rates are GB/s in one direction, latencies seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -47,6 +47,8 @@ class Fabric:
     generation: int
     ports: Mapping[str, Mapping[str, Ports]]
     latency_us: Mapping[str, float]
+    reduced: dict[Hashable, float] = field(default_factory=dict, repr=False)
+    """Rates that others worked out from this view, kept here because they hold as long as it does."""
     _rates: dict[tuple[str, str, int, float], float] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -109,8 +111,11 @@ class Fabric:
 
     def node_gbps(self, plane: str, node: str) -> float:
         """What a whole node can take in or send out."""
-        ports = self.ports.get(plane, {}).get(node)
-        return 0.0 if ports is None else striped(list(ports.uplink_gbps))
+        key = (plane, node, 0, 0.0)
+        if key not in self._rates:
+            ports = self.ports.get(plane, {}).get(node)
+            self._rates[key] = 0.0 if ports is None else striped(ports.uplink_gbps)
+        return self._rates[key]
 
     def latency_s(self, plane: str) -> float:
         return self.latency_us.get(plane, 0.0) * 1e-6

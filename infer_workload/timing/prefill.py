@@ -35,25 +35,30 @@ class PrefillTiming:
 
     def chunk_s(self, parts: Iterable[tuple[int, int]]) -> float:
         """One pass over `parts`: (new tokens, earlier tokens of the same prompt) for each prompt in the chunk."""
-        tokens, pairs = 0.0, 0.0
+        tokens, pairs, earlier = 0.0, 0.0, 0.0
         for new, past in parts:
             tokens += new
+            earlier += past
             pairs += new * past + new * new / 2
         if tokens == 0:
             return 0.0
         dies = self.layout.dies
-        layer = self._layer_s(tokens / dies, pairs / dies)
+        layer = self._layer_s(tokens / dies, pairs / dies, earlier)
         return self.model.layers * layer + self.calibration.launch_ms * 1e-3
 
-    def _layer_s(self, tokens: float, pairs: float) -> float:
-        serial = sum(self._streams_s(tokens, pairs))
-        matrix, vector = self._streams_s(tokens / 2, pairs / 2)
+    def _layer_s(self, tokens: float, pairs: float, earlier: float) -> float:
+        serial = sum(self._streams_s(tokens, pairs, earlier))
+        matrix, vector = self._streams_s(tokens / 2, pairs / 2, earlier / 2)
         paired = 2 * (max(matrix, vector) + (1.0 - self.calibration.overlap) * min(matrix, vector))
         if self.microbatch is None:
             return min(serial, paired)
         return paired if self.microbatch else serial
 
-    def _streams_s(self, tokens: float, pairs: float) -> tuple[float, float]:
+    def _streams_s(self, tokens: float, pairs: float, earlier: float) -> tuple[float, float]:
+        """Seconds of one layer: `tokens` and `pairs` of one die, `earlier` tokens of all prompts together.
+
+        Attention is split by heads, so every die needs the latents of all earlier tokens: they are gathered over UB.
+        """
         held, model = self.calibration, self.model
         kernels = Kernels(model, held)
         imbalance = 1.0 if self.balanced else imbalance_of(self.layout.routed_per_die, held)
@@ -69,5 +74,6 @@ class PrefillTiming:
             + kernels.vector_s(tokens)
             + self.exchange.bulk_s(tokens, exchanged, imbalance)
             + self.exchange.bulk_s(tokens, 2 * model.hidden * 2)
+            + self.exchange.bulk_s(earlier, model.latent_width * model.kv_bytes)
         )
         return matrix, vector

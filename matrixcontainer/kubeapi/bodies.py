@@ -32,6 +32,14 @@ def _integer(text: str) -> int | float:
     return value if -INT64 <= value < INT64 else float(text)
 
 
+def _number(text: str) -> int | float:
+    """A number with a point or exponent; whole ones become integers, as they would be printed back."""
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"number {text} is out of range")
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
 def _constant(text: str) -> Any:
     raise ValueError(f"invalid character in {text!r} looking for beginning of value")
 
@@ -47,7 +55,9 @@ def parse_json(body: bytes, duplicates: list[str]) -> Any:
 
     try:
         text = body.decode()
-        value = json.loads(text, object_pairs_hook=pairs, parse_int=_integer, parse_constant=_constant)
+        value = json.loads(
+            text, object_pairs_hook=pairs, parse_int=_integer, parse_float=_number, parse_constant=_constant
+        )
         if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as failure:

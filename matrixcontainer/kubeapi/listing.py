@@ -78,7 +78,7 @@ def list_page(store: Store, resource: Resource, query: Query) -> Page:
         records = _at(store, resource, query.namespace, revision)
     chosen = _select(records, resource, query)
     page = Page(chosen, revision)
-    if query.limit and len(chosen) > query.limit:
+    if query.limit > 0 and len(chosen) > query.limit:
         page.records = chosen[: query.limit]
         page.token = write_token(revision, list(page.records[-1].key[1:]))
         if not query.labels and not query.fields:
@@ -145,8 +145,9 @@ def read_token(token: str) -> tuple[int, list[str]]:
 
 def render_list(resource: Resource, page: Page) -> bytes:
     """The list as JSON text, put together from the stored texts."""
+    meta = page.meta() if resource.type_name else {"continue": ""} | page.meta()  # custom ones always show the token
     head = json.dumps(
-        {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": page.meta()},
+        {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta},
         separators=(",", ":"),
     ).encode()
     items: Callable[[Record], bytes] = resource.item_bytes

@@ -5,9 +5,10 @@ reads and watches never wait for it. A write is checked against the newest state
 the batch of this turn of the event loop; the batch is one transaction, and only after it has been committed are
 writers answered, readers served the new state and watchers woken, all in revision order.
 
-Durability: SQLite in WAL mode. With `synchronous=NORMAL` (the default) an acknowledged write survives `kill -9` of
-the process at any instruction; a loss of power may cost the last moments but never consistency. `synchronous=FULL`
-survives power loss too, at the price of one disk flush per batch. PostgreSQL follows its own `synchronous_commit`.
+Durability: SQLite in WAL mode. With `synchronous=NORMAL` an acknowledged write survives `kill -9` of the process at any
+instruction; a loss of power may cost the last moments but never consistency. With `synchronous=FULL`, which the process
+uses unless told otherwise, it survives loss of power too, at the price of one disk flush per batch. PostgreSQL follows
+its own `synchronous_commit`.
 One process serves one store; a second one is noticed at its first write (the counter moved) and gives up.
 """
 
@@ -27,6 +28,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    bindparam,
     create_engine,
     delete,
     event,
@@ -262,12 +264,8 @@ class Store:
             connection.execute(changes.insert(), [_change_row(change) for change in batch])
             if kept:
                 connection.execute(UPSERT, [_object_row(record) for record in kept])
-            for resource, namespace, name in gone:
-                connection.execute(
-                    delete(objects).where(
-                        objects.c.resource == resource, objects.c.namespace == namespace, objects.c.name == name
-                    )
-                )
+            if gone:
+                connection.execute(FORGET, [dict(zip("rsn", key, strict=True)) for key in gone])
 
     def _show(self, change: Change) -> None:
         key = change.record.key
@@ -342,6 +340,11 @@ UPSERT = text(
     " VALUES (:resource, :namespace, :name, :uid, :revision, :body)"
     " ON CONFLICT (resource, namespace, name)"
     " DO UPDATE SET uid = excluded.uid, revision = excluded.revision, body = excluded.body"
+)
+
+
+FORGET = delete(objects).where(
+    objects.c.resource == bindparam("r"), objects.c.namespace == bindparam("s"), objects.c.name == bindparam("n")
 )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random, SystemRandom
+from typing import Any
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -16,6 +19,7 @@ from infer_workload.serving import Serving
 from infer_workload.store import Base, InferStore
 from matrixlink.client import LinkClient
 from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.errors import Gone, MatrixError
 from matrixresource.vocabulary.records import Records
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
@@ -26,10 +30,14 @@ from services.chassis.periodic import Periodic
 from services.chassis.run import serve
 from services.infer.settings import InferSettings
 
+log = logging.getLogger(__name__)
+
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 FABRIC_PERIOD_S = 1.0
 FABRIC_FLOOR_WALL_S = 0.3
+FABRIC_REST_WALL_S = 0.05
+WATCH_RETRY_WALL_S = 1.0
 ACCOUNTS_FLOOR_WALL_S = 2.0
 COMPACTION_PERIOD_S = 600.0
 JOURNAL_KEPT_WALL_S = 600.0
@@ -48,11 +56,19 @@ def build(settings: InferSettings, clock: Clock, database: Database, views: Fabr
         return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
 
     fabric = Periodic(
-        "fabric", serving.follow_fabric, clock, period_s=FABRIC_PERIOD_S, floor_wall_s=FABRIC_FLOOR_WALL_S
+        "fabric",
+        serving.follow_fabric,
+        clock,
+        period_s=FABRIC_PERIOD_S,
+        floor_wall_s=FABRIC_FLOOR_WALL_S,
+        rest_floor_wall_s=FABRIC_REST_WALL_S,
     )
     serving.look_again = fabric.nudge
     registry = CollectorRegistry()
     registry.register(DeploymentMetrics(serving))
+    tasks: list[Callable[[], Awaitable[Any]]] = [serving.run]
+    if isinstance(link, LinkClient):
+        tasks.append(lambda: nudge_on_changes(link, fabric.nudge))
     app = create_app(
         "infer",
         "CloudMatrix-Infer",
@@ -63,12 +79,28 @@ def build(settings: InferSettings, clock: Clock, database: Database, views: Fabr
             Periodic("accounts", serving.settle_accounts, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
         ],
-        tasks=[serving.run],
+        tasks=tasks,
         registry=registry,
         on_stop=database.close,
     )
     app.state.serving = serving
     return app
+
+
+async def nudge_on_changes(link: LinkClient, nudge: Callable[[], None]) -> None:
+    """For ever: look at the fabric when a slice changes, without waiting for the period."""
+    since: int | None = None
+    while True:
+        try:
+            async for event in link.watch("slices", since):
+                since = event.rv
+                if event.type != "BOOKMARK":
+                    nudge()
+        except Gone:
+            since = None
+        except MatrixError as refused:
+            log.info("watch of slices ended", extra={"why": refused.message})
+        await asyncio.sleep(WATCH_RETRY_WALL_S)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -42,8 +42,11 @@ class KubeSettings(ServiceSettings):
     port: int = Field(8443, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     kube_admin_token: str = Field("", description="fixes the administrator's token; without it one is made and kept")
     advertise: str = Field("", description="host name or address in the kubeconfig and the certificate")
+    certificate_names: str = Field(
+        "kube", description="further names the certificate should carry, separated by commas: what containers call it"
+    )
     synchronous: str = Field(
-        "NORMAL", pattern="^(NORMAL|FULL)$", description="SQLite: NORMAL outlives the process, FULL outlives power loss"
+        "FULL", pattern="^(NORMAL|FULL)$", description="SQLite: NORMAL outlives the process, FULL outlives power loss"
     )
 
 
@@ -57,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     advertised = settings.advertise or ("127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host)
     url = f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}"
     database = settings.database_url("kube")
-    in_a_child(lambda: _prepare(folder, [settings.host, advertised], database, settings.synchronous))
+    names = [settings.host, advertised, *settings.certificate_names.split(",")]
+    in_a_child(lambda: _prepare(folder, names, database, settings.synchronous))
     ca, certificate, key = certificate_files(folder)
     engine = open_engine(database, settings.synchronous)
     chance = random.Random(settings.seed)

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from services.matrixctl.seats import Seat, SeatTaken
 
+MIGRATION_MODULES = ("alembic.command", "alembic.config", "alembic.ddl.sqlite")
+"""What every service with a database needs once, when its database is new."""
+
 SHARED_MODULES = (
-    "alembic.command",
-    "alembic.config",
-    "alembic.ddl.sqlite",
     "asyncio",
     "httptools",
     "logging.config",
@@ -52,7 +52,7 @@ SHARED_MODULES = (
     "matrixresource.vocabulary.rest",
     "matrixresource.vocabulary.states",
 )
-"""What most processes import anyway, Alembic (for the first start) among it. What only one of them needs stays out."""
+"""What most processes import anyway. What only one of them needs stays out."""
 
 SEAT_PATIENCE_WALL_S = 2.0
 EXIT_SEAT_TAKEN = 75

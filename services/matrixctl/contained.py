@@ -29,7 +29,7 @@ def prepare(folder: Folder, scale: float) -> Stack:
         process.name: Child(process.name, port=process.port, url=f"{process.scheme}://127.0.0.1:{process.port}")
         for process in PROCESSES
     }
-    stack = Stack(PROCESSES, when, children=children)
+    stack = Stack(PROCESSES, when, children=children, contained=True)
     folder.write(stack)
     return stack
 

@@ -79,6 +79,8 @@ class Stack:
     database: str = ""
     children: dict[str, Child] = field(default_factory=dict)
     supervisor_pid: int = 0
+    contained: bool = False
+    """Its processes are containers: no seats, no supervisor of ours."""
 
     def with_child(self, child: Child) -> Stack:
         return replace(self, children=self.children | {child.name: child})
@@ -152,6 +154,7 @@ class Folder:
             held["database"],
             {name: Child(**child) for name, child in held["children"].items()},
             held["supervisor_pid"],
+            held["contained"],
         )
 
     def write(self, stack: Stack) -> None:

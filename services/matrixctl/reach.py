@@ -30,7 +30,7 @@ class Reach:
     @classmethod
     def of(cls, folder: Folder) -> Reach:
         stack = folder.read()
-        if stack is None or not folder.holders():
+        if stack is None or not (stack.contained or folder.holders()):
             raise NotRunning(f"no stack runs in {folder.path}; `matrixctl up --state {folder.path}` starts one")
         return cls(folder, stack)
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from services.catalogue import PROCESSES, Process
 from services.chassis.logging import configure
-from services.matrixctl.children import EXIT_SEAT_TAKEN, SHARED_MODULES, can_fork, preload, spawn
+from services.matrixctl.children import EXIT_SEAT_TAKEN, MIGRATION_MODULES, SHARED_MODULES, can_fork, preload, spawn
 from services.matrixctl.folder import SUPERVISOR, Child, Folder, Stack, StackTime
 from services.matrixctl.probe import free_port, port_is_free, readiness
 from services.matrixctl.seats import Holder, SeatTaken, started_at, stop
@@ -89,7 +89,9 @@ class Supervisor:
         self.request = request
         self.forking = can_fork()
         self.stopping = False
-        self.care = {process.name: Care() for process in request.processes}
+        # Who calls the most takes the longest to be ready, so it is started first.
+        order = sorted(request.processes, key=lambda process: -len(process.calls))
+        self.care = {process.name: Care() for process in order}
         self._admin_token = folder.secret("admin-token", "matrixctl", "admin")
         self._agent_token = folder.secret("agent-token", "agents", "agent")
         self.stack = self._first_stack()
@@ -334,6 +336,13 @@ def _exit_text(status: int) -> str:
     return f"exit {os.waitstatus_to_exitcode(status)}"
 
 
+def _for_new_databases(folder: Folder, request: Request) -> tuple[str, ...]:
+    """Modules that only a first start needs; without sharing, each service would import and keep them for itself."""
+    services = [process.name for process in request.processes if process.has_database]
+    new = [name for name in services if request.database or not (folder.path / f"{name}.db").exists()]
+    return MIGRATION_MODULES if new and request.shared else ()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="supervise", description="Keep the processes of one stack running.")
     parser.add_argument("--state", type=Path, required=True, help="folder of the stack")
@@ -350,7 +359,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
     request = Request.from_json(asked) if asked else Request()
     if can_fork():
-        preload(request.shared)
+        preload([*request.shared, *_for_new_databases(folder, request)])
     Supervisor(folder, request).run()
     seat.leave()
     return 0

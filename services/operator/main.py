@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -17,10 +18,12 @@ from pydantic import Field
 
 from matrixcompute.client import ComputeClient
 from matrixcontainer.handlers import registry_for
-from matrixcontainer.kube_client import CRD, KubeAccess, KubeClient
+from matrixcontainer.kube_client import CRD, POD, KubeAccess, KubeClient
 from matrixcontainer.kubelet import Kubelets
+from matrixcontainer.leadership import Leadership
 from matrixcontainer.mirrors import Mirrors
 from matrixcontainer.operator import Operator
+from matrixcontainer.pod_scheduler import PodScheduler
 from matrixcontainer.resources import custom_resource_definitions
 from matrixresource.client import ResourceClient
 from matrixresource.vocabulary.calls import WatchEvent, call, watch
@@ -41,6 +44,7 @@ class OperatorSettings(Settings):
     """The operator: CloudMatrixInstance and its kin, on any Kubernetes API. Its time is the wall's."""
 
     kubeconfig: Path | None = Field(None, description="kubeconfig of the Kubernetes API; none means: inside a pod")
+    identity: str = Field("", description="who we are among several operators; the host and state folder by default")
     install_crds: bool = Field(True, description="apply the CRDs at start")
     resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
     link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
@@ -149,8 +153,13 @@ class OperatorProcess:
         self.infers = Periodic("deployments", self._infers, wall, period_s=15, rest_s=0.3)
         self.mirrors = Periodic("mirrors", mirrors.look, wall, period_s=30, rest_s=1.5)
         self.kubelets = Periodic("kubelets", kubelets.look, wall, period_s=10, rest_s=0.3)
-        self.watchers = (self.instances, self.infers, self.mirrors, self.kubelets)
+        scheduler = PodScheduler(self.kube, self.resource, time.time)
+        self.scheduler = Periodic("pod-scheduler", scheduler.look, wall, period_s=10, rest_s=0.2)
+        self.watchers = (self.instances, self.infers, self.mirrors, self.kubelets, self.scheduler)
         self._kopf_ready = asyncio.Event()
+        identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
+        self.leadership = Leadership(self.kube, identity, time.time)
+        self._standing_by = False
         self._stopping = asyncio.Event()
 
     async def _infers(self) -> str:
@@ -166,7 +175,10 @@ class OperatorProcess:
         self.infers.nudge()
 
     def waiting_for(self) -> str | None:
-        return None if self._kopf_ready.is_set() else "Kopf to reach the Kubernetes API"
+        """None when this one works, or stands by while another does."""
+        if self._kopf_ready.is_set() or (self._standing_by and self.leadership.holder):
+            return None
+        return "Kopf to reach the Kubernetes API"
 
     async def install_crds(self) -> None:
         """Apply the CRDs and wait until they are established; tries again while the API is away."""
@@ -191,6 +203,9 @@ class OperatorProcess:
         """Until SIGTERM."""
         self._take_signals()
         health = await serve_health(self._settings.host, self._settings.port, self.waiting_for, self.watchers)
+        self._standing_by = True
+        await self._unless_stopped(self.leadership.acquire())
+        self._standing_by = False
         if self._settings.install_crds:
             await self._unless_stopped(self.install_crds())
         tasks = [asyncio.create_task(watcher.run()) for watcher in self.watchers]
@@ -198,12 +213,18 @@ class OperatorProcess:
             asyncio.create_task(tell_events(self.operator, self.compute)),
             asyncio.create_task(follow(lambda since: self.compute.watch("instances", since), self._nudge_reports)),
             asyncio.create_task(follow(self.inference.watch, self.infers.nudge)),
+            asyncio.create_task(self._follow_pods()),
+            asyncio.create_task(follow(lambda since: self.resource.watch("allocations", since), self.scheduler.nudge)),
             asyncio.create_task(follow(lambda since: self.resource.watch("nodes", since), self.mirrors.nudge)),
             asyncio.create_task(
                 follow(lambda since: watch(self._link_http, "/v1/slices", since=since), self.mirrors.nudge)
             ),
         ]
+        kept = asyncio.create_task(self.leadership.keep())
+        kept.add_done_callback(lambda _: self._stopping.set())
         await self._kopf(tasks)
+        kept.cancel()
+        await self.leadership.release()
         await health.cleanup()
 
     def _take_signals(self) -> None:
@@ -214,6 +235,20 @@ class OperatorProcess:
         """Kopf takes the signals for itself when it starts, and then waits five seconds for tasks that are ours."""
         await kopf_ready.wait()
         self._take_signals()
+
+    async def _follow_pods(self) -> None:
+        """For ever: nudge the scheduler and the kubelets at every change of a pod."""
+        while True:
+            try:
+                _, since = await self.kube.list(POD)
+                async for type, _body in self.kube.watch(POD, since):
+                    if type != "BOOKMARK":
+                        self.scheduler.nudge()
+                        self.kubelets.nudge()
+            except MatrixError as refused:
+                log.info("watch of pods ended", extra={"why": refused.message})
+            self.scheduler.nudge()
+            await asyncio.sleep(RETRY_WALL_S)
 
     async def _unless_stopped(self, work: Any) -> None:
         task, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())

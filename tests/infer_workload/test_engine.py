@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infer_workload.decode_pool import DecodeDie, DecodePool
 from infer_workload.deployment import DeploymentSpec, lay_out
 from infer_workload.engine import ContextTooLong, Engine
 from infer_workload.experiment import generated, healthy_fabric, main, replay, run
@@ -58,21 +59,56 @@ def test_a_lone_prompt_is_prefilled_moved_and_decoded():
     assert request.tpot_s * 255 == pytest.approx(transfer + step * 255 / 1.7, rel=0.08)
 
 
-def test_the_lock_step_pool_agrees_with_a_loop_over_every_step():
-    """Without MTP nothing is drawn, so a step-by-step loop must find the same finishing times."""
-    spec = {"steps": StepOptions(mtp=False), "context_cache": False}
-    watched = Watched(4, **spec)
-    rng = Random(3)
-    wishes = [(rng.randint(10, 3000), rng.randint(2, 60)) for _ in range(60)]
-    requests = [watched.submit(number, *wish) for number, wish in enumerate(wishes)]
-    watched.engine.advance(inf)
-    assert all(request.state == FINISHED for request in requests)
-    timing = watched.engine.deployment.decode_timing()
-    floor, ceiling = timing.exact_step_s(1, 10), timing.exact_step_s(4, 4 * 3060)
-    for request, (_, tokens_out) in zip(requests, wishes, strict=True):
-        assert floor * (tokens_out - 1) < request.finished_at - request.first_token_at
-        assert request.finished_at - request.first_token_at < ceiling * tokens_out + 1.0
-        assert request.end_step - request.start_step == tokens_out - 1
+def stepped_by_hand(timing, joins):
+    """Finishing times found the long way: one step after another, each as long as its batch and contexts say."""
+    waiting, active, now, ends = sorted(joins, key=lambda join: join[0]), [], 0.0, {}
+    while waiting or active:
+        if not active:
+            now = max(now, waiting[0][0])
+        while waiting and waiting[0][0] <= now + 1e-12:
+            _, number, die, kv, steps = waiting.pop(0)
+            active.append([number, die, kv, steps])
+        dies = {die for _, die, _, _ in active}
+        fullest = max(sum(entry[1] == die for entry in active) for die in dies)
+        longest = max(sum(entry[2] for entry in active if entry[1] == die) for die in dies)
+        now += timing.exact_step_s(fullest, longest)
+        for entry in active:
+            entry[2] += timing.tokens_per_step
+            entry[3] -= 1
+        ends |= {entry[0]: now for entry in active if entry[3] == 0}
+        active = [entry for entry in active if entry[3] > 0]
+    return ends
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    joins=st.lists(
+        st.tuples(st.floats(0, 3), st.integers(0, 3), st.integers(1, 20_000), st.integers(1, 250)),
+        min_size=1,
+        max_size=25,
+    )
+)
+def test_the_lock_step_pool_agrees_with_a_loop_over_every_step(joins):
+    timing = deployment(4, steps=StepOptions(mtp=False)).decode_timing()
+    dies = [DecodeDie("n", index) for index in range(4)]
+    pool = DecodePool(timing, dies, Random(0), lambda start, end, tokens: None)
+    found, entries = {}, []
+    for number, (at, die, kv, steps) in enumerate(sorted(joins)):
+        request = InferenceRequest(number, at, kv, steps + 1)
+        request.state, request.generated, request.die = "Transferring", 1, dies[die]
+        entries.append((at, number, dies[die], float(kv), steps))
+        while pool.due <= at:
+            now = pool.due
+            found |= {request.number: now for request in pool.run(now)}
+        pool.join(request, at)
+    while pool.due < inf:
+        now = pool.due
+        found |= {request.number: now for request in pool.run(now)}
+    expected = stepped_by_hand(timing, entries)
+    assert found.keys() == expected.keys()
+    for number, at in expected.items():
+        start = entries[number][0]
+        assert found[number] - start == pytest.approx(at - start, rel=0.02, abs=0.06)
 
 
 @settings(max_examples=25, deadline=None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import time
 
 import httpx
@@ -57,7 +58,6 @@ class Stage:
     def __init__(self, path, views=None, scale=SCALE):
         self.views = views or Views()
         self.database = Database(f"sqlite:///{path}")
-        self.database.migrate(MIGRATIONS)
         self.clock = ScaledClock(scale, time.time())
         self.app = build(InferSettings(seed=1), self.clock, self.database, self.views)
         self.http = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://infer", timeout=20)
@@ -87,9 +87,24 @@ class Stage:
         return (await self.http.get(f"/v1/deployments/{name}/statistics", params={"windowS": window_s})).json()
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory):
+    """An empty database with its tables, migrated once."""
+    path = tmp_path_factory.mktemp("migrated") / "infer.db"
+    database = Database(f"sqlite:///{path}")
+    database.migrate(MIGRATIONS)
+    database.close()
+    return path
+
+
 @pytest.fixture
-async def stage(tmp_path):
-    async with Stage(tmp_path / "infer.db") as running:
+def fresh(tmp_path, migrated):
+    return shutil.copy(migrated, tmp_path / "infer.db")
+
+
+@pytest.fixture
+async def stage(fresh):
+    async with Stage(fresh) as running:
         yield running
 
 
@@ -235,6 +250,17 @@ async def test_etags_validation_and_what_cannot_change(serving):
     assert smaller.json()["generation"] == 2
 
 
+async def test_a_deployment_may_be_reshaped_and_lose_nodes_while_it_loads(fresh):
+    async with Stage(fresh, scale=60.0) as stage:
+        await stage.ensure()
+        await stage.until("Loading")
+        assert (await stage.ensure(decodeNpus=32)).json()["pools"]["decodeNpus"] == 32
+        stage.views.lose(NODES[0])
+        view = await stage.until("Serving")
+        assert view["pools"]["decodeNpus"] == 32
+        assert NODES[0] not in view["roles"]
+
+
 async def test_a_lost_node_degrades_and_its_return_heals(serving):
     serving.views.lose(NODES[0])
     view = await serving.until("Degraded")
@@ -247,8 +273,8 @@ async def test_a_lost_node_degrades_and_its_return_heals(serving):
     assert (await serving.until("Serving"))["pools"]["decodeNpus"] == 48
 
 
-async def test_an_answer_goes_on_over_a_lost_node(tmp_path):
-    async with Stage(tmp_path / "slow.db", scale=60.0) as stage:
+async def test_an_answer_goes_on_over_a_lost_node(fresh):
+    async with Stage(fresh, scale=60.0) as stage:
         await stage.ensure()
         await stage.until("Serving")
         asked = {"model": "r1", "prompt": "Go on.", "max_tokens": 1500, "ignore_eos": True, "stream": True}
@@ -308,14 +334,14 @@ async def test_built_in_load_is_served_measured_and_metered(serving):
     assert used[0]["requests"] >= 200
 
 
-async def test_deployments_usage_and_load_outlive_the_process(tmp_path):
-    async with Stage(tmp_path / "kept.db") as first:
+async def test_deployments_usage_and_load_outlive_the_process(fresh):
+    async with Stage(fresh) as first:
         await first.ensure(blockTokens=256)
         await first.until("Serving")
         await first.http.put("/v1/deployments/r1/load", json={"requestsPerSecond": 1})
         await first.openai.completions.create(model="r1", prompt="one two three", max_tokens=5)
         before = (await first.http.get("/v1/usage", params={"project": "default"})).json()
-    async with Stage(tmp_path / "kept.db") as second:
+    async with Stage(fresh) as second:
         view = await second.until("Serving")
         assert view["request"]["blockTokens"] == 256
         assert view["load"]["requestsPerSecond"] == 1

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from infer_workload.model import load_model
 from infer_workload.report import figures_text
 from infer_workload.timing import fit
+from infer_workload.timing.ablations import effects, effects_text
 from infer_workload.timing.calibration import Calibration, entries, load_calibration
 from infer_workload.timing.collectives import Exchange, cache_fetch_s, kv_transfer_gbps
 from infer_workload.timing.decode import StepOptions
@@ -54,6 +55,24 @@ def test_the_figures_are_printed_with_their_roles():
     text = figures_text(figures())
     assert "predicted" in text
     assert "were not fitted: mean absolute error" in text
+
+
+def test_predicted_effects_are_sane():
+    """Their outcomes are published but not used; here only what any machine must obey is held."""
+    found = effects()
+    assert {effect.mechanism.split(" over ")[0] for effect in found} == {
+        "decode microbatches",
+        "prefill microbatches",
+        "multi-token prediction",
+        "context cache",
+    }
+    for effect in found:
+        assert effect.gain > -0.3, effect
+        if effect.mechanism.startswith("multi-token"):
+            assert effect.gain < 0.7
+    reuse = [effect for effect in found if effect.mechanism == "context cache over ub"]
+    assert [effect.gain for effect in reuse] == sorted(effect.gain for effect in reuse)
+    assert "predicted" in effects_text(found)
 
 
 def test_counts_of_the_model():

@@ -8,12 +8,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors
+from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.builtin.core import IMMUTABLE_NAMESPACES
 from matrixcontainer.kubeapi.crds import set_condition
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.store import Change, Record
-from matrixcontainer.kubeapi.verbs import Deletion, Options
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi
@@ -95,6 +95,8 @@ class Namespaces:
                 await self.reconcile(name)
             except ApiError as failure:
                 if failure.code not in (403, 404, 409):
+                    self._waiting.add(name)
+                    self._wake.set()
                     raise
 
     async def reconcile(self, name: str) -> None:

@@ -108,6 +108,9 @@ def down(state: State = DEFAULT_STATE) -> None:
     from services.matrixctl.up import halt
 
     folder = Folder(state)
+    stack = folder.read()
+    if stack is not None and stack.contained:
+        raise NotRunning(f"the stack in {folder.path} is made of containers; `docker compose down` stops them")
     ended = halt(folder)
     say(f"stopped {', '.join(ended)}" if ended else f"nothing runs in {folder.path}")
 
@@ -129,6 +132,8 @@ def show_status(folder: Any, form: Form) -> int:
     held = report.document()
     if form in (Form.JSON, Form.YAML):
         document(held, form)
+    elif report.stack is not None and report.stack.contained:
+        raise NotRunning(f"the stack in {folder.path} is made of containers; `docker compose ps` shows them")
     elif not report.running:
         raise NotRunning(f"no stack runs in {folder.path}; `matrixctl up --state {folder.path}` starts one")
     else:

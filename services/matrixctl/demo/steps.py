@@ -7,10 +7,12 @@ told to the emulated hardware is the fault.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from matrixresource.vocabulary.quantities import duration_text
 from services.matrixctl.cluster import Cluster
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.load import Load
@@ -114,6 +116,7 @@ def slices(demo: Demo) -> list[dict[str, Any]]:
 
 def chat(demo: Demo) -> None:
     """A few completions, streamed, through the OpenAI client."""
+    say("   [dim]the words are made up; when they come is not[/]")
     until("serving", lambda: serving(demo), PATIENCE_WALL_S, progress=lambda: serving_text(demo))
     import openai
 
@@ -152,7 +155,7 @@ def put_under_load(demo: Demo) -> None:
         return demo.load.steady()
 
     demo.steady_tokens_per_s = until("throughput settles", steady, 30.0, progress=demo.load.text)
-    say(f"   {demo.steady_tokens_per_s:,.0f} tokens/s (emulated) over {len(demo.members())} nodes")
+    say(f"   {demo.steady_tokens_per_s:,.0f} tokens per emulated second on {dig(demo.instance(), 'spec.nodes')} nodes")
 
 
 def lose_a_node(demo: Demo) -> None:
@@ -160,7 +163,7 @@ def lose_a_node(demo: Demo) -> None:
     demo.lost = demo.load.node_to_lose(roles)
     body = {"kind": "node-down", "target": demo.lost, "parameters": {}}
     demo.reach.call("agents", "PUT", f"/v1/faults/{FAULT}", body=body)
-    demo.mark("x power lost")
+    demo.mark("x: power lost")
     say(f"   power off for {demo.lost}; nobody tells the control plane")
 
     def noticed() -> str | None:
@@ -182,12 +185,12 @@ def heal(demo: Demo) -> None:
         if not seen_states or seen_states[-1] != state:
             seen_states.append(state)
             if state == "Repairing":
-                demo.mark("r repair began")
+                demo.mark("r: repair began")
         names = [member["node"] for member in demo.members()]
         return bool(names) and demo.lost not in names and active(demo, wished)
 
     until("repairing from the spare", replaced, PATIENCE_WALL_S, progress=demo.progress)
-    demo.mark("a active again")
+    demo.mark("a: active again")
     say(f"   states seen: {' > '.join(seen_states)}; {demo.lost} is no member any more")
 
     def recovered() -> float | None:
@@ -200,10 +203,11 @@ def heal(demo: Demo) -> None:
         least < DIPPED_SHARE * demo.steady_tokens_per_s,
         f"a node was lost and throughput never fell below {least:,.0f} tokens/s; is it measured?",
     )
-    for line in chart(demo.load.samples(), demo.marks, unit="tokens/s, emulated"):
+    samples = demo.load.samples()
+    for line in chart(samples, demo.marks, unit=f"{duration_text(samples[-1][0] - samples[0][0])} of emulated time"):
         say("   " + line)
-    say("   " + "; ".join(label for _, label in demo.marks))
-    say(f"   {demo.steady_tokens_per_s:,.0f} tokens/s before, {least:,.0f} at the worst, {now:,.0f} now")
+    say("   tokens per emulated second;  " + ",  ".join(label for _, label in demo.marks))
+    say(f"   {demo.steady_tokens_per_s:,.0f} before, {least:,.0f} at the worst, {now:,.0f} now")
 
 
 def scale(demo: Demo) -> None:
@@ -227,7 +231,7 @@ def delete(demo: Demo) -> None:
 
 def nothing_left(demo: Demo) -> None:
     """Ask everyone."""
-    left = {
+    left: dict[str, Callable[[], list[Any]]] = {
         "instances": lambda: demo.reach.list("compute", "/v1/instances"),
         "allocations": lambda: demo.reach.list("resource", "/v1/allocations"),
         "slices": lambda: demo.reach.list("link", "/v1/slices"),
@@ -239,14 +243,19 @@ def nothing_left(demo: Demo) -> None:
         ],
     }
     for what, question in left.items():
-        seen: list[Any] = []
+        _none(what, question)
 
-        def none_left(question: Any = question, seen: list[Any] = seen) -> bool:
-            seen[:] = question()
-            return not seen
 
-        until(f"no {what}", none_left, PATIENCE_WALL_S, progress=lambda seen=seen: f"{len(seen)} left")
-        say(f"   {what}: 0")
+def _none(what: str, question: Callable[[], list[Any]]) -> None:
+    """Wait until there is none of it (agents clean nodes for a while), and say so."""
+    seen: list[Any] = []
+
+    def none_left() -> bool:
+        seen[:] = question()
+        return not seen
+
+    until(f"no {what}", none_left, PATIENCE_WALL_S, progress=lambda: f"{len(seen)} left")
+    say(f"   {what}: 0")
 
 
 STEPS: tuple[Step, ...] = (

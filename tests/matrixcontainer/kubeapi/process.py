@@ -22,8 +22,8 @@ needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on th
 class KubeProcess:
     """`python -m services.kube` over a state folder; may be killed and started again on the same port."""
 
-    def __init__(self, state: Path) -> None:
-        self.state = state
+    def __init__(self, state: Path, *flags: str) -> None:
+        self.state, self.flags = state, flags
         self.port = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.log = state / "kube.log"
@@ -31,6 +31,7 @@ class KubeProcess:
     def start(self) -> KubeProcess:
         self.state.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "services.kube", "--state", str(self.state), "--port", str(self.port)]
+        command += self.flags
         self.process = subprocess.Popen(command, stderr=self.log.open("ab"), stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
         while not self._listening():

@@ -231,7 +231,7 @@ SPEC = {
 
 
 def a_crd(**changes: Any) -> dict[str, Any]:
-    """The definition of widgets.example.test; `spec` and `rules` of the schema, `versions` or `names` can be replaced."""  # noqa: E501
+    """The definition of widgets.example.test; `spec` and `rules` of the schema, `versions` or `names` can be replaced."""
     spec = changes.get("spec", SPEC)
     version = {
         "name": "v1",

@@ -246,10 +246,10 @@ POD = schema_of("core.v1.Pod")
         ),
         (
             {"spec": {"containers": [{"name": "a"}, {"name": "b"}]}},
-            {"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "b"}, {"name": "a"}], "containers": [{"name": "c"}]}},  # noqa: E501
+            {"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "b"}, {"name": "a"}], "containers": [{"name": "c"}]}},
             {"spec": {"containers": [{"name": "c"}, {"name": "b"}, {"name": "a"}]}},
         ),
-        ({"metadata": {"finalizers": ["a"]}}, {"metadata": {"finalizers": ["b"]}}, {"metadata": {"finalizers": ["a", "b"]}}),  # noqa: E501
+        ({"metadata": {"finalizers": ["a"]}}, {"metadata": {"finalizers": ["b"]}}, {"metadata": {"finalizers": ["a", "b"]}}),
         (
             {"metadata": {"finalizers": ["a", "b"]}},
             {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}},
@@ -261,7 +261,7 @@ POD = schema_of("core.v1.Pod")
             {"spec": {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}},
         ),
         ({"spec": {"nodeSelector": {"a": "b"}}}, {"spec": {"$patch": "replace", "x": 1}}, {"spec": {"x": 1}}),
-        ({"spec": {"tolerations": [{"key": "a"}]}}, {"spec": {"tolerations": [{"key": "b"}]}}, {"spec": {"tolerations": [{"key": "b"}]}}),  # noqa: E501
+        ({"spec": {"tolerations": [{"key": "a"}]}}, {"spec": {"tolerations": [{"key": "b"}]}}, {"spec": {"tolerations": [{"key": "b"}]}}),
     ],
 )  # fmt: skip
 def test_strategic_merge(before: dict, patch: dict, after: dict) -> None:

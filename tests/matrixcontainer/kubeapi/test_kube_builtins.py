@@ -97,9 +97,9 @@ async def test_eviction_respects_budgets(talk: Talk) -> None:
         (f"{NS}/pods", {"spec": {"containers": [{"name": "A", "image": "i"}]}}, "spec.containers[0].name"),
         (f"{NS}/pods", {"spec": {"containers": [{"name": "a"}]}}, "spec.containers[0].image"),
         (f"{NS}/services", {"spec": {}}, "spec.ports"),
-        ("/apis/apps/v1/namespaces/default/deployments", {"spec": {"selector": {"matchLabels": {"a": "b"}}}}, "spec.template.metadata.labels"),  # noqa: E501
-        ("/apis/batch/v1/namespaces/default/jobs", {"spec": {"template": {"spec": {"containers": [{"name": "a", "image": "i"}]}}}}, "spec.template.spec.restartPolicy"),  # noqa: E501
-        ("/apis/coordination.k8s.io/v1/namespaces/default/leases", {"spec": {"leaseDurationSeconds": 0}}, "spec.leaseDurationSeconds"),  # noqa: E501
+        ("/apis/apps/v1/namespaces/default/deployments", {"spec": {"selector": {"matchLabels": {"a": "b"}}}}, "spec.template.metadata.labels"),
+        ("/apis/batch/v1/namespaces/default/jobs", {"spec": {"template": {"spec": {"containers": [{"name": "a", "image": "i"}]}}}}, "spec.template.spec.restartPolicy"),
+        ("/apis/coordination.k8s.io/v1/namespaces/default/leases", {"spec": {"leaseDurationSeconds": 0}}, "spec.leaseDurationSeconds"),
         ("/api/v1/nodes", {"spec": {"taints": [{"key": "a", "effect": "Bad"}]}}, "spec.taints[0].effect"),
         ("/apis/events.k8s.io/v1/namespaces/default/events", {"regarding": {"namespace": "default"}}, "eventTime"),
         ("/api/v1/namespaces", {"metadata": {"name": "has.dot"}}, "metadata.name"),
@@ -289,3 +289,13 @@ async def test_priority_classes(talk: Talk) -> None:
         403,
         'pods "q" is forbidden: no PriorityClass with name none was found',
     )
+
+
+async def test_cluster_wide_lists_and_namespaced_ones(talk: Talk) -> None:
+    await talk.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
+    for namespace in ("default", "team"):
+        await talk.post(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "same"}})
+    everywhere = (await talk.get("/api/v1/configmaps", fieldSelector="metadata.name=same")).body["items"]
+    assert [item["metadata"]["namespace"] for item in everywhere] == ["default", "team"]
+    team = (await talk.get("/api/v1/namespaces/team/configmaps", fieldSelector="metadata.namespace=team")).body["items"]
+    assert [item["metadata"]["name"] for item in team] == ["same"]

@@ -44,15 +44,15 @@ def _schema(crd: dict) -> dict:
         (lambda c: c["spec"]["versions"][0].update(storage=False), "spec.versions"),
         (lambda c: c["spec"].update(versions=[]), "spec.versions"),
         (lambda c: c["spec"].update(scope="Galaxy"), "spec.scope"),
-        (lambda c: _schema(c)["properties"]["spec"]["properties"]["size"].pop("type"), f"{ROOT}.properties[spec].properties[size].type"),  # noqa: E501
-        (lambda c: _schema(c)["properties"]["spec"].update(anyOf=[{"type": "object"}]), f"{ROOT}.properties[spec].anyOf[0].type"),  # noqa: E501
-        (lambda c: _schema(c)["properties"]["spec"]["properties"]["size"].update(default="x"), f"{ROOT}.properties[spec].properties[size].default"),  # noqa: E501
-        (lambda c: _schema(c)["properties"]["spec"]["properties"]["note"].update(pattern="("), f"{ROOT}.properties[spec].properties[note].pattern"),  # noqa: E501
-        (lambda c: _schema(c)["properties"]["spec"]["properties"]["tags"].update(uniqueItems=True), f"{ROOT}.properties[spec].properties[tags].uniqueItems"),  # noqa: E501
-        (lambda c: _schema(c)["properties"]["spec"]["properties"]["tags"].pop("items"), f"{ROOT}.properties[spec].properties[tags].items"),  # noqa: E501
-        (lambda c: _schema(c)["properties"]["spec"]["properties"]["ports"].pop("x-kubernetes-list-map-keys"), f"{ROOT}.properties[spec].properties[ports].x-kubernetes-list-map-keys"),  # noqa: E501
-        (lambda c: c["spec"]["versions"][0]["subresources"]["scale"].update(specReplicasPath=".status.x"), "spec.versions[0].subresources.scale.specReplicasPath"),  # noqa: E501
-        (lambda c: c["spec"]["versions"][0]["additionalPrinterColumns"][0].update(jsonPath="nope["), "spec.versions[0].additionalPrinterColumns[0].jsonPath"),  # noqa: E501
+        (lambda c: _schema(c)["properties"]["spec"]["properties"]["size"].pop("type"), f"{ROOT}.properties[spec].properties[size].type"),
+        (lambda c: _schema(c)["properties"]["spec"].update(anyOf=[{"type": "object"}]), f"{ROOT}.properties[spec].anyOf[0].type"),
+        (lambda c: _schema(c)["properties"]["spec"]["properties"]["size"].update(default="x"), f"{ROOT}.properties[spec].properties[size].default"),
+        (lambda c: _schema(c)["properties"]["spec"]["properties"]["note"].update(pattern="("), f"{ROOT}.properties[spec].properties[note].pattern"),
+        (lambda c: _schema(c)["properties"]["spec"]["properties"]["tags"].update(uniqueItems=True), f"{ROOT}.properties[spec].properties[tags].uniqueItems"),
+        (lambda c: _schema(c)["properties"]["spec"]["properties"]["tags"].pop("items"), f"{ROOT}.properties[spec].properties[tags].items"),
+        (lambda c: _schema(c)["properties"]["spec"]["properties"]["ports"].pop("x-kubernetes-list-map-keys"), f"{ROOT}.properties[spec].properties[ports].x-kubernetes-list-map-keys"),
+        (lambda c: c["spec"]["versions"][0]["subresources"]["scale"].update(specReplicasPath=".status.x"), "spec.versions[0].subresources.scale.specReplicasPath"),
+        (lambda c: c["spec"]["versions"][0]["additionalPrinterColumns"][0].update(jsonPath="nope["), "spec.versions[0].additionalPrinterColumns[0].jsonPath"),
         (lambda c: c["spec"].update(conversion={"strategy": "Webhook"}), "spec.conversion.strategy"),
     ],
 )  # fmt: skip

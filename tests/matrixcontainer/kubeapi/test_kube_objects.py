@@ -97,6 +97,7 @@ async def test_all_mistakes_are_told_together(widgets: Talk) -> None:
     ("body", "code", "text"),
     [
         (b"{", 400, "couldn't parse the body"),
+        (b'{"a": 1e999}', 400, "out of range"),
         (b'{"a": NaN}', 400, "couldn't parse the body"),
         (b"[" * 5000, 400, "couldn't parse the body"),
         (b"[]", 400, "must be of type Object"),
@@ -348,3 +349,11 @@ async def test_everything_survives_a_restart(tmp_path) -> None:
             assert await stream.brief() == ("DELETED", "gone")
         later = await talk.post(WIDGETS, a_widget("two"))
         assert int(later.body["metadata"]["resourceVersion"]) == revision + 1
+
+
+async def test_numbers_read_back_as_they_were_meant(talk: Talk) -> None:
+    await talk.define(a_crd(spec={"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
+    spec = b'{"a":1.0,"b":9223372036854775807,"c":1.5,"d":-0.0,"e":1e3,"f":9223372036854775808}'
+    body = b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":"n"},"spec":' + spec + b"}"
+    said = await talk.ask("POST", WIDGETS, body)
+    assert said.body["spec"] == {"a": 1, "b": 2**63 - 1, "c": 1.5, "d": 0, "e": 1000, "f": 2.0**63}

@@ -14,9 +14,10 @@ from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.patches import json_patch, merge_patch
 from matrixcontainer.kubeapi.requests import parse_target
 from matrixcontainer.kubeapi.resources import version_rank
-from matrixcontainer.kubeapi.schema import Schema, apply_defaults, prune, validate
+from matrixcontainer.kubeapi.schema import Schema, apply_defaults, prune
 from matrixcontainer.kubeapi.selectors import LabelSelector, matches_label_selector
 from matrixcontainer.kubeapi.table import human_age
+from matrixcontainer.kubeapi.validation import validate
 
 
 @pytest.mark.parametrize(
@@ -33,17 +34,17 @@ from matrixcontainer.kubeapi.table import human_age
         ({"type": "integer"}, True, "FieldValueTypeInvalid", 'must be of type integer: "boolean"'),
         ({"type": "integer", "format": "int32"}, 2**31, "FieldValueInvalid", "int32"),
         ({"type": "integer", "multipleOf": 3}, 4, "FieldValueInvalid", "should be a multiple of 3"),
-        ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, 1, "FieldValueInvalid", "should be greater than 1"),  # noqa: E501
+        ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, 1, "FieldValueInvalid", "should be greater than 1"),
         ({"type": "number", "maximum": 1}, 1.5, "FieldValueInvalid", "should be less than or equal to 1"),
         ({"type": "boolean"}, "true", "FieldValueTypeInvalid", "must be of type boolean"),
-        ({"type": "array", "maxItems": 1, "items": {"type": "string"}}, ["a", "b"], "FieldValueTooMany", "at most 1 items"),  # noqa: E501
+        ({"type": "array", "maxItems": 1, "items": {"type": "string"}}, ["a", "b"], "FieldValueTooMany", "at most 1 items"),
         ({"type": "array", "minItems": 1, "items": {"type": "string"}}, [], "FieldValueInvalid", "at least 1 items"),
-        ({"type": "object", "maxProperties": 0, "additionalProperties": {"type": "string"}}, {"a": "b"}, "FieldValueInvalid", "at most 0 properties"),  # noqa: E501
+        ({"type": "object", "maxProperties": 0, "additionalProperties": {"type": "string"}}, {"a": "b"}, "FieldValueInvalid", "at most 0 properties"),
         ({"type": "string", "enum": ["a"]}, "b", "FieldValueNotSupported", 'supported values: "a"'),
         ({"x-kubernetes-int-or-string": True}, [], "FieldValueTypeInvalid", "integer,string"),
         ({"type": "string"}, None, "FieldValueTypeInvalid", "null"),
-        ({"type": "integer", "anyOf": [{"minimum": 5}, {"maximum": 1}]}, 3, "FieldValueInvalid", "at least one schema (anyOf)"),  # noqa: E501
-        ({"type": "integer", "oneOf": [{"minimum": 5}, {"minimum": 7}]}, 9, "FieldValueInvalid", "one and only one schema (oneOf)"),  # noqa: E501
+        ({"type": "integer", "anyOf": [{"minimum": 5}, {"maximum": 1}]}, 3, "FieldValueInvalid", "at least one schema (anyOf)"),
+        ({"type": "integer", "oneOf": [{"minimum": 5}, {"minimum": 7}]}, 9, "FieldValueInvalid", "one and only one schema (oneOf)"),
         ({"type": "integer", "not": {"minimum": 5}}, 9, "FieldValueInvalid", "must not validate the schema (not)"),
         ({"type": "integer", "allOf": [{"minimum": 5}]}, 3, "FieldValueInvalid", "greater than or equal to 5"),
     ],
@@ -73,7 +74,7 @@ def test_accepted_values(schema: dict, value: Any) -> None:
 
 def test_prune_and_default_go_deep() -> None:
     item = {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}}
-    schema = Schema({"type": "object", "properties": {"list": {"type": "array", "items": item}, "map": {"type": "object", "additionalProperties": item}, "deep": {"type": "object", "default": {}, "properties": {"n": {"type": "integer", "default": 5}}}}})  # fmt: skip  # noqa: E501
+    schema = Schema({"type": "object", "properties": {"list": {"type": "array", "items": item}, "map": {"type": "object", "additionalProperties": item}, "deep": {"type": "object", "default": {}, "properties": {"n": {"type": "integer", "default": 5}}}}})  # fmt: skip
     unknown: list[str] = []
     value = {"list": [{"b": 1}], "map": {"k": {"c": 1}}, "z": 1}
     prune(value, schema, unknown=unknown, root=True)
@@ -193,7 +194,7 @@ def test_json_paths(path: str, found: list) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(-5, "<invalid>"), (0, "0s"), (119, "119s"), (120, "2m"), (192, "3m12s"), (600, "10m"), (10799, "179m"), (10800, "3h"), (11100, "3h5m"), (28800, "8h"), (172799, "47h"), (172800, "2d"), (180000, "2d2h"), (864000, "10d"), (63072000 + 86400, "2y1d")],  # noqa: E501
+    [(-5, "<invalid>"), (0, "0s"), (119, "119s"), (120, "2m"), (192, "3m12s"), (600, "10m"), (10799, "179m"), (10800, "3h"), (11100, "3h5m"), (28800, "8h"), (172799, "47h"), (172800, "2d"), (180000, "2d2h"), (864000, "10d"), (63072000 + 86400, "2y1d")],
 )  # fmt: skip
 def test_ages(seconds: float, text: str) -> None:
     assert human_age(seconds) == text

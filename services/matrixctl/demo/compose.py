@@ -1,0 +1,144 @@
+"""`make demo-compose`: the failover story on containers and PostgreSQL, through the published ports.
+
+    python -m services.matrixctl.demo.compose [--keep]
+
+CLOUDMATRIX_BASE and CLOUDMATRIX_POSTGRES_IMAGE choose other images than the public ones.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from matrixresource.vocabulary.errors import MatrixError
+from services.catalogue import PROCESSES
+from services.matrixctl.cluster import cluster_of
+from services.matrixctl.demo.load import Load
+from services.matrixctl.demo.run import TIME_SCALE, conclude, example
+from services.matrixctl.demo.steps import NAME, STEPS, Demo
+from services.matrixctl.demo.story import Outcome, StepFailed, tell, until
+from services.matrixctl.folder import Folder
+from services.matrixctl.probe import readiness
+from services.matrixctl.reach import Reach
+from services.matrixctl.screen import EXIT_REFUSED, EXIT_UNREACHABLE, one_line, say
+
+ROOT = Path(__file__).resolve().parents[3]
+STATE = ROOT / ".state" / "compose"
+BUILD_PATIENCE_WALL_S = 1200.0
+READY_PATIENCE_WALL_S = 180.0
+STORY = ("apply", "active", "chat", "load", "lose", "heal", "delete", "nothing-left")
+
+
+def compose_command() -> list[str] | None:
+    """Compose v2 as Docker's plugin, else docker-compose; None without either or without an engine."""
+    docker = shutil.which("docker")
+    if docker is None or _fails(docker, "info"):
+        return None
+    if not _fails(docker, "compose", "version"):
+        return [docker, "compose"]
+    old = shutil.which("docker-compose")
+    return [old] if old else None
+
+
+def _fails(*command: str) -> bool:
+    return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode != 0
+
+
+class Containers:
+    """The stack of docker-compose.yml."""
+
+    def __init__(self, command: list[str], state: Path) -> None:
+        self._command = command
+        self.folder = Folder(state)
+        self._environment = os.environ | {
+            "CLOUDMATRIX_STATE": str(self.folder.path),
+            "CLOUDMATRIX_TIME_SCALE": f"{TIME_SCALE:g}",
+            "CLOUDMATRIX_USER": f"{os.getuid()}:{os.getgid()}",
+        }
+
+    def compose(self, *words: str, patience_wall_s: float = 120.0) -> str:
+        """What Compose printed. Raises StepFailed with its last lines."""
+        done = subprocess.run(
+            [*self._command, *words],
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=patience_wall_s,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise StepFailed(f"{' '.join([*self._command, *words])}: " + "\n".join(done.stderr.splitlines()[-15:]))
+        return done.stdout
+
+    def up(self) -> None:
+        self.folder.path.mkdir(parents=True, exist_ok=True)
+        self.compose("build", patience_wall_s=BUILD_PATIENCE_WALL_S)
+        self.compose("up", "-d", patience_wall_s=BUILD_PATIENCE_WALL_S)
+        waiting = {process.name for process in PROCESSES}
+
+        def all_ready() -> bool:
+            for process in PROCESSES:
+                url = f"{process.scheme}://127.0.0.1:{process.port}"
+                if process.name in waiting and readiness(url, 2.0).ready:
+                    waiting.discard(process.name)
+            return not waiting
+
+        until("containers become ready", all_ready, READY_PATIENCE_WALL_S, progress=lambda: ", ".join(sorted(waiting)))
+
+    def down(self) -> None:
+        self.compose("down", "-v", "--remove-orphans")
+
+    def logs(self) -> str:
+        return self.compose("logs", "--tail", "40")
+
+
+def run_demo(command: list[str], state: Path = STATE, keep: bool = False) -> int:
+    """Build, start, tell the story, stop. Returns 0 only when every step held."""
+    containers = Containers(command, state)
+    began = time.monotonic()
+    try:
+        say("[bold cyan]0 Build the image and start the containers[/]")
+        containers.down()
+        containers.up()
+        say(f"   [dim]{time.monotonic() - began:.1f} s[/]")
+        outcome = tell_on(containers.folder)
+        if not outcome.ok:
+            print(containers.logs(), file=sys.stderr)
+    except StepFailed as failure:
+        outcome = Outcome(failed="start", seen=str(failure))
+    except MatrixError as refused:
+        outcome = Outcome(failed="start", seen=one_line(refused))
+    finally:
+        if not keep:
+            containers.down()
+    if not outcome.ok:
+        say(f"\n[bold red]failed at step `{outcome.failed}`[/]: {outcome.seen}")
+        return EXIT_REFUSED
+    return conclude(outcome, containers.folder, False, time.monotonic() - began)
+
+
+def tell_on(folder: Folder) -> Outcome:
+    reach = Reach.of(folder)
+    load = Load(reach, NAME)
+    try:
+        steps = [step for step in STEPS if step.name in STORY]
+        return tell(steps, Demo(reach, cluster_of(folder), example("deepseek-r1.yaml"), load))
+    finally:
+        load.end()
+
+
+def main(arguments: list[str]) -> int:
+    command = compose_command()
+    if command is None:
+        print("no Docker engine with Compose answers here; `docker info` tells why", file=sys.stderr)
+        return EXIT_UNREACHABLE
+    return run_demo(command, keep="--keep" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

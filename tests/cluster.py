@@ -1,0 +1,138 @@
+"""Cluster: the stack with CloudMatrix-Infer, the embedded Kubernetes API and the operator's deeds, in one process.
+
+Kopf is left out (its own client wants real sockets; tests/e2e runs it): `tick` does what its handlers would, for every
+resource there is, in whatever order, so a deed that is not idempotent shows.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from matrixcontainer.kube_client import CRD, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
+from matrixcontainer.kubeapi.access import User
+from matrixcontainer.kubeapi.app import build_app
+from matrixcontainer.kubeapi.store import create_tables, open_engine
+from matrixcontainer.kubelet import Kubelets
+from matrixcontainer.mirrors import Mirrors
+from matrixcontainer.operator import Operator
+from matrixcontainer.pod_scheduler import PodScheduler
+from matrixcontainer.resources import custom_resource_definitions
+from services.chassis.database import Database
+from services.chassis.http import http_client
+from services.infer import main as infer_main
+from services.operator.main import FaultsOverHttp, InferenceOverHttp
+from tests.asgi import StreamingASGITransport
+from tests.stack import Stack
+
+
+class Cluster(Stack):
+    """`async with Cluster(tmp_path) as cluster`."""
+
+    async def __aenter__(self) -> Cluster:
+        await super().__aenter__()
+        self._life = AsyncExitStack()
+        await self._serve_inference()
+        await self._serve_kubernetes()
+        now = self.clock.now
+        self.operator = Operator(
+            self.kube,
+            self.compute,
+            InferenceOverHttp(self.http["infer"]),
+            FaultsOverHttp(self.http["agents"]),
+            now,
+            "http://infer/v1",
+        )
+        self.mirrors = Mirrors(self.kube, self.resource, self._slices, now)
+        self.kubelets = Kubelets(self.kube, self.resource, now)
+        self.scheduler = PodScheduler(self.kube, self.resource, now)
+        for crd in custom_resource_definitions():
+            await self.kube.apply(CRD, crd)
+        await self.until(self._served, "the definitions are served")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._life.aclose()
+        await self.kube_api.stop()
+        await super().__aexit__()
+
+    async def _serve_inference(self) -> None:
+        database = Database(f"sqlite:///{self.folder / 'infer.db'}")
+        database.migrate(infer_main.MIGRATIONS)
+        settings = infer_main.InferSettings(state=self.folder, seed=self.seed)
+        app = infer_main.build(settings, self.clock, database, self.link)
+        await self._life.enter_async_context(app.router.lifespan_context(app))
+        self.http["infer"] = http_client("http://infer", transport=StreamingASGITransport(app))
+
+    async def _serve_kubernetes(self) -> None:
+        engine = open_engine(f"sqlite:///{self.folder / 'kube.db'}")
+        create_tables(engine)
+        admin = User("admin")
+        app = build_app(engine, self.clock.now, random.Random(self.seed), {"admin": admin})
+        self.kube_api = app.api
+        await self.kube_api.start()
+        headers = {"Authorization": "Bearer admin"}
+        self.kube = KubeClient(
+            httpx.AsyncClient(base_url="http://kube", transport=StreamingASGITransport(app), headers=headers)
+        )
+
+    async def _served(self) -> bool:
+        for kind in (INSTANCE, INFER, FAULT):
+            await self.kube.list(kind)
+        return True
+
+    async def _slices(self) -> list[dict[str, Any]]:
+        return (await self.get("link", "/v1/slices")).json()["items"]
+
+    async def tick(self) -> None:
+        """Everything the operator does, once."""
+        for body in (await self.kube.list(INSTANCE))[0]:
+            await self._with_finalizer(
+                INSTANCE, body, lambda b=body: self.operator.delete_instance(b["metadata"]["name"])
+            )
+        for body in (await self.kube.list(INFER))[0]:
+            await self._with_finalizer(INFER, body, lambda b=body: self.operator.delete_infer(b))
+        await self.operator.report_all()
+        await self.operator.report_infers()
+        await self.mirrors.look()
+        await self.scheduler.look()
+        await self.kubelets.look()
+
+    async def _with_finalizer(self, kind: Kind, body: dict[str, Any], gone: Any) -> None:
+        """What Kopf does around a deletion: hold the resource by a finalizer until the deed says that nothing is left."""
+        metadata = body["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        if metadata.get("deletionTimestamp"):
+            if await gone():
+                await self.kube.merge(kind, name, {"metadata": {"finalizers": []}}, namespace)
+        elif not metadata.get("finalizers"):
+            await self.kube.merge(kind, name, {"metadata": {"finalizers": ["cloudmatrix.io/operator"]}}, namespace)
+
+    async def settles(self, kind: Kind, name: str, holds: Any, sentence: str, within_s: float = 3600) -> dict[str, Any]:
+        """Tick until it holds of the resource (None: it is gone)."""
+        found: list[Any] = []
+
+        async def now() -> bool:
+            await self.tick()
+            found.append(await self.kube.find(kind, name, "default" if kind.namespaced else None))
+            return bool(holds(found[-1]))
+
+        await self.until(now, sentence, within_s, every_s=5)
+        return found[-1]
+
+    async def apply_resource(self, kind: Kind, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+        body = {"metadata": {"name": name, "namespace": "default"} if kind.namespaced else {"name": name}, "spec": spec}
+        return await self.kube.apply(kind, body)
+
+    async def pods(self) -> list[dict[str, Any]]:
+        return (await self.kube.list(POD))[0]
+
+
+def new_folder(tmp_path: Path, name: str) -> Path:
+    folder = tmp_path / name
+    folder.mkdir()
+    return folder

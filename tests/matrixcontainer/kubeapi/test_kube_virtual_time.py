@@ -1,0 +1,51 @@
+"""The same server under virtual time: an hour of watching costs nothing, and ages follow the clock handed in."""
+
+import asyncio
+import random
+from itertools import pairwise
+
+import looptime
+
+from matrixcontainer.kubeapi.access import User
+from matrixcontainer.kubeapi.app import build_app
+from matrixcontainer.kubeapi.store import create_tables, open_engine
+from tests.matrixcontainer.kubeapi.talk import HandClock, Talk
+
+NS = "/api/v1/namespaces"
+
+
+def test_an_hour_of_watching() -> None:
+    loop = looptime.patch_event_loop(asyncio.new_event_loop(), start=0)
+    try:
+        loop.run_until_complete(_watch_for_an_hour())
+    finally:
+        loop.close()
+
+
+async def _watch_for_an_hour() -> None:
+    loop = asyncio.get_running_loop()
+    engine = open_engine("sqlite://")
+    create_tables(engine)
+
+    def now() -> float:
+        return 1_790_000_000.0 + loop.time()
+
+    app = build_app(engine, now, random.Random(7), {"admin": User("admin")})
+    await app.api.start()
+    talk = Talk(app, HandClock())
+    event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
+    await talk.post(f"{NS}/default/events", event)
+    revision = app.api.store.revision
+    query = {"resourceVersion": revision, "allowWatchBookmarks": "true", "timeoutSeconds": 3600}
+    seen = []
+    async with talk.watch(f"{NS}/default/events", **query) as stream:
+        while (line := await stream.event(within_s=120)) is not None:
+            seen.append((line["type"], loop.time()))
+    kinds = [kind for kind, _ in seen]
+    assert 70 <= kinds.count("BOOKMARK") <= 75
+    gaps = [later - sooner for (_, sooner), (_, later) in pairwise(seen)]
+    assert max(gaps) <= 60
+    assert loop.time() >= 3600
+    await asyncio.sleep(120)
+    assert (await talk.get(f"{NS}/default/events/e")).code == 404
+    await app.api.stop()

@@ -1,0 +1,219 @@
+"""The same life spoken in Kubernetes: a resource is applied, becomes so, is scaled, healed, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from matrixcontainer.kube_client import EVENT, FAULT, INFER, INSTANCE, NETWORK_SLICE, NODE, POD, SUPERNODE
+from matrixcontainer.leadership import DURATION_S, LEASE, Leadership
+from matrixresource.vocabulary.errors import InvalidField
+from tests.cluster import Cluster
+
+pytestmark = pytest.mark.looptime
+
+
+def condition(body, type: str) -> str | None:
+    conditions = ((body or {}).get("status") or {}).get("conditions") or []
+    return next((c["status"] for c in conditions if c["type"] == type), None)
+
+
+def ready(nodes: int):
+    return lambda body: (
+        body is not None
+        and condition(body, "Ready") == "True"
+        and body["status"].get("observedGeneration") == body["metadata"]["generation"]
+        and body["status"]["readyNodes"] == nodes
+    )
+
+
+async def test_a_resource_becomes_an_instance_that_serves_and_leaves_nothing(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "one", {"nodes": 6, "spares": 1})
+        await cluster.apply_resource(INFER, "one", {"instance": "one"})
+        body = await cluster.settles(INSTANCE, "one", ready(6), "the instance is ready")
+        assert len(body["status"]["members"]) == 7
+        assert {each["plane"] for each in body["status"]["slices"]} == {"ub", "rdma", "vpc"}
+
+        served = await cluster.settles(INFER, "one", lambda b: condition(b, "Ready") == "True", "the model is served")
+        assert served["status"]["pods"] == 6
+        running = lambda: all(pod["status"]["phase"] == "Running" for pod in pods)  # noqa: E731
+        pods = await cluster.pods()
+        assert len(pods) == 6
+        assert running()
+        members = {m["node"] for m in body["status"]["members"] if m["role"] == "member"}
+        assert {pod["spec"]["nodeName"] for pod in pods} == members
+
+        nodes, _ = await cluster.kube.list(NODE)
+        assert len(nodes) == 48
+        taken = {
+            n["metadata"]["name"] for n in nodes if n["metadata"]["labels"].get("cloudmatrix.io/instance") == "one"
+        }
+        assert taken == {m["node"] for m in body["status"]["members"]}
+        assert len((await cluster.kube.list(NETWORK_SLICE))[0]) == 3
+        supernode = await cluster.kube.find(SUPERNODE, "sn0")
+        assert supernode is not None
+        assert supernode["status"]["heldNodes"] == 7
+
+        await cluster.kube.merge(INSTANCE, "one", {"spec": {"replicas": 4}}, "default", "scale")
+        await cluster.settles(INSTANCE, "one", ready(4), "scaled by the scale subresource")
+        await cluster.settles(INFER, "one", lambda b: b["status"]["pods"] == 4, "pods follow the nodes")
+
+        await cluster.kube.delete(INFER, "one", "default")
+        await cluster.kube.delete(INSTANCE, "one", "default")
+        await cluster.settles(INSTANCE, "one", lambda b: b is None, "the instance is gone")
+        await cluster.settles(INFER, "one", lambda b: b is None, "the deployment is gone")
+        assert await cluster.pods() == []
+        await cluster.nothing_left()
+        await cluster.tick()
+        assert (await cluster.kube.list(NETWORK_SLICE))[0] == []
+
+
+async def test_a_fault_resource_breaks_hardware_and_the_instance_heals(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "one", {"nodes": 4, "spares": 1})
+        body = await cluster.settles(INSTANCE, "one", ready(4), "the instance is ready")
+        lost = body["status"]["members"][1]["node"]
+        fault = await cluster.apply_resource(FAULT, "dark", {"kind": "node-down", "target": lost})
+        await cluster.operator.inject_fault(fault)
+        healed = await cluster.settles(
+            INSTANCE, "one", lambda b: ready(4)(b) and b["status"]["repairs"] == 1, "the instance healed", within_s=900
+        )
+        assert lost not in {m["node"] for m in healed["status"]["members"]}
+        for event in (await cluster.get("compute", "/v1/events")).json()["items"]:
+            await cluster.operator.tell_event(event)
+            await cluster.operator.tell_event(event)
+        events, _ = await cluster.kube.list(EVENT)
+        reasons = [event["reason"] for event in events]
+        assert {"Scheduled", "Active", "NodeLost", "NodeReplaced"} <= set(reasons)
+        assert len(reasons) == len({event["metadata"]["name"] for event in events})
+        await cluster.operator.clear_fault("dark")
+        await cluster.operator.clear_fault("dark")
+
+
+async def test_what_nobody_may_change_is_put_back_and_what_is_wrong_is_refused(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.tick()
+        await cluster.kube.merge(NODE, "sn0-c00-n0", {"metadata": {"labels": {"cloudmatrix.io/cabinet": "moon"}}})
+        cluster.mirrors._nodes.forget()
+        await cluster.tick()
+        node = await cluster.kube.find(NODE, "sn0-c00-n0")
+        assert node is not None
+        assert node["metadata"]["labels"]["cloudmatrix.io/cabinet"] == "sn0-c00"
+
+        for spec, field in [
+            ({"nodes": 0}, "spec.nodes"),
+            ({"nodes": 10**9}, "spec.nodes"),
+            ({}, "spec.nodes"),
+            ({"nodes": 1, "placement": {"policy": "anyhow"}}, "spec.placement.policy"),
+            ({"nodes": 1, "network": {"ub": {"floorGbpsPerNpu": 5, "ceilingGbpsPerNpu": 1}}}, "ceilingGbpsPerNpu"),
+        ]:
+            with pytest.raises(InvalidField, match=field):
+                await cluster.apply_resource(INSTANCE, "bad", spec)
+        assert (await cluster.kube.list(INSTANCE))[0] == []
+
+
+async def test_only_one_of_two_operators_leads_and_the_other_takes_over(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        one = Leadership(cluster.kube, "one", cluster.clock.now)
+        two = Leadership(cluster.kube, "two", cluster.clock.now)
+        await one.acquire()
+        waiting = asyncio.create_task(two.acquire())
+        keeping = asyncio.create_task(one.keep())
+        await asyncio.sleep(60)
+        assert not waiting.done()
+        keeping.cancel()  # the first one falls silent
+        started = cluster.clock.now()
+        await waiting
+        assert cluster.clock.now() - started >= DURATION_S - 2
+        assert not await one._try(), "who was replaced finds out"
+        lease = await cluster.kube.find(LEASE, "cloudmatrix-operator", "kube-system")
+        assert lease is not None
+        assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("two", 1)
+        again = Leadership(cluster.kube, "two", cluster.clock.now)
+        before = cluster.clock.now()
+        await again.acquire()
+        assert cluster.clock.now() == before, "who comes back under its old name goes on at once"
+
+
+async def test_a_dry_run_shows_its_plan_in_the_status_and_creates_nothing(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "plan", {"nodes": 6, "spares": 1, "dryRun": True})
+        fits = await cluster.settles(INSTANCE, "plan", lambda b: "plan" in b.get("status", {}), "it is planned")
+        assert fits["status"]["state"] == "Planned"
+        assert fits["status"]["plan"]["fits"]
+        assert len(fits["status"]["plan"]["members"]) == 7
+        await cluster.apply_resource(INSTANCE, "plan", {"nodes": 60, "dryRun": True})
+        not_so = await cluster.settles(INSTANCE, "plan", lambda b: not b["status"]["plan"]["fits"], "it does not fit")
+        assert not_so["status"]["plan"]["reason"] == "InsufficientCapacity"
+        assert await cluster.compute.instances() == []
+        await cluster.apply_resource(INSTANCE, "plan", {"nodes": 2, "dryRun": False})
+        await cluster.settles(INSTANCE, "plan", ready(2), "without dryRun it is committed")
+
+
+def gang_pod(name: str, group: str, count: int, **annotations: str) -> dict:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {"kueue.x-k8s.io/pod-group-name": group},
+            "annotations": {"kueue.x-k8s.io/pod-group-total-count": str(count), **annotations},
+        },
+        "spec": {
+            "schedulerName": "matrix-scheduler",
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "i",
+                    "resources": {"limits": {"huawei.com/Ascend910": "8"}, "requests": {"huawei.com/Ascend910": "8"}},
+                }
+            ],
+        },
+    }
+
+
+async def test_a_gang_of_pods_is_placed_whole_in_one_cabinet_and_gives_its_nodes_back(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        required = {"kueue.x-k8s.io/podset-required-topology": "cloudmatrix.io/cabinet"}
+        for index in range(3):
+            await cluster.kube.create(POD, gang_pod(f"p{index}", "job", 4, **required), "default")
+        for _ in range(3):
+            await cluster.tick()
+            await asyncio.sleep(30)
+        assert await cluster.resource.allocations() == [], "three of four are no gang"
+        pod = await cluster.kube.find(POD, "p0", "default")
+        assert pod is not None
+        assert "3 of the gang's 4" in pod["status"]["conditions"][0]["message"]
+
+        await cluster.kube.create(POD, gang_pod("p3", "job", 4, **required), "default")
+        await cluster.settles(POD, "p3", lambda b: b["status"]["phase"] == "Running", "the gang runs", within_s=900)
+        pods = await cluster.pods()
+        nodes = [pod["spec"]["nodeName"] for pod in pods]
+        assert len(set(nodes)) == 4
+        assert len({node.rsplit("-", 1)[0] for node in nodes}) == 1
+        reasons = {event["reason"] for event in (await cluster.kube.list(EVENT))[0]}
+        assert {"FailedScheduling", "Scheduled"} <= reasons
+
+        for pod in pods:
+            await cluster.kube.delete(POD, pod["metadata"]["name"], "default")
+
+        async def released() -> bool:
+            await cluster.tick()
+            return await cluster.resource.allocations() == []
+
+        await cluster.until(released, "the nodes are given back", every_s=5)
+        assert await cluster.pods() == []
+
+
+async def test_a_gang_that_does_not_fit_says_why_in_an_event(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        required = {"kueue.x-k8s.io/podset-required-topology": "cloudmatrix.io/cabinet"}
+        for index in range(5):
+            await cluster.kube.create(POD, gang_pod(f"p{index}", "big", 5, **required), "default")
+        await cluster.tick()
+        await cluster.tick()
+        messages = [e["message"] for e in (await cluster.kube.list(EVENT))[0] if e["reason"] == "FailedScheduling"]
+        assert len(messages) == 5, "told once for each pod"
+        assert all("no single cabinet has 5 free nodes" in message for message in messages)
+        assert all(not pod["spec"].get("nodeName") for pod in await cluster.pods())
