@@ -74,7 +74,7 @@ class Judge:
         """The case's own expectation on ours: holds, or is known not to."""
         if self.fails:
             assert outcome.failure, f"mended: delete `fails` of {self.name} in {OPEN.name}"
-            pytest.xfail(self.fails)
+            pytest.xfail(_cell(self.fails, 160))
         assert not outcome.failure, outcome.failure
 
     def same(self, ours: Outcome, theirs: Outcome) -> None:
@@ -82,7 +82,7 @@ class Judge:
         lines = parted(self.name, ours, theirs)
         if self.fails or self.differs:
             assert lines or ours.failure, f"mended: delete {self.name} in {OPEN.name}"
-            pytest.xfail("; ".join(self.differs) or self.fails)
+            pytest.xfail(_cell((self.differs or [self.fails])[0], 160))
         assert not lines, "\n".join(lines[:20])
 
 
@@ -121,7 +121,9 @@ def page() -> str:
         rows = [(CASES[name].topic, name, entry) for name, entry in known.items() if CASES[name].level == level]
         if rows:
             lines += [f"### {level}", "", "| case | what differs |", "| --- | --- |"]
-            lines += [f"| {topic}: {name} | {_told(entry)} |" for topic, name, entry in sorted(rows, key=lambda row: row[:2])]
+            lines += [
+                f"| {topic}: {name} | {_told(entry)} |" for topic, name, entry in sorted(rows, key=lambda row: row[:2])
+            ]
             lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 

@@ -12,8 +12,19 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 AGE = re.compile(r"(\d+[smhdy])+|<unknown>")
 TIMES = frozenset(
-    "creationTimestamp deletionTimestamp time lastTransitionTime lastUpdateTime lastProbeTime firstTimestamp "
-    "lastTimestamp expirationTimestamp startTime completionTime".split()
+    [
+        "creationTimestamp",
+        "deletionTimestamp",
+        "time",
+        "lastTransitionTime",
+        "lastUpdateTime",
+        "lastProbeTime",
+        "firstTimestamp",
+        "lastTimestamp",
+        "expirationTimestamp",
+        "startTime",
+        "completionTime",
+    ]
 )
 ADDRESSES = frozenset(("clusterIP",))
 
@@ -64,7 +75,11 @@ def differences(ours: Any, theirs: Any, where: str = "") -> list[str]:
     if isinstance(ours, list) and isinstance(theirs, list):
         if len(ours) != len(theirs):
             return [f"{where}: ours {short(ours)}, real {short(theirs)}"]
-        return [line for i, pair in enumerate(zip(ours, theirs, strict=True)) for line in differences(*pair, f"{where}[{i}]")]
+        return [
+            line
+            for i, pair in enumerate(zip(ours, theirs, strict=True))
+            for line in differences(*pair, f"{where}[{i}]")
+        ]
     if ours != theirs or type(ours) is not type(theirs):
         return [f"{where}: ours {short(ours)}, real {short(theirs)}"]
     return []

@@ -68,7 +68,10 @@ class Bench:
 
     def _embedded(self, folder: Path) -> Server:
         (folder / "kube").mkdir()
-        users = {"alice": ("alice-token", ["readers", "system:authenticated"]), "bob": ("bob-token", ["system:authenticated"])}
+        users = {
+            "alice": ("alice-token", ["readers", "system:authenticated"]),
+            "bob": ("bob-token", ["system:authenticated"]),
+        }
         entries = {name: {"token": token, "user": name, "groups": groups} for name, (token, groups) in users.items()}
         (folder / "kube" / "tokens.json").write_text(json.dumps({"tokens": entries}))
         self.embedded = KubeProcess(folder).start()

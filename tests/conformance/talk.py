@@ -141,7 +141,9 @@ class Talk:
         if token == "":
             del sent["authorization"]
         asked = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in query.items()}
-        got = self.client.request(method, self.path(path), content=raw, params=asked or None, headers=sent | (headers or {}))
+        got = self.client.request(
+            method, self.path(path), content=raw, params=asked or None, headers=sent | (headers or {})
+        )
         said = _read(got)
         if note and self.recording:
             entry = {"did": _did(method, path, asked), "code": said.code, "body": normal(said.body)}
@@ -175,7 +177,9 @@ class Talk:
 
     # ---- waiting
 
-    def until(self, path: str, holds: Callable[[Said], Any], note: bool = True, patience_s: float = PATIENCE_S, **more: Any) -> Said:
+    def until(
+        self, path: str, holds: Callable[[Said], Any], note: bool = True, patience_s: float = PATIENCE_S, **more: Any
+    ) -> Said:
         """Ask again until the answer is as wanted; the last one is recorded."""
         deadline = monotonic() + patience_s
         while True:

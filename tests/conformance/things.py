@@ -43,7 +43,9 @@ WIDGET_SPEC: dict[str, Any] = {
 }
 
 
-def crd(plural: str, versions: list[dict[str, Any]], scope: str = "Namespaced", group: str = GROUP, **names: Any) -> dict[str, Any]:
+def crd(
+    plural: str, versions: list[dict[str, Any]], scope: str = "Namespaced", group: str = GROUP, **names: Any
+) -> dict[str, Any]:
     """A CustomResourceDefinition; the kind is the singular of the plural, capitalised, unless given."""
     kind = names.pop("kind", plural.removesuffix("s").capitalize())
     return {
@@ -59,7 +61,9 @@ def crd(plural: str, versions: list[dict[str, Any]], scope: str = "Namespaced", 
     }
 
 
-def version(name: str = "v1", schema: dict[str, Any] | None = None, storage: bool = True, **more: Any) -> dict[str, Any]:
+def version(
+    name: str = "v1", schema: dict[str, Any] | None = None, storage: bool = True, **more: Any
+) -> dict[str, Any]:
     """One version of a CRD."""
     held = schema if schema is not None else {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {"name": name, "served": True, "storage": storage, "schema": {"openAPIV3Schema": held}} | more
@@ -100,7 +104,10 @@ WIDGETS = crd(
 GADGETS = crd(
     "gadgets",
     [
-        version("v1", {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}}),
+        version(
+            "v1",
+            {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}},
+        ),
         version(
             "v1beta1",
             {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}},
@@ -131,7 +138,11 @@ def widget(name: str = "one", **parts: Any) -> dict[str, Any]:
 
 
 def loose(name: str = "one", **parts: Any) -> dict[str, Any]:
-    return {"apiVersion": f"{GROUP}/v1", "kind": "Loose", "metadata": {"name": name} | parts.pop("metadata", {})} | parts
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Loose",
+        "metadata": {"name": name} | parts.pop("metadata", {}),
+    } | parts
 
 
 def config_map(name: str = "one", data: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:

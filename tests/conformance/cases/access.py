@@ -15,13 +15,20 @@ ALICE, BOB = "alice-token", "bob-token"
 def who_am_i(talk: Talk) -> None:
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     for token in (ALICE, BOB):
-        said = talk.post(path, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, token=token, note=False)
+        said = talk.post(
+            path, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, token=token, note=False
+        )
         info = said["status"]["userInfo"]
         talk.note(token, [info["username"], info["groups"]])
 
 
 def can(talk: Talk, attributes: dict[str, str], token: str | None = None, want: bool = True) -> None:
-    said = talk.post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": attributes}}, token=token, note=False)
+    said = talk.post(
+        f"{AUTHORIZATION}/selfsubjectaccessreviews",
+        {"spec": {"resourceAttributes": attributes}},
+        token=token,
+        note=False,
+    )
     talk.note(str(attributes), said["status"]["allowed"])
     assert said["status"]["allowed"] is want
 
@@ -30,7 +37,11 @@ def can(talk: Talk, attributes: dict[str, str], token: str | None = None, want: 
 def an_administrator_can(talk: Talk) -> None:
     can(talk, {"verb": "delete", "resource": "pods", "namespace": talk.ns})
     can(talk, {"verb": "*", "resource": "*", "group": "*"})
-    said = talk.post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}}}, note=False)
+    said = talk.post(
+        f"{AUTHORIZATION}/selfsubjectaccessreviews",
+        {"spec": {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}}},
+        note=False,
+    )
     assert said["status"]["allowed"]
 
 
@@ -72,14 +83,24 @@ def role(talk: Talk, rules: list[dict[str, Any]], kind: str = "Role") -> None:
     path = f"~{RBAC}/v1/roles" if kind == "Role" else f"/apis/{RBAC}/v1/clusterroles"
     name = "one" if kind == "Role" else f"conformance-{talk.case}"[:60]
     talk.post(path, {"metadata": {"name": name}, "rules": rules}, note=False)
-    binding = {"metadata": {"name": "one"}, "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name}, "subjects": [{"kind": "User", "apiGroup": RBAC, "name": "alice"}]}
+    binding = {
+        "metadata": {"name": "one"},
+        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
+        "subjects": [{"kind": "User", "apiGroup": RBAC, "name": "alice"}],
+    }
     talk.post(f"~{RBAC}/v1/rolebindings", binding, note=False)
     talk.until("~configmaps", lambda said: said.code != 403, token=ALICE, note=False)
 
 
 @case("P1")
 def a_role_gives_rights(talk: Talk) -> None:
-    role(talk, [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "create"]}, {"apiGroups": [GROUP], "resources": ["widgets/status"], "verbs": ["get"]}])
+    role(
+        talk,
+        [
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "create"]},
+            {"apiGroups": [GROUP], "resources": ["widgets/status"], "verbs": ["get"]},
+        ],
+    )
     talk.post("~configmaps", config_map(), token=ALICE)
     talk.get("~configmaps/one", token=ALICE)
     talk.delete("~configmaps/one", token=ALICE, want=403)
@@ -95,7 +116,13 @@ def a_role_gives_rights(talk: Talk) -> None:
 
 @case("P1")
 def a_role_of_resource_names(talk: Talk) -> None:
-    role(talk, [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["update", "get"], "resourceNames": ["one"]}])
+    role(
+        talk,
+        [
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]},
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["update", "get"], "resourceNames": ["one"]},
+        ],
+    )
     talk.post("~configmaps", config_map())
     talk.post("~configmaps", config_map("two"))
     talk.get("~configmaps/one", token=ALICE)
@@ -113,17 +140,37 @@ def a_cluster_role_in_a_namespace(talk: Talk) -> None:
 
 @case("P1")
 def nobody_grants_what_he_has_not(talk: Talk) -> None:
-    role(talk, [{"apiGroups": [RBAC], "resources": ["roles"], "verbs": ["create"]}, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}])
+    role(
+        talk,
+        [
+            {"apiGroups": [RBAC], "resources": ["roles"], "verbs": ["create"]},
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]},
+        ],
+    )
     path = f"~{RBAC}/v1/roles"
-    talk.post(path, {"metadata": {"name": "less"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]}, token=ALICE)
-    talk.post(path, {"metadata": {"name": "more"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]}, token=ALICE, want=403)
+    talk.post(
+        path,
+        {"metadata": {"name": "less"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]},
+        token=ALICE,
+    )
+    talk.post(
+        path,
+        {"metadata": {"name": "more"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]},
+        token=ALICE,
+        want=403,
+    )
 
 
 @case("P1")
 def impersonation(talk: Talk) -> None:
     as_alice = {"impersonate-user": "alice"}
     talk.get("~configmaps", headers=as_alice, want=403)
-    said = talk.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, headers=as_alice | {"impersonate-group": "special"}, note=False)
+    said = talk.post(
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        {},
+        headers=as_alice | {"impersonate-group": "special"},
+        note=False,
+    )
     talk.note("who", [said["status"]["userInfo"]["username"], said["status"]["userInfo"]["groups"]])
     talk.get("~configmaps", headers={"impersonate-user": "bob"}, token=ALICE, want=403)
     talk.get("~configmaps", headers={"impersonate-group": "x"}, want=None)
@@ -134,11 +181,21 @@ def subject_access_reviews(talk: Talk) -> None:
     role(talk, [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}])
     attributes = {"verb": "list", "resource": "configmaps", "namespace": talk.ns}
     for user, verb, allowed in (("alice", "list", True), ("alice", "delete", False), ("carol", "list", False)):
-        said = talk.post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": {"user": user, "resourceAttributes": attributes | {"verb": verb}}}, note=False)
+        said = talk.post(
+            f"{AUTHORIZATION}/subjectaccessreviews",
+            {"spec": {"user": user, "resourceAttributes": attributes | {"verb": verb}}},
+            note=False,
+        )
         assert said["status"]["allowed"] is allowed
-    said = talk.post(f"~authorization.k8s.io/v1/localsubjectaccessreviews", {"spec": {"user": "alice", "resourceAttributes": attributes}, "metadata": {"namespace": talk.ns}}, note=False)
+    said = talk.post(
+        "~authorization.k8s.io/v1/localsubjectaccessreviews",
+        {"spec": {"user": "alice", "resourceAttributes": attributes}, "metadata": {"namespace": talk.ns}},
+        note=False,
+    )
     assert said["status"]["allowed"]
-    rules = talk.post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {"namespace": talk.ns}}, token=ALICE, note=False)
+    rules = talk.post(
+        f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {"namespace": talk.ns}}, token=ALICE, note=False
+    )
     talk.note("rules", [one for one in rules["status"]["resourceRules"] if one["resources"] == ["configmaps"]])
 
 

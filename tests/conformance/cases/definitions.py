@@ -21,7 +21,11 @@ def define(talk: Talk, body: dict[str, Any]) -> str:
     spec = body["spec"]
     for one in spec["versions"]:
         if one["served"]:
-            talk.until(f"/apis/{spec['group']}/{one['name']}/{spec['names']['plural']}", lambda said: said.code == 200, note=False)
+            talk.until(
+                f"/apis/{spec['group']}/{one['name']}/{spec['names']['plural']}",
+                lambda said: said.code == 200,
+                note=False,
+            )
     first = next(one["name"] for one in spec["versions"] if one["served"])
     return f"~{spec['group']}/{first}/{spec['names']['plural']}"
 
@@ -41,7 +45,10 @@ def definition_life(talk: Talk) -> None:
     path = f"{CRDS}/things.{group}"
     said = talk.until(path, lambda said: conditions(said).get("Established") == "True", note=False)
     talk.note("status", {key: value for key, value in said["status"].items() if key != "conditions"})
-    talk.note("conditions", sorted([one["type"], one["status"], one["reason"], one["message"]] for one in said["status"]["conditions"]))
+    talk.note(
+        "conditions",
+        sorted([one["type"], one["status"], one["reason"], one["message"]] for one in said["status"]["conditions"]),
+    )
     things = f"~{group}/v1/things"
     talk.until(things, lambda said: said.code == 200)
     talk.post(things, {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {}})
@@ -54,7 +61,11 @@ def definition_life(talk: Talk) -> None:
 
 
 def changed_crd(change: Any, talk: Talk) -> dict[str, Any]:
-    body = crd("things", [version(schema=of_spec({"type": "object", "properties": {"a": deepcopy(STRING)}}))], group=unique(talk))
+    body = crd(
+        "things",
+        [version(schema=of_spec({"type": "object", "properties": {"a": deepcopy(STRING)}}))],
+        group=unique(talk),
+    )
     change(body)
     return body
 
@@ -170,14 +181,22 @@ SOUND: list[tuple[Any, ...]] = [
     ("empty containers", {"tags": [], "labels": {}, "nested": {}, "ports": []}), ("a date", {"when": "2020-01-01T00:00:00Z"}), ("code points count, not bytes", {"note": "é" * 20}), ("free content", {"free": {"a": [1, {"b": None}], "c": 0.5}}),
     ("null for a default", {"color": None}),
 ]  # fmt: skip
-rows("P0", "definitions", "schema refuses", [(*one, None if one[0].startswith("null for what") else 422) for one in INVALID], against)
+rows(
+    "P0",
+    "definitions",
+    "schema refuses",
+    [(*one, None if one[0].startswith("null for what") else 422) for one in INVALID],
+    against,
+)
 rows("P0", "definitions", "schema takes", [(*one, 201) for one in SOUND], against)
 
 
 def keyword(talk: Talk, schema: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
     """A definition of its own with one field `a`; each value is tried by dry run."""
     group = unique(talk)
-    things = define(talk, crd("things", [version(schema=of_spec({"type": "object", "properties": {"a": schema}}))], group=group))
+    things = define(
+        talk, crd("things", [version(schema=of_spec({"type": "object", "properties": {"a": schema}}))], group=group)
+    )
     for value in good + bad:
         body = {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {"a": value}}
         talk.post(things, body, want=201 if value in good else 422, dryRun="All")
@@ -278,7 +297,12 @@ def transition_rules(talk: Talk) -> None:
         {"rule": "self.fixed == oldSelf.fixed", "message": "fixed is immutable"}, {"rule": "self.up >= oldSelf.up", "fieldPath": ".up"},
         {"rule": "!oldSelf.hasValue() || !has(oldSelf.value().opt) || has(self.opt)", "optionalOldSelf": True})  # fmt: skip
     things = define(talk, crd("things", [version(schema=of_spec(spec))], group=group))
-    body = {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {"fixed": "a", "up": 1, "opt": "x", "list": [{"k": "a", "v": 1}]}}
+    body = {
+        "apiVersion": f"{group}/v1",
+        "kind": "Thing",
+        "metadata": {"name": "one"},
+        "spec": {"fixed": "a", "up": 1, "opt": "x", "list": [{"k": "a", "v": 1}]},
+    }
     talk.post(things, body)
     for change, code in (({"fixed": "b"}, 422), ({"up": 0}, 422), ({"up": 2}, 200), ({"opt": None}, 422), ({"list": [{"k": "b", "v": 0}, {"k": "a", "v": 0}]}, 422), ({"list": [{"k": "b", "v": 0}, {"k": "a", "v": 1}]}, 200)):  # fmt: skip
         talk.patch(f"{things}/one", {"spec": change}, want=code, kind=MERGE)
@@ -288,16 +312,38 @@ def transition_rules(talk: Talk) -> None:
 def ratcheting(talk: Talk) -> None:
     """What was invalid already and is not touched blocks no update."""
     group = unique(talk)
-    schema = of_spec({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}, "l": {"type": "array", "items": {"type": "string"}}}})
+    schema = of_spec(
+        {
+            "type": "object",
+            "properties": {
+                "a": {"type": "string"},
+                "b": {"type": "string"},
+                "l": {"type": "array", "items": {"type": "string"}},
+            },
+        }
+    )
     body = crd("things", [version(schema=schema)], group=group)
     things = define(talk, body)
-    talk.post(things, {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {"a": "long value", "b": "x", "l": ["long value"]}})
+    talk.post(
+        things,
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "Thing",
+            "metadata": {"name": "one"},
+            "spec": {"a": "long value", "b": "x", "l": ["long value"]},
+        },
+    )
     fields = schema["properties"]["spec"]["properties"]
     fields["a"]["maxLength"] = 3
     fields["l"]["items"]["maxLength"] = 3
     fields["b"]["x-kubernetes-validations"] = [{"rule": "self != 'bad'"}]
     talk.patch(f"{CRDS}/things.{group}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
-    probe = {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"generateName": "p-"}, "spec": {"a": "long value"}}
+    probe = {
+        "apiVersion": f"{group}/v1",
+        "kind": "Thing",
+        "metadata": {"generateName": "p-"},
+        "spec": {"a": "long value"},
+    }
     wait_until_refused(talk, things, probe)
     talk.patch(f"{things}/one", {"spec": {"b": "y"}})
     talk.patch(f"{things}/one", {"metadata": {"labels": {"a": "b"}}})
@@ -333,7 +379,9 @@ def defaults_from_storage(talk: Talk) -> None:
 @case("P1", "CustomResourcePublishOpenAPI works for multiple CRDs of same group but different versions")
 def versions_without_conversion(talk: Talk) -> None:
     group = unique(talk)
-    body = crd("things", [version("v1alpha1", storage=False), version("v1"), version("v2beta1", storage=False)], group=group)
+    body = crd(
+        "things", [version("v1alpha1", storage=False), version("v1"), version("v2beta1", storage=False)], group=group
+    )
     things = define(talk, body)
     said = talk.get(f"/apis/{group}")
     assert [one["version"] for one in said["versions"]] == ["v1", "v2beta1", "v1alpha1"]
@@ -362,7 +410,10 @@ def names_that_clash(talk: Talk) -> None:
     second = crd("stuffs", [version()], group=group, kind="Thing", shortNames=["th"])
     talk.post(CRDS, second, note=False)
     said = talk.until(f"{CRDS}/stuffs.{group}", lambda said: "NamesAccepted" in conditions(said), note=False)
-    talk.note("conditions", sorted([one["type"], one["status"], one["reason"], one["message"]] for one in said["status"]["conditions"]))
+    talk.note(
+        "conditions",
+        sorted([one["type"], one["status"], one["reason"], one["message"]] for one in said["status"]["conditions"]),
+    )
     talk.get(f"/apis/{group}/v1/stuffs", want=404)
     talk.delete(f"{CRDS}/things.{group}", note=False)
     talk.until(f"/apis/{group}/v1/stuffs", lambda said: said.code == 200)
@@ -397,7 +448,13 @@ def status_of_a_definition(talk: Talk) -> None:
     group = unique(talk)
     define(talk, crd("things", [version()], group=group))
     path = f"{CRDS}/things.{group}"
-    condition = {"type": "Odd", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    condition = {
+        "type": "Odd",
+        "status": "True",
+        "reason": "R",
+        "message": "m",
+        "lastTransitionTime": "2020-01-01T00:00:00Z",
+    }
     while True:
         said = talk.until(f"{path}/status", lambda said: conditions(said).get("Established") == "True", note=False)
         said.body["status"]["conditions"].append(condition)
@@ -456,6 +513,9 @@ def scale_of_a_deployment(talk: Talk) -> None:
     talk.post("~apps/v1/deployments", deployment(paused=True), note=False)
     talk.patch("~apps/v1/deployments/one/scale", {"spec": {"replicas": 1}}, note=False)
     said = talk.get("~apps/v1/deployments/one/scale", note=False)
-    talk.note("scale", {key: said[key] for key in ("kind", "apiVersion", "spec")} | {"selector": said["status"].get("selector")})
+    talk.note(
+        "scale",
+        {key: said[key] for key in ("kind", "apiVersion", "spec")} | {"selector": said["status"].get("selector")},
+    )
     assert talk.get("~apps/v1/deployments/one", note=False)["spec"]["replicas"] == 1
     talk.patch("~apps/v1/deployments/one/scale", {"spec": {"replicas": -1}}, want=422)

@@ -18,7 +18,9 @@ def delete_answers(talk: Talk) -> None:
     assert said["status"] == "Success"
     talk.post("~configmaps", config_map(), note=False)
     talk.delete("~configmaps/one")
-    talk.post("~services", {"metadata": {"name": "x"}, "spec": {"clusterIP": "None", "ports": [{"port": 80}]}}, note=False)
+    talk.post(
+        "~services", {"metadata": {"name": "x"}, "spec": {"clusterIP": "None", "ports": [{"port": 80}]}}, note=False
+    )
     talk.delete("~services/x")
     talk.post("~serviceaccounts", {"metadata": {"name": "x"}}, note=False)
     talk.delete("~serviceaccounts/x")
@@ -33,7 +35,9 @@ def finalizers_hold_an_object(talk: Talk) -> None:
     assert said["metadata"]["generation"] == 2
     again = talk.delete(f"{W}/one")
     assert again["metadata"]["generation"] == 2
-    talk.patch(f"{W}/one", {"metadata": {"finalizers": [*HOLD, "conformance.test/other", "conformance.test/new"]}}, want=422)
+    talk.patch(
+        f"{W}/one", {"metadata": {"finalizers": [*HOLD, "conformance.test/other", "conformance.test/new"]}}, want=422
+    )
     talk.patch(f"{W}/one", {"spec": {"size": 5}})
     talk.patch(f"{W}/one/status", {"status": {"phase": "Going"}})
     talk.patch(f"{W}/one", {"metadata": {"deletionTimestamp": None}})
@@ -48,7 +52,10 @@ def finalizers_removed_with_a_test(talk: Talk) -> None:
     """As Kopf does it."""
     made = talk.post(W, widget(metadata={"finalizers": HOLD}))
     talk.delete(f"{W}/one")
-    patch = [{"op": "test", "path": "/metadata/resourceVersion", "value": made.rv}, {"op": "remove", "path": "/metadata/finalizers/0"}]
+    patch = [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": made.rv},
+        {"op": "remove", "path": "/metadata/finalizers/0"},
+    ]
     kind = "application/json-patch+json"
     talk.patch(f"{W}/one", patch, kind=kind, want=422)
     patch[0]["value"] = talk.get(f"{W}/one", note=False).rv
@@ -103,7 +110,11 @@ rows(
 @case("P0", "Events should delete a collection of events")
 def delete_a_collection(talk: Talk) -> None:
     for i in range(4):
-        talk.post(W, widget(f"w{i}", spec={"color": "blue" if i == 3 else "red"}, metadata={"labels": {"half": str(i % 2)}}), note=False)
+        talk.post(
+            W,
+            widget(f"w{i}", spec={"color": "blue" if i == 3 else "red"}, metadata={"labels": {"half": str(i % 2)}}),
+            note=False,
+        )
     said = talk.delete(W, labelSelector="half=0")
     assert sorted(said.names) == ["w0", "w2"]
     talk.delete(W, fieldSelector="spec.color=blue")
@@ -210,7 +221,12 @@ def an_absent_owner_is_collected(talk: Talk) -> None:
 
 @case("P1")
 def an_owner_of_an_unknown_kind_is_left_alone(talk: Talk) -> None:
-    ghost = {"apiVersion": "no.such.group/v1", "kind": "Ghost", "name": "ghost", "uid": "11111111-1111-1111-1111-111111111111"}
+    ghost = {
+        "apiVersion": "no.such.group/v1",
+        "kind": "Ghost",
+        "name": "ghost",
+        "uid": "11111111-1111-1111-1111-111111111111",
+    }
     talk.post("~configmaps", config_map("child", ownerReferences=[ghost]), note=False)
     made = talk.post("~configmaps", config_map("owner"), note=False)
     talk.post("~configmaps", config_map("other", ownerReferences=[owner(made)]), note=False)
@@ -263,7 +279,10 @@ def a_terminating_namespace_takes_nothing_new(talk: Talk) -> None:
         return kinds.get("NamespaceFinalizersRemaining") == "True"
 
     said = talk.until(f"/api/v1/namespaces/{talk.ns}", remaining, note=False)
-    talk.note("conditions", sorted([one["type"], one["status"], one["reason"], one["message"]] for one in said["status"]["conditions"]))
+    talk.note(
+        "conditions",
+        sorted([one["type"], one["status"], one["reason"], one["message"]] for one in said["status"]["conditions"]),
+    )
     talk.patch("~configmaps/one", {"metadata": {"finalizers": None}}, note=False)
     talk.until_gone(f"/api/v1/namespaces/{talk.ns}")
 
@@ -285,7 +304,13 @@ def namespace_finalize(talk: Talk) -> None:
 @case("P1", "Namespaces should apply changes to a namespace status")
 def namespace_status(talk: Talk) -> None:
     path = f"/api/v1/namespaces/{talk.ns}"
-    condition = {"type": "StatusPatch", "status": "True", "reason": "E2E", "message": "m", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    condition = {
+        "type": "StatusPatch",
+        "status": "True",
+        "reason": "E2E",
+        "message": "m",
+        "lastTransitionTime": "2020-01-01T00:00:00Z",
+    }
     talk.patch(f"{path}/status", {"status": {"conditions": [condition]}}, note=False)
     talk.get(f"{path}/status")
     talk.patch(path, {"metadata": {"labels": {"a": "b"}}})
@@ -324,7 +349,14 @@ def pod_deletion(talk: Talk) -> None:
     for name, body in (("bound", None), ("short", {"gracePeriodSeconds": 5}), ("now", {"gracePeriodSeconds": 0})):
         talk.post("~pods", pod(name, nodeName="conformance-no-node"), note=False)
         said = talk.delete(f"~pods/{name}", body, note=False)
-        talk.note(name, [said["kind"], said["metadata"].get("deletionGracePeriodSeconds"), talk.get(f"~pods/{name}", want=None, note=False).code if name == "now" else 0])
+        talk.note(
+            name,
+            [
+                said["kind"],
+                said["metadata"].get("deletionGracePeriodSeconds"),
+                talk.get(f"~pods/{name}", want=None, note=False).code if name == "now" else 0,
+            ],
+        )
 
 
 @case("P1", "DisruptionController should block an eviction until the PDB is updated to allow it")
@@ -342,7 +374,12 @@ def eviction(talk: Talk) -> None:
 def binding(talk: Talk) -> None:
     talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
     talk.post("~pods", pod(), note=False)
-    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "one", "annotations": {"a": "b"}}, "target": {"kind": "Node", "name": "conformance-no-node"}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "one", "annotations": {"a": "b"}},
+        "target": {"kind": "Node", "name": "conformance-no-node"},
+    }
     talk.post("~pods/one/binding", body)
     said = talk.get("~pods/one", want=None, note=False)
     if said.code == 200:  # the pod garbage collector of a real cluster may have been quicker
@@ -351,8 +388,12 @@ def binding(talk: Talk) -> None:
     talk.post("~pods/one/binding", body, want=409)
     talk.post("~pods/two/binding", body | {"metadata": {"name": "two"}}, want=404)
     talk.post("~pods", pod("three"), note=False)
-    talk.post("~pods/three/binding", body | {"metadata": {"name": "three"}, "target": {"kind": "Tree", "name": "x"}}, want=500)
-    talk.post("~pods/three/binding", body | {"metadata": {"name": "three"}, "target": {"kind": "Node", "name": ""}}, want=500)
+    talk.post(
+        "~pods/three/binding", body | {"metadata": {"name": "three"}, "target": {"kind": "Tree", "name": "x"}}, want=500
+    )
+    talk.post(
+        "~pods/three/binding", body | {"metadata": {"name": "three"}, "target": {"kind": "Node", "name": ""}}, want=500
+    )
 
 
 @case("P1")

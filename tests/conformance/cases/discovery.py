@@ -15,7 +15,13 @@ def health(talk: Talk, path: str) -> None:
     talk.note(path, said.body)
 
 
-rows("P0", "discovery", "health", [(p, p) for p in ("/livez", "/readyz", "/healthz", "/livez/ping", "/readyz/ping")], health)
+rows(
+    "P0",
+    "discovery",
+    "health",
+    [(p, p) for p in ("/livez", "/readyz", "/healthz", "/livez/ping", "/readyz/ping")],
+    health,
+)
 
 
 @case("P0", "server version should find the server version")
@@ -24,7 +30,9 @@ def server_version(talk: Talk) -> None:
         said = talk.get(path, note=False)
         assert said["major"].isdigit()
         assert said["minor"].isdigit()
-        talk.note(path, [said["major"], said["minor"], sorted(key for key in said.body if key in ("gitVersion", "platform"))])
+        talk.note(
+            path, [said["major"], said["minor"], sorted(key for key in said.body if key in ("gitVersion", "platform"))]
+        )
 
 
 def forbidden_to_all(talk: Talk, method: str, path: str, code: int, token: str) -> None:
@@ -92,8 +100,8 @@ def core_resources(talk: Talk, path: str, names: tuple[str, ...]) -> None:
         talk.note(name, entry)
 
 
-CORE = "namespaces namespaces/finalize namespaces/status configmaps secrets serviceaccounts serviceaccounts/token events nodes nodes/status pods pods/status pods/binding pods/eviction pods/log services services/status endpoints persistentvolumes persistentvolumeclaims resourcequotas limitranges podtemplates replicationcontrollers replicationcontrollers/scale"  # noqa: E501
-APPS = "deployments deployments/status deployments/scale replicasets replicasets/status replicasets/scale statefulsets statefulsets/scale daemonsets daemonsets/status controllerrevisions"  # noqa: E501
+CORE = "namespaces namespaces/finalize namespaces/status configmaps secrets serviceaccounts serviceaccounts/token events nodes nodes/status pods pods/status pods/binding pods/eviction pods/log services services/status endpoints persistentvolumes persistentvolumeclaims resourcequotas limitranges podtemplates replicationcontrollers replicationcontrollers/scale"
+APPS = "deployments deployments/status deployments/scale replicasets replicasets/status replicasets/scale statefulsets statefulsets/scale daemonsets daemonsets/status controllerrevisions"
 OTHERS = {
     "batch/v1": "jobs jobs/status cronjobs cronjobs/status",
     "coordination.k8s.io/v1": "leases",
@@ -109,7 +117,7 @@ OTHERS = {
     "admissionregistration.k8s.io/v1": "validatingwebhookconfigurations mutatingwebhookconfigurations",
     "apiextensions.k8s.io/v1": "customresourcedefinitions customresourcedefinitions/status",
     "authentication.k8s.io/v1": "tokenreviews selfsubjectreviews",
-    "authorization.k8s.io/v1": "selfsubjectaccessreviews selfsubjectrulesreviews subjectaccessreviews localsubjectaccessreviews",  # noqa: E501
+    "authorization.k8s.io/v1": "selfsubjectaccessreviews selfsubjectrulesreviews subjectaccessreviews localsubjectaccessreviews",
     f"{GROUP}/v1": "widgets widgets/status widgets/scale gadgets looses",
     f"{GROUP}/v1beta1": "gadgets",
 }
@@ -153,7 +161,11 @@ rows(
 
 @case("P1", "AggregatedDiscovery should support raw aggregated discovery endpoint Accept headers")
 def aggregated_falls_back(talk: Talk) -> None:
-    said = talk.get("/apis", accept="application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json", note=False)
+    said = talk.get(
+        "/apis",
+        accept="application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json",
+        note=False,
+    )
     assert said["kind"] == "APIGroupList"
     talk.get("/apis", accept="application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList", want=406)
 
@@ -167,7 +179,12 @@ def aggregated_discovery_etag(talk: Talk) -> None:
 
 
 def nothing_here(talk: Talk, method: str, path: str, code: int) -> None:
-    said = talk.ask(method, path, widget() if method in ("POST", "PUT") and GROUP in path else {} if method in ("POST", "PUT") else None, want=code)
+    said = talk.ask(
+        method,
+        path,
+        widget() if method in ("POST", "PUT") and GROUP in path else {} if method in ("POST", "PUT") else None,
+        want=code,
+    )
     talk.note("what", str(said.body)[:40])
 
 
@@ -234,8 +251,18 @@ def openapi_operation(talk: Talk, document: str, path: str, method: str) -> None
 OPERATIONS = [
     ("configmap create", "/openapi/v3/api/v1", "/api/v1/namespaces/{namespace}/configmaps", "post"),
     ("namespace patch", "/openapi/v3/api/v1", "/api/v1/namespaces/{name}", "patch"),
-    ("deployment patch", "/openapi/v3/apis/apps/v1", "/apis/apps/v1/namespaces/{namespace}/deployments/{name}", "patch"),
-    ("widget patch", f"/openapi/v3/apis/{GROUP}/v1", f"/apis/{GROUP}/v1/namespaces/{{namespace}}/widgets/{{name}}", "patch"),
+    (
+        "deployment patch",
+        "/openapi/v3/apis/apps/v1",
+        "/apis/apps/v1/namespaces/{namespace}/deployments/{name}",
+        "patch",
+    ),
+    (
+        "widget patch",
+        f"/openapi/v3/apis/{GROUP}/v1",
+        f"/apis/{GROUP}/v1/namespaces/{{namespace}}/widgets/{{name}}",
+        "patch",
+    ),
     ("widget create", f"/openapi/v3/apis/{GROUP}/v1", f"/apis/{GROUP}/v1/namespaces/{{namespace}}/widgets", "post"),
     ("widget list", f"/openapi/v3/apis/{GROUP}/v1", f"/apis/{GROUP}/v1/namespaces/{{namespace}}/widgets", "get"),
 ]
@@ -264,7 +291,13 @@ def openapi_v3_patch_keys_of_built_ins(talk: Talk) -> None:
     """kubectl looks for list types and merge keys here before it patches."""
     schemas = talk.get("/openapi/v3/api/v1", note=False)["components"]["schemas"]
     spec = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]
-    keys = ("x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "type")
+    keys = (
+        "x-kubernetes-patch-merge-key",
+        "x-kubernetes-patch-strategy",
+        "x-kubernetes-list-type",
+        "x-kubernetes-list-map-keys",
+        "type",
+    )
     for name in ("containers", "volumes", "tolerations", "nodeSelector"):
         talk.note(name, {key: spec[name][key] for key in keys if key in spec[name]})
 
@@ -273,7 +306,11 @@ def openapi_v3_patch_keys_of_built_ins(talk: Talk) -> None:
 def openapi_v2_names_the_kinds(talk: Talk) -> None:
     said = talk.get("/openapi/v2", note=False)
     assert said["swagger"] == "2.0"
-    for name in ("io.k8s.api.core.v1.Pod", "test.conformance.v1.Widget", "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"):
+    for name in (
+        "io.k8s.api.core.v1.Pod",
+        "test.conformance.v1.Widget",
+        "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
+    ):
         talk.note(name, said["definitions"][name].get("x-kubernetes-group-version-kind", [])[:1])
     talk.note("paths", f"/apis/{GROUP}/v1/namespaces/{{namespace}}/widgets/{{name}}" in said["paths"])
 
@@ -281,7 +318,9 @@ def openapi_v2_names_the_kinds(talk: Talk) -> None:
 @case("P1", "CustomResourcePublishOpenAPI removes definition from spec when one version gets changed to not be served")
 def openapi_and_discovery_follow_served(talk: Talk) -> None:
     schema = of_spec({"type": "object", "properties": {"a": {"type": "string"}}})
-    body = crd("fleetings", [version("v1", schema), version("v2", schema, storage=False)], group="served.conformance.test")
+    body = crd(
+        "fleetings", [version("v1", schema), version("v2", schema, storage=False)], group="served.conformance.test"
+    )
     name = body["metadata"]["name"]
     talk.post(CRDS, body, note=False)
     group = "/apis/served.conformance.test"
@@ -297,7 +336,11 @@ def openapi_and_discovery_follow_served(talk: Talk) -> None:
 
 
 def root_paths(talk: Talk) -> list[Any]:
-    return [path for path in talk.get("/", note=False)["paths"] if "/apis/apps" in path or path in ("/api", "/api/v1", "/apis")]
+    return [
+        path
+        for path in talk.get("/", note=False)["paths"]
+        if "/apis/apps" in path or path in ("/api", "/api/v1", "/apis")
+    ]
 
 
 @case("P2")
@@ -305,7 +348,10 @@ def root_lists_paths(talk: Talk) -> None:
     talk.note("paths", root_paths(talk))
 
 
-@case("P1", "Servers with support for Table transformation should return a 406 for a backend which does not implement metadata")
+@case(
+    "P1",
+    "Servers with support for Table transformation should return a 406 for a backend which does not implement metadata",
+)
 def table_of_a_review_is_refused(talk: Talk) -> None:
     body = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"

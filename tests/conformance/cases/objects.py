@@ -68,7 +68,14 @@ def generate_name_too_long_is_cut(talk: Talk) -> None:
     talk.note("length", len(made["metadata"]["name"]))
 
 
-def refused_create(talk: Talk, path: str, body: Any, code: int, query: dict[str, Any] | None = None, kind: str | None = "application/json") -> None:
+def refused_create(
+    talk: Talk,
+    path: str,
+    body: Any,
+    code: int,
+    query: dict[str, Any] | None = None,
+    kind: str | None = "application/json",
+) -> None:
     said = talk.post(path, body, want=code, kind=kind, **(query or {}))
     assert said["kind"] == "Status"
     assert said["status"] == "Failure"
@@ -163,7 +170,16 @@ def too_large_a_body(talk: Talk) -> None:
 @case("P1")
 def numbers_keep_their_form(talk: Talk) -> None:
     """Integers up to 64 bits stay what they are; fractions too; text of any script."""
-    body = loose(spec={"big": 9007199254740993, "minus": -9223372036854775808, "half": 0.5, "e": 1e3, "text": "α \u2028 \" <>&", "none": None})
+    body = loose(
+        spec={
+            "big": 9007199254740993,
+            "minus": -9223372036854775808,
+            "half": 0.5,
+            "e": 1e3,
+            "text": 'α \u2028 " <>&',
+            "none": None,
+        }
+    )
     made = talk.post(L, body)
     assert made["spec"]["big"] == 9007199254740993
     talk.get(f"{L}/one")
@@ -174,7 +190,10 @@ def numbers_keep_their_form(talk: Talk) -> None:
 
 @case("P0")
 def stale_update_is_refused(talk: Talk) -> None:
-    for path, body, change in (("~configmaps", config_map(), {"data": {"k": "w"}}), (W, widget(), {"spec": {"size": 5}})):
+    for path, body, change in (
+        ("~configmaps", config_map(), {"data": {"k": "w"}}),
+        (W, widget(), {"spec": {"size": 5}}),
+    ):
         first = talk.post(path, body)
         talk.put(f"{path}/one", first.body | change)
         said = talk.put(f"{path}/one", first.body | {"data": {"k": "x"}}, want=409)
@@ -263,7 +282,12 @@ def write_without_change_keeps_the_version(talk: Talk) -> None:
 def generation_counts_specs(talk: Talk) -> None:
     talk.post(W, widget(metadata={"finalizers": ["conformance.test/hold"]}))
     seen = []
-    for path, change in (("", {"metadata": {"labels": {"a": "b"}}}), ("", {"spec": {"size": 4}}), ("/status", {"status": {"x": 1}}), ("", {"status": {"x": 2}})):
+    for path, change in (
+        ("", {"metadata": {"labels": {"a": "b"}}}),
+        ("", {"spec": {"size": 4}}),
+        ("/status", {"status": {"x": 1}}),
+        ("", {"status": {"x": 2}}),
+    ):
         seen.append(talk.patch(f"{W}/one{path}", change)["metadata"]["generation"])
     seen.append(talk.delete(f"{W}/one")["metadata"]["generation"])
     assert seen == [1, 2, 2, 2, 3]
@@ -282,7 +306,12 @@ def generation_without_a_status_subresource(talk: Talk) -> None:
 def generation_of_built_ins(talk: Talk) -> None:
     assert talk.post("~apps/v1/deployments", deployment(paused=True))["metadata"]["generation"] == 1
     assert talk.patch("~apps/v1/deployments/one", {"spec": {"replicas": 1}}, note=False)["metadata"]["generation"] == 2
-    assert talk.patch("~apps/v1/deployments/one", {"metadata": {"labels": {"a": "b"}}}, note=False)["metadata"]["generation"] == 2
+    assert (
+        talk.patch("~apps/v1/deployments/one", {"metadata": {"labels": {"a": "b"}}}, note=False)["metadata"][
+            "generation"
+        ]
+        == 2
+    )
 
 
 @case("P0")
@@ -290,7 +319,9 @@ def status_is_apart(talk: Talk) -> None:
     """The main resource leaves status alone, /status leaves the rest alone."""
     made = talk.post(W, widget(status={"phase": "Lie"}))
     assert "status" not in made.body
-    said = talk.patch(f"{W}/one/status", {"status": {"phase": "Good"}, "spec": {"size": 9}, "metadata": {"labels": {"a": "b"}}})
+    said = talk.patch(
+        f"{W}/one/status", {"status": {"phase": "Good"}, "spec": {"size": 9}, "metadata": {"labels": {"a": "b"}}}
+    )
     assert said["status"] == {"phase": "Good"}
     assert said["spec"]["size"] == 3
     assert "labels" not in said["metadata"]
@@ -358,7 +389,9 @@ def field_validation_on_writes(talk: Talk) -> None:
     made = talk.post(W, widget())
     for mode in ("Strict", "Warn", "Ignore"):
         want = 400 if mode == "Strict" else 200
-        talk.put(f"{W}/one", made.body | {"spec": {"size": 3, "color": "red", "odd": 1}}, want=want, fieldValidation=mode)
+        talk.put(
+            f"{W}/one", made.body | {"spec": {"size": 3, "color": "red", "odd": 1}}, want=want, fieldValidation=mode
+        )
         talk.patch(f"{W}/one", {"spec": {"odd": 1}}, want=422 if mode == "Strict" else 200, fieldValidation=mode)
         talk.apply(f"{W}/two", widget("two", spec={"odd": 1}), want=None, fieldValidation=mode)
 
@@ -483,7 +516,9 @@ def pod_spec_is_immutable(talk: Talk) -> None:
 def pod_status(talk: Talk) -> None:
     talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
     talk.post("~pods", pod())
-    talk.patch("~pods/one/status", {"status": {"message": "patched", "phase": "Running"}, "metadata": {"labels": {"a": "b"}}})
+    talk.patch(
+        "~pods/one/status", {"status": {"message": "patched", "phase": "Running"}, "metadata": {"labels": {"a": "b"}}}
+    )
     talk.get("~pods/one/status")
     talk.patch("~pods/one", {"status": {"message": "ignored"}})
 
@@ -492,7 +527,11 @@ def pod_status(talk: Talk) -> None:
 def node_life(talk: Talk) -> None:
     name = "conformance-life"
     talk.post("/api/v1/nodes", {"metadata": {"name": name}})
-    talk.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": {"cpu": "4000m", "huawei.com/Ascend910": "8"}}}, note=False)
+    talk.patch(
+        f"/api/v1/nodes/{name}/status",
+        {"status": {"capacity": {"cpu": "4000m", "huawei.com/Ascend910": "8"}}},
+        note=False,
+    )
     said = talk.get(f"/api/v1/nodes/{name}", note=False)
     talk.note("capacity", said["status"]["capacity"])
     talk.delete(f"/api/v1/nodes/{name}")
@@ -516,7 +555,13 @@ def service_account_life(talk: Talk) -> None:
 @case("P1", "Lease lease API should be available")
 def lease_life(talk: Talk) -> None:
     path = "~coordination.k8s.io/v1/leases"
-    made = talk.post(path, {"metadata": {"name": "x"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 30, "acquireTime": "2020-01-01T00:00:00.000000Z"}})
+    made = talk.post(
+        path,
+        {
+            "metadata": {"name": "x"},
+            "spec": {"holderIdentity": "a", "leaseDurationSeconds": 30, "acquireTime": "2020-01-01T00:00:00.000000Z"},
+        },
+    )
     made.body["spec"]["holderIdentity"] = "b"
     talk.put(f"{path}/x", made.body)
     made.body["spec"]["holderIdentity"] = "c"
@@ -528,9 +573,34 @@ def lease_life(talk: Talk) -> None:
 @case("P1", "Events API should ensure that an event can be fetched, patched, deleted, and listed")
 def events_in_both_groups(talk: Talk) -> None:
     involved = {"kind": "Pod", "namespace": talk.ns, "name": "p"}
-    talk.post("~events", {"metadata": {"name": "x"}, "involvedObject": involved, "reason": "Why", "message": "m", "type": "Normal", "count": 2, "source": {"component": "c"}, "firstTimestamp": "2020-01-01T00:00:00Z"})
+    talk.post(
+        "~events",
+        {
+            "metadata": {"name": "x"},
+            "involvedObject": involved,
+            "reason": "Why",
+            "message": "m",
+            "type": "Normal",
+            "count": 2,
+            "source": {"component": "c"},
+            "firstTimestamp": "2020-01-01T00:00:00Z",
+        },
+    )
     talk.get("~events.k8s.io/v1/events/x")
-    talk.post("~events.k8s.io/v1/events", {"metadata": {"name": "y"}, "regarding": involved, "reason": "Why", "note": "n", "type": "Warning", "action": "Act", "reportingController": "c.test/d", "reportingInstance": "i", "eventTime": "2020-01-01T00:00:00.000001Z"})
+    talk.post(
+        "~events.k8s.io/v1/events",
+        {
+            "metadata": {"name": "y"},
+            "regarding": involved,
+            "reason": "Why",
+            "note": "n",
+            "type": "Warning",
+            "action": "Act",
+            "reportingController": "c.test/d",
+            "reportingInstance": "i",
+            "eventTime": "2020-01-01T00:00:00.000001Z",
+        },
+    )
     talk.get("~events/y")
     talk.patch("~events/x", {"message": "other"})
     talk.get("~events", fieldSelector="involvedObject.name=p,type=Warning")
@@ -542,7 +612,12 @@ def events_in_both_groups(talk: Talk) -> None:
 
 @case("P1", "Discovery of a cluster-scoped custom resource")
 def cluster_scoped_custom_resource(talk: Talk) -> None:
-    body = {"apiVersion": f"{GROUP}/v1", "kind": "Gadget", "metadata": {"name": "conformance-gadget"}, "spec": {"a": "b"}}
+    body = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Gadget",
+        "metadata": {"name": "conformance-gadget"},
+        "spec": {"a": "b"},
+    }
     talk.post(G, body)
     older = f"/apis/{GROUP}/v1beta1/gadgets"
     said = talk.get(f"{older}/conformance-gadget")

@@ -14,7 +14,14 @@ def patched(talk: Talk, path: str, body: dict[str, Any], patch: Any, kind: str, 
     talk.get(f"{path}/{name}")
 
 
-FULL = widget(spec={"tags": ["a", "b"], "labels": {"x": "y"}, "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}], "nested": {"a": "z"}})
+FULL = widget(
+    spec={
+        "tags": ["a", "b"],
+        "labels": {"x": "y"},
+        "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}],
+        "nested": {"a": "z"},
+    }
+)
 rows(
     "P0",
     "patches",
@@ -47,20 +54,60 @@ rows(
     "json patch",
     [
         ("replace", W, FULL, [{"op": "replace", "path": "/spec/size", "value": 7}], JSON_PATCH),
-        ("add and remove", W, FULL, [{"op": "add", "path": "/spec/tags/-", "value": "c"}, {"op": "remove", "path": "/spec/labels"}], JSON_PATCH),
-        ("test holds", W, FULL, [{"op": "test", "path": "/spec/size", "value": 3}, {"op": "add", "path": "/spec/note", "value": "n"}], JSON_PATCH),
-        ("test fails", W, FULL, [{"op": "add", "path": "/spec/note", "value": "n"}, {"op": "test", "path": "/spec/size", "value": 4}], JSON_PATCH, 422),
+        (
+            "add and remove",
+            W,
+            FULL,
+            [{"op": "add", "path": "/spec/tags/-", "value": "c"}, {"op": "remove", "path": "/spec/labels"}],
+            JSON_PATCH,
+        ),
+        (
+            "test holds",
+            W,
+            FULL,
+            [{"op": "test", "path": "/spec/size", "value": 3}, {"op": "add", "path": "/spec/note", "value": "n"}],
+            JSON_PATCH,
+        ),
+        (
+            "test fails",
+            W,
+            FULL,
+            [{"op": "add", "path": "/spec/note", "value": "n"}, {"op": "test", "path": "/spec/size", "value": 4}],
+            JSON_PATCH,
+            422,
+        ),
         ("test of an absent path", W, FULL, [{"op": "test", "path": "/spec/none", "value": 4}], JSON_PATCH, 422),
         ("replace of nothing", W, FULL, [{"op": "replace", "path": "/spec/none", "value": 1}], JSON_PATCH),
         ("remove of nothing", W, FULL, [{"op": "remove", "path": "/spec/none"}], JSON_PATCH, 422),
         ("add below nothing", W, FULL, [{"op": "add", "path": "/spec/none/a", "value": 1}], JSON_PATCH, 422),
-        ("move and copy", W, FULL, [{"op": "copy", "from": "/spec/nested/a", "path": "/spec/note"}, {"op": "move", "from": "/spec/tags/0", "path": "/spec/tags/1"}], JSON_PATCH),
+        (
+            "move and copy",
+            W,
+            FULL,
+            [
+                {"op": "copy", "from": "/spec/nested/a", "path": "/spec/note"},
+                {"op": "move", "from": "/spec/tags/0", "path": "/spec/tags/1"},
+            ],
+            JSON_PATCH,
+        ),
         ("unknown op", W, FULL, [{"op": "wish", "path": "/spec/size"}], JSON_PATCH, 422),
         ("not a list", W, FULL, {"op": "remove"}, JSON_PATCH, 400),
         ("to an invalid value", W, FULL, [{"op": "replace", "path": "/spec/size", "value": 1000}], JSON_PATCH, 422),
         ("of a finalizer", W, FULL, [{"op": "add", "path": "/metadata/finalizers", "value": ["a.test/b"]}], JSON_PATCH),
-        ("of a built-in", "~configmaps", config_map(), [{"op": "replace", "path": "/data/k", "value": "w"}], JSON_PATCH),
-        ("with an escaped path", "~configmaps", config_map(annotations={"a/b": "c"}), [{"op": "replace", "path": "/metadata/annotations/a~1b", "value": "d"}], JSON_PATCH),
+        (
+            "of a built-in",
+            "~configmaps",
+            config_map(),
+            [{"op": "replace", "path": "/data/k", "value": "w"}],
+            JSON_PATCH,
+        ),
+        (
+            "with an escaped path",
+            "~configmaps",
+            config_map(annotations={"a/b": "c"}),
+            [{"op": "replace", "path": "/metadata/annotations/a~1b", "value": "d"}],
+            JSON_PATCH,
+        ),
     ],
     patched,
 )
@@ -90,8 +137,17 @@ rows(
         ("deletes a container", of_template(containers=[{"name": "a", "$patch": "delete"}])),
         ("replaces the list", of_template(containers=[{"name": "z", "image": "i:9"}, {"$patch": "replace"}])),
         ("replaces a map", {"spec": {"template": {"metadata": {"labels": {"app": "a", "$patch": "replace"}}}}}),
-        ("orders elements", of_template(containers=[{"name": "b", "image": "i:3"}], **{"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]})),
-        ("retains keys", of_template(volumes=[{"name": "v", "$retainKeys": ["name", "secret"], "secret": {"secretName": "s"}}])),
+        (
+            "orders elements",
+            of_template(
+                containers=[{"name": "b", "image": "i:3"}],
+                **{"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]},
+            ),
+        ),
+        (
+            "retains keys",
+            of_template(volumes=[{"name": "v", "$retainKeys": ["name", "secret"], "secret": {"secretName": "s"}}]),
+        ),
         ("atomic lists are replaced", of_template(tolerations=[{"key": "z", "operator": "Exists"}])),
         ("merges env of a container", of_template(containers=[{"name": "a", "env": [{"name": "Y", "value": "2"}]}])),
         ("without the merge key", of_template(containers=[{"image": "i:3"}]), 500),
@@ -117,7 +173,9 @@ def strategic_finalizers_and_primitive_lists(talk: Talk) -> None:
     talk.post("~configmaps", config_map(finalizers=["a.test/x", "a.test/y"]))
     talk.patch("~configmaps/one", {"metadata": {"finalizers": ["a.test/z"]}}, kind=STRATEGIC)
     talk.patch("~configmaps/one", {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.test/x"]}}, kind=STRATEGIC)
-    talk.patch("~configmaps/one", {"metadata": {"$setElementOrder/finalizers": ["a.test/z", "a.test/y"]}}, kind=STRATEGIC)
+    talk.patch(
+        "~configmaps/one", {"metadata": {"$setElementOrder/finalizers": ["a.test/z", "a.test/y"]}}, kind=STRATEGIC
+    )
 
 
 # ---- server-side apply
@@ -125,9 +183,13 @@ def strategic_finalizers_and_primitive_lists(talk: Talk) -> None:
 
 @case("P1", "ServerSideApply should create an applied object if it does not already exist")
 def apply_creates(talk: Talk) -> None:
-    made = talk.apply(f"{W}/one", widget(spec={"ports": [{"name": "a", "port": 1}], "tags": ["x"], "labels": {"l": "m"}}), want=201)
+    made = talk.apply(
+        f"{W}/one", widget(spec={"ports": [{"name": "a", "port": 1}], "tags": ["x"], "labels": {"l": "m"}}), want=201
+    )
     assert made["metadata"]["managedFields"][0]["operation"] == "Apply"
-    again = talk.apply(f"{W}/one", widget(spec={"ports": [{"name": "a", "port": 1}], "tags": ["x"], "labels": {"l": "m"}}))
+    again = talk.apply(
+        f"{W}/one", widget(spec={"ports": [{"name": "a", "port": 1}], "tags": ["x"], "labels": {"l": "m"}})
+    )
     assert again.rv == made.rv
     talk.apply("~configmaps/one", config_map(), want=201)
     talk.apply("~apps/v1/deployments/one", deployment(paused=True), want=201)
@@ -136,7 +198,12 @@ def apply_creates(talk: Talk) -> None:
 @case("P1", "ServerSideApply should work for subresources")
 def apply_to_status(talk: Talk) -> None:
     talk.apply(f"{W}/one", widget(), want=201)
-    body = {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "metadata": {"name": "one"}, "status": {"phase": "Good", "list": [{"a": 1}]}}
+    body = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Widget",
+        "metadata": {"name": "one"},
+        "status": {"phase": "Good", "list": [{"a": 1}]},
+    }
     talk.apply(f"{W}/one/status", body, "controller")
     talk.apply(f"{W}/one", widget(spec={"size": 5}) | {"status": {"phase": "Bad"}})
     talk.apply(f"{W}/none/status", body | {"metadata": {"name": "none"}}, "controller", want=404)
@@ -144,15 +211,31 @@ def apply_to_status(talk: Talk) -> None:
 
 @case("P1", "ServerSideApply should remove a field if it is owned but removed in the apply request")
 def apply_removes_what_it_owned(talk: Talk) -> None:
-    talk.apply(f"{W}/one", widget(spec={"note": "n", "labels": {"a": "b", "c": "d"}, "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}], "tags": ["x", "y"]}), want=201)
-    said = talk.apply(f"{W}/one", widget(spec={"labels": {"a": "b"}, "ports": [{"name": "b", "port": 2}], "tags": ["y"]}))
+    talk.apply(
+        f"{W}/one",
+        widget(
+            spec={
+                "note": "n",
+                "labels": {"a": "b", "c": "d"},
+                "ports": [{"name": "a", "port": 1}, {"name": "b", "port": 2}],
+                "tags": ["x", "y"],
+            }
+        ),
+        want=201,
+    )
+    said = talk.apply(
+        f"{W}/one", widget(spec={"labels": {"a": "b"}, "ports": [{"name": "b", "port": 2}], "tags": ["y"]})
+    )
     assert "note" not in said["spec"]
     assert said["spec"]["labels"] == {"a": "b"}
     assert [port["name"] for port in said["spec"]["ports"]] == ["b"]
     assert said["spec"]["tags"] == ["y"]
 
 
-@case("P1", "ServerSideApply should not remove a field if an owner unsets the field but other managers still have ownership of the field")
+@case(
+    "P1",
+    "ServerSideApply should not remove a field if an owner unsets the field but other managers still have ownership of the field",
+)
 def apply_leaves_what_others_own(talk: Talk) -> None:
     talk.apply(f"{W}/one", widget(spec={"note": "n", "tags": ["x", "y"]}), want=201)
     talk.apply(f"{W}/one", widget(spec={"note": "n", "tags": ["y", "z"]}), "two")
@@ -201,11 +284,23 @@ rows(
         ("of another version", f"{W}/one", widget() | {"apiVersion": f"{GROUP}/v9"}, 400, M),
         ("of an invalid object", f"{W}/one", widget(spec={"size": 1000}), 422, M),
         ("of a wrong type", f"{W}/one", widget(spec={"size": "three"}), 500, M),
-        ("of keys twice", f"{W}/one", widget(spec={"ports": [{"name": "a", "port": 1}, {"name": "a", "port": 2}]}), 500, M),
+        (
+            "of keys twice",
+            f"{W}/one",
+            widget(spec={"ports": [{"name": "a", "port": 1}, {"name": "a", "port": 2}]}),
+            500,
+            M,
+        ),
         ("of an item without its key", f"{W}/one", widget(spec={"ports": [{"port": 1}]}), 500, M),
         ("of a set twice", f"{W}/one", widget(spec={"tags": ["a", "a"]}), 500, M),
         ("in another namespace", f"{W}/one", widget(metadata={"namespace": "elsewhere"}), 400, M),
-        ("built-in unknown field", "~configmaps/one", config_map() | {"odd": 1}, 500, M | {"fieldValidation": "Strict"}),
+        (
+            "built-in unknown field",
+            "~configmaps/one",
+            config_map() | {"odd": 1},
+            500,
+            M | {"fieldValidation": "Strict"},
+        ),
         ("built-in of a wrong type", "~configmaps/one", config_map() | {"data": {"a": 1}}, 500, M),
     ],
     refused_apply,
@@ -221,19 +316,46 @@ def force_is_for_apply_only(talk: Talk) -> None:
 @case("P1")
 def managed_fields_of_writes(talk: Talk) -> None:
     """Update entries, one for each manager, version and subresource."""
-    made = talk.post(W, widget(spec={"tags": ["a"], "ports": [{"name": "a", "port": 1}], "free": {"x": [1]}, "whole": {"k": "v"}}), fieldManager="creator")
-    talk.patch(f"{W}/one", {"spec": {"size": 4, "tags": ["a", "b"]}, "metadata": {"labels": {"a": "b"}}}, fieldManager="patcher")
+    made = talk.post(
+        W,
+        widget(spec={"tags": ["a"], "ports": [{"name": "a", "port": 1}], "free": {"x": [1]}, "whole": {"k": "v"}}),
+        fieldManager="creator",
+    )
+    talk.patch(
+        f"{W}/one",
+        {"spec": {"size": 4, "tags": ["a", "b"]}, "metadata": {"labels": {"a": "b"}}},
+        fieldManager="patcher",
+    )
     talk.patch(f"{W}/one/status", {"status": {"x": {"y": 1}}}, fieldManager="patcher")
     talk.patch(f"{W}/one", {"spec": {"note": "n"}})
-    talk.put(f"{W}/one", made.body | {"metadata": {"name": "one", "resourceVersion": talk.get(f"{W}/one", note=False).rv}}, fieldManager="putter")
-    talk.patch(f"{W}/one", {"metadata": {"finalizers": ["a.test/b"], "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u"}]}}, fieldManager="owner")
+    talk.put(
+        f"{W}/one",
+        made.body | {"metadata": {"name": "one", "resourceVersion": talk.get(f"{W}/one", note=False).rv}},
+        fieldManager="putter",
+    )
+    talk.patch(
+        f"{W}/one",
+        {
+            "metadata": {
+                "finalizers": ["a.test/b"],
+                "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u"}],
+            }
+        },
+        fieldManager="owner",
+    )
 
 
 @case("P1")
 def managed_fields_of_built_ins(talk: Talk) -> None:
     talk.post("~configmaps", config_map(labels={"a": "b"}), fieldManager="creator")
     talk.patch("~configmaps/one", {"data": {"x": "y"}}, kind=STRATEGIC, fieldManager="patcher")
-    talk.post("~services", {"metadata": {"name": "x"}, "spec": {"clusterIP": "None", "ports": [{"port": 80, "name": "web"}], "selector": {"a": "b"}}})
+    talk.post(
+        "~services",
+        {
+            "metadata": {"name": "x"},
+            "spec": {"clusterIP": "None", "ports": [{"port": 80, "name": "web"}], "selector": {"a": "b"}},
+        },
+    )
     talk.post("~apps/v1/deployments", deployment(paused=True))
 
 
@@ -257,7 +379,12 @@ def managed_fields_can_be_rewritten(talk: Talk) -> None:
     ]
     said = talk.patch("~configmaps/one", patch, kind=JSON_PATCH)
     assert said["metadata"]["managedFields"][0]["operation"] == "Apply"
-    assert talk.apply("~configmaps/one", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}}, "kubectl").body.get("data") is None
+    assert (
+        talk.apply(
+            "~configmaps/one", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}}, "kubectl"
+        ).body.get("data")
+        is None
+    )
 
 
 @case("P1", "ServerSideApply should work for CRDs")
@@ -279,8 +406,16 @@ def apply_with_atomic_parts(talk: Talk) -> None:
 def apply_to_keyed_lists_of_built_ins(talk: Talk) -> None:
     path = "~apps/v1/deployments/one"
     talk.apply(path, TWO, want=201)
-    partly = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "one"}, "spec": {"template": {"spec": {"containers": [{"name": "a", "image": "i:9"}]}}}}
+    partly = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "one"},
+        "spec": {"template": {"spec": {"containers": [{"name": "a", "image": "i:9"}]}}},
+    }
     talk.apply(path, partly, "two", want=409)
     said = talk.apply(path, partly, "two", force=True, note=False)
     assert [one["image"] for one in said["spec"]["template"]["spec"]["containers"]] == ["i:9", "i:2"]
-    talk.note("managers", [[e["manager"], e["operation"]] for e in said["metadata"]["managedFields"] if e["manager"] in ("one", "two")])
+    talk.note(
+        "managers",
+        [[e["manager"], e["operation"]] for e in said["metadata"]["managedFields"] if e["manager"] in ("one", "two")],
+    )

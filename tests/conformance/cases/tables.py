@@ -55,9 +55,13 @@ def unknown_forms(talk: Talk) -> None:
     talk.post(W, widget(), note=False)
     talk.get(W, accept="application/json;as=Painting;v=v1;g=meta.k8s.io", want=406)
     talk.get(W, accept="text/plain", want=406)
-    assert talk.get(W, accept="application/json;as=Painting;v=v1;g=meta.k8s.io,application/json")["kind"] == "WidgetList"
+    assert (
+        talk.get(W, accept="application/json;as=Painting;v=v1;g=meta.k8s.io,application/json")["kind"] == "WidgetList"
+    )
     assert talk.get(W, accept="*/*")["kind"] == "WidgetList"
-    assert talk.get("~configmaps", accept="application/vnd.kubernetes.protobuf,application/json", note=False).code == 200
+    assert (
+        talk.get("~configmaps", accept="application/vnd.kubernetes.protobuf,application/json", note=False).code == 200
+    )
     assert "kind: WidgetList" in talk.get(W, accept="application/yaml", note=False).body
 
 

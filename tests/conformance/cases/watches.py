@@ -9,7 +9,10 @@ from tests.conformance.things import GROUP, W, config_map, widget
 
 @case("P0", "Watchers should observe add, update, and delete watch notifications on configmaps")
 def watch_sees_everything(talk: Talk) -> None:
-    for path, body, change in (("~configmaps", config_map(labels={"w": "1"}), {"data": {"k": "w"}}), (W, widget(metadata={"labels": {"w": "1"}}), {"spec": {"size": 4}})):
+    for path, body, change in (
+        ("~configmaps", config_map(labels={"w": "1"}), {"data": {"k": "w"}}),
+        (W, widget(metadata={"labels": {"w": "1"}}), {"spec": {"size": 4}}),
+    ):
         talk.ns  # noqa: B018
         with talk.watch(path, labelSelector="w=1") as stream:
             talk.post(path, body)
@@ -99,7 +102,13 @@ def watchers_agree_on_the_order(talk: Talk) -> None:
     orders = []
     for _ in range(3):
         with talk.watch(W, resourceVersion=since) as stream:
-            orders.append([(e["type"], e["object"]["metadata"]["name"], e["object"]["metadata"]["resourceVersion"]) for e in (stream.event() for _ in range(12)) if e])
+            orders.append(
+                [
+                    (e["type"], e["object"]["metadata"]["name"], e["object"]["metadata"]["resourceVersion"])
+                    for e in (stream.event() for _ in range(12))
+                    if e
+                ]
+            )
     assert orders[0] == orders[1] == orders[2]
     assert [int(rv) for *_, rv in orders[0]] == sorted(int(rv) for *_, rv in orders[0])
     talk.note("order", [one[:2] for one in orders[0]])
@@ -132,7 +141,12 @@ def watch_bookmarks(talk: Talk) -> None:
 def watch_with_initial_events(talk: Talk) -> None:
     for name in ("a", "b"):
         talk.post(W, widget(name), note=False)
-    query = {"sendInitialEvents": True, "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": True, "timeoutSeconds": 5}
+    query = {
+        "sendInitialEvents": True,
+        "resourceVersionMatch": "NotOlderThan",
+        "allowWatchBookmarks": True,
+        "timeoutSeconds": 5,
+    }
     with talk.watch(W, **query) as stream:
         if stream.code != 200:  # the real server has this behind a gate that is off in 1.33
             talk.note("refused", None)
@@ -201,7 +215,9 @@ def watch_in_a_table(talk: Talk) -> None:
 @case("P1")
 def watch_in_partial_form(talk: Talk) -> None:
     talk.ns  # noqa: B018
-    with talk.watch(W, accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json") as stream:
+    with talk.watch(
+        W, accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
+    ) as stream:
         talk.post(W, widget(), note=False)
         events = stream.take(1)
     assert "spec" not in events[0]["object"]
