@@ -190,6 +190,11 @@ class KubeClient:
             "POST", kind.path(namespace), json={"apiVersion": kind.api_version, "kind": kind.kind, **body}
         )
 
+    async def bind(self, name: str, namespace: str, body: dict[str, Any]) -> None:
+        """Bind a pod to the node in `body.target`. Raises Conflict where it is bound already."""
+        full = {"apiVersion": "v1", "kind": "Binding", **body}
+        await self._send("POST", POD.path(namespace, name, "binding"), json=full)
+
     async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace_s: int | None = None) -> bool:
         """Ask for deletion; False where there is nothing of that name."""
         params = {"gracePeriodSeconds": str(grace_s)} if grace_s is not None else None

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from matrixcontainer.gangs import SCHEDULER_NAME
 from matrixcontainer.kube_client import POD, KubeClient
 from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.workload import running_status
@@ -18,6 +19,12 @@ from matrixresource.client import ResourceClient
 from matrixresource.vocabulary.errors import Conflict, NotFound
 
 log = logging.getLogger(__name__)
+
+
+def ours(pod: dict[str, Any]) -> bool:
+    """Pods of the workload, and those that our scheduler placed."""
+    labels = pod["metadata"].get("labels") or {}
+    return labels.get(MANAGED_LABEL) == MANAGED_BY or pod["spec"].get("schedulerName") == SCHEDULER_NAME
 
 
 class Kubelets:
@@ -30,7 +37,7 @@ class Kubelets:
 
     async def look(self) -> str:
         """Start what is bound, end what is being deleted."""
-        pods, _ = await self._kube.list(POD, labels=f"{MANAGED_LABEL}={MANAGED_BY}")
+        pods = [pod for pod in (await self._kube.list(POD))[0] if ours(pod)]
         if not pods:
             return "no pods"
         alive = {node.name for node in await self._resource.nodes() if node.agent == "Connected"}

@@ -20,6 +20,7 @@ from matrixcontainer.kubeapi.store import create_tables, open_engine
 from matrixcontainer.kubelet import Kubelets
 from matrixcontainer.mirrors import Mirrors
 from matrixcontainer.operator import Operator
+from matrixcontainer.pod_scheduler import PodScheduler
 from matrixcontainer.resources import custom_resource_definitions
 from services.chassis.database import Database
 from services.chassis.http import http_client
@@ -48,6 +49,7 @@ class Cluster(Stack):
         )
         self.mirrors = Mirrors(self.kube, self.resource, self._slices, now)
         self.kubelets = Kubelets(self.kube, self.resource, now)
+        self.scheduler = PodScheduler(self.kube, self.resource, now)
         for crd in custom_resource_definitions():
             await self.kube.apply(CRD, crd)
         await self.until(self._served, "the definitions are served")
@@ -97,6 +99,7 @@ class Cluster(Stack):
         await self.operator.report_all()
         await self.operator.report_infers()
         await self.mirrors.look()
+        await self.scheduler.look()
         await self.kubelets.look()
 
     async def _with_finalizer(self, kind: Kind, body: dict[str, Any], gone: Any) -> None:

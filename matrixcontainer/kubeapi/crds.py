@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.crd_schema import check_schema
+from matrixcontainer.kubeapi.crd_schema import check_schema, demand_shape
 from matrixcontainer.kubeapi.errors import Cause
 from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.object_meta import timestamp
@@ -36,6 +36,14 @@ VERSION_NAME = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 class CrdStrategy(Strategy):
     """Checks and defaults of the CRD object itself."""
 
+    def clean(self, obj: dict[str, Any], resource: Resource) -> list[str]:
+        unknown = super().clean(obj, resource)
+        for index, version in enumerate((obj.get("spec") or {}).get("versions") or []):
+            document = (version.get("schema") or {}).get("openAPIV3Schema")
+            if document is not None:
+                demand_shape(document, f"spec.versions[{index}].schema.openAPIV3Schema")
+        return unknown
+
     def default(self, obj: dict[str, Any]) -> None:
         spec = obj.setdefault("spec", {})
         names = spec.setdefault("names", {})
@@ -49,7 +57,9 @@ class CrdStrategy(Strategy):
         obj["status"] = {
             "conditions": [],
             "acceptedNames": {"kind": "", "plural": ""},
-            "storedVersions": [v["name"] for v in obj.get("spec", {}).get("versions") or [] if v.get("storage")],
+            "storedVersions": [
+                v.get("name", "") for v in obj.get("spec", {}).get("versions") or [] if v.get("storage")
+            ],
         }
 
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: Resource) -> None:
@@ -57,8 +67,8 @@ class CrdStrategy(Strategy):
         status = new.setdefault("status", {})
         stored = list(status.get("storedVersions") or [])
         for version in new.get("spec", {}).get("versions") or []:
-            if version.get("storage") and version.get("name") not in stored:
-                stored.append(version["name"])
+            if version.get("storage") and version.get("name", "") not in stored:
+                stored.append(version.get("name", ""))
         if stored != status.get("storedVersions"):
             new["status"] = status | {"storedVersions": stored}
 
@@ -128,7 +138,18 @@ def _check_versions(spec: dict[str, Any], crd: dict[str, Any]) -> list[Cause]:
         else:
             found += check_schema(document, f"{path}.schema.openAPIV3Schema")
         found += _check_subresources(version, path)
+        for place, field in enumerate(version.get("selectableFields") or []):
+            if not re.match(r"^(\.[A-Za-z_][\w-]*)+$", field.get("jsonPath", "")):
+                where = f"{path}.selectableFields[{place}].jsonPath"
+                found.append(
+                    errors.invalid(where, field.get("jsonPath", ""), "is an invalid path: must be a field path")
+                )
         for place, printed in enumerate(version.get("additionalPrinterColumns") or []):
+            where = f"{path}.additionalPrinterColumns[{place}]"
+            found += [errors.required(f"{where}.{key}") for key in ("name", "jsonPath") if not printed.get(key)]
+            kinds = ["boolean", "date", "integer", "number", "string"]
+            if printed.get("type") not in kinds:
+                found.append(errors.not_supported(f"{where}.type", printed.get("type", ""), kinds))
             try:
                 JsonPath(printed.get("jsonPath", ""))
             except ValueError as failure:

@@ -78,7 +78,7 @@ def list_page(store: Store, resource: Resource, query: Query) -> Page:
         records = _at(store, resource, query.namespace, revision)
     chosen = _select(records, resource, query)
     page = Page(chosen, revision)
-    if query.limit and len(chosen) > query.limit:
+    if query.limit > 0 and len(chosen) > query.limit:
         page.records = chosen[: query.limit]
         page.token = write_token(revision, list(page.records[-1].key[1:]))
         if not query.labels and not query.fields:

@@ -135,5 +135,5 @@ def matches_label_selector(selector: dict[str, Any] | None, labels: dict[str, st
     requirements = [Requirement(k, "in", frozenset([v])) for k, v in (selector.get("matchLabels") or {}).items()]
     for term in selector.get("matchExpressions") or []:
         values = frozenset(term.get("values") or [])
-        requirements.append(Requirement(term["key"], words.get(term["operator"], "in"), values))
+        requirements.append(Requirement(term.get("key", ""), words.get(term.get("operator", ""), "in"), values))
     return all(requirement.holds(labels) for requirement in requirements)

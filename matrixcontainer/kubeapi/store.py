@@ -5,9 +5,10 @@ reads and watches never wait for it. A write is checked against the newest state
 the batch of this turn of the event loop; the batch is one transaction, and only after it has been committed are
 writers answered, readers served the new state and watchers woken, all in revision order.
 
-Durability: SQLite in WAL mode. With `synchronous=NORMAL` (the default) an acknowledged write survives `kill -9` of
-the process at any instruction; a loss of power may cost the last moments but never consistency. `synchronous=FULL`
-survives power loss too, at the price of one disk flush per batch. PostgreSQL follows its own `synchronous_commit`.
+Durability: SQLite in WAL mode. With `synchronous=NORMAL` an acknowledged write survives `kill -9` of the process at any
+instruction; a loss of power may cost the last moments but never consistency. With `synchronous=FULL`, which the process
+uses unless told otherwise, it survives loss of power too, at the price of one disk flush per batch. PostgreSQL follows
+its own `synchronous_commit`.
 One process serves one store; a second one is noticed at its first write (the counter moved) and gives up.
 """
 

@@ -46,7 +46,7 @@ class KubeSettings(ServiceSettings):
         "kube", description="further names the certificate should carry, separated by commas: what containers call it"
     )
     synchronous: str = Field(
-        "NORMAL", pattern="^(NORMAL|FULL)$", description="SQLite: NORMAL outlives the process, FULL outlives power loss"
+        "FULL", pattern="^(NORMAL|FULL)$", description="SQLite: NORMAL outlives the process, FULL outlives power loss"
     )
 
 

@@ -18,11 +18,12 @@ from pydantic import Field
 
 from matrixcompute.client import ComputeClient
 from matrixcontainer.handlers import registry_for
-from matrixcontainer.kube_client import CRD, KubeAccess, KubeClient
+from matrixcontainer.kube_client import CRD, POD, KubeAccess, KubeClient
 from matrixcontainer.kubelet import Kubelets
 from matrixcontainer.leadership import Leadership
 from matrixcontainer.mirrors import Mirrors
 from matrixcontainer.operator import Operator
+from matrixcontainer.pod_scheduler import PodScheduler
 from matrixcontainer.resources import custom_resource_definitions
 from matrixresource.client import ResourceClient
 from matrixresource.vocabulary.calls import WatchEvent, call, watch
@@ -155,7 +156,9 @@ class OperatorProcess:
         self.infers = Periodic("deployments", self._infers, wall, period_s=15, rest_s=0.3)
         self.mirrors = Periodic("mirrors", mirrors.look, wall, period_s=30, rest_s=1.5)
         self.kubelets = Periodic("kubelets", kubelets.look, wall, period_s=10, rest_s=0.3)
-        self.watchers = (self.instances, self.infers, self.mirrors, self.kubelets)
+        scheduler = PodScheduler(self.kube, self.resource, time.time)
+        self.scheduler = Periodic("pod-scheduler", scheduler.look, wall, period_s=10, rest_s=0.2)
+        self.watchers = (self.instances, self.infers, self.mirrors, self.kubelets, self.scheduler)
         self._kopf_ready = asyncio.Event()
         identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
         self.leadership = Leadership(self.kube, identity, time.time, namespace=settings.lease_namespace)
@@ -213,6 +216,8 @@ class OperatorProcess:
             asyncio.create_task(tell_events(self.operator, self.compute)),
             asyncio.create_task(follow(lambda since: self.compute.watch("instances", since), self._nudge_reports)),
             asyncio.create_task(follow(self.inference.watch, self.infers.nudge)),
+            asyncio.create_task(self._follow_pods()),
+            asyncio.create_task(follow(lambda since: self.resource.watch("allocations", since), self.scheduler.nudge)),
             asyncio.create_task(follow(lambda since: self.resource.watch("nodes", since), self.mirrors.nudge)),
             asyncio.create_task(
                 follow(lambda since: watch(self._link_http, "/v1/slices", since=since), self.mirrors.nudge)
@@ -233,6 +238,20 @@ class OperatorProcess:
         """Kopf takes the signals for itself when it starts, and then waits five seconds for tasks that are ours."""
         await kopf_ready.wait()
         self._take_signals()
+
+    async def _follow_pods(self) -> None:
+        """For ever: nudge the scheduler and the kubelets at every change of a pod."""
+        while True:
+            try:
+                _, since = await self.kube.list(POD)
+                async for type, _body in self.kube.watch(POD, since):
+                    if type != "BOOKMARK":
+                        self.scheduler.nudge()
+                        self.kubelets.nudge()
+            except MatrixError as refused:
+                log.info("watch of pods ended", extra={"why": refused.message})
+            self.scheduler.nudge()
+            await asyncio.sleep(RETRY_WALL_S)
 
     async def _unless_stopped(self, work: Any) -> None:
         task, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())

@@ -101,6 +101,10 @@ def test_mistakes_name_their_fields(kube: KubeProcess) -> None:
     assert 'The Widget "bad" is invalid' in wrong
     assert "spec.size: Invalid value: 0" in wrong
     assert 'spec.color: Unsupported value: "pink"' in wrong
+    nowhere = {"apiVersion": "none.test/v1", "kind": "Nothing", "metadata": {"name": "x"}}
+    assert 'no matches for kind "Nothing" in version "none.test/v1"' in kube.kubectl(
+        "apply", "-f", "-", stdin=nowhere, fails=True
+    )
     assert 'widgets.example.test "bad" not found' in kube.kubectl("get", "wd", "bad", fails=True)
 
 

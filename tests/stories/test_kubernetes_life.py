@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from matrixcontainer.kube_client import EVENT, FAULT, INFER, INSTANCE, NETWORK_SLICE, NODE, SUPERNODE
+from matrixcontainer.kube_client import EVENT, FAULT, INFER, INSTANCE, NETWORK_SLICE, NODE, POD, SUPERNODE
 from matrixcontainer.leadership import DURATION_S, LEASE, Leadership
 from matrixresource.vocabulary.errors import InvalidField
 from tests.cluster import Cluster
@@ -150,3 +150,70 @@ async def test_a_dry_run_shows_its_plan_in_the_status_and_creates_nothing(tmp_pa
         assert await cluster.compute.instances() == []
         await cluster.apply_resource(INSTANCE, "plan", {"nodes": 2, "dryRun": False})
         await cluster.settles(INSTANCE, "plan", ready(2), "without dryRun it is committed")
+
+
+def gang_pod(name: str, group: str, count: int, **annotations: str) -> dict:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {"kueue.x-k8s.io/pod-group-name": group},
+            "annotations": {"kueue.x-k8s.io/pod-group-total-count": str(count), **annotations},
+        },
+        "spec": {
+            "schedulerName": "matrix-scheduler",
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "i",
+                    "resources": {"limits": {"huawei.com/Ascend910": "8"}, "requests": {"huawei.com/Ascend910": "8"}},
+                }
+            ],
+        },
+    }
+
+
+async def test_a_gang_of_pods_is_placed_whole_in_one_cabinet_and_gives_its_nodes_back(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        required = {"kueue.x-k8s.io/podset-required-topology": "cloudmatrix.io/cabinet"}
+        for index in range(3):
+            await cluster.kube.create(POD, gang_pod(f"p{index}", "job", 4, **required), "default")
+        for _ in range(3):
+            await cluster.tick()
+            await asyncio.sleep(30)
+        assert await cluster.resource.allocations() == [], "three of four are no gang"
+        pod = await cluster.kube.find(POD, "p0", "default")
+        assert pod is not None
+        assert "3 of the gang's 4" in pod["status"]["conditions"][0]["message"]
+
+        await cluster.kube.create(POD, gang_pod("p3", "job", 4, **required), "default")
+        await cluster.settles(POD, "p3", lambda b: b["status"]["phase"] == "Running", "the gang runs", within_s=900)
+        pods = await cluster.pods()
+        nodes = [pod["spec"]["nodeName"] for pod in pods]
+        assert len(set(nodes)) == 4
+        assert len({node.rsplit("-", 1)[0] for node in nodes}) == 1
+        reasons = {event["reason"] for event in (await cluster.kube.list(EVENT))[0]}
+        assert {"FailedScheduling", "Scheduled"} <= reasons
+
+        for pod in pods:
+            await cluster.kube.delete(POD, pod["metadata"]["name"], "default")
+
+        async def released() -> bool:
+            await cluster.tick()
+            return await cluster.resource.allocations() == []
+
+        await cluster.until(released, "the nodes are given back", every_s=5)
+        assert await cluster.pods() == []
+
+
+async def test_a_gang_that_does_not_fit_says_why_in_an_event(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        required = {"kueue.x-k8s.io/podset-required-topology": "cloudmatrix.io/cabinet"}
+        for index in range(5):
+            await cluster.kube.create(POD, gang_pod(f"p{index}", "big", 5, **required), "default")
+        await cluster.tick()
+        await cluster.tick()
+        messages = [e["message"] for e in (await cluster.kube.list(EVENT))[0] if e["reason"] == "FailedScheduling"]
+        assert len(messages) == 5, "told once for each pod"
+        assert all("no single cabinet has 5 free nodes" in message for message in messages)
+        assert all(not pod["spec"].get("nodeName") for pod in await cluster.pods())

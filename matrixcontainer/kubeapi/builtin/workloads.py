@@ -13,6 +13,24 @@ if TYPE_CHECKING:
     from matrixcontainer.kubeapi.resources import Resource
 
 
+def check_label_selector(selector: dict[str, Any], path: str) -> list[Cause]:
+    found: list[Cause] = []
+    for index, term in enumerate(selector.get("matchExpressions") or []):
+        where = f"{path}.matchExpressions[{index}]"
+        operator, values = term.get("operator", ""), term.get("values")
+        if not term.get("key"):
+            found.append(errors.required(f"{where}.key"))
+        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            found.append(errors.invalid(f"{where}.operator", operator, "not a valid selector operator"))
+        elif operator in ("In", "NotIn") and not values:
+            text = "must be specified when `operator` is 'In' or 'NotIn'"
+            found.append(errors.required(f"{where}.values", text))
+        elif operator in ("Exists", "DoesNotExist") and values:
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            found.append(errors.forbidden_field(f"{where}.values", text))
+    return found
+
+
 class TemplateStrategy(Strategy):
     """A selector over pods and a template for them."""
 
@@ -28,6 +46,7 @@ class TemplateStrategy(Strategy):
         found: list[Cause] = []
         labels = (spec.get("template", {}).get("metadata") or {}).get("labels") or {}
         selector = spec.get("selector")
+        found += check_label_selector(selector or {}, "spec.selector")
         if not selector:
             found.append(errors.required("spec.selector"))
         elif not matches_label_selector(selector, labels):

@@ -10,10 +10,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import crds
+from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.store import Change
-from matrixcontainer.kubeapi.verbs import Deletion, Options
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi
@@ -45,7 +45,10 @@ class Definitions:
         for record in self.api.store.objects_of(STORAGE):
             crd = record.obj
             if _condition(crd, "Established") == "True":
-                self._serve(crd, record.revision)
+                try:
+                    self._serve(crd, record.revision)
+                except Exception as failure:  # one definition nobody can serve must not keep the others from it
+                    self.api.report(failure, f"customresourcedefinition {record.key[2]}")
             self._waiting.add(record.key[2])
         self._wake.set()
 

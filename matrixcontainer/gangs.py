@@ -1,0 +1,151 @@
+"""Pods that belong together, and how they may lie: read off the pods in the vocabularies people already use.
+
+| whose | what is read | means here |
+| --- | --- | --- |
+| Volcano | annotation `scheduling.k8s.io/group-name` | the gang's name |
+| coscheduling | label `scheduling.x-k8s.io/pod-group` | the gang's name |
+| Kueue | label `kueue.x-k8s.io/pod-group-name`, annotation `kueue.x-k8s.io/pod-group-total-count` | name and size |
+| Kueue | annotations `kueue.x-k8s.io/podset-required-topology` and `-preferred-` with a node label | the domain |
+| MindCluster | label `huawei.com/schedule_minAvailable` | the gang's size |
+| MindCluster | annotation `sp-block`, in dies (16 a node) | the logical supernode: must divide the gang |
+
+A gang is placed whole: all its pods or none. A pod takes whole nodes' worth of NPUs (8), one pod a node. Everything a
+gang gets lies in one supernode, which is what a tier-1 HyperNode of CCE, or a `sp-block` of a job, asks for at least.
+Sources: Volcano and Kueue API documentation; Ascend/mind-cluster scheduling documentation (commit 22bb3d98).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from matrixcontainer.workload import NPU_RESOURCE
+from matrixresource.contract import Placement
+from matrixresource.vocabulary.errors import InvalidField, NotYetSupported
+from matrixresource.vocabulary.names import NodeName
+
+SCHEDULER_NAME = "matrix-scheduler"
+DIES_PER_NODE = 16
+NPUS_PER_NODE = 8
+
+CABINET_KEYS = ("cloudmatrix.io/cabinet", "topology.kubernetes.io/zone")
+SUPERNODE_KEYS = ("cloudmatrix.io/supernode", "volcano.sh/hypernode")
+
+
+@dataclass
+class Gang:
+    """Pods to be placed together. `size` is how many there must be before any is placed."""
+
+    namespace: str
+    name: str
+    pods: list[dict[str, Any]] = field(default_factory=list)
+    size: int = 1
+
+    @property
+    def allocation(self) -> str:
+        """Derived from the gang, so that asking twice finds the first."""
+        digest = hashlib.sha256(f"{self.namespace}/{self.name}".encode()).hexdigest()[:8]
+        return f"pods-{self.name[:44].strip('-.').replace('.', '-')}-{digest}"
+
+    def alive(self) -> list[dict[str, Any]]:
+        """Pods that need a place or have one, in rank order."""
+        living = [pod for pod in self.pods if not finished(pod) and not pod["metadata"].get("deletionTimestamp")]
+        return sorted(living, key=_rank)
+
+    def placement(self) -> Placement:
+        """How the gang may lie, from what its first pod says. Raises InvalidField for a key that is no domain here."""
+        annotations = self.pods[0]["metadata"].get("annotations") or {}
+        for strength, required in (("required", True), ("preferred", False)):
+            key = annotations.get(f"kueue.x-k8s.io/podset-{strength}-topology")
+            if key in CABINET_KEYS:
+                return Placement(policy="pack", level="cabinet", required=required)
+            if key in SUPERNODE_KEYS:
+                return Placement(policy="pack", level="supernode", required=required)
+            if key is not None:
+                raise InvalidField(
+                    f"{key!r} is no topology level; use one of {', '.join(CABINET_KEYS + SUPERNODE_KEYS)}"
+                )
+        return Placement()
+
+    def check(self) -> None:
+        """Raises what cannot be placed as it is asked for."""
+        for pod in self.alive():
+            npus = npus_of(pod)
+            if npus != NPUS_PER_NODE:
+                raise NotYetSupported(
+                    f"pod {pod['metadata']['name']} asks for {npus} {NPU_RESOURCE}; parts of a node are not there yet: "
+                    f"ask for {NPUS_PER_NODE}"
+                )
+        block = (self.pods[0]["metadata"].get("annotations") or {}).get("sp-block")
+        if block is not None:
+            dies = int(block) if block.isdigit() else 0
+            if dies < DIES_PER_NODE or dies % DIES_PER_NODE or (self.size * DIES_PER_NODE) % dies:
+                raise InvalidField(
+                    f"sp-block {block!r} must be a multiple of {DIES_PER_NODE} dies that divides "
+                    f"the gang's {self.size * DIES_PER_NODE}"
+                )
+
+
+def gangs_of(pods: Iterable[dict[str, Any]]) -> list[Gang]:
+    """The pods of our scheduler, gathered into gangs; a pod that names none is a gang of its own."""
+    found: dict[tuple[str, str], Gang] = {}
+    sizes: dict[tuple[str, str], int] = defaultdict(int)
+    for pod in pods:
+        if pod["spec"].get("schedulerName") != SCHEDULER_NAME:
+            continue
+        metadata = pod["metadata"]
+        name, size = _named(pod)
+        key = (metadata["namespace"], name)
+        found.setdefault(key, Gang(*key)).pods.append(pod)
+        sizes[key] = max(sizes[key], size)
+    for key, gang in found.items():
+        gang.size = max(sizes[key], 1)
+    return sorted(found.values(), key=lambda gang: (gang.namespace, gang.name))
+
+
+def _named(pod: dict[str, Any]) -> tuple[str, int]:
+    labels = pod["metadata"].get("labels") or {}
+    annotations = pod["metadata"].get("annotations") or {}
+    name = (
+        annotations.get("scheduling.k8s.io/group-name")
+        or labels.get("scheduling.x-k8s.io/pod-group")
+        or labels.get("kueue.x-k8s.io/pod-group-name")
+        or pod["metadata"]["name"]
+    )
+    size = (
+        annotations.get("kueue.x-k8s.io/pod-group-total-count") or labels.get("huawei.com/schedule_minAvailable") or "1"
+    )
+    return name, int(size) if size.isdigit() else 1
+
+
+def npus_of(pod: dict[str, Any]) -> int:
+    """NPUs that a pod's containers ask for together."""
+    total = 0
+    for container in pod["spec"]["containers"]:
+        resources = container.get("resources") or {}
+        wanted = (resources.get("requests") or {}).get(NPU_RESOURCE) or (resources.get("limits") or {}).get(
+            NPU_RESOURCE
+        )
+        total += int(wanted or 0)
+    return total
+
+
+def finished(pod: dict[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _rank(pod: dict[str, Any]) -> tuple[int, str]:
+    annotations = {**(pod["metadata"].get("labels") or {}), **(pod["metadata"].get("annotations") or {})}
+    index = annotations.get("batch.kubernetes.io/job-completion-index", "")
+    return (int(index) if index.isdigit() else 1 << 30, pod["metadata"]["name"])
+
+
+def bindings(pods: list[dict[str, Any]], ready: list[NodeName]) -> dict[str, NodeName]:
+    """Which unbound pod goes to which of the ready nodes (in rank order); nodes that a pod is on already are taken."""
+    taken = {pod["spec"].get("nodeName") for pod in pods}
+    free = [node for node in ready if node not in taken]
+    waiting = [pod["metadata"]["name"] for pod in pods if not pod["spec"].get("nodeName")]
+    return dict(zip(waiting, free, strict=False))

@@ -1,0 +1,162 @@
+"""Whatever is thrown at it, the server answers with a Status, keeps its state and never trips."""
+
+import copy
+import random
+from typing import Any
+
+import pytest
+
+from tests.matrixcontainer.kubeapi.talk import APPLY, JSON_PATCH, MERGE, STRATEGIC, WIDGETS, Talk, a_crd, a_widget
+
+JUNK: list[Any] = [
+    None, True, False, 0, -1, 1.5, 2**63, 10**400, "", "x", "\u0000", "é" * 300, "a" * 3000, [], {}, [None], [[]], [{}],
+    [{"name": None}], {"": ""}, {"a": None}, {"$patch": "replace"}, {"$patch": "boil"}, ["a", "a"], {"matchLabels": 5},
+    {"type": "object"}, {"name": "x", "port": "y"}, {"f:x": {"k:{": {}}},
+]  # fmt: skip
+
+NS = "/api/v1/namespaces/default"
+TEMPLATE = {
+    "metadata": {"labels": {"a": "b"}},
+    "spec": {
+        "restartPolicy": "Always",
+        "containers": [
+            {
+                "name": "c",
+                "image": "i",
+                "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "ports": [{"containerPort": 80}],
+                "resources": {"limits": {"cpu": "1"}},
+                "livenessProbe": {"httpGet": {"path": "/", "port": 80}},
+                "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+            }
+        ],
+        "volumes": [{"name": "v", "configMap": {"name": "c"}}],
+        "tolerations": [{"key": "k"}],
+    },
+}
+META = {
+    "name": "one",
+    "labels": {"a": "b"},
+    "annotations": {"a": "b"},
+    "finalizers": ["example.test/a"],
+    "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}],
+    "managedFields": [{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsV1": {"f:spec": {}}}],
+}
+VICTIMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "widget": (WIDGETS, a_widget(metadata=META, spec={"size": 3, "ports": [{"name": "a", "port": 1}], "tags": ["t"]})),
+    "definition": ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", a_crd(rules=[{"rule": "self.size > 0"}])),
+    "pod": (f"{NS}/pods", {"metadata": META, "spec": TEMPLATE["spec"]}),
+    "deployment": (
+        "/apis/apps/v1/namespaces/default/deployments",
+        {
+            "metadata": META,
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "Exists"}]},
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
+                "template": TEMPLATE,
+            },
+        },
+    ),
+    "job": ("/apis/batch/v1/namespaces/default/jobs", {"metadata": META, "spec": {"template": {"spec": TEMPLATE["spec"] | {"restartPolicy": "Never"}}}}),
+    "service": (f"{NS}/services", {"metadata": META, "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}),
+    "secret": (f"{NS}/secrets", {"metadata": META, "data": {"a": "Yg=="}, "stringData": {"c": "d"}, "type": "Opaque"}),
+    "node": ("/api/v1/nodes", {"metadata": META, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}, "status": {"capacity": {"cpu": "1"}}}),
+    "namespace": ("/api/v1/namespaces", {"metadata": META, "spec": {"finalizers": ["kubernetes"]}}),
+    "event": (f"{NS}/events", {"metadata": META, "involvedObject": {"kind": "Pod", "namespace": "default"}, "count": 1, "source": {"component": "x"}}),
+    "lease": ("/apis/coordination.k8s.io/v1/namespaces/default/leases", {"metadata": META, "spec": {"leaseDurationSeconds": 5}}),
+    "budget": ("/apis/policy/v1/namespaces/default/poddisruptionbudgets", {"metadata": META, "spec": {"selector": {"matchLabels": {"a": "b"}}}}),
+}  # fmt: skip
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [path]
+    if isinstance(node, dict):
+        for key, value in node.items():
+            found += places(value, (*path, key))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            found += places(value, (*path, index))
+    return found
+
+
+def spoiled(body: dict[str, Any], chance: random.Random) -> Any:
+    """The body with one or two of its parts replaced, removed or joined by junk."""
+    body = copy.deepcopy(body)
+    for _ in range(chance.randint(1, 2)):
+        path = chance.choice(places(body)[1:])
+        node: Any = body
+        for step in path[:-1]:
+            node = node[step]
+        act = chance.random()
+        if act < 0.2:
+            del node[path[-1]]
+        elif act < 0.3 and isinstance(node, dict):
+            node[chance.choice(["extra", "$patch", "$retainKeys", "x-y"])] = copy.deepcopy(chance.choice(JUNK))
+        else:
+            node[path[-1]] = copy.deepcopy(chance.choice(JUNK))
+        if not isinstance(body, dict) or len(places(body)) < 2:
+            break
+    return body
+
+
+@pytest.mark.parametrize("kind", VICTIMS)
+async def test_spoiled_objects(talk: Talk, kind: str) -> None:
+    if kind == "widget":
+        await talk.define(a_crd())
+    path, body = VICTIMS[kind]
+    chance = random.Random(kind)
+    name = body["metadata"]["name"]
+    one = f"{path}/{name}"
+    counts: dict[int, int] = {}
+    for _ in range(20):
+        created = await talk.post(path, spoiled(body, chance))
+        held = (await talk.get(one)).code == 200
+        if not held:
+            await talk.post(path, body)
+        said = [created]
+        patch_kind = chance.choice([MERGE, STRATEGIC, APPLY])
+        query = {"fieldManager": "m"} if patch_kind == APPLY else {}
+        said.append(await talk.patch(one, spoiled(body, chance), patch_kind, **query))
+        operation = {"op": chance.choice(["add", "replace", "remove", "test"]), "value": chance.choice(JUNK)}
+        operation["path"] = "".join(f"/{step}" for step in chance.choice(places(body)[1:]))
+        said.append(await talk.patch(one, [operation], JSON_PATCH))
+        said.append(await talk.put(one, spoiled(body, chance)))
+        said.append(await talk.patch(f"{one}/status", {"status": chance.choice(JUNK)}))
+        for answer in said:
+            counts[answer.code] = counts.get(answer.code, 0) + 1
+            assert answer.code < 500, answer.body
+            assert isinstance(answer.body, dict)
+        await talk.patch(one, {"metadata": {"finalizers": None}})
+        await talk.delete(one, {"propagationPolicy": "Background", "gracePeriodSeconds": 0})
+    listed = await talk.get(path)
+    assert listed.code == 200
+    assert (await talk.ask("GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")).code == 200
+    assert (await talk.get("/openapi/v3")).code == 200
+    assert counts.get(201, 0) + counts.get(200, 0) > 0
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"labelSelector": "((("},
+        {"fieldSelector": "=,"},
+        {"limit": "-5"},
+        {"continue": "eyJ2IjoibWV0YS5rOHMuaW8vdjEifQ"},
+        {"resourceVersion": "-1"},
+        {"resourceVersion": "9" * 40, "resourceVersionMatch": "Exact"},
+        {"timeoutSeconds": "soon", "watch": "true"},
+        {"resourceVersion": "x", "watch": "true"},
+        {"fieldManager": "m" * 200, "dryRun": "No"},
+    ],
+)
+async def test_odd_queries(talk: Talk, query: dict[str, str]) -> None:
+    said = await talk.get(f"{NS}/configmaps", **query)
+    assert said.code < 500 or said.body["reason"] == "Timeout"
+
+
+@pytest.mark.parametrize("path", ["//api/v1", "/api/v1/", "/apis//v1/x", "/api/v1/namespaces//pods", "/api/v1/%ff%fe", "/api/v1/pods/../x", "/apis/a/b/c/d/e/f/g/h/i", "/openapi/v3/apis", "/openapi"])  # fmt: skip
+async def test_odd_paths(talk: Talk, path: str) -> None:
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"):
+        said = await talk.ask(method, path, {} if method != "GET" else None)
+        assert said.code < 500

@@ -1,0 +1,117 @@
+"""Gangs read off pods in the vocabularies people use, as tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrixcontainer.gangs import Gang, bindings, gangs_of, npus_of
+from matrixresource.vocabulary.errors import InvalidField, NotYetSupported
+from matrixresource.vocabulary.names import NodeName
+
+
+def pod(name, labels=None, annotations=None, npus="8", node=None, scheduler="matrix-scheduler", phase="Pending"):
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": name,
+            "labels": labels or {},
+            "annotations": annotations or {},
+        },
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{"name": "c", "resources": {"limits": {"huawei.com/Ascend910": npus}}}],
+            **({"nodeName": node} if node else {}),
+        },
+        "status": {"phase": phase},
+    }
+
+
+@pytest.mark.parametrize(
+    ("sentence", "labels", "annotations", "name", "size"),
+    [
+        ("alone", {}, {}, "a", 1),
+        ("Volcano", {}, {"scheduling.k8s.io/group-name": "job"}, "job", 1),
+        ("coscheduling", {"scheduling.x-k8s.io/pod-group": "job"}, {}, "job", 1),
+        ("Kueue", {"kueue.x-k8s.io/pod-group-name": "job"}, {"kueue.x-k8s.io/pod-group-total-count": "4"}, "job", 4),
+        ("MindCluster", {"huawei.com/schedule_minAvailable": "2"}, {"scheduling.k8s.io/group-name": "job"}, "job", 2),
+        ("nonsense counts as one", {}, {"kueue.x-k8s.io/pod-group-total-count": "many"}, "a", 1),
+    ],
+)
+def test_a_gang_is_named_and_sized(sentence, labels, annotations, name, size):
+    (gang,) = gangs_of([pod("a", labels, annotations)])
+    assert (gang.name, gang.size) == (name, size), sentence
+
+
+def test_other_schedulers_pods_are_left_alone():
+    assert gangs_of([pod("a", scheduler="default-scheduler")]) == []
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({}, ("pack", "cabinet", False)),
+        ({"kueue.x-k8s.io/podset-required-topology": "cloudmatrix.io/cabinet"}, ("pack", "cabinet", True)),
+        ({"kueue.x-k8s.io/podset-preferred-topology": "topology.kubernetes.io/zone"}, ("pack", "cabinet", False)),
+        ({"kueue.x-k8s.io/podset-required-topology": "volcano.sh/hypernode"}, ("pack", "supernode", True)),
+    ],
+)
+def test_placement_from_annotations(annotations, expected):
+    (gang,) = gangs_of([pod("a", annotations=annotations)])
+    placement = gang.placement()
+    assert (placement.policy, placement.level, placement.required) == expected
+
+
+def test_an_unknown_topology_level_is_refused_with_those_there_are():
+    (gang,) = gangs_of([pod("a", annotations={"kueue.x-k8s.io/podset-required-topology": "rack"})])
+    with pytest.raises(InvalidField, match=r"cloudmatrix\.io/cabinet"):
+        gang.placement()
+
+
+@pytest.mark.parametrize(
+    ("block", "size", "fits"),
+    [("16", 4, True), ("32", 4, True), ("48", 4, False), ("8", 4, False), ("x", 4, False), ("64", 4, True)],
+)
+def test_sp_block_counts_dies_and_must_divide_the_gang(block, size, fits):
+    gang = Gang("ns", "g", [pod(f"p{i}", annotations={"sp-block": block}) for i in range(size)], size)
+    if fits:
+        gang.check()
+    else:
+        with pytest.raises(InvalidField, match="sp-block"):
+            gang.check()
+
+
+def test_parts_of_a_node_are_refused_plainly():
+    with pytest.raises(NotYetSupported, match="asks for 2"):
+        Gang("ns", "g", [pod("p", npus="2")]).check()
+
+
+def test_npus_of_all_containers_count():
+    assert npus_of(pod("a")) == 8
+
+
+def test_pods_go_to_ready_nodes_in_rank_order_and_never_two_to_one():
+    nodes = [NodeName.of(0, 0, index) for index in range(3)]
+    index = "batch.kubernetes.io/job-completion-index"
+    pods = [
+        pod("z", annotations={index: "0"}),
+        pod("a", annotations={index: "1"}),
+        pod("m", annotations={index: "2"}, node=nodes[1]),
+    ]
+    gang = Gang("ns", "g", pods, 3)
+    assert bindings(gang.alive(), nodes) == {"z": nodes[0], "a": nodes[2]}
+    assert bindings(gang.alive(), nodes[:2]) == {"z": nodes[0]}
+
+
+def test_finished_and_dying_pods_need_no_place():
+    dying = pod("b")
+    dying["metadata"]["deletionTimestamp"] = "t"
+    assert Gang("ns", "g", [pod("a", phase="Succeeded"), dying]).alive() == []
+
+
+def test_the_allocation_is_named_after_the_gang_and_is_a_legal_name():
+    from matrixresource.vocabulary.names import checked_resource_name
+
+    for name in ("a", "a.b.c", "x" * 200, "ends-"):
+        assert checked_resource_name(Gang("ns", name).allocation)
+    assert Gang("one", "a").allocation != Gang("two", "a").allocation
