@@ -11,7 +11,7 @@ from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.selectors import matches_label_selector
-from matrixcontainer.kubeapi.verbs import Deletion
+from matrixcontainer.kubeapi.asked import Deletion
 
 AFTER_DEADLINE_S = 1.0
 

@@ -10,7 +10,7 @@ from matrixcontainer.kubeapi.crds import set_condition
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.selectors import matches_label_selector
-from matrixcontainer.kubeapi.verbs import Deletion
+from matrixcontainer.kubeapi.asked import Deletion
 
 BURST = 500  # pods made or removed in one turn
 PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
