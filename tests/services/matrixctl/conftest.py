@@ -36,7 +36,7 @@ def eventually(what: Callable[[], Any], message: str = "") -> Any:
         try:
             if seen := what():
                 return seen
-        except (httpx.HTTPError, OSError):
+        except (httpx.HTTPError, OSError, AssertionError):  # what is looked at may not be there yet
             pass
         time.sleep(0.02)
     raise AssertionError(f"never came true: {message or what}")
