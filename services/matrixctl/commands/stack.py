@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -104,13 +105,14 @@ def show_where(folder: Any) -> None:
 
 def down(state: State = DEFAULT_STATE) -> None:
     """Stop everything of this stack and leave nothing running. What it knows stays in the state folder."""
-    from services.matrixctl.folder import Folder
+    from services.matrixctl.folder import Folder, Unreadable
     from services.matrixctl.up import halt
 
     folder = Folder(state)
-    stack = folder.read()
-    if stack is not None and stack.contained:
-        raise NotRunning(f"the stack in {folder.path} is made of containers; `docker compose down` stops them")
+    with suppress(Unreadable):
+        stack = folder.read()
+        if stack is not None and stack.contained:
+            raise NotRunning(f"the stack in {folder.path} is made of containers; `docker compose down` stops them")
     ended = halt(folder)
     say(f"stopped {', '.join(ended)}" if ended else f"nothing runs in {folder.path}")
 
