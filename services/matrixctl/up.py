@@ -171,7 +171,7 @@ class Report:
     @property
     def ready(self) -> bool:
         children = self.stack.children if self.stack else {}
-        return self.supervisor is not None and all(self.is_ready(name) for name in children)
+        return self.supervisor is not None and bool(children) and all(self.is_ready(name) for name in children)
 
     def is_ready(self, name: str) -> bool:
         return bool(self.stack and self.stack.children[name].ready and name in self.living)

@@ -138,6 +138,8 @@ def show_status(folder: Any, form: Form) -> int:
         raise NotRunning(f"the stack in {folder.path} is made of containers; `docker compose ps` shows them")
     elif not report.running:
         raise NotRunning(f"no stack runs in {folder.path}; `matrixctl up --state {folder.path}` starts one")
+    elif report.stack is None:
+        say("the supervisor is just starting; ask again")
     else:
         wide = ("waiting for", "last exit", "log") if form is Form.WIDE else ()
         rows = [
