@@ -57,8 +57,8 @@ class Bench:
         return last
 
     def stack(self) -> Stack:
-        stack = self.folder.read()
-        assert stack is not None
+        """As last written: the supervisor takes its seat a moment before it writes for the first time."""
+        stack: Stack = eventually(self.folder.read)
         return stack
 
     def settings(self, name: str) -> dict[str, Any]:
