@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from services.chassis.access import digest
-from tests.charts.clusters import CLUSTERS, ChartCluster, real_missing, runs_deployments
-from tests.charts.rendered import CHART, NAMESPACE, RELEASE, objects
+from tests.charts.clusters import CLUSTERS, ChartCluster, eventually, real_missing, runs_deployments
+from tests.charts.rendered import CHART, NAMESPACE, RELEASE, objects, pods
 from tests.matrixcontainer.kubeapi.process import needs_kubectl
 
 pytestmark = [pytest.mark.e2e, needs_kubectl, pytest.mark.usefixtures("helm_here")]
@@ -137,3 +137,22 @@ A_NODE = {
     "kind": "Node",
     "metadata": {"name": "machine", "labels": {"kubernetes.io/hostname": "machine", "kubernetes.io/os": "linux"}},
 }
+
+
+@pytest.mark.parametrize("values", ["default", "everything"])
+def test_its_pods_pass_the_restricted_standard(
+    cluster: ChartCluster, request: pytest.FixtureRequest, values: str
+) -> None:
+    if "real" not in request.node.name:
+        pytest.skip("the embedded API does not check the Pod Security Standards")
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    strict = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strict", "labels": labels}}
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(strict))
+    eventually(lambda: cluster.get("serviceaccount", "default", "strict"), "the namespace has its account")
+    for workload, pod in pods(values):
+        claims = workload["spec"].get("volumeClaimTemplates", [])
+        volumes = [*pod["volumes"], *({"name": claim["metadata"]["name"], "emptyDir": {}} for claim in claims)]
+        spec = pod | {"serviceAccountName": "default", "volumes": volumes}
+        spec.pop("priorityClassName", None)
+        tried = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": workload["metadata"]["name"]}, "spec": spec}
+        cluster.kubectl("create", "--dry-run=server", "-n", "strict", "-f", "-", stdin=json.dumps(tried))
