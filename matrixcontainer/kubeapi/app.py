@@ -130,10 +130,10 @@ class App:
         resource = self.api.registry.find(target.group, target.version, target.plural)
         if resource is None or target.rest:
             raise errors.no_such_path()
-        if resource.namespaced != bool(target.namespace) and (
-            target.name or request.method == "POST" or target.namespace
-        ):
+        if resource.namespaced != bool(target.namespace) and (target.name or target.namespace):
             raise errors.no_such_path()
+        if resource.namespaced and not target.namespace and request.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed()  # a list of all namespaces can be read and watched, no more
         if resource.deprecated:
             request.warnings.append(resource.deprecated)
         if request.method in ("POST", "PUT", "PATCH", "DELETE"):

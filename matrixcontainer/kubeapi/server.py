@@ -18,6 +18,7 @@ from matrixcontainer.kubeapi.controllers.definitions import Definitions
 from matrixcontainer.kubeapi.controllers.garbage import GarbageCollector
 from matrixcontainer.kubeapi.controllers.namespaces import Namespaces
 from matrixcontainer.kubeapi.controllers.upkeep import Upkeep
+from matrixcontainer.kubeapi.controllers.workloads import Workloads
 from matrixcontainer.kubeapi.deleting import DeletingVerbs
 from matrixcontainer.kubeapi.discovery import Discovery
 from matrixcontainer.kubeapi.openapi import OpenApi
@@ -51,6 +52,8 @@ class KubeApi:
         self.namespaces = Namespaces(self)
         self.garbage = GarbageCollector(self)
         self.upkeep = Upkeep(self)
+        self.workloads = Workloads(self)
+        self.runs_workloads = True
         self.verbs.namespace_state = self.namespaces.state
         self.verbs.gates += [self.namespaces.gate, priority_gate(store)]
         self.stopping = False
@@ -64,6 +67,11 @@ class KubeApi:
         self.garbage.load()
         for controller in (self.definitions, self.namespaces, self.garbage, self.upkeep):
             self._tasks.append(asyncio.create_task(self._keep_running(controller.run), name=type(controller).__name__))
+        if self.runs_workloads:
+            self.store.listeners.append(self.workloads.notice)
+            self.workloads.load()
+            for run in self.workloads.runs():
+                self._tasks.append(asyncio.create_task(self._keep_running(run), name=run.__qualname__))
         await self.namespaces.ensure_standing()
 
     async def _keep_running(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:

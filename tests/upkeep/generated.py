@@ -32,5 +32,6 @@ GENERATED: tuple[Generated, ...] = (
         for service in ("resource", "link", "compute", "infer", "agents")
     ),
     Generated("docs/reference/matrixctl.md", f"{PRINTED}:command_reference"),
+    Generated("docs/reference/kube-differences.md", "tests.conformance.differences:page"),
     Generated("docs/reference/settings.md", f"{PRINTED}:settings_reference"),
 )

@@ -1,0 +1,52 @@
+"""What people type to run workloads, with the unmodified kubectl, against the embedded API as a process of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.matrixcontainer.kubeapi.process import KubeProcess, needs_kubectl
+from tests.matrixcontainer.kubeapi.virtual import a_deployment
+
+pytestmark = [pytest.mark.e2e, needs_kubectl]
+
+
+def add_node(kube: KubeProcess, name: str) -> None:
+    capacity = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    kube.kubectl("apply", "-f", "-", stdin={"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    ready = {"type": "Ready", "status": "True", "reason": "Tests", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = {"status": {"conditions": [ready], "capacity": capacity, "allocatable": capacity}}
+    kube.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps(status))
+
+
+@pytest.fixture(scope="module")
+def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeProcess]:
+    process = KubeProcess(tmp_path_factory.mktemp("kube")).start()
+    for name in ("n1", "n2"):
+        add_node(process, name)
+    yield process
+    assert process.stop() == 0
+
+
+def test_rollout_status_history_and_undo(kube: KubeProcess) -> None:
+    kube.kubectl("apply", "-f", "-", stdin={"apiVersion": "apps/v1", "kind": "Deployment"} | a_deployment())
+    assert "successfully rolled out" in kube.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    kube.kubectl("wait", "--for=condition=available", "deployment/web", "--timeout=30s")
+    kube.kubectl("set", "image", "deployment/web", "c=web:2")
+    assert "successfully rolled out" in kube.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    history = kube.kubectl("rollout", "history", "deployment/web")
+    assert [line.split()[0] for line in history.splitlines() if line[:1].isdigit()] == ["1", "2"]
+    assert "web:1" in kube.kubectl("rollout", "history", "deployment/web", "--revision=1")
+    kube.kubectl("rollout", "undo", "deployment/web")
+    assert "successfully rolled out" in kube.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    image = "jsonpath={.spec.template.spec.containers[0].image}"
+    assert kube.kubectl("get", "deployment", "web", "-o", image) == "web:1"
+    kube.kubectl("rollout", "restart", "deployment/web")
+    assert "successfully rolled out" in kube.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
+    kube.kubectl("scale", "deployment/web", "--replicas=5")
+    kube.kubectl("wait", "--for=jsonpath={.status.readyReplicas}=5", "deployment/web", "--timeout=30s")
+    assert "5/5" in kube.kubectl("get", "deployment", "web")
+    kube.kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=30s")
+    assert "No resources found" in kube.kubectl("get", "pods,replicasets")
