@@ -111,6 +111,7 @@ class Verbs:
         meta = obj["metadata"]
         for key in object_meta.SERVER_OWNED:
             meta.pop(key, None)
+        meta["uid"] = uid = object_meta.new_uid(self.chance)
         resource.strategy.prepare_create(obj, resource)
         resource.strategy.default(obj)
         for gate in self.gates:
@@ -119,7 +120,7 @@ class Verbs:
                 resource.strategy.clean(obj, resource)
                 resource.strategy.default(obj)
         meta = obj["metadata"]
-        meta["uid"] = object_meta.new_uid(self.chance)
+        meta["uid"] = uid
         meta["creationTimestamp"] = object_meta.timestamp(self.now())
         if resource.strategy.has_generation:
             meta["generation"] = 1

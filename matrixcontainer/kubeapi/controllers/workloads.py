@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi.controllers.default_scheduler import DefaultScheduler
 from matrixcontainer.kubeapi.controllers.deployments import Deployments
+from matrixcontainer.kubeapi.controllers.jobs import Jobs
 from matrixcontainer.kubeapi.controllers.kubelets import Kubelets
 from matrixcontainer.kubeapi.controllers.node_facts import NodeIndex
 from matrixcontainer.kubeapi.controllers.pod_facts import PodIndex
@@ -31,13 +32,21 @@ class Workloads:
         self.pod_resource = self._builtin("", "v1", "pods")
         self.set_resource = self._builtin("apps", "v1", "replicasets")
         self.deployment_resource = self._builtin("apps", "v1", "deployments")
+        self.job_resource = self._builtin("batch", "v1", "jobs")
         self._teller = Teller(api)
         self.tell = self._teller.tell
         self.replica_sets = ReplicaSets(self)
         self.deployments = Deployments(self)
+        self.jobs = Jobs(self)
         self.kubelets = Kubelets(self)
         self.scheduler = DefaultScheduler(self)
-        self.controllers: list[Controller] = [self.scheduler, self.kubelets, self.replica_sets, self.deployments]
+        self.controllers: list[Controller] = [
+            self.scheduler,
+            self.kubelets,
+            self.replica_sets,
+            self.deployments,
+            self.jobs,
+        ]
 
     def _builtin(self, group: str, version: str, plural: str) -> Resource:
         found = self.api.registry.find(group, version, plural)
@@ -69,7 +78,7 @@ class Workloads:
         gone = change.type == "DELETED"
         if storage == "pods":
             before_pod, pod = (self.pods.drop(change.record.key[1:]), None) if gone else self.pods.put(change.record)
-            for listener in (self.scheduler, self.kubelets, self.replica_sets, self.deployments):
+            for listener in (self.scheduler, self.kubelets, self.replica_sets, self.deployments, self.jobs):
                 listener.notice_pod(before_pod, pod)
         elif storage == "replicasets.apps":
             before_set, rs = (self.sets.drop(change.record.key[1:]), None) if gone else self.sets.put(change.record)
