@@ -204,6 +204,8 @@ class App:
             target.name or request.method == "POST" or target.namespace
         ):
             raise errors.no_such_path()
+        if resource.computed is not None:
+            return resource.computed(self, request, resource, target)
         if resource.deprecated:
             request.warnings.append(resource.deprecated)
         if request.method in ("POST", "PUT", "PATCH", "DELETE"):
