@@ -71,6 +71,7 @@ class Verbs(Decoding):
         meta = obj["metadata"]
         for key in object_meta.SERVER_OWNED:
             meta.pop(key, None)
+        meta["uid"] = uid = object_meta.new_uid(self.chance)
         resource.strategy.prepare_create(obj, resource)
         resource.strategy.default(obj)
         for gate in self.gates:
@@ -79,7 +80,7 @@ class Verbs(Decoding):
                 resource.strategy.clean(obj, resource)
                 resource.strategy.default(obj)
         meta = obj["metadata"]
-        meta["uid"] = object_meta.new_uid(self.chance)
+        meta["uid"] = uid
         meta["creationTimestamp"] = object_meta.timestamp(self.now())
         if resource.strategy.has_generation:
             meta["generation"] = 1

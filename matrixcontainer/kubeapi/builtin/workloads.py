@@ -114,9 +114,9 @@ class StatefulSetStrategy(TemplateStrategy):
 class JobStrategy(Strategy):
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
         super().prepare_create(obj, resource)
-        spec = obj.setdefault("spec", {})
+        spec, meta = obj.setdefault("spec", {}), obj["metadata"]
         if not spec.get("manualSelector"):
-            obj["metadata"].setdefault("annotations", {})
+            _own_selector(spec, meta.get("name", ""), meta["uid"])
 
     def default(self, obj: dict[str, Any]) -> None:
         spec = obj.setdefault("spec", {})
@@ -129,8 +129,6 @@ class JobStrategy(Strategy):
         spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
         template = spec.setdefault("template", {})
         default_pod_spec(template.setdefault("spec", {}))
-        if not obj["metadata"].get("annotations", True):
-            del obj["metadata"]["annotations"]
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         spec = obj["spec"]
@@ -144,6 +142,13 @@ class JobStrategy(Strategy):
             for key in ("parallelism", "completions", "backoffLimit")
             if (spec.get(key) or 0) < 0
         ]
+        found += [
+            errors.forbidden_field(f"spec.{key}", "is not served here: nobody would act on it")
+            for key in ("backoffLimitPerIndex", "podFailurePolicy", "successPolicy", "maxFailedIndexes")
+            if spec.get(key) is not None
+        ]
+        if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
+            found.append(errors.required("spec.completions", "when completion mode is Indexed"))
         if old is not None:
             found += [
                 errors.invalid(f"spec.{key}", spec.get(key), "field is immutable")
@@ -151,6 +156,15 @@ class JobStrategy(Strategy):
                 if old["spec"].get(key) != spec.get(key)
             ]
         return found
+
+
+def _own_selector(spec: dict[str, Any], name: str, uid: str) -> None:
+    """The Job's uid marks its pods, under the old names and the new ones."""
+    labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
+    for prefix in ("", "batch.kubernetes.io/"):
+        labels[f"{prefix}controller-uid"] = uid
+        labels.setdefault(f"{prefix}job-name", name)
+    spec.setdefault("selector", {}).setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
 
 
 class CronJobStrategy(Strategy):
