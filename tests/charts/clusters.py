@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import matrixcontainer.kubeapi.controllers
 from tests.charts.rendered import CHART, NAMESPACE, RELEASE, helm
 from tests.matrixcontainer.kubeapi.process import KUBECTL, KubeProcess
 
@@ -25,10 +26,11 @@ REAL = "tests.e2e.realkube"
 PATIENCE_WALL_S = 120.0
 
 
-def runs_deployments() -> bool:
-    """Whether the embedded API has controllers for what the chart makes, and kubelets for their pods."""
-    controllers = "matrixcontainer.kubeapi.controllers"
-    return all(importlib.util.find_spec(f"{controllers}.{name}") for name in ("deployments", "kubelets"))
+def acted_on(storage: str) -> bool:
+    """Whether the embedded API has a controller for a kind, and kubelets for the pods it makes."""
+    controllers = Path(matrixcontainer.kubeapi.controllers.__file__).parent
+    sources = [path.read_text() for path in controllers.glob("*.py")]
+    return all(any(f'storage = "{each}"' in source for source in sources) for each in (storage, "pods"))
 
 
 def real_missing() -> str | None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from services.chassis.access import digest
-from tests.charts.clusters import CLUSTERS, ChartCluster, eventually, real_missing, runs_deployments
+from tests.charts.clusters import CLUSTERS, ChartCluster, acted_on, eventually, real_missing
 from tests.charts.rendered import CHART, NAMESPACE, RELEASE, objects, pods
 from tests.matrixcontainer.kubeapi.process import needs_kubectl
 
@@ -115,27 +115,45 @@ def test_the_embedded_api_gets_its_authority_once(cluster: ChartCluster) -> None
     cluster.kubectl("delete", "configmap,secret", "--all", "-n", NAMESPACE)
 
 
-def test_it_waits_until_every_pod_is_ready(cluster: ChartCluster, request: pytest.FixtureRequest) -> None:
-    if "embedded" not in request.node.name:
+@pytest.mark.parametrize(
+    ("storage", "kept"),
+    [("deployments.apps", "persistence.enabled=false"), ("statefulsets.apps", "persistence.enabled=true")],
+)
+def test_helm_waits_until_every_pod_is_ready(
+    cluster: ChartCluster, request: pytest.FixtureRequest, storage: str, kept: str
+) -> None:
+    if "real" in request.node.name:
         pytest.skip("no machines: nothing runs a pod on this control plane")
-    if not runs_deployments():
-        pytest.skip("the embedded API has no controllers for Deployments yet: `helm install --wait` was not tried")
+    if not acted_on(storage):
+        pytest.skip(
+            f"the embedded API has no controller for {storage}: `helm install --wait --set {kept}` was not tried"
+        )
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(A_NODE))
-    cluster.upgrade("--wait", "--timeout", "100s", "--set", "persistence.enabled=false")
-    for name in ("resource", "link", "compute", "infer", "agents"):
-        assert installed_ready(cluster, name), name
+    cluster.kubectl("patch", "node", "machine", "--subresource=status", "--type=merge", "-p", json.dumps(A_MACHINE))
+    cluster.upgrade("--wait", "--timeout", "60s", "--set", kept)
+    workloads = json.loads(cluster.kubectl("get", storage, "-n", NAMESPACE, "-o", "json"))["items"]
+    assert {each["metadata"]["name"]: each["status"].get("readyReplicas") for each in workloads} == {
+        f"{FULLNAME}-{name}": 1
+        for name in ("resource", "link", "compute", "infer", "agents", "operator")
+        if (name == "operator") <= (storage == "deployments.apps")
+    }
     cluster.helm("uninstall", RELEASE, "-n", NAMESPACE)
-
-
-def installed_ready(cluster: ChartCluster, name: str) -> bool:
-    status = cluster.get("statefulset", f"{FULLNAME}-{name}").get("status") or {}
-    return bool(status.get("readyReplicas") == 1)
+    cluster.kubectl("delete", "configmap,secret", "--all", "-n", NAMESPACE)
 
 
 A_NODE = {
     "apiVersion": "v1",
     "kind": "Node",
     "metadata": {"name": "machine", "labels": {"kubernetes.io/hostname": "machine", "kubernetes.io/os": "linux"}},
+}
+A_MACHINE = {
+    "status": {
+        "capacity": {"cpu": "8", "memory": "16Gi", "pods": "110"},
+        "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"},
+        "conditions": [
+            {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ],
+    }
 }
 
 
