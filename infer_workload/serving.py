@@ -161,11 +161,10 @@ class Serving:
             turns = [self._play(live) for live in list(self.live.values())]
             caught_up = all(turns)
             spent = time.perf_counter() - began
-            rest = self._rest_wall_s() if caught_up else spent
-            try:
-                await asyncio.wait_for(self._nudged.wait() if caught_up else asyncio.sleep(spent), rest + 1e-3)
-            except TimeoutError:
-                continue
+            if caught_up:
+                await self._rest(self._rest_wall_s())
+            else:
+                await asyncio.sleep(spent)  # half of a core at most, whatever the load
 
     def nudge(self) -> None:
         """Something was submitted: look at what is due."""
@@ -192,6 +191,14 @@ class Serving:
         return f"{len(used)} accounts charged"
 
     # Small helpers.
+
+    async def _rest(self, wall_s: float) -> None:
+        """Until a nudge or for that long. Not by wait_for: before Python 3.12 it can swallow a cancellation."""
+        nudge = asyncio.ensure_future(self._nudged.wait())
+        try:
+            await asyncio.wait({nudge}, timeout=wall_s)
+        finally:
+            nudge.cancel()
 
     def _play(self, live: LiveDeployment) -> bool:
         try:

@@ -13,18 +13,19 @@ from typing import Any
 import orjson
 from sqlalchemy import Engine
 
-from matrixcontainer.kubeapi import access, errors, listing, subresources
-from matrixcontainer.kubeapi.accept import AGGREGATED_TYPE, Answer, choose, wants_aggregated
+from matrixcontainer.kubeapi import access, documents, errors, listing, subresources
+from matrixcontainer.kubeapi.accept import Answer, choose
 from matrixcontainer.kubeapi.access import User
+from matrixcontainer.kubeapi.asked import Deletion, Options, Outcome
 from matrixcontainer.kubeapi.bodies import parse_body, parse_json, parse_yaml
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.requests import Receive, Request, Send, Target, parse_target, read_body, request_of
 from matrixcontainer.kubeapi.resources import Resource
+from matrixcontainer.kubeapi.responses import Response, as_json
 from matrixcontainer.kubeapi.selectors import FieldSelector, LabelSelector
-from matrixcontainer.kubeapi.server import VERSION, KubeApi
+from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.store import Store
 from matrixcontainer.kubeapi.table import TableForm, partial, partial_form
-from matrixcontainer.kubeapi.verbs import Deletion, Options, Outcome
 from matrixcontainer.kubeapi.watch import Watch, WatchOptions
 
 PATCH_TYPES = {
@@ -33,24 +34,6 @@ PATCH_TYPES = {
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
 }
-OPENAPI_PROTOBUF = "proto"
-
-
-class Response:
-    """Status code, body, media type and headers; or a stream of chunks."""
-
-    def __init__(
-        self,
-        body: bytes | AsyncIterator[bytes],
-        code: int = 200,
-        media: str = "application/json",
-        headers: dict[str, str] | None = None,
-    ) -> None:
-        self.body, self.code, self.media, self.headers = body, code, media, headers or {}
-
-
-def as_json(value: Any, code: int = 200) -> Response:
-    return Response(orjson.dumps(value), code)
 
 
 class App:
@@ -105,6 +88,9 @@ class App:
         hang_up = asyncio.ensure_future(_until_disconnected(request.receive))
         try:
             await asyncio.wait((pump, hang_up), return_when=asyncio.FIRST_COMPLETED)
+            if pump.done() and (failure := pump.exception()) is not None and not isinstance(failure, OSError):
+                self.api.failures.append(f"watch {request.path}: {type(failure).__name__}: {failure}")
+                self.api.report(failure, f"watch {request.path}")
         finally:
             for task in (pump, hang_up):
                 task.cancel()
@@ -136,63 +122,7 @@ class App:
             return await self._resource(request, target)
         if request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()
-        return self._document(request, path.rstrip("/") or "/")
-
-    def _document(self, request: Request, path: str) -> Response:
-        if path in ("/livez", "/readyz", "/healthz") or path.startswith(("/livez/", "/readyz/", "/healthz/")):
-            return Response(b"ok", media="text/plain; charset=utf-8")
-        if path == "/version":
-            return as_json(VERSION)
-        if path in ("/api", "/apis"):
-            if version := wants_aggregated(request.accept):
-                media = AGGREGATED_TYPE.format(version)
-                return self._discovered(request, f"aggregated:{path[1:]}:{version}", media)
-            return self._discovered(request, path[1:])
-        parts = path.strip("/").split("/")
-        if parts[0] == "api" and len(parts) == 2:
-            return self._discovered(request, f"version:/{parts[1]}")
-        if parts[0] == "apis" and len(parts) == 2:
-            return self._discovered(request, f"group:{parts[1]}")
-        if parts[0] == "apis" and len(parts) == 3:
-            return self._discovered(request, f"version:{parts[1]}/{parts[2]}")
-        if parts[0] == "openapi":
-            return self._openapi(request, parts[1:])
-        if path == "/":
-            return as_json({"paths": self._paths()})
-        raise errors.no_such_path()
-
-    def _paths(self) -> list[str]:
-        groups = self.api.registry.groups()
-        found = ["/api", "/api/v1", "/apis", *(f"/apis/{group}" for group in groups)]
-        found += [f"/apis/{group}/{version}" for group in groups for version in self.api.registry.versions(group)]
-        return sorted([*found, "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"])
-
-    def _discovered(self, request: Request, name: str, media: str = "application/json") -> Response:
-        try:
-            body, tag = self.api.discovery.document(name)
-        except KeyError:
-            raise errors.no_such_path() from None
-        headers = {"ETag": tag, "Vary": "Accept"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(b"", 304, media, headers)
-        return Response(body, 200, media, headers)
-
-    def _openapi(self, request: Request, parts: list[str]) -> Response:
-        if parts == ["v2"]:
-            accept = request.accept
-            if OPENAPI_PROTOBUF in accept and "application/json" not in accept and "*/*" not in accept:
-                raise errors.not_acceptable("application/json")
-            return Response(self.api.openapi.swagger())
-        if parts == ["v3"]:
-            return Response(self.api.openapi.index())
-        if parts[:1] == ["v3"] and OPENAPI_PROTOBUF in request.accept and "json" not in request.accept:
-            raise errors.not_acceptable("application/json")
-        try:
-            if parts[1:2] == ["api"]:
-                return Response(self.api.openapi.document("", parts[2]))
-            return Response(self.api.openapi.document(parts[2], parts[3]))
-        except (KeyError, IndexError):
-            raise errors.no_such_path() from None
+        return documents.answer(self.api, request, path.rstrip("/") or "/")
 
     # ---- resources
 
@@ -200,12 +130,12 @@ class App:
         resource = self.api.registry.find(target.group, target.version, target.plural)
         if resource is None or target.rest:
             raise errors.no_such_path()
-        if resource.namespaced != bool(target.namespace) and (
-            target.name or request.method == "POST" or target.namespace
-        ):
+        if resource.namespaced != bool(target.namespace) and (target.name or target.namespace):
             raise errors.no_such_path()
         if resource.computed is not None:
             return resource.computed(self, request, resource, target)
+        if resource.namespaced and not target.namespace and request.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed()  # a list of all namespaces can be read and watched, no more
         if resource.deprecated:
             request.warnings.append(resource.deprecated)
         if request.method in ("POST", "PUT", "PATCH", "DELETE"):

@@ -15,7 +15,8 @@ from typing import Any
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.cel_values import Optional, to_cel
 from matrixcontainer.kubeapi.errors import ABSENT, Cause
-from matrixcontainer.kubeapi.schema import Schema, correlate_list, join, type_of
+from matrixcontainer.kubeapi.schema import Schema, join
+from matrixcontainer.kubeapi.validation import correlate_list, type_of
 
 RUNS_MAX = 20_000
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.schema import Schema, compile_pattern, type_of, validate
+from matrixcontainer.kubeapi.schema import Schema, compile_pattern
+from matrixcontainer.kubeapi.validation import type_of, validate
 
 TYPES = ("object", "array", "string", "integer", "number", "boolean")
 JUNCTIONS = ("allOf", "anyOf", "oneOf")

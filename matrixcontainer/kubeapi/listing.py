@@ -145,8 +145,9 @@ def read_token(token: str) -> tuple[int, list[str]]:
 
 def render_list(resource: Resource, page: Page) -> bytes:
     """The list as JSON text, put together from the stored texts."""
+    meta = page.meta() if resource.type_name else {"continue": ""} | page.meta()  # custom ones always show the token
     head = json.dumps(
-        {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": page.meta()},
+        {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta},
         separators=(",", ":"),
     ).encode()
     items: Callable[[Record], bytes] = resource.item_bytes

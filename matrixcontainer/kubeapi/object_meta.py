@@ -5,7 +5,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi import errors, schema
+from matrixcontainer.kubeapi import errors, schema, validation
 from matrixcontainer.kubeapi.builtin.types import schema_of
 from matrixcontainer.kubeapi.errors import Cause
 from matrixcontainer.kubeapi.selectors import LABEL_NAME, PREFIX
@@ -70,7 +70,7 @@ def clean_metadata(obj: dict[str, Any], resource: "Resource") -> list[str]:
     if meta.get("creationTimestamp", "") is None:
         del meta["creationTimestamp"]
     schema.prune(meta, known, "metadata", unknown)
-    for cause in schema.validate(meta, known, "metadata"):
+    for cause in validation.validate(meta, known, "metadata"):
         if cause.reason == "FieldValueTypeInvalid":
             raise errors.bad_request(
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '

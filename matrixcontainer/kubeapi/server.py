@@ -19,11 +19,11 @@ from matrixcontainer.kubeapi.controllers.garbage import GarbageCollector
 from matrixcontainer.kubeapi.controllers.namespaces import Namespaces
 from matrixcontainer.kubeapi.controllers.upkeep import Upkeep
 from matrixcontainer.kubeapi.controllers.workloads import Workloads
+from matrixcontainer.kubeapi.deleting import DeletingVerbs
 from matrixcontainer.kubeapi.discovery import Discovery
 from matrixcontainer.kubeapi.openapi import OpenApi
 from matrixcontainer.kubeapi.resources import Registry
 from matrixcontainer.kubeapi.store import Store
-from matrixcontainer.kubeapi.verbs import Verbs
 
 VERSION = {
     "major": "1",
@@ -45,7 +45,7 @@ class KubeApi:
         self.store, self.now, self.chance, self.access = store, now, chance, access
         self.registry = Registry()
         register_builtins(self.registry)
-        self.verbs = Verbs(store, now, chance)
+        self.verbs = DeletingVerbs(store, now, chance)
         self.discovery = Discovery(self.registry)
         self.openapi = OpenApi(self.registry)
         self.definitions = Definitions(self)

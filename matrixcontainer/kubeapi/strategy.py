@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi import errors, schema
+from matrixcontainer.kubeapi import errors, schema, validation
 from matrixcontainer.kubeapi.errors import ABSENT, Cause
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Strategy:
         schema.drop_nulls(obj, resource.schema)
         schema.spell_quantities(obj, resource.schema)
         schema.prune(obj, resource.schema, unknown=unknown, root=True)
-        wrong = schema.validate({k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}, resource.schema)
+        wrong = validation.validate({k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}, resource.schema)
         for cause in wrong:
             if cause.reason == "FieldValueTypeInvalid":
                 raise errors.bad_request(
@@ -159,7 +159,7 @@ class CustomStrategy(Strategy):
         body = {key: value for key, value in obj.items() if key not in skip}
         before: Any = {key: value for key, value in old.items() if key not in skip} if old else ABSENT
         found = []
-        for cause in schema.validate(body, self.schema, old=before):
+        for cause in validation.validate(body, self.schema, old=before):
             if cause.field in skip and cause.reason == "FieldValueRequired":
                 continue
             found.append(cause)

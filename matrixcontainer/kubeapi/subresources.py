@@ -5,6 +5,7 @@ answered.
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import access, errors
+from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.builtin.pods import bind
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.jsonpath import JsonPath
@@ -12,16 +13,16 @@ from matrixcontainer.kubeapi.object_meta import timestamp
 from matrixcontainer.kubeapi.patches import json_patch, merge_patch
 from matrixcontainer.kubeapi.requests import Request, Target
 from matrixcontainer.kubeapi.resources import Resource, ScalePaths
-from matrixcontainer.kubeapi.verbs import Deletion, Options
+from matrixcontainer.kubeapi.responses import Response, as_json
 
 if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.app import App, Response
+    from matrixcontainer.kubeapi.app import App
 
 TOKEN_LIFETIME_S = 3600
 TOKEN_LIFETIME_S_MIN = 600
 
 
-async def answer(app: "App", request: Request, resource: Resource, target: Target) -> "Response":
+async def answer(app: "App", request: Request, resource: Resource, target: Target) -> Response:
     sub = target.subresource
     offered = {name for name, *_ in resource.extra_subresources}
     if sub == "status" and resource.status:
@@ -61,7 +62,7 @@ async def answer(app: "App", request: Request, resource: Resource, target: Targe
 # ---- status
 
 
-async def _status(app: "App", request: Request, resource: Resource, target: Target) -> "Response":
+async def _status(app: "App", request: Request, resource: Resource, target: Target) -> Response:
     if request.method in ("GET", "HEAD"):
         record = app.api.verbs.record(resource, target.namespace, target.name)
         return app.render(request, resource, resource.show(record), 200)
@@ -96,9 +97,7 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths) -> dict[str, Any]:
     }
 
 
-async def _scale(app: "App", request: Request, resource: Resource, target: Target, paths: ScalePaths) -> "Response":
-    from matrixcontainer.kubeapi.app import as_json
-
+async def _scale(app: "App", request: Request, resource: Resource, target: Target, paths: ScalePaths) -> Response:
     verbs = app.api.verbs
     if request.method == "GET":
         return as_json(scale_of(verbs.get(resource, target.namespace, target.name), paths))
@@ -148,9 +147,7 @@ def _check_scale(name: str, wanted: Any) -> None:
 # ---- pods
 
 
-async def _bind(app: "App", resource: Resource, target: Target, body: dict[str, Any], options: Options) -> "Response":
-    from matrixcontainer.kubeapi.app import as_json
-
+async def _bind(app: "App", resource: Resource, target: Target, body: dict[str, Any], options: Options) -> Response:
     node = (body.get("target") or {}).get("name", "")
     if not node:
         raise errors.unprocessable("Binding", "", target.name, [errors.required("target.name")])
@@ -178,9 +175,8 @@ async def _bind(app: "App", resource: Resource, target: Target, body: dict[str, 
     return as_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
 
 
-async def _evict(app: "App", resource: Resource, target: Target, body: dict[str, Any], options: Options) -> "Response":
+async def _evict(app: "App", resource: Resource, target: Target, body: dict[str, Any], options: Options) -> Response:
     """Delete the pod unless a disruption budget that selects it allows no more disruptions."""
-    from matrixcontainer.kubeapi.app import as_json
     from matrixcontainer.kubeapi.selectors import matches_label_selector
 
     pod = app.api.verbs.get(resource, target.namespace, target.name)
@@ -212,9 +208,8 @@ async def _evict(app: "App", resource: Resource, target: Target, body: dict[str,
     return as_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
 
 
-def _log(app: "App", request: Request, resource: Resource, target: Target) -> "Response":
+def _log(app: "App", request: Request, resource: Resource, target: Target) -> Response:
     """Plain text, made up by the emulated kubelets."""
-    from matrixcontainer.kubeapi.app import Response
     from matrixcontainer.kubeapi.controllers import logs
 
     pod = app.api.verbs.get(resource, target.namespace, target.name)
@@ -224,9 +219,7 @@ def _log(app: "App", request: Request, resource: Resource, target: Target) -> "R
 # ---- tokens and reviews
 
 
-def _token(app: "App", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> "Response":
-    from matrixcontainer.kubeapi.app import as_json
-
+def _token(app: "App", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> Response:
     account = app.api.verbs.get(resource, target.namespace, target.name)
     wanted = int((body.get("spec") or {}).get("expirationSeconds") or TOKEN_LIFETIME_S)
     if wanted < TOKEN_LIFETIME_S_MIN:
@@ -243,7 +236,7 @@ def _token(app: "App", request: Request, resource: Resource, target: Target, bod
     return as_json(found, 201)
 
 
-def review(app: "App", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> "Response":
+def review(app: "App", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> Response:
     options = app.options(request)
     obj = app.api.verbs.decode(resource, body, options)
     obj["metadata"] = {key: value for key, value in obj["metadata"].items() if key in ("name", "namespace")}

@@ -1,4 +1,4 @@
-"""The verbs every kind shares: create, update, patch, apply, delete, deletecollection.
+"""The verbs every kind shares: create, update, patch, apply; delete is in deleting.py.
 
 `Verbs` loads the newest state, decides, and hands the store one change that holds only if nobody was faster; a patch
 without a stated resourceVersion tries again. Reading is in listing.py, the life after a delete (garbage collection,
@@ -7,11 +7,11 @@ namespaces) in controllers. Nothing here knows of HTTP: options come in as `Opti
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from matrixcontainer.kubeapi import apply, errors, object_meta, patches
-from matrixcontainer.kubeapi.errors import Cause
+from matrixcontainer.kubeapi.asked import Options, Outcome
+from matrixcontainer.kubeapi.decoding import Decoding
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.store import Key, Record, Stale, Store, StoreLost
@@ -21,47 +21,7 @@ RETRIES_MAX = 20
 Check = Callable[[dict[str, Any] | None, dict[str, Any] | None], None]
 
 
-@dataclass
-class Options:
-    """What a request says beside its body. `warnings` is filled on the way and becomes Warning headers."""
-
-    user: str = "system:admin"
-    field_manager: str = ""
-    user_agent: str = ""
-    field_validation: str = "Warn"  # Strict, Warn, Ignore
-    dry_run: bool = False
-    force: bool = False
-    subresource: str = ""
-    warnings: list[str] = field(default_factory=list)
-    from_controller: bool = False
-
-    @property
-    def manager(self) -> str:
-        return self.field_manager or self.user_agent.split("/", 1)[0] or "unknown"
-
-
-@dataclass
-class Deletion:
-    """DeleteOptions, from the body or the query."""
-
-    propagation: str = ""  # Background, Foreground, Orphan
-    grace_s: int | None = None
-    uid: str = ""
-    revision: str = ""
-    dry_run: bool = False
-
-
-@dataclass
-class Outcome:
-    """The object after the verb, in the version of the request; `created` and `gone` tell what became of it."""
-
-    obj: dict[str, Any]
-    created: bool = False
-    gone: bool = False
-    record: Record | None = None
-
-
-class Verbs:
+class Verbs(Decoding):
     def __init__(self, store: Store, now: Callable[[], float], chance: random.Random) -> None:
         self.store = store
         self.now = now
@@ -136,65 +96,6 @@ class Verbs:
         except Stale:
             raise errors.already_exists(resource.plural, resource.group, name) from None
         return Outcome(resource.show(record), created=True, record=record)
-
-    def decode(self, resource: Resource, body: dict[str, Any], options: Options) -> dict[str, Any]:
-        """A body as an object of this resource: kind and version checked; unknown fields refused, warned of or dropped."""  # noqa: E501
-        if not isinstance(body, dict):
-            raise errors.bad_request("the object provided is unrecognized (must be of type Object)")
-        kind, api_version = body.get("kind"), body.get("apiVersion")
-        if resource.custom and not kind:
-            raise errors.bad_request("Object 'Kind' is missing in the body of the request")
-        if (kind and kind != resource.kind) or (api_version and api_version != resource.api_version):
-            raise errors.bad_request(
-                f"the API version in the data ({api_version}, Kind={kind}) does not match the expected API version "
-                f"({resource.api_version}, Kind={resource.kind})"
-            )
-        obj = {"apiVersion": resource.api_version, "kind": resource.kind} | {
-            key: value for key, value in body.items() if key not in ("apiVersion", "kind")
-        }
-        unknown = resource.strategy.clean(obj, resource)
-        unknown += [path for path in object_meta.clean_metadata(obj, resource) if path not in unknown]
-        self.report_unknown([f'unknown field "{path}"' for path in sorted(unknown)], resource, options)
-        return obj
-
-    def report_unknown(self, texts: list[str], resource: Resource, options: Options) -> None:
-        if not texts or options.field_validation == "Ignore":
-            return
-        if options.field_validation == "Strict":
-            raise errors.bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                f"strict decoding error: {', '.join(texts)}"
-            )
-        options.warnings.extend(texts)
-
-    def _settle_namespace(self, resource: Resource, namespace: str, meta: dict[str, Any]) -> None:
-        stated = meta.get("namespace", "")
-        if stated and stated != namespace:
-            raise errors.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
-        if resource.namespaced:
-            meta["namespace"] = namespace
-        else:
-            meta.pop("namespace", None)
-
-    def _demand_namespace(self, resource: Resource, namespace: str, name: str) -> None:
-        state = self.namespace_state(namespace)
-        if state == "":
-            raise errors.not_found("namespaces", "", namespace)
-        if state == "Terminating":
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
-            raise errors.forbidden(resource.plural, resource.group, name, why, [cause])
-
-    def _demand_valid(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
-        found = object_meta.check_metadata(obj, resource)
-        if old is not None:
-            known = set(object_meta.check_metadata(old, resource))
-            found = [cause for cause in found if cause not in known] + object_meta.check_metadata_update(obj, old)
-        found += resource.strategy.validate(obj, old)
-        if found:
-            raise errors.unprocessable(resource.kind, resource.group, obj["metadata"].get("name", ""), found)
 
     # ---- update
 
@@ -288,9 +189,9 @@ class Verbs:
         self._demand_valid(resource, new, old)
         if strategy.has_generation and options.subresource != "status" and _wish(resource, old) != _wish(resource, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        if not _differs(old, new):
+        if not differs(old, new):
             return Outcome(resource.show(record), record=record)
-        ends = bool(new["metadata"].get("deletionTimestamp")) and not _pending_work(new)
+        ends = bool(new["metadata"].get("deletionTimestamp")) and not pending_work(new)
         if options.dry_run:
             new["metadata"]["resourceVersion"] = str(record.revision)
             return Outcome(new, gone=ends)
@@ -405,66 +306,6 @@ class Verbs:
         elif resource.status:
             config.pop("status", None)
 
-    # ---- delete
-
-    async def delete(self, resource: Resource, namespace: str, name: str, wish: Deletion, options: Options) -> Outcome:
-        for _ in range(RETRIES_MAX):
-            record = self.record(resource, namespace, name, newest=True)
-            obj = resource.show(record)
-            meta = obj["metadata"]
-            for said, held, word in (
-                (wish.uid, meta["uid"], "UID"),
-                (wish.revision, str(record.revision), "ResourceVersion"),
-            ):
-                if said and said != held:
-                    why = f"Precondition failed: {word} in precondition: {said}, {word} in object meta: {held}"
-                    raise errors.conflict(resource.plural, resource.group, name, why)
-            for gate in self.gates:
-                await gate(resource, "DELETE", None, obj, options)
-            try:
-                return await self._delete_once(resource, record, obj, wish)
-            except Stale:
-                continue
-        raise errors.conflict(resource.plural, resource.group, name)
-
-    async def _delete_once(self, resource: Resource, record: Record, obj: dict[str, Any], wish: Deletion) -> Outcome:
-        meta = obj["metadata"]
-        before = copy_json(obj)
-        finalizers = [f for f in meta.get("finalizers") or [] if f not in ("foregroundDeletion", "orphan")]
-        standing = [f for f in meta.get("finalizers") or [] if f in ("foregroundDeletion", "orphan")]
-        if wish.propagation == "Foreground":
-            finalizers.append("foregroundDeletion")
-        elif wish.propagation == "Orphan":
-            finalizers.append("orphan")
-        elif not wish.propagation:
-            finalizers += standing
-        if finalizers:
-            meta["finalizers"] = finalizers
-        else:
-            meta.pop("finalizers", None)
-        grace = 0
-        if resource.strategy.grace is not None:
-            grace = resource.strategy.grace(obj, wish.grace_s)
-        first = "deletionTimestamp" not in meta
-        if first or grace < meta.get("deletionGracePeriodSeconds", 0):
-            started = object_meta.parse_timestamp(meta["deletionTimestamp"]) if not first else self.now()
-            base = started - meta.get("deletionGracePeriodSeconds", 0) if not first else started
-            meta["deletionTimestamp"] = object_meta.timestamp(base + grace)
-            meta["deletionGracePeriodSeconds"] = grace
-            if first and resource.strategy.has_generation and "generation" in meta:
-                meta["generation"] += 1
-            resource.strategy.mark_deleted(obj)
-        if not _pending_work(obj):
-            if wish.dry_run:
-                return Outcome(before, gone=True)
-            if first and not resource.strategy.returns_deleted:
-                return await self._erase(resource, record, before)
-            return await self._erase(resource, record, obj if grace == 0 and not first else before)
-        if wish.dry_run or not _differs(before, obj):
-            return Outcome(obj, record=record)
-        kept = await self._put(record.key, resource.store_form(obj), record)
-        return Outcome(resource.show(kept), record=kept)
-
     async def _erase(self, resource: Resource, record: Record, last: dict[str, Any]) -> Outcome:
         try:
             gone = await self.store.remove(record.key, resource.store_form(last), record)
@@ -479,7 +320,7 @@ class Verbs:
             raise errors.internal(str(failure)) from failure
 
 
-def _pending_work(obj: dict[str, Any]) -> bool:
+def pending_work(obj: dict[str, Any]) -> bool:
     """Whether something still has to happen before a deleted object may go."""
     meta = obj["metadata"]
     return bool(
@@ -495,7 +336,7 @@ def _wish(resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in obj.items() if key not in skip}
 
 
-def _differs(old: dict[str, Any], new: dict[str, Any]) -> bool:
+def differs(old: dict[str, Any], new: dict[str, Any]) -> bool:
     """Whether a write would change anything; moments in managedFields alone do not count."""
 
     def plain(obj: dict[str, Any]) -> dict[str, Any]:

@@ -101,6 +101,10 @@ def test_mistakes_name_their_fields(kube: KubeProcess) -> None:
     assert 'The Widget "bad" is invalid' in wrong
     assert "spec.size: Invalid value: 0" in wrong
     assert 'spec.color: Unsupported value: "pink"' in wrong
+    nowhere = {"apiVersion": "none.test/v1", "kind": "Nothing", "metadata": {"name": "x"}}
+    assert 'no matches for kind "Nothing" in version "none.test/v1"' in kube.kubectl(
+        "apply", "-f", "-", stdin=nowhere, fails=True
+    )
     assert 'widgets.example.test "bad" not found' in kube.kubectl("get", "wd", "bad", fails=True)
 
 
@@ -205,7 +209,7 @@ def test_what_nobody_serves_is_refused_plainly(kube: KubeProcess) -> None:
     kube.kubectl("run", "box", "--image=busybox")
     assert "not served here" in kube.kubectl("exec", "box", "--", "ls", fails=True)
     assert "does not have a host assigned" in kube.kubectl("logs", "box", fails=True)
-    assert "Metrics API not available" in kube.kubectl("top", "nodes", fails=True)
+    assert "metrics not available yet" in kube.kubectl("top", "nodes", fails=True)
     kube.kubectl("delete", "pod", "box")
 
 

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from matrixcontainer.kubeapi import errors
+from matrixcontainer.kubeapi.asked import Options
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.store import Store
-from matrixcontainer.kubeapi.verbs import Options
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
 SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

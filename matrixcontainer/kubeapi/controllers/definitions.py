@@ -10,10 +10,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import crds
+from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.store import Change
-from matrixcontainer.kubeapi.verbs import Deletion, Options
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi

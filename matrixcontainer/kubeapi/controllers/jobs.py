@@ -3,13 +3,13 @@
 import asyncio
 from typing import Any
 
+from matrixcontainer.kubeapi.asked import Deletion
 from matrixcontainer.kubeapi.controllers import ownership
 from matrixcontainer.kubeapi.controllers.job_plan import INDEX, Obj, Plan, plan
 from matrixcontainer.kubeapi.controllers.pod_facts import TRACKING, Name, PodFacts
 from matrixcontainer.kubeapi.controllers.replica_sets import BURST, pod_from
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.errors import ApiError
-from matrixcontainer.kubeapi.verbs import Deletion
 
 MANAGER = "kubernetes.io/job-controller"
 

@@ -8,12 +8,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors
+from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.builtin.core import IMMUTABLE_NAMESPACES
 from matrixcontainer.kubeapi.crds import set_condition
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.store import Change, Record
-from matrixcontainer.kubeapi.verbs import Deletion, Options
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi

@@ -3,10 +3,10 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.builtin.events import LIFETIME_S
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.object_meta import parse_timestamp
-from matrixcontainer.kubeapi.verbs import Deletion, Options
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi

@@ -289,3 +289,13 @@ async def test_priority_classes(talk: Talk) -> None:
         403,
         'pods "q" is forbidden: no PriorityClass with name none was found',
     )
+
+
+async def test_cluster_wide_lists_and_namespaced_ones(talk: Talk) -> None:
+    await talk.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
+    for namespace in ("default", "team"):
+        await talk.post(f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "same"}})
+    everywhere = (await talk.get("/api/v1/configmaps", fieldSelector="metadata.name=same")).body["items"]
+    assert [item["metadata"]["namespace"] for item in everywhere] == ["default", "team"]
+    team = (await talk.get("/api/v1/namespaces/team/configmaps", fieldSelector="metadata.namespace=team")).body["items"]
+    assert [item["metadata"]["name"] for item in team] == ["same"]

@@ -14,9 +14,10 @@ from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.patches import json_patch, merge_patch
 from matrixcontainer.kubeapi.requests import parse_target
 from matrixcontainer.kubeapi.resources import version_rank
-from matrixcontainer.kubeapi.schema import Schema, apply_defaults, prune, validate
+from matrixcontainer.kubeapi.schema import Schema, apply_defaults, prune
 from matrixcontainer.kubeapi.selectors import LabelSelector, matches_label_selector
 from matrixcontainer.kubeapi.table import human_age
+from matrixcontainer.kubeapi.validation import validate
 
 
 @pytest.mark.parametrize(

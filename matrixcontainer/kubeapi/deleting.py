@@ -1,0 +1,72 @@
+"""Delete: at once, or begun and left to finalizers, grace periods and controllers."""
+
+from typing import Any
+
+from matrixcontainer.kubeapi import errors, object_meta
+from matrixcontainer.kubeapi.asked import Deletion, Options, Outcome
+from matrixcontainer.kubeapi.resources import Resource
+from matrixcontainer.kubeapi.schema import copy_json
+from matrixcontainer.kubeapi.store import Record, Stale
+from matrixcontainer.kubeapi.verbs import RETRIES_MAX, Verbs, differs, pending_work
+
+
+class DeletingVerbs(Verbs):
+    """All verbs."""
+
+    async def delete(self, resource: Resource, namespace: str, name: str, wish: Deletion, options: Options) -> Outcome:
+        for _ in range(RETRIES_MAX):
+            record = self.record(resource, namespace, name, newest=True)
+            obj = resource.show(record)
+            meta = obj["metadata"]
+            for said, held, word in (
+                (wish.uid, meta["uid"], "UID"),
+                (wish.revision, str(record.revision), "ResourceVersion"),
+            ):
+                if said and said != held:
+                    why = f"Precondition failed: {word} in precondition: {said}, {word} in object meta: {held}"
+                    raise errors.conflict(resource.plural, resource.group, name, why)
+            for gate in self.gates:
+                await gate(resource, "DELETE", None, obj, options)
+            try:
+                return await self._delete_once(resource, record, obj, wish)
+            except Stale:
+                continue
+        raise errors.conflict(resource.plural, resource.group, name)
+
+    async def _delete_once(self, resource: Resource, record: Record, obj: dict[str, Any], wish: Deletion) -> Outcome:
+        meta = obj["metadata"]
+        before = copy_json(obj)
+        finalizers = [f for f in meta.get("finalizers") or [] if f not in ("foregroundDeletion", "orphan")]
+        standing = [f for f in meta.get("finalizers") or [] if f in ("foregroundDeletion", "orphan")]
+        if wish.propagation == "Foreground":
+            finalizers.append("foregroundDeletion")
+        elif wish.propagation == "Orphan":
+            finalizers.append("orphan")
+        elif not wish.propagation:
+            finalizers += standing
+        if finalizers:
+            meta["finalizers"] = finalizers
+        else:
+            meta.pop("finalizers", None)
+        grace = 0
+        if resource.strategy.grace is not None:
+            grace = resource.strategy.grace(obj, wish.grace_s)
+        first = "deletionTimestamp" not in meta
+        if first or grace < meta.get("deletionGracePeriodSeconds", 0):
+            started = object_meta.parse_timestamp(meta["deletionTimestamp"]) if not first else self.now()
+            base = started - meta.get("deletionGracePeriodSeconds", 0) if not first else started
+            meta["deletionTimestamp"] = object_meta.timestamp(base + grace)
+            meta["deletionGracePeriodSeconds"] = grace
+            if first and resource.strategy.has_generation and "generation" in meta:
+                meta["generation"] += 1
+            resource.strategy.mark_deleted(obj)
+        if not pending_work(obj):
+            if wish.dry_run:
+                return Outcome(before, gone=True)
+            if first and not resource.strategy.returns_deleted:
+                return await self._erase(resource, record, before)
+            return await self._erase(resource, record, obj if grace == 0 and not first else before)
+        if wish.dry_run or not differs(before, obj):
+            return Outcome(obj, record=record)
+        kept = await self._put(record.key, resource.store_form(obj), record)
+        return Outcome(resource.show(kept), record=kept)

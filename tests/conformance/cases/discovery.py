@@ -1,0 +1,358 @@
+"""Health, version, discovery in both forms, OpenAPI, and who may ask at all."""
+
+from typing import Any
+
+from tests.conformance.catalogue import case, rows
+from tests.conformance.talk import Talk
+from tests.conformance.things import CRDS, GROUP, crd, of_spec, version, widget
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList,application/json"
+
+
+def health(talk: Talk, path: str) -> None:
+    said = talk.get(path, note=False)
+    assert said.body == "ok"
+    talk.note(path, said.body)
+
+
+rows(
+    "P0",
+    "discovery",
+    "health",
+    [(p, p) for p in ("/livez", "/readyz", "/healthz", "/livez/ping", "/readyz/ping")],
+    health,
+)
+
+
+@case("P0", "server version should find the server version")
+def server_version(talk: Talk) -> None:
+    for path in ("/version", "/version/"):
+        said = talk.get(path, note=False)
+        assert said["major"].isdigit()
+        assert said["minor"].isdigit()
+        talk.note(
+            path, [said["major"], said["minor"], sorted(key for key in said.body if key in ("gitVersion", "platform"))]
+        )
+
+
+def forbidden_to_all(talk: Talk, method: str, path: str, code: int, token: str) -> None:
+    said = talk.ask(method, path, want=code, token=token)
+    assert said["kind"] == "Status"
+
+
+rows(
+    "P0",
+    "discovery",
+    "access",
+    [
+        ("unknown token", "GET", "/api/v1/namespaces", 401, "wrong"),
+        ("unknown token on health", "GET", "/healthz/no-such-part", 401, "wrong"),
+        ("anonymous list", "GET", "/api/v1/namespaces/default/configmaps", 403, ""),
+        ("anonymous get", "GET", "/api/v1/namespaces/default/configmaps/one", 403, ""),
+        ("anonymous list of all", "GET", "/api/v1/configmaps", 403, ""),
+        ("anonymous get of a cluster object", "GET", "/api/v1/nodes/one", 403, ""),
+        ("anonymous list in a group", "GET", "/apis/apps/v1/namespaces/default/deployments", 403, ""),
+        ("anonymous discovery", "GET", "/apis", 403, ""),
+        ("anonymous custom resource", "GET", f"/apis/{GROUP}/v1/namespaces/default/widgets", 403, ""),
+        ("anonymous delete", "DELETE", "/api/v1/namespaces/default/configmaps/one", 403, ""),
+        ("anonymous subresource", "GET", "/api/v1/namespaces/default/pods/one/status", 403, ""),
+    ],
+    forbidden_to_all,
+)  # fmt: skip
+
+
+@case("P0")
+def anonymous_health(talk: Talk) -> None:
+    for path in ("/livez", "/readyz", "/healthz"):
+        talk.get(path, token="")
+    assert talk.get("/version", token="", note=False)["major"] == "1"
+
+
+@case("P0")
+def api_versions(talk: Talk) -> None:
+    said = talk.get("/api", note=False)
+    assert said["kind"] == "APIVersions"
+    talk.note("versions", [said["versions"], sorted(said.body)])
+
+
+@case("P0", "Discovery should validate PreferredVersion for each APIGroup")
+def api_groups(talk: Talk) -> None:
+    said = talk.get("/apis", note=False)
+    assert said["kind"] == "APIGroupList"
+    for group in said["groups"]:
+        assert group["preferredVersion"] in group["versions"]
+        one = talk.get(f"/apis/{group['name']}", note=False)
+        assert one["preferredVersion"] == group["preferredVersion"]
+        assert one["kind"] == "APIGroup"
+    talk.note("ours", next(group for group in said["groups"] if group["name"] == GROUP))
+    talk.note("apps", next(group for group in said["groups"] if group["name"] == "apps"))
+
+
+def core_resources(talk: Talk, path: str, names: tuple[str, ...]) -> None:
+    said = talk.get(path, note=False)
+    assert said["kind"] == "APIResourceList"
+    found = {one["name"]: one for one in said["resources"]}
+    for name in names:
+        entry = dict(found[name])
+        entry.pop("storageVersionHash", None)
+        entry["verbs"] = sorted(entry["verbs"])
+        entry["categories"] = sorted(entry.get("categories", []))
+        talk.note(name, entry)
+
+
+CORE = "namespaces namespaces/finalize namespaces/status configmaps secrets serviceaccounts serviceaccounts/token events nodes nodes/status pods pods/status pods/binding pods/eviction pods/log services services/status endpoints persistentvolumes persistentvolumeclaims resourcequotas limitranges podtemplates replicationcontrollers replicationcontrollers/scale"
+APPS = "deployments deployments/status deployments/scale replicasets replicasets/status replicasets/scale statefulsets statefulsets/scale daemonsets daemonsets/status controllerrevisions"
+OTHERS = {
+    "batch/v1": "jobs jobs/status cronjobs cronjobs/status",
+    "coordination.k8s.io/v1": "leases",
+    "events.k8s.io/v1": "events",
+    "rbac.authorization.k8s.io/v1": "roles rolebindings clusterroles clusterrolebindings",
+    "scheduling.k8s.io/v1": "priorityclasses",
+    "policy/v1": "poddisruptionbudgets poddisruptionbudgets/status",
+    "networking.k8s.io/v1": "ingresses ingresses/status ingressclasses networkpolicies",
+    "storage.k8s.io/v1": "storageclasses csinodes csidrivers volumeattachments volumeattachments/status csistoragecapacities",
+    "node.k8s.io/v1": "runtimeclasses",
+    "autoscaling/v2": "horizontalpodautoscalers horizontalpodautoscalers/status",
+    "discovery.k8s.io/v1": "endpointslices",
+    "admissionregistration.k8s.io/v1": "validatingwebhookconfigurations mutatingwebhookconfigurations",
+    "apiextensions.k8s.io/v1": "customresourcedefinitions customresourcedefinitions/status",
+    "authentication.k8s.io/v1": "tokenreviews selfsubjectreviews",
+    "authorization.k8s.io/v1": "selfsubjectaccessreviews selfsubjectrulesreviews subjectaccessreviews localsubjectaccessreviews",
+    f"{GROUP}/v1": "widgets widgets/status widgets/scale gadgets looses",
+    f"{GROUP}/v1beta1": "gadgets",
+}
+rows("P0", "discovery", "resources", [("core", "/api/v1", tuple(CORE.split())), ("apps", "/apis/apps/v1", tuple(APPS.split()))],
+     core_resources)  # fmt: skip
+rows(
+    "P1",
+    "discovery",
+    "resources of",
+    [(group, f"/apis/{group}", tuple(names.split())) for group, names in OTHERS.items()],
+    core_resources,
+)
+
+
+def aggregated(talk: Talk, path: str, form: str) -> None:
+    said = talk.get(path, accept=AGGREGATED.format(form), note=False)
+    assert said["kind"] == "APIGroupDiscoveryList"
+    assert said["apiVersion"] == f"apidiscovery.k8s.io/{form}"
+    talk.note("media", sorted(part.strip() for part in said.headers["content-type"].split(";")))
+    wanted = {"": ("pods", "configmaps"), GROUP: ("widgets", "gadgets", "looses"), "apps": ("deployments",)}
+    for group in said["items"]:
+        name = group["metadata"].get("name", "")
+        for served in group["versions"]:
+            for one in served["resources"]:
+                if one["resource"] in wanted.get(name, ()):
+                    one["verbs"] = sorted(one["verbs"])
+                    one["subresources"] = sorted(one.get("subresources", []), key=lambda sub: sub["subresource"])
+                    for sub in one["subresources"]:
+                        sub["verbs"] = sorted(sub["verbs"])
+                    talk.note(f"{name}/{served['version']} {one['resource']}", one)
+
+
+rows(
+    "P0",
+    "discovery",
+    "aggregated discovery",
+    [(f"{path} {form}", path, form) for path in ("/api", "/apis") for form in ("v2",)],
+    aggregated,
+)
+
+
+@case("P1", "AggregatedDiscovery should support raw aggregated discovery endpoint Accept headers")
+def aggregated_falls_back(talk: Talk) -> None:
+    said = talk.get(
+        "/apis",
+        accept="application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json",
+        note=False,
+    )
+    assert said["kind"] == "APIGroupList"
+    talk.get("/apis", accept="application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList", want=406)
+
+
+@case("P1")
+def aggregated_discovery_etag(talk: Talk) -> None:
+    accept = AGGREGATED.format("v2")
+    tag = talk.get("/api", accept=accept, note=False).headers["etag"]
+    said = talk.ask("GET", "/api", accept=accept, headers={"if-none-match": tag}, want=304)
+    assert said.body == ""
+
+
+def nothing_here(talk: Talk, method: str, path: str, code: int) -> None:
+    said = talk.ask(
+        method,
+        path,
+        widget() if method in ("POST", "PUT") and GROUP in path else {} if method in ("POST", "PUT") else None,
+        want=code,
+    )
+    talk.note("what", str(said.body)[:40])
+
+
+rows(
+    "P0",
+    "discovery",
+    "no such",
+    [
+        ("path", "GET", "/no/such/path", 404),
+        ("group", "GET", "/apis/no.such.group", 404),
+        ("version", "GET", "/apis/apps/v9", 404),
+        ("core version", "GET", "/api/v9", 404),
+        ("resource", "GET", "/api/v1/nothings", 404),
+        ("resource in a namespace", "GET", "/api/v1/namespaces/default/nothings/one", 404),
+        ("resource of a custom group", "GET", f"/apis/{GROUP}/v1/nothings", 404),
+        ("version of a custom group", "GET", f"/apis/{GROUP}/v9/widgets", 404),
+        ("subresource", "GET", "/api/v1/namespaces/default/configmaps/one/status", 404),
+        ("subresource of a custom resource", "GET", f"/apis/{GROUP}/v1/namespaces/default/looses/one/status", 404),
+        ("namespaced resource at cluster scope", "GET", "/api/v1/pods/one", 404),
+        ("cluster resource in a namespace", "GET", "/api/v1/namespaces/default/nodes", 404),
+        ("custom namespaced resource at cluster scope", "GET", f"/apis/{GROUP}/v1/widgets/one", 404),
+        ("custom cluster resource in a namespace", "GET", f"/apis/{GROUP}/v1/namespaces/default/gadgets", 404),
+    ],
+    nothing_here,
+)
+rows(
+    "P1",
+    "discovery",
+    "method not allowed",
+    [
+        ("post to a name", "POST", "/api/v1/namespaces/default/configmaps/one", 405),
+        ("put to a collection", "PUT", "/api/v1/namespaces/default/configmaps", 405),
+        ("patch a collection", "PATCH", "/api/v1/namespaces/default/configmaps", 405),
+        ("put to a custom collection", "PUT", f"/apis/{GROUP}/v1/namespaces/default/widgets", 400),
+        ("delete all namespaces", "DELETE", "/api/v1/namespaces", 405),
+        ("get a review", "GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 405),
+        ("post to a list of all namespaces", "POST", "/api/v1/configmaps", 405),
+        ("delete a list of all namespaces", "DELETE", "/api/v1/configmaps", 405),
+    ],
+    nothing_here,
+)
+
+
+@case("P0", "OpenAPIV3 should round trip OpenAPI V3 for all built-in group versions")
+def openapi_v3_index(talk: Talk) -> None:
+    paths = talk.get("/openapi/v3", note=False)["paths"]
+    for wanted in ("api/v1", "apis/apps/v1", f"apis/{GROUP}/v1", "apis/batch/v1", "version"):
+        found = paths.get(wanted, {}).get("serverRelativeURL", "")
+        talk.note(wanted, found.split("?")[0])
+        if wanted != "version":
+            assert "hash=" in found
+            assert talk.get(found, note=False)["openapi"].startswith("3.")
+
+
+def openapi_operation(talk: Talk, document: str, path: str, method: str) -> None:
+    operation = talk.get(document, note=False)["paths"][path][method]
+    talk.note("action", operation.get("x-kubernetes-action"))
+    talk.note("gvk", operation.get("x-kubernetes-group-version-kind"))
+    talk.note("parameters", sorted(one["name"] for one in operation.get("parameters", [])))
+    bodies = operation.get("requestBody", {}).get("content", {})
+    talk.note("bodies", sorted(bodies))
+
+
+OPERATIONS = [
+    ("configmap create", "/openapi/v3/api/v1", "/api/v1/namespaces/{namespace}/configmaps", "post"),
+    ("namespace patch", "/openapi/v3/api/v1", "/api/v1/namespaces/{name}", "patch"),
+    (
+        "deployment patch",
+        "/openapi/v3/apis/apps/v1",
+        "/apis/apps/v1/namespaces/{namespace}/deployments/{name}",
+        "patch",
+    ),
+    (
+        "widget patch",
+        f"/openapi/v3/apis/{GROUP}/v1",
+        f"/apis/{GROUP}/v1/namespaces/{{namespace}}/widgets/{{name}}",
+        "patch",
+    ),
+    ("widget create", f"/openapi/v3/apis/{GROUP}/v1", f"/apis/{GROUP}/v1/namespaces/{{namespace}}/widgets", "post"),
+    ("widget list", f"/openapi/v3/apis/{GROUP}/v1", f"/apis/{GROUP}/v1/namespaces/{{namespace}}/widgets", "get"),
+]
+rows("P0", "discovery", "openapi v3 operation", OPERATIONS, openapi_operation)
+
+
+@case("P0", "CustomResourcePublishOpenAPI works for CRD with validation schema")
+def openapi_v3_schema_of_a_definition(talk: Talk) -> None:
+    schemas = talk.get(f"/openapi/v3/apis/{GROUP}/v1", note=False)["components"]["schemas"]
+    name = next(name for name in schemas if name.endswith(".Widget"))
+    talk.note("name", name)
+    schema = schemas[name]
+    talk.note("gvk", schema["x-kubernetes-group-version-kind"])
+    talk.note("spec", schema["properties"]["spec"])
+    talk.note("top", sorted(schema["properties"]))
+
+
+@case("P1", "CustomResourcePublishOpenAPI works for CRD without validation schema")
+def openapi_v3_schema_of_a_free_definition(talk: Talk) -> None:
+    schemas = talk.get(f"/openapi/v3/apis/{GROUP}/v1", note=False)["components"]["schemas"]
+    talk.note("schema", {k: v for k, v in schemas["test.conformance.v1.Loose"].items() if k != "properties"})
+
+
+@case("P1")
+def openapi_v3_patch_keys_of_built_ins(talk: Talk) -> None:
+    """kubectl looks for list types and merge keys here before it patches."""
+    schemas = talk.get("/openapi/v3/api/v1", note=False)["components"]["schemas"]
+    spec = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]
+    keys = (
+        "x-kubernetes-patch-merge-key",
+        "x-kubernetes-patch-strategy",
+        "x-kubernetes-list-type",
+        "x-kubernetes-list-map-keys",
+        "type",
+    )
+    for name in ("containers", "volumes", "tolerations", "nodeSelector"):
+        talk.note(name, {key: spec[name][key] for key in keys if key in spec[name]})
+
+
+@case("P1")
+def openapi_v2_names_the_kinds(talk: Talk) -> None:
+    said = talk.get("/openapi/v2", note=False)
+    assert said["swagger"] == "2.0"
+    for name in (
+        "io.k8s.api.core.v1.Pod",
+        "test.conformance.v1.Widget",
+        "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
+    ):
+        talk.note(name, said["definitions"][name].get("x-kubernetes-group-version-kind", [])[:1])
+    talk.note("paths", f"/apis/{GROUP}/v1/namespaces/{{namespace}}/widgets/{{name}}" in said["paths"])
+
+
+@case("P1", "CustomResourcePublishOpenAPI removes definition from spec when one version gets changed to not be served")
+def openapi_and_discovery_follow_served(talk: Talk) -> None:
+    schema = of_spec({"type": "object", "properties": {"a": {"type": "string"}}})
+    body = crd(
+        "fleetings", [version("v1", schema), version("v2", schema, storage=False)], group="served.conformance.test"
+    )
+    name = body["metadata"]["name"]
+    talk.post(CRDS, body, note=False)
+    group = "/apis/served.conformance.test"
+    talk.until(f"{group}/v2/fleetings", lambda said: said.code == 200)
+    talk.until("/openapi/v3", lambda said: "apis/served.conformance.test/v2" in said["paths"], note=False)
+    body["spec"]["versions"][1]["served"] = False
+    talk.patch(f"{CRDS}/{name}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
+    talk.until(f"{group}/v2/fleetings", lambda said: said.code == 404)
+    talk.until(group, lambda said: len(said["versions"]) == 1)
+    talk.delete(f"{CRDS}/{name}", note=False)
+    talk.until_gone(f"{group}/v1/fleetings")
+    talk.until_gone(group)
+
+
+def root_paths(talk: Talk) -> list[Any]:
+    return [
+        path
+        for path in talk.get("/", note=False)["paths"]
+        if "/apis/apps" in path or path in ("/api", "/api/v1", "/apis")
+    ]
+
+
+@case("P2")
+def root_lists_paths(talk: Talk) -> None:
+    talk.note("paths", root_paths(talk))
+
+
+@case(
+    "P1",
+    "Servers with support for Table transformation should return a 406 for a backend which does not implement metadata",
+)
+def table_of_a_review_is_refused(talk: Talk) -> None:
+    body = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    talk.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body, want=406, accept=accept)

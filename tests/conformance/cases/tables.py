@@ -1,0 +1,143 @@
+"""Tables and partial forms: what `kubectl get` prints."""
+
+from typing import Any
+
+from tests.conformance.catalogue import case, rows
+from tests.conformance.talk import TABLE, Talk
+from tests.conformance.things import CRDS, GROUP, L, W, config_map, deployment, loose, pod, secret, widget
+
+PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
+PARTIALS = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
+
+
+@case("P1")
+def table_of_custom_resources(talk: Talk) -> None:
+    talk.post(W, widget(), note=False)
+    talk.post(W, widget("two", spec={"color": "blue"}), note=False)
+    talk.patch(f"{W}/two/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, note=False)
+    said = talk.get(W, accept=TABLE)
+    assert [column["name"] for column in said["columnDefinitions"]] == ["Name", "Size", "Color", "Ready", "Age"]
+    assert said["rows"][0]["cells"][:4] == ["one", 3, "red", None]
+    assert said["rows"][1]["cells"][:4] == ["two", 3, "blue", "True"]
+    talk.get(f"{W}/one", accept=TABLE)
+
+
+@case("P1")
+def table_with_objects(talk: Talk) -> None:
+    talk.post(W, widget(), note=False)
+    for include in ("None", "Metadata", "Object"):
+        talk.get(W, accept=TABLE, includeObject=include)
+    talk.get(W, accept=TABLE, includeObject="Everything", want=None)
+
+
+@case("P1")
+def table_without_columns(talk: Talk) -> None:
+    talk.post(L, loose(), note=False)
+    talk.get(L, accept=TABLE)
+    talk.get(f"~{GROUP}/v1/looses", accept=TABLE, limit=1)
+
+
+@case("P1")
+def table_in_the_older_form(talk: Talk) -> None:
+    talk.post(W, widget(), note=False)
+    said = talk.get(W, accept="application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json")
+    assert said["apiVersion"] == "meta.k8s.io/v1beta1"
+
+
+@case("P1")
+def table_of_an_empty_list(talk: Talk) -> None:
+    said = talk.get(W, accept=TABLE)
+    assert said["rows"] == []
+
+
+@case("P1")
+def unknown_forms(talk: Talk) -> None:
+    talk.post(W, widget(), note=False)
+    talk.get(W, accept="application/json;as=Painting;v=v1;g=meta.k8s.io", want=406)
+    talk.get(W, accept="text/plain", want=406)
+    assert (
+        talk.get(W, accept="application/json;as=Painting;v=v1;g=meta.k8s.io,application/json")["kind"] == "WidgetList"
+    )
+    assert talk.get(W, accept="*/*")["kind"] == "WidgetList"
+    assert (
+        talk.get("~configmaps", accept="application/vnd.kubernetes.protobuf,application/json", note=False).code == 200
+    )
+    assert "kind: WidgetList" in talk.get(W, accept="application/yaml", note=False).body
+
+
+@case("P1")
+def partial_forms(talk: Talk) -> None:
+    talk.post(W, widget(metadata={"labels": {"a": "b"}}), note=False)
+    talk.get(f"{W}/one", accept=PARTIAL)
+    talk.get(W, accept=PARTIALS)
+    talk.post("~configmaps", config_map(), note=False)
+    talk.get("~configmaps/one", accept=PARTIAL)
+
+
+@case("P1")
+def table_of_a_write(talk: Talk) -> None:
+    said = talk.post(W, widget(), accept=TABLE)
+    assert said["kind"] == "Table"
+    talk.patch(f"{W}/one", {"spec": {"size": 4}}, accept=TABLE)
+
+
+def built_in(talk: Talk, path: str, bodies: list[dict[str, Any]]) -> None:
+    if "pods" in path:
+        talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    selector = f"case={talk.case}"
+    for body in bodies:
+        if "involvedObject" in body:
+            body = body | {"involvedObject": body["involvedObject"] | {"namespace": talk.ns}}
+        body = body | {"metadata": body["metadata"] | {"labels": {"case": talk.case}}}
+        talk.post(path, body, note=False)
+    said = talk.get(path, accept=TABLE, labelSelector=selector, note=False)
+    columns = [[c["name"], c["type"], c["format"], c["priority"]] for c in said["columnDefinitions"]]
+    talk.note("columns", columns)
+    talk.note("rows", {"kind": "Table", "cells": [row["cells"] for row in said["rows"]]})
+
+
+SPEC = {"containers": [{"name": "c", "image": "i:1"}, {"name": "d", "image": "j:2"}], "restartPolicy": "Never"}
+JOB = {"suspend": True, "template": {"spec": SPEC}}
+META = {"metadata": {"name": "one"}}
+RULES = {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}
+rows(
+    "P1",
+    "tables",
+    "table of",
+    [
+        ("config maps", "~configmaps", [config_map(), config_map("two", {"a": "b", "c": "d"})]),
+        ("secrets", "~secrets", [secret(stringData={"a": "b"}), secret("two", type="x.test/y")]),
+        ("service accounts", "~serviceaccounts", [META]),
+        ("namespaces", "/api/v1/namespaces", [{"metadata": {"name": "conformance-table"}}]),
+        ("nodes", "/api/v1/nodes", [{"metadata": {"name": "conformance-table"}, "spec": {"unschedulable": True}}]),
+        ("pods", "~pods", [pod(), pod("two", containers=SPEC["containers"])]),
+        ("services", "~services", [META | {"spec": {"clusterIP": "None", "ports": [{"port": 80}, {"port": 443, "name": "b", "protocol": "TCP"}][:1], "selector": {"a": "b"}}}]),
+        ("deployments", "~apps/v1/deployments", [deployment(paused=True)]),
+        ("replica sets", "~apps/v1/replicasets", [deployment() | {"kind": "ReplicaSet"}]),
+        ("stateful sets", "~apps/v1/statefulsets", [deployment(serviceName="s") | {"kind": "StatefulSet"}]),
+        ("jobs", "~batch/v1/jobs", [META | {"spec": JOB}]),
+        ("cron jobs", "~batch/v1/cronjobs", [META | {"spec": {"schedule": "0 0 * * *", "suspend": True, "jobTemplate": {"spec": JOB}}}]),
+        ("leases", "~coordination.k8s.io/v1/leases", [META | {"spec": {"holderIdentity": "me"}}]),
+        ("roles", "~rbac.authorization.k8s.io/v1/roles", [META | RULES]),
+        ("role bindings", "~rbac.authorization.k8s.io/v1/rolebindings", [META | {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "a", "apiGroup": "rbac.authorization.k8s.io"}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]}]),
+        ("priority classes", "/apis/scheduling.k8s.io/v1/priorityclasses", [{"metadata": {"name": "conformance-table"}, "value": 5}]),
+        ("budgets", "~policy/v1/poddisruptionbudgets", [META | {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"no": "ne"}}}}]),
+        ("ingresses", "~networking.k8s.io/v1/ingresses", [META | {"spec": {"rules": [{"host": "a.test"}]}}]),
+        ("network policies", "~networking.k8s.io/v1/networkpolicies", [META | {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}}]),
+        ("storage classes", "/apis/storage.k8s.io/v1/storageclasses", [{"metadata": {"name": "conformance-table"}, "provisioner": "x.test/y"}]),
+        ("claims", "~persistentvolumeclaims", [META | {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "none"}}]),
+        ("events", "~events", [META | {"involvedObject": {"kind": "Pod", "name": "p"}, "reason": "Why", "message": "m", "type": "Normal", "count": 3, "firstTimestamp": "2020-01-01T00:00:00Z", "lastTimestamp": "2020-01-01T00:00:00Z", "source": {"component": "c"}}]),
+        ("endpoint slices", "~discovery.k8s.io/v1/endpointslices", [META | {"addressType": "IPv4", "endpoints": [{"addresses": ["10.1.2.3"]}], "ports": [{"port": 80}]}]),
+        ("quotas", "~resourcequotas", [META | {"spec": {"hard": {"configmaps": "10"}}}]),
+        ("limit ranges", "~limitranges", [META | {"spec": {"limits": []}}]),
+        ("runtime classes", "/apis/node.k8s.io/v1/runtimeclasses", [{"metadata": {"name": "conformance-table"}, "handler": "x"}]),
+    ],
+    built_in,
+)  # fmt: skip
+
+
+@case("P1")
+def table_of_definitions(talk: Talk) -> None:
+    said = talk.get(f"{CRDS}/widgets.{GROUP}", accept=TABLE, note=False)
+    talk.note("columns", said["columnDefinitions"])
+    talk.note("name", said["rows"][0]["cells"][0])

@@ -1,0 +1,90 @@
+"""Two servers' answers made comparable: what must differ between any two servers is replaced by its kind.
+
+Uids, times, resourceVersions, random name suffixes, addresses and continue tokens become `<uid>`, `<time>` and so on;
+everything else, messages and managed fields among it, is compared to the letter. `differences(a, b)` says where two
+values part, one line for each place.
+"""
+
+import re
+from typing import Any
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+AGE = re.compile(r"(\d+[smhdy])+|<unknown>")
+TIMES = frozenset(
+    [
+        "creationTimestamp",
+        "deletionTimestamp",
+        "time",
+        "lastTransitionTime",
+        "lastUpdateTime",
+        "lastProbeTime",
+        "firstTimestamp",
+        "lastTimestamp",
+        "expirationTimestamp",
+        "startTime",
+        "completionTime",
+    ]
+)
+ADDRESSES = frozenset(("clusterIP",))
+
+
+def normal(value: Any, table: bool = False) -> Any:
+    """The value with everything replaced that differs between any two servers or two moments."""
+    if isinstance(value, dict):
+        table = table or value.get("kind") == "Table"
+        return {key: _entry(key, one, value, table) for key, one in value.items()}
+    if isinstance(value, list):
+        return [normal(one, table) for one in value]
+    if isinstance(value, str):
+        text = UUID.sub("<uid>", value)
+        return "<age>" if table and AGE.fullmatch(text) else text
+    return value
+
+
+def _entry(key: str, value: Any, holder: dict[str, Any], table: bool) -> Any:
+    if isinstance(value, str):
+        if key == "resourceVersion" and value not in ("", "0"):
+            return "<rv>"
+        if key in TIMES and TIME.fullmatch(value):
+            return "<time>"
+        if key in ADDRESSES and value not in ("", "None"):
+            return "<address>"
+        if key == "continue" and value:
+            return "<continue>"
+        if key == "name" and holder.get("generateName") and value.startswith(holder["generateName"]):
+            return holder["generateName"] + "<5>"
+    if key == "clusterIPs" and isinstance(value, list):
+        return ["<address>" if one != "None" else one for one in value]
+    return normal(value, table)
+
+
+def differences(ours: Any, theirs: Any, where: str = "") -> list[str]:
+    """`PATH: ours <json>, real <json>` for every place where the two part; [] when they are equal."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        found = []
+        for key in sorted(set(ours) | set(theirs)):
+            at = f"{where}.{key}"
+            if key not in ours:
+                found.append(f"{at}: ours absent, real {short(theirs[key])}")
+            elif key not in theirs:
+                found.append(f"{at}: ours {short(ours[key])}, real absent")
+            else:
+                found += differences(ours[key], theirs[key], at)
+        return found
+    if isinstance(ours, list) and isinstance(theirs, list):
+        if len(ours) != len(theirs):
+            return [f"{where}: ours {short(ours)}, real {short(theirs)}"]
+        return [
+            line
+            for i, pair in enumerate(zip(ours, theirs, strict=True))
+            for line in differences(*pair, f"{where}[{i}]")
+        ]
+    if ours != theirs or type(ours) is not type(theirs):
+        return [f"{where}: ours {short(ours)}, real {short(theirs)}"]
+    return []
+
+
+def short(value: Any, limit: int = 600) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[:limit] + "..."
