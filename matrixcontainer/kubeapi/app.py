@@ -132,10 +132,10 @@ class App:
             raise errors.no_such_path()
         if resource.namespaced != bool(target.namespace) and (target.name or target.namespace):
             raise errors.no_such_path()
-        if resource.namespaced and not target.namespace and request.method not in ("GET", "HEAD"):
-            raise errors.method_not_allowed()  # a list of all namespaces can be read and watched, no more
         if resource.computed is not None:
             return resource.computed(self, request, resource, target)
+        if resource.namespaced and not target.namespace and request.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed()  # a list of all namespaces can be read and watched, no more
         if resource.deprecated:
             request.warnings.append(resource.deprecated)
         if request.method in ("POST", "PUT", "PATCH", "DELETE"):

@@ -2,21 +2,20 @@
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.accept import choose
 from matrixcontainer.kubeapi.controllers.amounts import spelled, spelled_bytes
 from matrixcontainer.kubeapi.controllers.usage import Usage
 from matrixcontainer.kubeapi.object_meta import timestamp
 from matrixcontainer.kubeapi.resources import Registry, Resource
+from matrixcontainer.kubeapi.responses import Response, as_json
 from matrixcontainer.kubeapi.schema import Schema
 from matrixcontainer.kubeapi.selectors import FieldSelector, LabelSelector
 from matrixcontainer.kubeapi.strategy import Strategy
 from matrixcontainer.kubeapi.table import TableForm
 
 if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.app import App, Response
+    from matrixcontainer.kubeapi.app import App
     from matrixcontainer.kubeapi.requests import Request, Target
 
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
@@ -54,7 +53,7 @@ def register(registry: Registry) -> None:
         )
 
 
-def answer(app: "App", request: "Request", resource: Resource, target: "Target") -> "Response":
+def answer(app: "App", request: "Request", resource: Resource, target: "Target") -> Response:
     if request.method not in ("GET", "HEAD") or target.subresource or target.watch or request.flag("watch"):
         raise errors.method_not_allowed()
     storage = resource.plural
@@ -74,15 +73,9 @@ def answer(app: "App", request: "Request", resource: Resource, target: "Target")
     meta = {"resourceVersion": str(app.api.store.revision)}
     if choose(request.accept).form == "Table":
         table = TableForm(resource, request.query.get("includeObject", ""), app.api.now).table(items, meta)
-        return _json(table)
+        return as_json(table)
     kind = resource.list_kind
-    return _json({"kind": kind, "apiVersion": resource.api_version, "metadata": meta, "items": items})
-
-
-def _json(value: Any) -> "Response":
-    from matrixcontainer.kubeapi.app import Response
-
-    return Response(orjson.dumps(value))
+    return as_json({"kind": kind, "apiVersion": resource.api_version, "metadata": meta, "items": items})
 
 
 def _measured(app: "App", resource: Resource, obj: dict[str, Any]) -> dict[str, Any] | None:
