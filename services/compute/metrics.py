@@ -24,14 +24,17 @@ class InstanceMetrics:
     async def count(self) -> str:
         with self._store.reading() as session:
             held = self._store.instances(session)
+            states = [row.state for row in held]
+            degraded = sum((_condition(row, "Degraded") or {}).get("status") == "True" for row in held)
+            stuck = sum(self._is_stuck(row) for row in held)
             open_sagas = len(self._store.open_sagas(session))
         self._states.clear()
-        for row in held:
-            self._states.labels(row.state).inc()
-        self._degraded.set(sum((_condition(row, "Degraded") or {}).get("status") == "True" for row in held))
-        self._stuck.set(sum(self._is_stuck(row) for row in held))
+        for state in states:
+            self._states.labels(state).inc()
+        self._degraded.set(degraded)
+        self._stuck.set(stuck)
         self._open.set(open_sagas)
-        return f"{len(held)} instances"
+        return f"{len(states)} instances"
 
     def _is_stuck(self, row: InstanceRow) -> bool:
         progressing = _condition(row, "Progressing")
