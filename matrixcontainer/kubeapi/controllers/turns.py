@@ -80,7 +80,8 @@ class Controller:
             self._wake.clear()
             nap = max(self._heap[0][0] - self.api.now(), NAP_S_MIN) if self._heap else None
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), nap)
+                async with asyncio.timeout(nap):  # wait_for would lose a cancellation that comes with the wake-up
+                    await self._wake.wait()
 
     def _take_what_is_due(self) -> None:
         while self._heap:
