@@ -193,3 +193,37 @@ async def test_a_restart_after_every_single_write(cluster: Cluster) -> None:
     await asyncio.sleep(5)
     assert len(await cluster.items(PODS)) == 2
     assert await cluster.quiet(600) == 0
+
+
+@in_virtual_time
+async def test_a_node_that_says_it_is_emulated_becomes_ready(cluster: Cluster) -> None:
+    notes = {
+        "kubelet.cloudmatrix.io/emulated": "true",
+        "kubelet.cloudmatrix.io/capacity": "cpu=64,huawei.com/Ascend910=8",
+    }
+    await cluster.made("/api/v1/nodes", {"metadata": {"name": "big", "annotations": notes}})
+    body = await cluster.eventually("/api/v1/nodes/big", ready)
+    assert body["status"]["allocatable"] == {
+        "cpu": "64",
+        "memory": "32Gi",
+        "ephemeral-storage": "100Gi",
+        "pods": "110",
+        "huawei.com/Ascend910": "8",
+    }
+    await cluster.made(PODS, a_pod(container={"resources": {"limits": {"huawei.com/Ascend910": "8"}}}))
+    await cluster.eventually(BOX, ready)
+    assert await cluster.quiet(600) == 0
+
+
+@in_virtual_time
+async def test_pods_of_a_node_that_is_no_more_are_removed(cluster: Cluster) -> None:
+    await cluster.node("n1")
+    await cluster.made(DEPLOYMENTS, a_deployment(replicas=2))
+    await cluster.eventually(f"{DEPLOYMENTS}/web", rolled_out)
+    await cluster.node("n2")
+    await cluster.delete("/api/v1/nodes/n1")
+    await asyncio.sleep(30)
+    assert {pod["spec"]["nodeName"] for pod in await cluster.items(PODS)} == {"n1"}
+    await cluster.restart()
+    await cluster.eventually(PODS, lambda b: {pod["spec"].get("nodeName") for pod in b["items"]} == {"n2"})
+    await cluster.eventually(f"{DEPLOYMENTS}/web", rolled_out)
