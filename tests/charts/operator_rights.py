@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matrixcontainer import kube_client, leadership
-from matrixcontainer.kube_client import CRD, Kind
+from matrixcontainer.kube_client import CRD, Kind, KubeClient
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [*sorted((ROOT / "matrixcontainer").glob("*.py")), ROOT / "services" / "operator" / "main.py"]
@@ -28,6 +28,8 @@ VERBS = {
     "create": ("create",),
     "delete": ("delete",),
 }
+BINDS = "bind"
+"""The verb that says where a pod runs; it names no kind."""
 SUBRESOURCE_AT = {"apply": 2, "merge": 4}
 KOPF_WATCHES = ("list", "watch")
 KOPF_HANDLES = ("list", "watch", "patch")
@@ -49,6 +51,8 @@ def right(kind: Kind, verb: str, subresource: str = "") -> Right:
 
 def needed() -> set[Right]:
     """All rights the operator needs, in the cluster and in the namespace of its Lease."""
+    spoken = {name for name, held in vars(KubeClient).items() if callable(held) and not name.startswith("_")}
+    assert spoken == {*VERBS, BINDS}, "KubeClient has other verbs now: say here which rights they need"
     trees = {path: ast.parse(path.read_text()) for path in SOURCES if path.name != "kube_client.py"}
     found = {right(CRD, verb) for verb in KOPF_WATCHES}
     for path, tree in trees.items():
@@ -65,10 +69,13 @@ def _calls(tree: ast.AST) -> Iterator[ast.Call]:
 
 def _rights_of(call: ast.Call, path: Path, trees: dict[Path, ast.Module]) -> Iterator[Right]:
     function = call.func
-    if not (isinstance(function, ast.Attribute) and function.attr in VERBS):
+    if not (isinstance(function, ast.Attribute) and function.attr in {*VERBS, BINDS}):
         return
     target = ast.unparse(function.value)
     if target.rpartition(".")[2] not in ("_kube", "kube"):
+        return
+    if function.attr == BINDS:
+        yield right(kube_client.POD, "create", "binding")
         return
     subresource = _subresource(call, function.attr)
     verbs = ("patch",) if subresource else VERBS[function.attr]

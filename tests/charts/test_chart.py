@@ -93,9 +93,11 @@ def test_databases_and_disks_are_where_the_mode_says(values: str) -> None:
         stored = "CLOUDMATRIX_DATABASE" in environment(values, name)
         in_files = BY_NAME[name].has_database and values in ("default", "minimal")
         assert stored == (BY_NAME[name].has_database and not in_files), name
-        assert (workload["kind"] == "StatefulSet") == (in_files or BY_NAME[name].keeps_files), name
-        claimed = "volumeClaimTemplates" in workload["spec"]
-        assert claimed == (workload["kind"] == "StatefulSet" and values != "minimal"), name
+        on_a_volume = (in_files or BY_NAME[name].keeps_files) and values != "minimal"
+        assert workload["kind"] == ("StatefulSet" if on_a_volume else "Deployment"), name
+        assert ("volumeClaimTemplates" in workload["spec"]) == on_a_volume, name
+        if not on_a_volume and name != "operator":
+            assert workload["spec"]["strategy"] == {"type": "Recreate"}, f"two of {name} would write one database"
 
 
 @everywhere

@@ -59,6 +59,27 @@ def _entry(key: str, value: Any, holder: dict[str, Any], table: bool) -> Any:
     return normal(value, table)
 
 
+PRINTED = (
+    (UUID, "<uid>"),
+    (TIME, "<time>"),
+    (re.compile(r"https://127\.0\.0\.1:\d+"), "<server>"),
+    (re.compile(r'(resourceVersion"?: )"\d+"'), r"\1<rv>"),
+    (re.compile(r"(Resource Version: +)\d+"), r"\1<rv>"),
+    (re.compile(r"\w{3}, \d\d \w{3} \d{4} [\d:]{8} [+-]\d{4}"), "<time>"),
+    (re.compile(r"(?<![\w.-])(\d+[smhd])+(?![\w.-])"), "<age>"),
+    (re.compile(r"(?<=\S) {2,}"), "  "),
+    (re.compile(r"(?m)^(---|\+\+\+) /tmp/.*$"), r"\1 <file>"),
+    (re.compile(r"/tmp/\S+"), "<file>"),
+)
+
+
+def printed(text: str) -> list[str]:
+    """The lines of a program's output, without uids, times, ages, versions and the widths of columns."""
+    for pattern, instead in PRINTED:
+        text = pattern.sub(instead, text)
+    return [line.rstrip() for line in text.splitlines()]
+
+
 def differences(ours: Any, theirs: Any, where: str = "") -> list[str]:
     """`PATH: ours <json>, real <json>` for every place where the two part; [] when they are equal."""
     if isinstance(ours, dict) and isinstance(theirs, dict):

@@ -17,7 +17,8 @@ Kubernetes API is the exception, since the cluster's own takes its place.
 {{- range $called := $process.calls }}
 {{- if (index $.Values $called).enabled }}{{ $calls = append $calls $called }}{{ end }}
 {{- end }}
-{{- $volume := or $process.keepsFiles (and $process.hasDatabase (eq $.Values.database.mode "sqlite")) }}
+{{- $keeps := or $process.keepsFiles (and $process.hasDatabase (eq $.Values.database.mode "sqlite")) }}
+{{- $volume := and $keeps $.Values.persistence.enabled }}
 {{- $running = append $running (merge (dict "values" $values "calls" $calls "volume" $volume) $process) }}
 {{- end }}
 {{- end }}

@@ -61,7 +61,11 @@ class TemplateStrategy(Strategy):
             allowed = list(self.restart_policies)
             path = "spec.template.spec.restartPolicy"
             found.append(errors.not_supported(path, template.get("restartPolicy"), allowed))
-        return found + check_pod_spec(template, "spec.template.spec")
+        return found + check_pod_spec(template, "spec.template.spec", self.volumes_beside(spec))
+
+    def volumes_beside(self, spec: dict[str, Any]) -> frozenset[str]:
+        """Names of volumes that pods get though their template does not list them."""
+        return frozenset()
 
 
 class ReplicaSetStrategy(TemplateStrategy):
@@ -102,6 +106,9 @@ class StatefulSetStrategy(TemplateStrategy):
         spec.setdefault("revisionHistoryLimit", 10)
         spec.setdefault("updateStrategy", {}).setdefault("type", "RollingUpdate")
         spec.setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
+
+    def volumes_beside(self, spec: dict[str, Any]) -> frozenset[str]:
+        return frozenset(claim["metadata"].get("name", "") for claim in spec.get("volumeClaimTemplates") or [])
 
 
 class JobStrategy(Strategy):
