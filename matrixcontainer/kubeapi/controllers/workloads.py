@@ -12,6 +12,7 @@ from matrixcontainer.kubeapi.controllers import metrics_api
 from matrixcontainer.kubeapi.controllers.autoscalers import Autoscalers
 from matrixcontainer.kubeapi.controllers.default_scheduler import DefaultScheduler
 from matrixcontainer.kubeapi.controllers.deployments import Deployments
+from matrixcontainer.kubeapi.controllers.emulated_nodes import EmulatedNodes, LostPods
 from matrixcontainer.kubeapi.controllers.jobs import Jobs
 from matrixcontainer.kubeapi.controllers.kubelets import Kubelets
 from matrixcontainer.kubeapi.controllers.node_facts import NodeIndex
@@ -33,6 +34,7 @@ class Workloads:
         self.api = api
         self.pods, self.sets, self.nodes = PodIndex(), SetIndex(), NodeIndex()
         self.pod_resource = self._builtin("", "v1", "pods")
+        self.node_resource = self._builtin("", "v1", "nodes")
         self.set_resource = self._builtin("apps", "v1", "replicasets")
         self.deployment_resource = self._builtin("apps", "v1", "deployments")
         self.job_resource = self._builtin("batch", "v1", "jobs")
@@ -46,8 +48,17 @@ class Workloads:
         self.autoscalers = Autoscalers(self)
         self.kubelets = Kubelets(self)
         self.scheduler = DefaultScheduler(self)
-        self.listeners = (self.scheduler, self.kubelets, self.replica_sets, self.deployments, self.jobs)
-        self.controllers: list[Controller] = [*self.listeners, self.autoscalers]
+        self.emulated_nodes = EmulatedNodes(self)
+        self.lost_pods = LostPods(self)
+        self.listeners = (
+            self.scheduler,
+            self.kubelets,
+            self.lost_pods,
+            self.replica_sets,
+            self.deployments,
+            self.jobs,
+        )
+        self.controllers: list[Controller] = [self.emulated_nodes, *self.listeners, self.autoscalers]
 
     def _builtin(self, group: str, version: str, plural: str) -> Resource:
         found = self.api.registry.find(group, version, plural)
@@ -89,6 +100,7 @@ class Workloads:
             before, node = (self.nodes.drop(change.record.key[2]), None) if gone else self.nodes.put(change.record)
             self.scheduler.notice_node(before, node)
             self.kubelets.notice_node(before, node)
+            self.lost_pods.notice_node(before, node)
         for controller in self.controllers:
             if controller.storage == storage or storage == "leases.coordination.k8s.io":
                 controller.notice(change)
