@@ -184,7 +184,9 @@ class Talk:
         environment = os.environ | {"KUBECONFIG": self.server.kubeconfig, "HOME": str(folder)}
         text = stdin if isinstance(stdin, str) or stdin is None else json.dumps(stdin)
         command = ["kubectl", "--namespace", self.ns, *words]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, env=environment, check=False)
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=60, env=environment, check=False
+        )
         if note:
             shown = {"exit": done.returncode, "out": printed(done.stdout), "errors": printed(done.stderr)}
             self.seen.append({"did": " ".join(["kubectl", *words])[:120], **shown})

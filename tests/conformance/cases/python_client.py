@@ -20,7 +20,9 @@ def connect(talk: Talk) -> client.ApiClient:
 def tell(talk: Talk, name: str, found: Any, api: client.ApiClient) -> None:
     """Records an answer as the JSON form of its model, without status (controllers write it)."""
     shown = api.sanitize_for_serialization(found)
-    talk.note(name, {key: value for key, value in shown.items() if key != "status"} if isinstance(shown, dict) else shown)
+    talk.note(
+        name, {key: value for key, value in shown.items() if key != "status"} if isinstance(shown, dict) else shown
+    )
 
 
 @case("P1", "client: typed calls for core kinds")
@@ -42,9 +44,19 @@ def python_core(talk: Talk) -> None:
         tell(talk, "deleted", core.delete_namespaced_config_map("one", talk.ns), api)
         secret = client.V1Secret(metadata=client.V1ObjectMeta(name="s"), string_data={"a": "b"})
         tell(talk, "secret", core.create_namespaced_secret(talk.ns, secret), api)
-        tell(talk, "account", core.create_namespaced_service_account(talk.ns, client.V1ServiceAccount(metadata={"name": "x"})), api)
+        tell(
+            talk,
+            "account",
+            core.create_namespaced_service_account(talk.ns, client.V1ServiceAccount(metadata={"name": "x"})),
+            api,
+        )
         service = client.V1ServiceSpec(cluster_ip="None", ports=[client.V1ServicePort(port=80)], selector={"a": "b"})
-        tell(talk, "service", core.create_namespaced_service(talk.ns, client.V1Service(metadata={"name": "x"}, spec=service)), api)
+        tell(
+            talk,
+            "service",
+            core.create_namespaced_service(talk.ns, client.V1Service(metadata={"name": "x"}, spec=service)),
+            api,
+        )
         tell(talk, "namespace", core.read_namespace(talk.ns), api)
         talk.note("all", core.delete_collection_namespaced_config_map(talk.ns, label_selector="none").kind)
 
@@ -57,7 +69,13 @@ def python_pods(talk: Talk) -> None:
         tell(talk, "created", core.create_namespaced_pod(talk.ns, pod()), api)
         found = core.patch_namespaced_pod_status("one", talk.ns, {"status": {"phase": "Running"}})
         talk.note("phase", found.status.phase)
-        talk.note("listed", [one.metadata.name for one in core.list_namespaced_pod(talk.ns, field_selector="status.phase=Running").items])
+        talk.note(
+            "listed",
+            [
+                one.metadata.name
+                for one in core.list_namespaced_pod(talk.ns, field_selector="status.phase=Running").items
+            ],
+        )
         gone = core.delete_namespaced_pod("one", talk.ns, grace_period_seconds=0)
         talk.note("deleted", gone.metadata.name)
 
@@ -81,12 +99,16 @@ def python_workloads(talk: Talk) -> None:
 def python_other_groups(talk: Talk) -> None:
     with connect(talk) as api:
         spec = client.V1LeaseSpec(holder_identity="me", lease_duration_seconds=15)
-        lease = client.CoordinationV1Api(api).create_namespaced_lease(talk.ns, client.V1Lease(metadata={"name": "x"}, spec=spec))
+        lease = client.CoordinationV1Api(api).create_namespaced_lease(
+            talk.ns, client.V1Lease(metadata={"name": "x"}, spec=spec)
+        )
         tell(talk, "lease", lease, api)
         rule = client.V1PolicyRule(api_groups=[""], resources=["pods"], verbs=["get"])
         role = client.V1Role(metadata={"name": "x"}, rules=[rule])
         tell(talk, "role", client.RbacAuthorizationV1Api(api).create_namespaced_role(talk.ns, role), api)
-        spec = client.V1PodDisruptionBudgetSpec(min_available=1, selector=client.V1LabelSelector(match_labels={"a": "b"}))
+        spec = client.V1PodDisruptionBudgetSpec(
+            min_available=1, selector=client.V1LabelSelector(match_labels={"a": "b"})
+        )
         budget = client.V1PodDisruptionBudget(metadata={"name": "x"}, spec=spec)
         made = client.PolicyV1Api(api).create_namespaced_pod_disruption_budget(talk.ns, budget)
         talk.note("budget", made.spec.min_available)
@@ -97,7 +119,9 @@ def python_other_groups(talk: Talk) -> None:
         assert answer.status.allowed
         talk.note("version", client.VersionApi(api).get_code().minor)
         talk.note("groups", GROUP in [one.name for one in client.ApisApi(api).get_api_versions().groups])
-        talk.note("definition", client.ApiextensionsV1Api(api).read_custom_resource_definition(f"widgets.{GROUP}").spec.scope)
+        talk.note(
+            "definition", client.ApiextensionsV1Api(api).read_custom_resource_definition(f"widgets.{GROUP}").spec.scope
+        )
 
 
 @case("P1", "client: custom objects and watches")
@@ -107,7 +131,9 @@ def python_custom_objects(talk: Talk) -> None:
         customs = client.CustomObjectsApi(api)
         tell(talk, "created", customs.create_namespaced_custom_object(*where, widget()), api)
         tell(talk, "patched", customs.patch_namespaced_custom_object(*where, "one", {"spec": {"size": 4}}), api)
-        talk.note("status", customs.patch_namespaced_custom_object_status(*where, "one", {"status": {"a": 1}})["status"])
+        talk.note(
+            "status", customs.patch_namespaced_custom_object_status(*where, "one", {"status": {"a": 1}})["status"]
+        )
         talk.note("scale", customs.get_namespaced_custom_object_scale(*where, "one")["spec"])
         events = []
         watching = watch.Watch()
