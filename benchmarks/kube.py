@@ -2,9 +2,9 @@
 
 Each figure is ours divided by theirs (for rates, theirs by ours), so that less is better and 1 is par; the figures it
 is made of stand behind it. The servers run one after the other, each alone, over TLS and HTTP/1.1, on a store on the
-same disk; ours acknowledges a write when it is committed, theirs when etcd has synced it. The load comes from a small Go
-program (`tests/e2e/realkube/load`), so that the client costs both the same. Objects are custom resources of about 600
-bytes. Needs what `make conformance` needs; without it nothing is measured.
+same disk; ours acknowledges a write when it is committed, theirs when etcd has synced it. The load comes from a small
+Go program (`tests/e2e/realkube/load`), so that the client costs both the same. Objects are custom resources of about
+600 bytes. Needs what `make conformance` needs; without it nothing is measured.
 """
 
 from __future__ import annotations
