@@ -164,6 +164,10 @@ class Registry:
         """Named groups, built-in ones first in order of registration; the core group ("") is not among them."""
         return list(dict.fromkeys(resource.group for resource in self._found.values() if resource.group))
 
+    def is_built_in(self, group: str) -> bool:
+        """Whether the group, "" for the core, has kinds that no definition made."""
+        return any(resource.group == group and not resource.custom for resource in self._found.values())
+
     def versions(self, group: str) -> list[str]:
         found = {resource.version for resource in self._found.values() if resource.group == group}
         return sorted(found, key=version_rank)

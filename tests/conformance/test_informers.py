@@ -15,7 +15,7 @@ import pytest
 from tests.conformance.runner import server_of
 from tests.conformance.talk import Talk
 from tests.conformance.things import CRDS, GROUP, WIDGETS, config_map, widget
-from tests.e2e.realkube.build import ensure_informer
+from tests.e2e.realkube.build import ensure_program
 from tests.e2e.test_kube_durability import client_of
 from tests.matrixcontainer.kubeapi.process import KubeProcess
 
@@ -37,7 +37,7 @@ class Informer:
     """The Go program beside the real control plane, and what its caches hold."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        program = ensure_informer()
+        program = ensure_program("informer")
         assert program
         command = [str(program), str(kubeconfig), GROUP, "v1", "widgets"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
