@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from matrixcontainer.kubeapi.asked import Deletion
 from matrixcontainer.kubeapi.controllers import ownership, rollout
 from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
 from matrixcontainer.kubeapi.controllers.rollout import Obj, Sets, revision_of, size_of
@@ -11,7 +12,6 @@ from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.selectors import matches_label_selector
-from matrixcontainer.kubeapi.verbs import Deletion
 
 AFTER_DEADLINE_S = 1.0
 

@@ -9,6 +9,7 @@ import hashlib
 from typing import Any
 
 from matrixcontainer.kubeapi import errors
+from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.controllers.node_facts import NodeFacts
 from matrixcontainer.kubeapi.controllers.pace import Pace, load_pace
 from matrixcontainer.kubeapi.controllers.pod_facts import MANAGED_LABEL, OPERATOR, Name, PodFacts
@@ -16,7 +17,6 @@ from matrixcontainer.kubeapi.controllers.pod_life import Next, live
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.store import Change, Record
-from matrixcontainer.kubeapi.verbs import Deletion, Options
 
 LEASES, LEASE_NAMESPACE = "leases.coordination.k8s.io", "kube-node-lease"
 

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from matrixcontainer.kubeapi.asked import Deletion
 from matrixcontainer.kubeapi.controllers import ownership
 from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
 from matrixcontainer.kubeapi.controllers.turns import Controller
@@ -10,7 +11,6 @@ from matrixcontainer.kubeapi.crds import set_condition
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.selectors import matches_label_selector
-from matrixcontainer.kubeapi.verbs import Deletion
 
 BURST = 500  # pods made or removed in one turn
 PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
