@@ -75,6 +75,7 @@ class ApiError(Exception):
         self.details = details or {}
         self.headers: dict[str, str] = {}
         self.metadata: dict[str, Any] = {}
+        self.shows_details = False  # even when there are none
 
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -85,7 +86,7 @@ class ApiError(Exception):
             "message": self.message,
             "reason": self.reason,
         }
-        if self.details:
+        if self.details or self.shows_details:
             body["details"] = self.details
         return body | {"code": self.code}
 

@@ -14,6 +14,7 @@ from typing import Any
 from matrixcontainer.kubeapi.access import Access
 from matrixcontainer.kubeapi.builtin.kinds import register_builtins
 from matrixcontainer.kubeapi.builtin.priority import priority_gate
+from matrixcontainer.kubeapi.controllers.cluster_roles import ClusterRoles
 from matrixcontainer.kubeapi.controllers.definitions import Definitions
 from matrixcontainer.kubeapi.controllers.garbage import GarbageCollector
 from matrixcontainer.kubeapi.controllers.namespaces import Namespaces
@@ -21,7 +22,9 @@ from matrixcontainer.kubeapi.controllers.upkeep import Upkeep
 from matrixcontainer.kubeapi.controllers.workloads import Workloads
 from matrixcontainer.kubeapi.deleting import DeletingVerbs
 from matrixcontainer.kubeapi.discovery import Discovery
+from matrixcontainer.kubeapi.escalation import EscalationGate
 from matrixcontainer.kubeapi.openapi import OpenApi
+from matrixcontainer.kubeapi.rbac import Authorizer
 from matrixcontainer.kubeapi.resources import Registry
 from matrixcontainer.kubeapi.store import Store
 
@@ -43,6 +46,7 @@ class KubeApi:
 
     def __init__(self, store: Store, now: Callable[[], float], chance: random.Random, access: Access) -> None:
         self.store, self.now, self.chance, self.access = store, now, chance, access
+        self.authorizer = Authorizer(store)
         self.registry = Registry()
         register_builtins(self.registry)
         self.verbs = DeletingVerbs(store, now, chance)
@@ -50,22 +54,24 @@ class KubeApi:
         self.openapi = OpenApi(self.registry)
         self.definitions = Definitions(self)
         self.namespaces = Namespaces(self)
+        self.cluster_roles = ClusterRoles(self)
         self.garbage = GarbageCollector(self)
         self.upkeep = Upkeep(self)
         self.workloads = Workloads(self)
         self.runs_workloads = True
         self.verbs.namespace_state = self.namespaces.state
-        self.verbs.gates += [self.namespaces.gate, priority_gate(store)]
+        self.verbs.gates += [self.namespaces.gate, priority_gate(store), EscalationGate(self.authorizer)]
         self.stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self.failures: list[str] = []
         self.report: Callable[[BaseException, str], None] = lambda failure, where: None
 
     async def start(self) -> None:
-        self.store.listeners += [self.definitions.notice, self.namespaces.notice, self.garbage.notice]
+        self.store.listeners += [self.authorizer.notice, self.definitions.notice, self.namespaces.notice]
+        self.store.listeners += [self.garbage.notice, self.cluster_roles.notice]
         self.definitions.load()
         self.garbage.load()
-        for controller in (self.definitions, self.namespaces, self.garbage, self.upkeep):
+        for controller in (self.definitions, self.namespaces, self.cluster_roles, self.garbage, self.upkeep):
             self._tasks.append(asyncio.create_task(self._keep_running(controller.run), name=type(controller).__name__))
         if self.runs_workloads:
             self.store.listeners.append(self.workloads.notice)
@@ -73,6 +79,7 @@ class KubeApi:
             for run in self.workloads.runs():
                 self._tasks.append(asyncio.create_task(self._keep_running(run), name=run.__qualname__))
         await self.namespaces.ensure_standing()
+        await self.cluster_roles.ensure_standing()
 
     async def _keep_running(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A controller that trips is noted and started again: they are level-based and look afresh."""

@@ -4,7 +4,7 @@ answered.
 
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi import access, errors
+from matrixcontainer.kubeapi import errors, reviews
 from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.builtin.pods import bind
 from matrixcontainer.kubeapi.errors import ApiError
@@ -240,5 +240,6 @@ def review(app: "App", request: Request, resource: Resource, target: Target, bod
     options = app.options(request)
     obj = app.api.verbs.decode(resource, body, options)
     obj["metadata"] = {key: value for key, value in obj["metadata"].items() if key in ("name", "namespace")}
-    found = access.answer_review(resource.kind, obj, request.user, app.api.access)
+    api = app.api
+    found = reviews.answer_review(resource.kind, obj, target.namespace, request.user, api.access, api.authorizer)
     return app.render(request, resource, found, 201)

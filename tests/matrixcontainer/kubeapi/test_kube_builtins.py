@@ -155,8 +155,10 @@ async def test_reviews_tell_what_is_enforced(talk: Talk) -> None:
     root = "/apis/authorization.k8s.io/v1"
     said = await talk.post(f"{root}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": {"verb": "get"}}})
     assert (said.code, said.body["status"]["allowed"]) == (201, True)
-    other = await talk.post(f"{root}/subjectaccessreviews", {"spec": {"user": "system:anonymous"}})
+    question = {"user": "system:anonymous", "resourceAttributes": {"verb": "get", "resource": "pods"}}
+    other = await talk.post(f"{root}/subjectaccessreviews", {"spec": question})
     assert other.body["status"]["allowed"] is False
+    assert (await talk.post(f"{root}/subjectaccessreviews", {"spec": {"user": "a"}})).code == 422
     who = await talk.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
     assert who.body["status"]["userInfo"]["username"] == "admin"
     token = await talk.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "admin"}})

@@ -320,7 +320,7 @@ async def test_who_may(talk: Talk) -> None:
         ("GET", "/apis/none.test/v1", 404),
         ("GET", "/apis/none.test/v1/things", 404),
         ("GET", "/api/v1/nothings", 404),
-        ("POST", "/api/v1/configmaps", 404),
+        ("POST", "/api/v1/configmaps", 405),
         ("POST", "/api", 405),
         ("DELETE", "/api/v1/namespaces", 405),
         ("GET", "/apis/authorization.k8s.io/v1/subjectaccessreviews", 405),
