@@ -1,5 +1,6 @@
 """Delete: at once, or begun and left to finalizers, grace periods and controllers."""
 
+from dataclasses import replace
 from typing import Any
 
 from matrixcontainer.kubeapi import errors, object_meta
@@ -25,8 +26,8 @@ class DeletingVerbs(Verbs):
                 if said and said != held:
                     why = f"Precondition failed: {word} in precondition: {said}, {word} in object meta: {held}"
                     raise errors.conflict(resource.plural, resource.group, name, why)
-            for gate in self.gates:
-                await gate(resource, "DELETE", None, obj, options)
+            for gate in (*self.gates, *self.judges):
+                await gate(resource, "DELETE", None, obj, replace(options, dry_run=options.dry_run or wish.dry_run))
             try:
                 return await self._delete_once(resource, record, obj, wish)
             except Stale:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from matrixcontainer.kubeapi.access import Access
+from matrixcontainer.kubeapi.admission import Admission
 from matrixcontainer.kubeapi.builtin.kinds import register_builtins
 from matrixcontainer.kubeapi.builtin.priority import priority_gate
 from matrixcontainer.kubeapi.controllers.cluster_roles import ClusterRoles
@@ -61,13 +62,21 @@ class KubeApi:
         self.runs_workloads = True
         self.verbs.namespace_state = self.namespaces.state
         self.verbs.gates += [self.namespaces.gate, priority_gate(store), EscalationGate(self.authorizer)]
+        self.admission = Admission(store, self.registry, chance)
+        self.verbs.gates.append(self.admission.mutate)
+        self.verbs.judges.append(self.admission.validate)
         self.stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self.failures: list[str] = []
         self.report: Callable[[BaseException, str], None] = lambda failure, where: None
 
     async def start(self) -> None:
-        self.store.listeners += [self.authorizer.notice, self.definitions.notice, self.namespaces.notice]
+        self.store.listeners += [
+            self.admission.notice,
+            self.authorizer.notice,
+            self.definitions.notice,
+            self.namespaces.notice,
+        ]
         self.store.listeners += [self.garbage.notice, self.cluster_roles.notice]
         self.definitions.load()
         self.garbage.load()
@@ -103,6 +112,7 @@ class KubeApi:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._tasks.clear()
+        await self.admission.caller.close()
 
     def wake_watches(self, storage: str | None = None) -> None:
         for resource in [storage] if storage else list(self.store._logs):

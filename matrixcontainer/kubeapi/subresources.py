@@ -52,6 +52,7 @@ async def answer(app: "App", request: Request, resource: Resource, target: Targe
         raise errors.method_not_allowed()
     options = app.options(request, sub)
     body = app.parsed(request, resource, options)
+    await app.api.admission.admit_other(resource, target.name, target.namespace, body, options)
     if sub == "binding":
         return await _bind(app, resource, target, body, options)
     if sub == "eviction":
