@@ -17,6 +17,7 @@ from matrixcontainer.kubeapi.builtin.kinds import register_builtins
 from matrixcontainer.kubeapi.builtin.priority import priority_gate
 from matrixcontainer.kubeapi.controllers.cluster_roles import ClusterRoles
 from matrixcontainer.kubeapi.controllers.definitions import Definitions
+from matrixcontainer.kubeapi.controllers.disruptions import Disruptions
 from matrixcontainer.kubeapi.controllers.garbage import GarbageCollector
 from matrixcontainer.kubeapi.controllers.namespaces import Namespaces
 from matrixcontainer.kubeapi.controllers.upkeep import Upkeep
@@ -57,6 +58,7 @@ class KubeApi:
         self.namespaces = Namespaces(self)
         self.cluster_roles = ClusterRoles(self)
         self.garbage = GarbageCollector(self)
+        self.disruptions = Disruptions(self)
         self.upkeep = Upkeep(self)
         self.workloads = Workloads(self)
         self.runs_workloads = True
@@ -71,16 +73,12 @@ class KubeApi:
         self.report: Callable[[BaseException, str], None] = lambda failure, where: None
 
     async def start(self) -> None:
-        self.store.listeners += [
-            self.admission.notice,
-            self.authorizer.notice,
-            self.definitions.notice,
-            self.namespaces.notice,
-        ]
-        self.store.listeners += [self.garbage.notice, self.cluster_roles.notice]
+        standing = (self.definitions, self.namespaces, self.cluster_roles, self.garbage, self.disruptions)
+        self.store.listeners += [one.notice for one in (self.admission, self.authorizer, *standing)]
         self.definitions.load()
         self.garbage.load()
-        for controller in (self.definitions, self.namespaces, self.cluster_roles, self.garbage, self.upkeep):
+        self.disruptions.load()
+        for controller in (*standing, self.upkeep):
             self._tasks.append(asyncio.create_task(self._keep_running(controller.run), name=type(controller).__name__))
         if self.runs_workloads:
             self.store.listeners.append(self.workloads.notice)

@@ -6,7 +6,7 @@ controllers for those runs a whole Kubernetes.
 
 from dataclasses import dataclass
 
-from matrixcontainer.kubeapi.builtin import core, events, pods, printing, reviews, webhooks, workloads
+from matrixcontainer.kubeapi.builtin import budgets, core, events, pods, printing, reviews, webhooks, workloads
 from matrixcontainer.kubeapi.crds import CrdStrategy
 from matrixcontainer.kubeapi.resources import ALL_VERBS, Registry, Resource, ScalePaths
 from matrixcontainer.kubeapi.schema import Schema
@@ -104,7 +104,8 @@ KINDS = (
     Kind("rbac.v1.ClusterRoleBinding", RBAC, "clusterrolebindings", "", False, RbacStrategy, acts="enforced"),
     Kind("scheduling.v1.PriorityClass", "scheduling.k8s.io", "priorityclasses", "pc", False, core.PriorityClassStrategy,
          acts="gives pods their priority"),
-    Kind("policy.v1.PodDisruptionBudget", "policy", "poddisruptionbudgets", "pdb", True, Strategy, True),
+    Kind("policy.v1.PodDisruptionBudget", "policy", "poddisruptionbudgets", "pdb", True, budgets.BudgetStrategy, True,
+         acts="status kept; asked at eviction"),
     Kind("networking.v1.Ingress", "networking.k8s.io", "ingresses", "ing", True, Strategy, True),
     Kind("networking.v1.IngressClass", "networking.k8s.io", "ingressclasses", "", False, Strategy),
     Kind("networking.v1.NetworkPolicy", "networking.k8s.io", "networkpolicies", "netpol", True, Strategy),

@@ -77,19 +77,6 @@ async def test_amounts_become_text(talk: Talk) -> None:
     assert said.body["status"]["qosClass"] == "Guaranteed"
 
 
-async def test_eviction_respects_budgets(talk: Talk) -> None:
-    await talk.post(f"{NS}/pods", POD | {"metadata": {"name": "p", "labels": {"a": "b"}}})
-    budget = {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "minAvailable": 1}}
-    path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-    assert (await talk.post(path, budget)).code == 201
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
-    said = await talk.post(f"{NS}/pods/p/eviction", eviction)
-    assert (said.code, said.headers["retry-after"]) == (429, "10")
-    await talk.patch(f"{path}/b/status", {"status": {"disruptionsAllowed": 1}})
-    assert (await talk.post(f"{NS}/pods/p/eviction", eviction)).code == 201
-    assert (await talk.get(f"{NS}/pods/p")).code == 404
-
-
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
