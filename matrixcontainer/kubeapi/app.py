@@ -19,7 +19,17 @@ from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.asked import Deletion, Options, Outcome
 from matrixcontainer.kubeapi.bodies import parse_body, parse_json, parse_yaml
 from matrixcontainer.kubeapi.errors import ApiError
-from matrixcontainer.kubeapi.requests import Receive, Request, Send, Target, parse_target, read_body, request_of
+from matrixcontainer.kubeapi.impersonation import who_is_meant
+from matrixcontainer.kubeapi.requests import (
+    Receive,
+    Request,
+    Send,
+    Target,
+    parse_target,
+    read_body,
+    request_of,
+    wish_of,
+)
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.responses import Response, as_json
 from matrixcontainer.kubeapi.selectors import FieldSelector, LabelSelector
@@ -111,15 +121,13 @@ class App:
         user = self.api.access.authenticate(request.headers.get("authorization", ""))
         if user is None:
             raise errors.unauthorized()
-        request.user = user
+        authorizer = self.api.authorizer
         if any(name.startswith("impersonate-") for name in request.headers):
-            raise errors.ApiError(403, "Forbidden", "impersonation is not served here: use a token of that user")
+            user = who_is_meant(user, request.headers, authorizer)
+        request.user = user
         path = request.path
-        if not access.may(user, path):
-            raise errors.ApiError(
-                403, "Forbidden", f'forbidden: User "{user.name}" cannot {request.method.lower()} path "{path}"'
-            )
         target = parse_target(path)
+        authorizer.demand(user, wish_of(request, target))
         if target is not None:
             return await self._resource(request, target)
         if request.method not in ("GET", "HEAD"):
@@ -268,6 +276,7 @@ class App:
             force=request.flag("force"),
             subresource=subresource,
             warnings=request.warnings,
+            caller=request.user,
         )
 
     def parsed(self, request: Request, resource: Resource, options: Options) -> dict[str, Any]:

@@ -6,7 +6,17 @@ controllers for those runs a whole Kubernetes.
 
 from dataclasses import dataclass
 
-from matrixcontainer.kubeapi.builtin import autoscaling, core, events, pods, printing, reviews, workloads
+from matrixcontainer.kubeapi.builtin import (
+    autoscaling,
+    budgets,
+    core,
+    events,
+    pods,
+    printing,
+    reviews,
+    webhooks,
+    workloads,
+)
 from matrixcontainer.kubeapi.crds import CrdStrategy
 from matrixcontainer.kubeapi.resources import ALL_VERBS, Registry, Resource, ScalePaths
 from matrixcontainer.kubeapi.schema import Schema
@@ -101,13 +111,14 @@ KINDS = (
     Kind("events.v1.Event", "events.k8s.io", "events", "ev", True, events.NewEventStrategy, storage="events",
          fields="reason reportingController regarding.kind regarding.name regarding.namespace regarding.uid type",
          acts="the same store as core events"),
-    Kind("rbac.v1.Role", RBAC, "roles", "", True, RbacStrategy),
-    Kind("rbac.v1.RoleBinding", RBAC, "rolebindings", "", True, RbacStrategy),
-    Kind("rbac.v1.ClusterRole", RBAC, "clusterroles", "", False, RbacStrategy),
-    Kind("rbac.v1.ClusterRoleBinding", RBAC, "clusterrolebindings", "", False, RbacStrategy),
+    Kind("rbac.v1.Role", RBAC, "roles", "", True, RbacStrategy, acts="enforced"),
+    Kind("rbac.v1.RoleBinding", RBAC, "rolebindings", "", True, RbacStrategy, acts="enforced"),
+    Kind("rbac.v1.ClusterRole", RBAC, "clusterroles", "", False, RbacStrategy, acts="enforced"),
+    Kind("rbac.v1.ClusterRoleBinding", RBAC, "clusterrolebindings", "", False, RbacStrategy, acts="enforced"),
     Kind("scheduling.v1.PriorityClass", "scheduling.k8s.io", "priorityclasses", "pc", False, core.PriorityClassStrategy,
          acts="gives pods their priority"),
-    Kind("policy.v1.PodDisruptionBudget", "policy", "poddisruptionbudgets", "pdb", True, Strategy, True),
+    Kind("policy.v1.PodDisruptionBudget", "policy", "poddisruptionbudgets", "pdb", True, budgets.BudgetStrategy, True,
+         acts="status kept; asked at eviction"),
     Kind("networking.v1.Ingress", "networking.k8s.io", "ingresses", "ing", True, Strategy, True),
     Kind("networking.v1.IngressClass", "networking.k8s.io", "ingressclasses", "", False, Strategy),
     Kind("networking.v1.NetworkPolicy", "networking.k8s.io", "networkpolicies", "netpol", True, Strategy),
@@ -122,9 +133,11 @@ KINDS = (
          acts="scales any object with a scale subresource"),
     Kind("discovery.v1.EndpointSlice", "discovery.k8s.io", "endpointslices", "", True, PlainStrategy),
     Kind("admissionregistration.v1.ValidatingWebhookConfiguration", "admissionregistration.k8s.io",
-         "validatingwebhookconfigurations", "", False, Strategy, categories="api-extensions"),
+         "validatingwebhookconfigurations", "", False, webhooks.WebhookStrategy, categories="api-extensions",
+         acts="called before writes, by url"),
     Kind("admissionregistration.v1.MutatingWebhookConfiguration", "admissionregistration.k8s.io",
-         "mutatingwebhookconfigurations", "", False, Strategy, categories="api-extensions"),
+         "mutatingwebhookconfigurations", "", False, webhooks.MutatingWebhookStrategy, categories="api-extensions",
+         acts="called before writes, by url"),
     Kind("apiextensions.v1.CustomResourceDefinition", "apiextensions.k8s.io", "customresourcedefinitions", "crd crds",
          False, CrdStrategy, True, categories="api-extensions", acts="served as resources"),
     *(

@@ -255,6 +255,12 @@ def priority_class(obj: Obj, now: float) -> list[Any]:
     ]
 
 
+def budget(obj: Obj, now: float) -> list[Any]:
+    spec = obj.get("spec") or {}
+    bounds = [str(spec.get(key, "N/A")) for key in ("minAvailable", "maxUnavailable")]
+    return [_name(obj), *bounds, _dig(obj, "status", "disruptionsAllowed", default=0), _age(obj, now)]
+
+
 def _columns(text: str) -> list[dict[str, Any]]:
     """`Name Ready Status ~IP +Data`: ~ marks wide-only columns, + integers, underscores are spaces."""
     found = []
@@ -295,6 +301,7 @@ _TABLE: dict[str, tuple[str, Callable[[Obj, float], list[Any]]]] = {
     "clusterroles.rbac.authorization.k8s.io": ("Name Created_At", role),
     "rolebindings.rbac.authorization.k8s.io": ("Name Role Age ~Users ~Groups ~ServiceAccounts", role_binding),
     "clusterrolebindings.rbac.authorization.k8s.io": ("Name Role Age ~Users ~Groups ~ServiceAccounts", role_binding),
+    "poddisruptionbudgets.policy": ("Name Min_Available Max_Unavailable +Allowed_Disruptions Age", budget),
     "priorityclasses.scheduling.k8s.io": ("Name +Value Global-Default Age ~PreemptionPolicy", priority_class),
 }
 

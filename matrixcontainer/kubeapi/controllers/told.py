@@ -8,9 +8,9 @@ import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from matrixcontainer.kubeapi.asked import Options
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.object_meta import timestamp
-from matrixcontainer.kubeapi.verbs import Options
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi

@@ -11,9 +11,9 @@ import contextlib
 import heapq
 from typing import TYPE_CHECKING
 
+from matrixcontainer.kubeapi.asked import Options
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.store import Change, Record
-from matrixcontainer.kubeapi.verbs import Options
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.controllers.workloads import Workloads
