@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Engine
 
-from matrixcontainer.kubeapi import access, documents, errors, listing, subresources
+from matrixcontainer.kubeapi import access, documents, errors, listing, refusals, subresources
 from matrixcontainer.kubeapi.accept import Answer, choose
 from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.asked import Deletion, Options, Outcome
@@ -116,9 +116,7 @@ class App:
             raise errors.ApiError(403, "Forbidden", "impersonation is not served here: use a token of that user")
         path = request.path
         if not access.may(user, path):
-            raise errors.ApiError(
-                403, "Forbidden", f'forbidden: User "{user.name}" cannot {request.method.lower()} path "{path}"'
-            )
+            raise refusals.refusal(user, request)
         target = parse_target(path)
         if target is not None:
             return await self._resource(request, target)
@@ -252,7 +250,7 @@ class App:
             raise errors.unprocessable("CreateOptions", "meta.k8s.io", "", [cause])
         validation = request.query.get("fieldValidation", "") or "Warn"
         if validation not in ("Strict", "Warn", "Ignore"):
-            cause = errors.not_supported("fieldValidation", validation, ["Ignore", "Strict", "Warn"])
+            cause = errors.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"])
             raise errors.unprocessable("CreateOptions", "meta.k8s.io", "", [cause])
         manager = request.query.get("fieldManager", "")
         if len(manager) > 128:
