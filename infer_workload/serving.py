@@ -16,7 +16,7 @@ from infer_workload.contract import DeploymentRequest, DeploymentView, LoadReque
 from infer_workload.deployment import DoesNotFit
 from infer_workload.live import LiveDeployment
 from infer_workload.metering import Metering
-from infer_workload.ports import FabricViews
+from infer_workload.ports import FabricViews, Hardware
 from infer_workload.request import InferenceRequest
 from infer_workload.store import DeploymentRow, InferStore
 from infer_workload.timing.fabric import Fabric
@@ -37,15 +37,28 @@ LOADED_TURN_WALL_S = 0.1
 IDLE_TURN_WALL_S = 1.0
 
 
+HELD_S = (3.0, 1.0)
+"""A look at the hardware holds a pool this long, emulated and at least of the wall: about three looks."""
+
+
 class Serving:
     """The deployments of one process."""
 
-    def __init__(self, store: InferStore, clock: Clock, views: FabricViews, rng: Random, endpoint: str = "") -> None:
+    def __init__(
+        self,
+        store: InferStore,
+        clock: Clock,
+        views: FabricViews,
+        rng: Random,
+        endpoint: str = "",
+        hardware: Hardware | None = None,
+    ) -> None:
         self.store = store
         self.clock = clock
         self.metering = Metering()
         self.live: dict[str, LiveDeployment] = {}
         self._views = views
+        self._hardware = hardware
         self._rng = rng
         self._endpoint = endpoint
         self._nudged = asyncio.Event()
@@ -153,6 +166,20 @@ class Serving:
         self.nudge()
         return f"{len(self.live)} deployments follow their fabric"
 
+    async def feel_hardware(self) -> str:
+        """What loss of power does to the workload at once: with a decode rank dark, no step ends.
+
+        Each look holds the decode pools of the nodes concerned until well after the next one.
+        """
+        if self._hardware is None or not self.live:
+            return "nothing runs"
+        dark = await self._hardware.dark()
+        now = self.clock.now()
+        held = sum(live.feel(dark, now, now + self.clock.at_least_wall(*HELD_S)) for live in self.live.values())
+        if held:
+            self.nudge()
+        return f"{held} decode pools are held by ranks without power"
+
     async def run(self) -> None:
         """For ever: play time on in every deployment, then rest until something is due."""
         while True:
@@ -161,11 +188,10 @@ class Serving:
             turns = [self._play(live) for live in list(self.live.values())]
             caught_up = all(turns)
             spent = time.perf_counter() - began
-            rest = self._rest_wall_s() if caught_up else spent
-            try:
-                await asyncio.wait_for(self._nudged.wait() if caught_up else asyncio.sleep(spent), rest + 1e-3)
-            except TimeoutError:
-                continue
+            if caught_up:
+                await self._rest(self._rest_wall_s())
+            else:
+                await asyncio.sleep(spent)  # half of a core at most, whatever the load
 
     def nudge(self) -> None:
         """Something was submitted: look at what is due."""
@@ -192,6 +218,14 @@ class Serving:
         return f"{len(used)} accounts charged"
 
     # Small helpers.
+
+    async def _rest(self, wall_s: float) -> None:
+        """Until a nudge or for that long. Not by wait_for: before Python 3.12 it can swallow a cancellation."""
+        nudge = asyncio.ensure_future(self._nudged.wait())
+        try:
+            await asyncio.wait({nudge}, timeout=wall_s)
+        finally:
+            nudge.cancel()
 
     def _play(self, live: LiveDeployment) -> bool:
         try:

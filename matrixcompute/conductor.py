@@ -15,7 +15,7 @@ from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcompute.instance import Observed, conditions_of
 from matrixcompute.neighbours import Neighbours
 from matrixcompute.recovery import Recovery, RecoveryPolicy, plan_recovery
-from matrixcompute.saga import SagaRunner
+from matrixcompute.saga import REPAIR, SagaRunner
 from matrixcompute.store import ComputeStore, InstanceRow
 from matrixresource.contract import AllocationView
 from matrixresource.vocabulary.clock import Clock
@@ -216,8 +216,9 @@ class Conductor:
         if recovery.action == "hold":
             self._store.say(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return 0
-        if now < instance.retry_at:
-            return 0
+        repair_refused = (instance.operation or "").startswith(REPAIR)
+        if now < instance.retry_at and (recovery.action != "replace" or repair_refused):
+            return 0  # a refused change of shape does not keep a lost member from being replaced
         if instance.state in ("Pending", "Provisioning"):
             self._open(session, "create-instance", instance, "Provisioning", "Creating")
             return 1
@@ -230,7 +231,7 @@ class Conductor:
             if members & set(recovery.nodes):
                 self._store.say(session, instance.name, recovery.reason, recovery.message, now, "Warning")
                 instance.repairs += 1
-                self._open(session, "replace-node", instance, "Repairing", "Repairing")
+                self._open(session, REPAIR, instance, "Repairing", "Repairing")
                 return 1
             gone_spares += [(instance.name, node) for node in recovery.nodes]
             return 0

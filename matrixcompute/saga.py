@@ -25,6 +25,8 @@ from matrixresource.vocabulary.errors import MatrixError, from_problem
 
 log = logging.getLogger(__name__)
 
+REPAIR = "replace-node"
+
 WAIT_S, WAIT_FLOOR_WALL_S = 15.0, 0.5
 """How often a waiting step looks again even when nobody nudges."""
 
@@ -35,19 +37,16 @@ class Waiting(Exception):
 
 @dataclass
 class Work:
-    """What a step is given: whose saga it is, the ports, and the instance as it is wished right now."""
+    """What a step is given: whose saga it is, the shape and generation it carries, and the ports."""
 
     saga: str
     instance: str
+    shape: InstanceRequest
+    wish: int
     neighbours: Neighbours
     store: ComputeStore
     clock: Clock
     policy: RecoveryPolicy
-    wish: int = 0
-
-    def shape(self) -> InstanceRequest:
-        with self.store.reading() as session:
-            return self.store.instance(session, self.instance).shape
 
     def applied(self) -> InstanceRequest | None:
         """The shape that last was active; None where none ever was."""
@@ -107,6 +106,7 @@ class SagaRunner:
             earlier.finished_at = self._clock.now()
             earlier.message = f"overtaken by {verb}"
         attempt = int(self._clock.now() * 1000)
+        repairing = verb == REPAIR and instance.applied is not None
         row = SagaRow(
             name=f"{verb}-{instance.name}-{attempt:x}",
             project=instance.project,
@@ -116,7 +116,9 @@ class SagaRunner:
             status="Running",
             step=0,
             steps=[step.name for step in self._sagas[verb].steps],
-            wish=instance.generation,
+            # A repair brings back what last was active, whatever has been wished since.
+            wish=instance.observed_generation if repairing else instance.generation,
+            shape=instance.applied if repairing else instance.spec,
         )
         session.add(row)
         instance.operation = row.name
@@ -151,7 +153,9 @@ class SagaRunner:
             row = session.get(SagaRow, name)
             assert row is not None
             saga, target, wish = self._sagas[row.verb], row.target, row.wish
-        work = Work(name, target, self._neighbours, self._store, self._clock, self._policy, wish)
+            # A saga from before sagas carried a shape brings the present wish.
+            shape = InstanceRequest.model_validate(row.shape or self._store.instance(session, target).spec)
+        work = Work(name, target, shape, wish, self._neighbours, self._store, self._clock, self._policy)
         nudge = self._nudges.setdefault(target, asyncio.Event())
         while (at := self._at(name)) is not None:
             status, step = at

@@ -69,7 +69,11 @@ class InstanceRow(ResourceRow, Base):
 
 
 class SagaRow(ResourceRow, Base):
-    """One run of a saga; shown outside as an operation. `step` is the number of steps done (or still to undo)."""
+    """One run of a saga; shown outside as an operation. `step` is the number of steps done (or still to undo).
+
+    It carries one wish to its end: `shape`, as it was when the saga was opened, and its generation `wish`. A newer wish
+    is the next saga's.
+    """
 
     __tablename__ = "operations"
     kind = "operation"
@@ -82,6 +86,7 @@ class SagaRow(ResourceRow, Base):
     message: Mapped[str] = mapped_column(Text, default="")
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     wish: Mapped[int] = mapped_column(Integer, default=0)
+    shape: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     finished_at: Mapped[float | None] = mapped_column(Float)
 
     def view(self) -> View:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from matrixcompute.saga import Saga, Step
+from matrixcompute.saga import REPAIR, Saga, Step
 from matrixcompute.sagas import steps
 from matrixcompute.sagas.create_instance import RETRY_S
 from matrixcompute.store import InstanceRow
@@ -40,7 +40,7 @@ SCALE_INSTANCE = Saga(
 )
 
 REPLACE_NODE = Saga(
-    "replace-node",
+    REPAIR,
     (
         Step(steps.replace_members),
         Step(steps.bind_nodes),

@@ -12,7 +12,7 @@ from matrixresource.vocabulary.errors import InsufficientCapacity, MatrixError, 
 
 async def reserve_nodes(work: Work) -> None:
     """Commit the nodes; grows and shrinks what is already held."""
-    held = await work.neighbours.reserve(work.instance, compose(work.instance, work.shape()).allocation)
+    held = await work.neighbours.reserve(work.instance, compose(work.instance, work.shape).allocation)
     work.say("Scheduled", f"{held.nodes} nodes and {held.spares} spares in {_cabinets(held)} cabinets are committed")
 
 
@@ -39,13 +39,13 @@ async def admit_slices(work: Work) -> None:
     """A slice on each plane for the current members, each within what every link has."""
     allocation = await _held(work)
     members = [member.node for member in allocation.members if member.role == "member"]
-    for wish in compose(work.instance, work.shape()).slices:
+    for wish in compose(work.instance, work.shape).slices:
         await work.neighbours.admit(work.instance, wish, members)
 
 
 async def withdraw_slices(work: Work) -> None:
     """Take every slice back; waits until agents have cleared the routes."""
-    gone = [await work.neighbours.withdraw(wish.name) for wish in compose(work.instance, work.shape()).slices]
+    gone = [await work.neighbours.withdraw(wish.name) for wish in compose(work.instance, work.shape).slices]
     if not all(gone):
         raise Waiting("routes are being cleared")
 
@@ -57,7 +57,7 @@ async def bind_nodes(work: Work) -> None:
 
 async def program_routes(work: Work) -> None:
     """Have the agents program the routes of every slice."""
-    for wish in compose(work.instance, work.shape()).slices:
+    for wish in compose(work.instance, work.shape).slices:
         await work.neighbours.program(wish.name)
 
 
@@ -99,7 +99,7 @@ async def await_ready(work: Work) -> None:
     members = [member for member in allocation.members if member.role == "member"]
     ready = sum(member.ready for member in members)
     programmed = sum(each.programmed for each in slices)
-    if not allocation.bound or ready < len(members) or programmed < len(compose(work.instance, work.shape()).slices):
+    if not allocation.bound or ready < len(members) or programmed < len(compose(work.instance, work.shape).slices):
         raise Waiting(
             f"{ready} of {len(members)} nodes are active, {programmed} of 3 planes programmed{_states(slices)}"
         )
@@ -111,12 +111,12 @@ async def mark_active(work: Work) -> None:
         instance = work.store.instance(session, work.instance)
         instance.move("Active")
         instance.observed_generation = work.wish
-        instance.applied = instance.spec
+        instance.applied = work.shape.wire()
         work.store.say(
             session,
             work.instance,
             "Active",
-            f"generation {work.wish} is active on {instance.shape.nodes} nodes",
+            f"generation {work.wish} is active on {work.shape.nodes} nodes",
             work.clock.now(),
         )
 

@@ -1,8 +1,6 @@
-"""Who is asking: bearer tokens, and what they may do.
+"""Who is asking: bearer tokens. What they may do is for rbac.py to say.
 
-Tokens are opaque words known to a token file (name, groups) plus signed ones issued to service accounts. Today every
-token that is known is a cluster administrator and nobody else may do more than read health and version; RBAC objects
-are stored but not consulted, and the review APIs say exactly that: allowed for the known, denied for the anonymous.
+Tokens are opaque words known to a token file (name, groups) plus signed ones issued to service accounts.
 """
 
 import base64
@@ -16,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 ANONYMOUS_GROUPS = ("system:unauthenticated",)
-OPEN_PATHS = ("/livez", "/readyz", "/healthz", "/version")
 
 
 @dataclass(frozen=True)
@@ -25,10 +22,6 @@ class User:
     groups: tuple[str, ...] = ("system:masters", "system:authenticated")
     uid: str = ""
     extra: dict[str, list[str]] = field(default_factory=dict, hash=False)
-
-    @property
-    def known(self) -> bool:
-        return "system:authenticated" in self.groups
 
     def info(self) -> dict[str, Any]:
         found: dict[str, Any] = {"username": self.name, "groups": list(self.groups)}
@@ -81,8 +74,12 @@ class Access:
             return None
         if found["exp"] < self._now():
             return None
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{found['ns']}", "system:authenticated")
-        return User(f"system:serviceaccount:{found['ns']}:{found['sa']}", groups, found["uid"])
+        name = f"system:serviceaccount:{found['ns']}:{found['sa']}"
+        return User(name, service_account_groups(found["ns"]), found["uid"])
+
+
+def service_account_groups(namespace: str) -> tuple[str, ...]:
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
 
 
 def _text(data: bytes) -> str:
@@ -91,11 +88,6 @@ def _text(data: bytes) -> str:
 
 def _bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-
-
-def may(user: User, path: str) -> bool:
-    """Whether the request may go on at all."""
-    return user.known or path.rstrip("/") in OPEN_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/"))
 
 
 # ---- the token file
@@ -121,29 +113,3 @@ def load_tokens(path: Path, wanted: dict[str, User], given: dict[str, str]) -> t
         fresh.replace(path)
     tokens = {entry["token"]: User(entry["user"], tuple(entry["groups"])) for entry in entries.values()}
     return tokens, key.encode()
-
-
-# ---- reviews
-
-
-def answer_review(kind: str, body: dict[str, Any], user: User, access: Access) -> dict[str, Any]:
-    """The body with its status filled in: what this server really enforces."""
-    spec = body.get("spec") or {}
-    if kind == "SelfSubjectReview":
-        return body | {"status": {"userInfo": user.info()}}
-    if kind == "TokenReview":
-        found = access.user_of(spec.get("token", ""))
-        status: dict[str, Any] = {"authenticated": found is not None}
-        status |= {"user": found.info()} if found else {"error": "unknown token"}
-        return body | {"status": status}
-    if kind == "SelfSubjectRulesReview":
-        rules = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-        urls = {"verbs": ["*"], "nonResourceURLs": ["*"]}
-        status = {"resourceRules": [rules], "nonResourceRules": [urls], "incomplete": False}
-        return body | {"status": status}
-    if kind == "SelfSubjectAccessReview":
-        allowed = user.known
-    else:
-        allowed = bool(spec.get("user")) and spec["user"] != "system:anonymous"
-    reason = "every known token is a cluster administrator; RBAC objects are stored, not enforced"
-    return body | {"status": {"allowed": allowed, "reason": reason if allowed else "anonymous"}}

@@ -13,13 +13,23 @@ from typing import Any
 import orjson
 from sqlalchemy import Engine
 
-from matrixcontainer.kubeapi import access, documents, errors, listing, refusals, subresources
+from matrixcontainer.kubeapi import access, documents, errors, listing, subresources
 from matrixcontainer.kubeapi.accept import Answer, choose
 from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.asked import Deletion, Options, Outcome
 from matrixcontainer.kubeapi.bodies import parse_body, parse_json, parse_yaml
 from matrixcontainer.kubeapi.errors import ApiError
-from matrixcontainer.kubeapi.requests import Receive, Request, Send, Target, parse_target, read_body, request_of
+from matrixcontainer.kubeapi.impersonation import who_is_meant
+from matrixcontainer.kubeapi.requests import (
+    Receive,
+    Request,
+    Send,
+    Target,
+    parse_target,
+    read_body,
+    request_of,
+    wish_of,
+)
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.responses import Response, as_json
 from matrixcontainer.kubeapi.selectors import FieldSelector, LabelSelector
@@ -111,13 +121,13 @@ class App:
         user = self.api.access.authenticate(request.headers.get("authorization", ""))
         if user is None:
             raise errors.unauthorized()
-        request.user = user
+        authorizer = self.api.authorizer
         if any(name.startswith("impersonate-") for name in request.headers):
-            raise errors.ApiError(403, "Forbidden", "impersonation is not served here: use a token of that user")
+            user = who_is_meant(user, request.headers, authorizer)
+        request.user = user
         path = request.path
-        if not access.may(user, path):
-            raise refusals.refusal(user, request)
         target = parse_target(path)
+        authorizer.demand(user, wish_of(request, target))
         if target is not None:
             return await self._resource(request, target)
         if request.method not in ("GET", "HEAD"):
@@ -131,6 +141,8 @@ class App:
         misplaced = resource and resource.namespaced != bool(target.namespace) and (target.name or target.namespace)
         if resource is None or target.rest or misplaced:
             raise errors.no_such_path() if self.api.registry.is_built_in(target.group) else errors.NoSuchPage()
+        if resource.computed is not None:
+            return resource.computed(self, request, resource, target)
         if resource.namespaced and not target.namespace and request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()  # a list of all namespaces can be read and watched, no more
         if resource.deprecated:
@@ -264,6 +276,7 @@ class App:
             force=request.flag("force"),
             subresource=subresource,
             warnings=request.warnings,
+            caller=request.user,
         )
 
     def parsed(self, request: Request, resource: Resource, options: Options) -> dict[str, Any]:

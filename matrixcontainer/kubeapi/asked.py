@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.store import Record
 
 
@@ -19,6 +20,7 @@ class Options:
     subresource: str = ""
     warnings: list[str] = field(default_factory=list)
     from_controller: bool = False
+    caller: User | None = None  # nobody: the server itself
 
     @property
     def manager(self) -> str:

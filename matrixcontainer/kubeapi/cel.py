@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.cel_values import Optional, to_cel
+from matrixcontainer.kubeapi.cel_values import Optional, plain_cel, to_cel
 from matrixcontainer.kubeapi.errors import ABSENT, Cause
 from matrixcontainer.kubeapi.schema import Schema, join
 from matrixcontainer.kubeapi.validation import correlate_list, type_of
@@ -61,6 +61,15 @@ def environment() -> Environment:
 @lru_cache(maxsize=2048)
 def compiled(expression: str) -> Program:
     return environment().compile(expression)[1]
+
+
+def evaluate(expression: str, variables: dict[str, Any]) -> bool:
+    """Whether an expression holds over plain JSON values; ValueError with a text for people when it fails."""
+    held = {name: plain_cel(value) for name, value in variables.items()}
+    try:
+        return bool(compiled(expression)(held))
+    except environment().failures as failure:
+        raise ValueError(_reason_of(failure)) from failure
 
 
 # ---- running

@@ -73,6 +73,17 @@ def to_cel(value: Any, schema: Schema | None, root: bool = False) -> Any:
     return celtypes.MapType(found)
 
 
+def plain_cel(value: Any) -> Any:
+    """The CEL value of JSON nobody has a schema for: names as they are."""
+    from celpy import celtypes
+
+    if isinstance(value, dict):
+        return celtypes.MapType({celtypes.StringType(key): plain_cel(item) for key, item in value.items()})
+    if isinstance(value, list):
+        return celtypes.ListType([plain_cel(item) for item in value])
+    return to_cel(value, None)
+
+
 def _text(value: str, schema: Schema | None) -> Any:
     from celpy import celtypes
 

@@ -1,5 +1,6 @@
 """Delete: at once, or begun and left to finalizers, grace periods and controllers."""
 
+from dataclasses import replace
 from typing import Any
 
 from matrixcontainer.kubeapi import errors, object_meta
@@ -26,8 +27,8 @@ class DeletingVerbs(Verbs):
                     why = f"the {word} in the precondition ({said}) does not match the {word} in record ({held})"
                     why += ". The object might have been deleted and then recreated" if word == "UID" else ""
                     raise errors.conflict(resource.kind, resource.group, name, why)
-            for gate in self.gates:
-                await gate(resource, "DELETE", None, obj, options)
+            for gate in (*self.gates, *self.judges):
+                await gate(resource, "DELETE", None, obj, replace(options, dry_run=options.dry_run or wish.dry_run))
             try:
                 return await self._delete_once(resource, record, obj, wish)
             except Stale:

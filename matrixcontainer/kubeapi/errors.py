@@ -75,6 +75,7 @@ class ApiError(Exception):
         self.details = details
         self.headers: dict[str, str] = {}
         self.metadata: dict[str, Any] = {}
+        self.shows_details = False  # even when there are none
 
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -85,8 +86,8 @@ class ApiError(Exception):
             "message": self.message,
             "reason": self.reason,
         }
-        if self.details is not None:
-            body["details"] = self.details
+        if self.details is not None or self.shows_details:
+            body["details"] = self.details or {}
         return body | {"code": self.code}
 
 

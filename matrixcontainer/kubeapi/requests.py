@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.access import ANONYMOUS, User
 from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.rbac import Wish
 
 BODY_BYTES_MAX = 3 * 2**20
 
@@ -53,7 +54,8 @@ def request_of(scope: dict[str, Any], receive: Receive) -> Request:
     for name, value in scope["headers"]:
         key = name.decode("latin-1").lower()
         text = value.decode("latin-1")
-        headers[key] = f"{headers[key]},{text}" if key in headers else text
+        between = "\n" if key.startswith("impersonate-") else ","
+        headers[key] = f"{headers[key]}{between}{text}" if key in headers else text
     query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
     raw = scope.get("raw_path")
     path = raw.decode("latin-1").partition("?")[0] if raw else scope["path"]
@@ -116,3 +118,29 @@ def parse_target(path: str) -> Target | None:
         namespace, parts = parts[1], parts[2:]
     plural, name, sub, *rest = (*parts, "", "", "")
     return Target(group, version, plural, namespace, name, sub, watch, "/".join(part for part in rest if part))
+
+
+VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+NAMED = re.compile(r"(?:^|,)\s*metadata\.name==?([^,]+)")
+
+
+def wish_of(request: Request, target: Target | None) -> Wish:
+    """What the request wants to do, as it is authorised: lists and watches of one named object carry its name."""
+    verb = VERBS.get(request.method, request.method.lower())
+    if target is None:
+        return Wish(verb, path=request.path)
+    name = target.name
+    if target.watch:
+        verb = "watch"
+    elif not name:
+        if verb == "get":
+            verb = "watch" if request.flag("watch") else "list"
+        elif verb == "delete":
+            verb = "deletecollection"
+    if verb in ("list", "watch", "deletecollection") and not name:
+        found = NAMED.search(request.query.get("fieldSelector", ""))
+        name = found[1] if found else ""
+    namespace = target.namespace
+    if target.plural == "namespaces" and not target.group:
+        namespace = target.name
+    return Wish(verb, target.group, target.plural, target.subresource, namespace, name)

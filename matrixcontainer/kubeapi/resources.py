@@ -75,6 +75,7 @@ class Resource:
     fingerprint: str = ""
     deprecated: str = ""
     acted_on: str = ""
+    computed: Callable[..., Any] | None = None  # answers instead of the store: (app, request, resource, target)
     ending: bool = False  # its definition is being deleted: nothing new may come
 
     def __post_init__(self) -> None:

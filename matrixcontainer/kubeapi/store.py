@@ -13,6 +13,7 @@ One process serves one store; a second one is noticed at its first write (the co
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -53,6 +54,8 @@ objects = Table(
     Column("revision", BigInteger, nullable=False),
     Column("body", LargeBinary, nullable=False),
 )
+
+log = logging.getLogger(__name__)
 changes = Table(
     "kube_changes",
     metadata,
@@ -277,7 +280,11 @@ class Store:
         self._sorted.pop(key[0], None)
         self._remember(change)
         for listener in self.listeners:
-            listener(change)
+            try:
+                listener(change)
+            except Exception:
+                # What is written must be seen by its writer and by everybody else, whatever a listener makes of it.
+                log.exception("a listener failed", extra={"resource": key[0], "object": "/".join(key[1:])})
 
     # ---- history
 

@@ -4,10 +4,11 @@ answered.
 
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi import access, errors
-from matrixcontainer.kubeapi.asked import Deletion, Options
+from matrixcontainer.kubeapi import errors, reviews
+from matrixcontainer.kubeapi.asked import Options
 from matrixcontainer.kubeapi.builtin.pods import bind
 from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.eviction import evict
 from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.object_meta import timestamp
 from matrixcontainer.kubeapi.patches import json_patch, merge_patch
@@ -35,7 +36,7 @@ async def answer(app: "App", request: Request, resource: Resource, target: Targe
             raise ApiError(501, "NotImplemented", f"pods/{sub} is not served here: no container runs behind these pods")
         raise errors.no_such_path()
     if sub == "log" and request.method == "GET":
-        return _log(app, resource, target)
+        return _log(app, request, resource, target)
     if sub == "finalize" and request.method == "PUT":
         options = app.options(request, "finalize")
         options.from_controller = True
@@ -52,6 +53,7 @@ async def answer(app: "App", request: Request, resource: Resource, target: Targe
         raise errors.method_not_allowed()
     options = app.options(request, sub)
     body = app.parsed(request, resource, options)
+    await app.api.admission.admit_other(resource, target.name, target.namespace, body, options)
     if sub == "binding":
         return await _bind(app, resource, target, body, options)
     if sub == "eviction":
@@ -176,44 +178,16 @@ async def _bind(app: "App", resource: Resource, target: Target, body: dict[str, 
 
 
 async def _evict(app: "App", resource: Resource, target: Target, body: dict[str, Any], options: Options) -> Response:
-    """Delete the pod unless a disruption budget that selects it allows no more disruptions."""
-    from matrixcontainer.kubeapi.selectors import matches_label_selector
-
-    pod = app.api.verbs.get(resource, target.namespace, target.name)
-    for record in app.api.store.objects_of("poddisruptionbudgets.policy", target.namespace):
-        budget = record.obj
-        labels = pod["metadata"].get("labels") or {}
-        if not matches_label_selector((budget.get("spec") or {}).get("selector"), labels):
-            continue
-        if (budget.get("status") or {}).get("disruptionsAllowed", 0) < 1:
-            failure = ApiError(
-                429,
-                "TooManyRequests",
-                "Cannot evict pod as it would violate the pod's disruption budget.",
-                {
-                    "causes": [
-                        {
-                            "reason": "DisruptionBudget",
-                            "message": f"The disruption budget {record.key[2]} does not allow it",
-                        }
-                    ]
-                },
-            )
-            failure.headers["Retry-After"] = "10"
-            raise failure
-    said = body.get("deleteOptions") or {}
-    grace = said.get("gracePeriodSeconds")
-    wish = Deletion(grace_s=grace, dry_run=options.dry_run or "All" in (said.get("dryRun") or []))
-    await app.api.verbs.delete(resource, target.namespace, target.name, wish, options)
+    await evict(app.api, resource, target.namespace, target.name, body, options)
     return as_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
 
 
-def _log(app: "App", resource: Resource, target: Target) -> Response:
-    """Plain text; empty, since no container writes anything here."""
+def _log(app: "App", request: Request, resource: Resource, target: Target) -> Response:
+    """Plain text, made up by the emulated kubelets."""
+    from matrixcontainer.kubeapi.controllers import logs
+
     pod = app.api.verbs.get(resource, target.namespace, target.name)
-    if not pod["spec"].get("nodeName"):
-        raise errors.bad_request(f"pod {target.name} does not have a host assigned")
-    return Response(b"", media="text/plain; charset=utf-8")
+    return Response(logs.answer(app.api, request, pod), media="text/plain; charset=utf-8")
 
 
 # ---- tokens and reviews
@@ -240,5 +214,6 @@ def review(app: "App", request: Request, resource: Resource, target: Target, bod
     options = app.options(request)
     obj = app.api.verbs.decode(resource, body, options)
     obj["metadata"] = {key: value for key, value in obj["metadata"].items() if key in ("name", "namespace")}
-    found = access.answer_review(resource.kind, obj, request.user, app.api.access)
+    api = app.api
+    found = reviews.answer_review(resource.kind, obj, target.namespace, request.user, api.access, api.authorizer)
     return app.render(request, resource, found, 201)

@@ -18,7 +18,7 @@ from matrixcontainer.kubeapi.store import Key, Record, Stale, Store, StoreLost
 
 RETRIES_MAX = 20
 
-Check = Callable[[dict[str, Any] | None, dict[str, Any] | None], None]
+Gate = Callable[[Resource, str, dict[str, Any] | None, dict[str, Any] | None, Options], Any]
 
 
 class Verbs(Decoding):
@@ -27,7 +27,8 @@ class Verbs(Decoding):
         self.now = now
         self.chance = chance
         self.namespace_state: Callable[[str], str] = lambda name: "Active"
-        self.gates: list[Callable[[Resource, str, dict[str, Any] | None, dict[str, Any] | None, Options], Any]] = []
+        self.gates: list[Gate] = []  # may change or refuse what is about to be written
+        self.judges: list[Gate] = []  # see what is valid and final, and may refuse it
 
     # ---- reading one
 
@@ -77,23 +78,30 @@ class Verbs(Decoding):
         if "managedFields" in said["metadata"]:
             obj["metadata"]["managedFields"] = said["metadata"]["managedFields"]
 
-    async def _prepare_new(self, resource: Resource, obj: dict[str, Any], options: Options) -> dict[str, Any]:
+    async def _prepare_new(
+        self, resource: Resource, obj: dict[str, Any], options: Options, applied: bool = False
+    ) -> dict[str, Any]:
         meta = obj["metadata"]
         for key in object_meta.SERVER_OWNED:
             meta.pop(key, None)
+        meta["uid"] = uid = object_meta.new_uid(self.chance)
         resource.strategy.prepare_create(obj, resource)
         resource.strategy.default(obj)
         for gate in self.gates:
             if (changed := await gate(resource, "CREATE", obj, None, options)) is not None:
+                if applied:
+                    self._track(resource, obj, changed, options)
                 obj = changed
                 resource.strategy.clean(obj, resource)
                 resource.strategy.default(obj)
         meta = obj["metadata"]
-        meta["uid"] = object_meta.new_uid(self.chance)
+        meta["uid"] = uid
         meta["creationTimestamp"] = object_meta.timestamp(self.now())
         if resource.strategy.has_generation:
             meta["generation"] = 1
         self._demand_valid(resource, obj, None)
+        for judge in self.judges:
+            await judge(resource, "CREATE", obj, None, options)
         return obj
 
     async def _insert(self, resource: Resource, namespace: str, obj: dict[str, Any], options: Options) -> Outcome:
@@ -187,15 +195,18 @@ class Verbs(Decoding):
         strategy.default(new)
         for gate in self.gates:
             if (changed := await gate(resource, "UPDATE", new, old, options)) is not None:
+                if not track:
+                    self._track(resource, new, changed, options)
                 new = changed
                 strategy.clean(new, resource)
                 self._keep_identity(resource, old, new)
                 self._keep_other_parts(resource, old, new, options)
                 strategy.default(new)
         if track:
-            now = object_meta.timestamp(self.now())
-            apply.track_update(old, new, resource.schema, options.manager, options.subresource, now)
+            self._track(resource, old, new, options)
         self._demand_valid(resource, new, old)
+        for judge in self.judges:
+            await judge(resource, "UPDATE", new, old, options)
         if strategy.has_generation and options.subresource != "status" and _wish(resource, old) != _wish(resource, new):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if not differs(old, new):
@@ -208,6 +219,10 @@ class Verbs(Decoding):
             return await self._erase(resource, record, new)
         kept = await self._put((resource.storage, namespace, name), resource.store_form(new), record)
         return Outcome(resource.show(kept), record=kept)
+
+    def _track(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
+        now = object_meta.timestamp(self.now())
+        apply.track_update(old, new, resource.schema, options.manager, options.subresource, now)
 
     def _keep_identity(self, resource: Resource, old: dict[str, Any], new: dict[str, Any]) -> None:
         before, after = old["metadata"], new["metadata"]
@@ -297,7 +312,9 @@ class Verbs(Decoding):
                 options.force,
                 object_meta.timestamp(self.now()),
             )
-            return await self._insert(resource, namespace, await self._prepare_new(resource, obj, options), options)
+            return await self._insert(
+                resource, namespace, await self._prepare_new(resource, obj, options, True), options
+            )
 
         def change(old: dict[str, Any]) -> dict[str, Any]:
             now = object_meta.timestamp(self.now())

@@ -220,9 +220,8 @@ class Records:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         try:
-            await asyncio.wait_for(waiter, within_wall_s)
-        except TimeoutError:
-            pass
+            # Not wait_for: before Python 3.12 it can swallow a cancellation, and the watch would outlive its service.
+            await asyncio.wait({waiter}, timeout=within_wall_s)
         finally:
             self._waiters.discard(waiter)
 

@@ -15,9 +15,12 @@ log = logging.getLogger(__name__)
 
 def serve(app: ASGIApp, settings: Settings) -> None:
     """Block until told to stop. With port 0 the port taken is in the log line `listening`."""
-    listener = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    # Named TCP, because asyncio turns Nagle's delay off only where the protocol is named: 40 ms an answer otherwise.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((settings.host, settings.port))
+    listener.listen(512)
     log.info("listening", extra={"url": f"http://{settings.host}:{listener.getsockname()[1]}"})
     config = uvicorn.Config(
         app,

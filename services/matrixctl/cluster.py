@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -21,7 +22,11 @@ import yaml
 
 from matrixresource.vocabulary.errors import MatrixError, Unavailable
 from services.matrixctl.folder import Folder
+from services.matrixctl.reach import patiently
 from services.matrixctl.screen import NotRunning
+
+AWAY = re.compile("connection refused|connection reset|EOF|TLS handshake|ServiceUnavailable|i/o timeout", re.IGNORECASE)
+"""What kubectl says of an API server that is being started again."""
 
 GROUP = "/apis/cloudmatrix.io/v1alpha1"
 KUBECTL_PATIENCE_WALL_S = 60.0
@@ -46,6 +51,8 @@ class Cluster:
 
     kubeconfig: Path
     kubectl: str | None
+    patience_wall_s: float = 0.0
+    """How long an API that is away is asked again."""
     last_command: str = field(default="", init=False)
 
     @cached_property
@@ -62,6 +69,9 @@ class Cluster:
 
     def read(self, path: str) -> dict[str, Any] | None:
         """The object or list at that path; None where there is none."""
+        return patiently(lambda: self._read(path), self.patience_wall_s)
+
+    def _read(self, path: str) -> dict[str, Any] | None:
         try:
             answer = self.http.get(path)
         except httpx.HTTPError as wrong:
@@ -118,6 +128,9 @@ class Cluster:
         return self._run("get", *words) if self.kubectl else []
 
     def _run(self, *words: str) -> list[str]:
+        return patiently(lambda: self._run_once(*words), self.patience_wall_s)
+
+    def _run_once(self, *words: str) -> list[str]:
         assert self.kubectl is not None
         self.last_command = "kubectl " + " ".join(words)
         done = subprocess.run(
@@ -129,7 +142,8 @@ class Cluster:
             check=False,
         )
         if done.returncode != 0:
-            raise KubernetesRefused(" ".join(done.stderr.split()) or f"{self.last_command}: exit {done.returncode}")
+            told = " ".join(done.stderr.split()) or f"{self.last_command}: exit {done.returncode}"
+            raise Unavailable(told) if AWAY.search(told) else KubernetesRefused(told)
         return done.stdout.rstrip("\n").splitlines()
 
     def _python(self, plural: str, verb: str, name: str, body: Any = None) -> Any:

@@ -6,9 +6,11 @@ Every subcommand that asks something starts here: `Reach.of(state)` reads the st
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 
@@ -16,16 +18,32 @@ from matrixresource.vocabulary.errors import NotFound, Unavailable, from_problem
 from services.matrixctl.folder import Folder, Stack
 from services.matrixctl.screen import NotRunning
 
+T = TypeVar("T")
+
 DEADLINE_WALL_S = 30.0
-PAGE_SIZE = 500
+ASK_AGAIN_WALL_S = 0.2
+PAGE_SIZE = 1000
+
+
+def patiently(call: Callable[[], T], patience_wall_s: float) -> T:
+    """The answer, asked for again as long while the service is away. Only for calls that may be repeated."""
+    until = time.monotonic() + patience_wall_s
+    while True:
+        try:
+            return call()
+        except Unavailable:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(ASK_AGAIN_WALL_S)
 
 
 @dataclass
 class Reach:
-    """A running stack, seen from outside."""
+    """A running stack, seen from outside. `patience_wall_s`: how long a service that is away is asked again."""
 
     folder: Folder
     stack: Stack
+    patience_wall_s: float = 0.0
 
     @classmethod
     def of(cls, folder: Folder) -> Reach:
@@ -44,13 +62,17 @@ class Reach:
         self, service: str, method: str, path: str, *, body: Any = None, params: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """The JSON answer; raises the MatrixError the service names, Unavailable where it does not answer."""
-        with self._client(service) as http:
-            try:
-                answer = http.request(method, path, json=body, params=params)
-            except httpx.HTTPError as wrong:
-                raise Unavailable(f"{service} does not answer at {self.url(service)}: {wrong}") from wrong
-        _raise_for(answer)
-        return answer.json() if answer.content else {}
+
+        def once() -> dict[str, Any]:
+            with self._client(service) as http:
+                try:
+                    answer = http.request(method, path, json=body, params=params)
+                except httpx.HTTPError as wrong:
+                    raise Unavailable(f"{service} does not answer at {self.url(service)}: {wrong}") from wrong
+            _raise_for(answer)
+            return answer.json() if answer.content else {}
+
+        return patiently(once, self.patience_wall_s)
 
     def list(self, service: str, path: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """Every item of a collection, page after page."""
@@ -69,6 +91,15 @@ class Reach:
             return self.call(service, "GET", path)
         except NotFound:
             return None
+
+    def one(self, service: str, path: str, name: str, by_filter: bool) -> dict[str, Any]:
+        """The resource of that name; `by_filter` for collections that are only served whole. Raises NotFound."""
+        if not by_filter:
+            return self.call(service, "GET", f"{path}/{quote(name, safe='')}")
+        found = self.list(service, path, {"filter": f"name={name}"})
+        if not found:
+            raise NotFound(f"there is none named {name!r} in {path}", field="name")
+        return found[0]
 
     def watch(self, service: str, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Changes as (ADDED | MODIFIED | DELETED, view), from the present state on, until the stream ends."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from services.matrixctl.demo.run import run_demo
+from services.catalogue import PROCESSES
+from services.matrixctl.demo.run import run_demo, tell_on
 from services.matrixctl.demo.steps import STEPS
+from services.matrixctl.demo.story import Step
 from services.matrixctl.folder import Folder
 from services.matrixctl.up import look
 
@@ -34,3 +39,32 @@ def test_the_demo_without_kubectl_uses_the_python_client(
     told = capsys.readouterr().out
     assert code == 0, told
     assert "cloudmatrixinstance deepseek-r1 applied" in told
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("victim", [process.name for process in PROCESSES])
+def test_the_demo_survives_the_death_of(
+    victim: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kill -9 of that process half a second into every step."""
+    folder = Folder(tmp_path / "demo")
+    timers: list[threading.Timer] = []
+
+    def kill() -> None:
+        if holder := folder.seat(victim).holder():
+            holder.signal(signal.SIGKILL)
+
+    def struck(step: Step) -> Step:
+        def deed(telling: object) -> None:
+            timers.append(threading.Timer(0.5, kill))
+            timers[-1].start()
+            step.deed(telling)
+
+        return replace(step, deed=deed)
+
+    steps = [struck(step) for step in STEPS]
+    monkeypatch.setattr("services.matrixctl.demo.run.tell_on", lambda folder: tell_on(folder, steps))
+    code = run_demo(folder.path, keep=False)
+    for timer in timers:
+        timer.join()
+    assert code == 0, capsys.readouterr().out

@@ -71,12 +71,13 @@ def _default_volume(volume: dict[str, Any]) -> None:
         volume["emptyDir"] = {}
 
 
-def check_pod_spec(spec: dict[str, Any], path: str) -> list[Cause]:
+def check_pod_spec(spec: dict[str, Any], path: str, beside: frozenset[str] = frozenset()) -> list[Cause]:
+    """What is wrong with it. `beside` are volumes it does not list and may mount."""
     found: list[Cause] = []
     containers = spec.get("containers") or []
     if not containers:
         found.append(errors.required(f"{path}.containers"))
-    volumes = {volume.get("name") for volume in spec.get("volumes") or []}
+    volumes = {volume.get("name") for volume in spec.get("volumes") or []} | beside
     seen: set[str] = set()
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group) or []):

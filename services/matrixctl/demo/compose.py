@@ -16,14 +16,11 @@ from pathlib import Path
 
 from matrixresource.vocabulary.errors import MatrixError
 from services.catalogue import PROCESSES
-from services.matrixctl.cluster import cluster_of
-from services.matrixctl.demo.load import Load
-from services.matrixctl.demo.run import TIME_SCALE, conclude, example
-from services.matrixctl.demo.steps import NAME, STEPS, Demo
-from services.matrixctl.demo.story import Outcome, StepFailed, tell, until
+from services.matrixctl.demo.run import TIME_SCALE, conclude, tell_on
+from services.matrixctl.demo.steps import STEPS
+from services.matrixctl.demo.story import Outcome, StepFailed, until
 from services.matrixctl.folder import Folder
 from services.matrixctl.probe import readiness
-from services.matrixctl.reach import Reach
 from services.matrixctl.screen import EXIT_REFUSED, EXIT_UNREACHABLE, one_line, say
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -106,7 +103,7 @@ def run_demo(command: list[str], state: Path = STATE, keep: bool = False) -> int
         containers.down()
         containers.up()
         say(f"   [dim]{time.monotonic() - began:.1f} s[/]")
-        outcome = tell_on(containers.folder)
+        outcome = tell_on(containers.folder, [step for step in STEPS if step.name in STORY])
         if not outcome.ok:
             print(containers.logs(), file=sys.stderr)
     except StepFailed as failure:
@@ -120,16 +117,6 @@ def run_demo(command: list[str], state: Path = STATE, keep: bool = False) -> int
         say(f"\n[bold red]failed at step `{outcome.failed}`[/]: {outcome.seen}")
         return EXIT_REFUSED
     return conclude(outcome, containers.folder, False, time.monotonic() - began)
-
-
-def tell_on(folder: Folder) -> Outcome:
-    reach = Reach.of(folder)
-    load = Load(reach, NAME)
-    try:
-        steps = [step for step in STEPS if step.name in STORY]
-        return tell(steps, Demo(reach, cluster_of(folder), example("deepseek-r1.yaml"), load))
-    finally:
-        load.end()
 
 
 def main(arguments: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from matrixresource.vocabulary.errors import MatrixError
@@ -10,7 +11,7 @@ from services.matrixctl.cluster import cluster_of
 from services.matrixctl.commands.stack import show_progress
 from services.matrixctl.demo.load import Load
 from services.matrixctl.demo.steps import NAME, STEPS, Demo
-from services.matrixctl.demo.story import Outcome, tell
+from services.matrixctl.demo.story import Outcome, Step, tell
 from services.matrixctl.folder import Folder
 from services.matrixctl.reach import Reach
 from services.matrixctl.screen import EXIT_REFUSED, one_line, say
@@ -19,6 +20,7 @@ from services.matrixctl.up import halt, start
 
 TIME_SCALE = 60.0
 READY_PATIENCE_WALL_S = 60.0
+PATIENCE_WALL_S = 20.0
 
 
 def example(name: str) -> Path:
@@ -44,12 +46,13 @@ def run_demo(state: Path, keep: bool) -> int:
     return conclude(outcome, folder, keep, time.monotonic() - began)
 
 
-def tell_on(folder: Folder) -> Outcome:
-    """The story on a stack that is ready."""
-    reach = Reach.of(folder)
+def tell_on(folder: Folder, steps: Sequence[Step] = STEPS) -> Outcome:
+    """The story on a stack that is ready. A service that is away for a moment is asked again."""
+    reach, cluster = Reach.of(folder), cluster_of(folder)
+    reach.patience_wall_s = cluster.patience_wall_s = PATIENCE_WALL_S
     load = Load(reach, NAME)
     try:
-        return tell(STEPS, Demo(reach, cluster_of(folder), example("deepseek-r1.yaml"), load))
+        return tell(steps, Demo(reach, cluster, example("deepseek-r1.yaml"), load))
     finally:
         load.end()
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from matrixresource.vocabulary.errors import NotFound, Unavailable
 from matrixresource.vocabulary.quantities import duration_text
 from services.matrixctl.cluster import Cluster
 from services.matrixctl.demo.chart import chart
@@ -124,8 +127,17 @@ def chat(demo: Demo) -> None:
         base_url=demo.reach.url("infer") + "/v1", api_key=demo.reach.folder.admin_token(), timeout=30.0, max_retries=3
     )
     for prompt in PROMPTS:
-        began = time.monotonic()
-        first_s, text = None, ""
+        until("an answer", partial(_ask, client, prompt), PATIENCE_WALL_S)
+
+
+def _ask(client: Any, prompt: str) -> bool:
+    """One streamed completion, shown. Raises Unavailable where the stream breaks off, so that it is asked again."""
+    import httpx
+    import openai
+
+    began = time.monotonic()
+    first_s, text = None, ""
+    try:
         stream = client.chat.completions.create(
             model=NAME, messages=[{"role": "user", "content": prompt}], max_tokens=24, stream=True
         )
@@ -134,10 +146,13 @@ def chat(demo: Demo) -> None:
             if piece and first_s is None:
                 first_s = time.monotonic() - began
             text += piece
-        check(bool(text.strip()), f"the answer to {prompt!r} was empty")
-        say(f"   [bold]>[/] {prompt}\n     {' '.join(text.split())[:100]}")
-        all_s = time.monotonic() - began
-        say(f"     [dim]first token after {first_s or 0:.2f} s of the wall, the last after {all_s:.2f} s[/]")
+    except (openai.APIError, httpx.HTTPError) as broken:
+        raise Unavailable(f"the endpoint broke off: {broken}") from broken
+    check(bool(text.strip()), f"the answer to {prompt!r} was empty")
+    say(f"   [bold]>[/] {prompt}\n     {' '.join(text.split())[:100]}")
+    all_s = time.monotonic() - began
+    say(f"     [dim]first token after {first_s or 0:.2f} s of the wall, the last after {all_s:.2f} s[/]")
+    return True
 
 
 def serving(demo: Demo) -> bool:
@@ -220,7 +235,8 @@ def scale(demo: Demo) -> None:
 
 def delete(demo: Demo) -> None:
     demo.load.stop()
-    demo.reach.call("agents", "DELETE", f"/v1/faults/{FAULT}")
+    with suppress(NotFound):
+        demo.reach.call("agents", "DELETE", f"/v1/faults/{FAULT}")
     run_and_say(demo, demo.cluster.delete(demo.manifest))
 
     def gone() -> bool:

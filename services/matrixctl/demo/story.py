@@ -80,14 +80,14 @@ def until(
     end = time.monotonic() + patience_wall_s
     with console().status(what) if console().is_terminal else nullcontext() as spinner:
         while True:
-            missing = ""
+            shown = missing = ""
             try:
                 answer = question()
                 if answer is not None and answer is not False:
                     return answer
+                shown = progress()
             except away as gone:
                 missing = one_line(gone)
-            shown = progress()
             if spinner is not None:
                 spinner.update(f"{what}  [dim]{shown or missing}[/]")
             if time.monotonic() > end:

@@ -48,6 +48,15 @@ class Said:
 class Talk:
     def __init__(self, app: App, clock: HandClock, token: str = "admin") -> None:
         self.app, self.api, self.clock, self.token = app, app.api, clock, token
+        self.headers: list[tuple[bytes, bytes]] = []
+
+    def acting_as(self, user: str, *groups: str, **more: str) -> Talk:
+        """The same token, impersonating somebody; `more` are further headers with _ for -."""
+        found = Talk(self.app, self.clock, self.token)
+        said = [("impersonate-user", user), *(("impersonate-group", group) for group in groups)]
+        said += [(key.replace("_", "-"), value) for key, value in more.items()]
+        found.headers = [(name.encode(), value.encode()) for name, value in said if value]
+        return found
 
     async def ask(
         self,
@@ -77,6 +86,7 @@ class Talk:
             (b"content-type", content_type.encode()),
             (b"user-agent", agent.encode()),
         ]
+        headers += self.headers
         if self.token:
             headers.append((b"authorization", f"Bearer {self.token}".encode()))
         text = urlencode(

@@ -1,0 +1,96 @@
+"""What an emulated container does: how long it runs, how it ends and what it prints.
+
+No program runs. A few commands that people try things out with are understood by what they say (`sleep 5`, `echo hi`,
+`true`, `false`, `exit 3`, alone or joined in `sh -c`); annotations of the pod say it for everything else:
+
+    kubelet.cloudmatrix.io/run-seconds: "30"        the containers end after so long
+    kubelet.cloudmatrix.io/exit-code: "1"           and this is how
+    kubelet.cloudmatrix.io/stop-seconds: "4"        how long they take to end when asked to
+    kubelet.cloudmatrix.io/ready: "false"           the readiness probe fails for as long as this stands
+    kubelet.cloudmatrix.io/image-pull: "fail"       the images cannot be pulled
+    kubelet.cloudmatrix.io/log: "line one\\nline two"  printed at the start
+
+Each may name one container: `kubelet.cloudmatrix.io/run-seconds.worker`.
+"""
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+PREFIX = "kubelet.cloudmatrix.io/"
+
+
+@dataclass(frozen=True)
+class Deed:
+    """`run_s` is None for a container that runs until it is stopped."""
+
+    run_s: float | None = None
+    exit_code: int = 0
+    lines: tuple[str, ...] = ()
+
+
+def noted(pod: dict[str, Any], word: str, container: str = "") -> str:
+    notes = pod["metadata"].get("annotations") or {}
+    return str(notes.get(f"{PREFIX}{word}.{container}", notes.get(PREFIX + word, "")))
+
+
+def number(text: str) -> float | None:
+    try:
+        return max(float(text), 0.0)
+    except ValueError:
+        return None
+
+
+def deed_of(pod: dict[str, Any], container: dict[str, Any]) -> Deed:
+    name = container["name"]
+    told = understood([*(container.get("command") or []), *(container.get("args") or [])])
+    run_s = number(noted(pod, "run-seconds", name))
+    code = number(noted(pod, "exit-code", name))
+    printed = tuple(noted(pod, "log", name).splitlines())
+    run_s = run_s if run_s is not None else told.run_s
+    if run_s is None and code is not None:
+        run_s = 0.0
+    return Deed(run_s, int(code) if code is not None else told.exit_code, printed + told.lines)
+
+
+def understood(words: list[str]) -> Deed:
+    """The deed of a command line, as far as it is one of the few that are understood whole."""
+    if len(words) >= 3 and words[0].rpartition("/")[2] in ("sh", "bash") and words[1] in ("-c", "-ec"):
+        parts = [part.strip() for part in re.split(r";|&&|\n", words[2]) if part.strip()]
+        try:
+            steps = [_step(shlex.split(part)) for part in parts]
+        except ValueError:
+            return Deed()
+    else:
+        steps = [_step(words)]
+    run_s, code = 0.0, 0
+    lines: list[str] = []
+    for step in steps:
+        if step is None:
+            return Deed(lines=tuple(lines))
+        if step.run_s is None:
+            return Deed(None, 0, (*lines, *step.lines))
+        run_s, code = run_s + step.run_s, step.exit_code
+        lines += step.lines
+        if step.exit_code:
+            break
+    return Deed(run_s, code, tuple(lines)) if steps else Deed()
+
+
+def _step(words: list[str]) -> Deed | None:
+    if not words:
+        return None
+    name, rest = words[0].rpartition("/")[2], words[1:]
+    if name == "sleep" and len(rest) == 1:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", rest[0])
+        if match is None:
+            return Deed(None) if rest[0] in ("infinity", "inf") else None
+        return Deed(float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]])
+    if name == "echo":
+        return None if any(mark in word for word in rest for mark in "$`|>") else Deed(0.0, 0, (" ".join(rest),))
+    if name in ("true", "false"):
+        return Deed(0.0, int(name == "false"))
+    if name == "exit" and len(rest) == 1 and rest[0].isdigit():
+        return Deed(0.0, int(rest[0]) % 256)
+    return None

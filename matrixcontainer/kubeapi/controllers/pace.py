@@ -1,0 +1,31 @@
+"""The delays of emulated kubelets, read from pod_stages.yaml or a file like it."""
+
+import random
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds before each stage; `delay` draws the jitter from what it is given, so the same pod draws the same."""
+
+    stages: dict[str, tuple[float, float]]
+
+    def delay(self, stage: str, seed: str) -> float:
+        seconds, jitter = self.stages[stage]
+        if not jitter:
+            return seconds
+        return max(seconds + random.Random(f"{stage} {seed}").uniform(-jitter, jitter), 0.0)
+
+    def back_off(self, restarts: int) -> float:
+        """Seconds a container waits after its crash number `restarts` + 1."""
+        return float(min(self.stages["restart"][0] * 2 ** min(restarts, 20), self.stages["restart_max"][0]))
+
+
+def load_pace(path: Path | None = None) -> Pace:
+    import yaml
+
+    text = path.read_text() if path else files(__package__).joinpath("pod_stages.yaml").read_text()
+    told = yaml.safe_load(text)
+    return Pace({stage: (float(told[stage]["delay_s"]), float(told[stage].get("jitter_s", 0.0))) for stage in told})

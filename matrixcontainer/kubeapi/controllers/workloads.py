@@ -1,0 +1,106 @@
+"""The controllers of workloads, together: what they share, and who hears of which change.
+
+`Workloads` keeps three indexes over the store (pods, ReplicaSets, nodes), passes every committed change to whom it
+concerns, and runs the controllers. It may be stopped at any moment and started over the same store: all of it is read
+anew.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from matrixcontainer.kubeapi.controllers import metrics_api
+from matrixcontainer.kubeapi.controllers.autoscalers import Autoscalers
+from matrixcontainer.kubeapi.controllers.default_scheduler import DefaultScheduler
+from matrixcontainer.kubeapi.controllers.deployments import Deployments
+from matrixcontainer.kubeapi.controllers.emulated_nodes import EmulatedNodes, LostPods
+from matrixcontainer.kubeapi.controllers.jobs import Jobs
+from matrixcontainer.kubeapi.controllers.kubelets import Kubelets
+from matrixcontainer.kubeapi.controllers.node_facts import NodeIndex
+from matrixcontainer.kubeapi.controllers.pod_facts import PodIndex
+from matrixcontainer.kubeapi.controllers.replica_sets import ReplicaSets
+from matrixcontainer.kubeapi.controllers.set_index import SetIndex
+from matrixcontainer.kubeapi.controllers.told import Teller
+from matrixcontainer.kubeapi.controllers.turns import Controller
+from matrixcontainer.kubeapi.controllers.usage import Usages
+from matrixcontainer.kubeapi.resources import Resource
+from matrixcontainer.kubeapi.store import Change, Record
+
+if TYPE_CHECKING:
+    from matrixcontainer.kubeapi.server import KubeApi
+
+
+class Workloads:
+    def __init__(self, api: "KubeApi") -> None:
+        self.api = api
+        self.pods, self.sets, self.nodes = PodIndex(), SetIndex(), NodeIndex()
+        self.pod_resource = self._builtin("", "v1", "pods")
+        self.node_resource = self._builtin("", "v1", "nodes")
+        self.set_resource = self._builtin("apps", "v1", "replicasets")
+        self.deployment_resource = self._builtin("apps", "v1", "deployments")
+        self.job_resource = self._builtin("batch", "v1", "jobs")
+        self.hpa_resource = self._builtin("autoscaling", "v2", "horizontalpodautoscalers")
+        self.usages = Usages(self)
+        self._teller = Teller(api)
+        self.tell = self._teller.tell
+        self.replica_sets = ReplicaSets(self)
+        self.deployments = Deployments(self)
+        self.jobs = Jobs(self)
+        self.autoscalers = Autoscalers(self)
+        self.kubelets = Kubelets(self)
+        self.scheduler = DefaultScheduler(self)
+        self.emulated_nodes = EmulatedNodes(self)
+        self.lost_pods = LostPods(self)
+        self.listeners = (
+            self.scheduler,
+            self.kubelets,
+            self.lost_pods,
+            self.replica_sets,
+            self.deployments,
+            self.jobs,
+        )
+        self.controllers: list[Controller] = [self.emulated_nodes, *self.listeners, self.autoscalers]
+
+    def _builtin(self, group: str, version: str, plural: str) -> Resource:
+        found = self.api.registry.find(group, version, plural)
+        assert found is not None
+        return found
+
+    def sets_of(self, namespace: str, deployment_uid: str) -> list[Record]:
+        """The ReplicaSets a Deployment controls."""
+        keys = [facts.key for facts in self.sets.owned_by(deployment_uid) if facts.key[0] == namespace]
+        records = (self.api.store.get(("replicasets.apps", *key)) for key in keys)
+        return [record for record in records if record is not None]
+
+    # ---- life
+
+    def load(self) -> None:
+        metrics_api.register(self.api.registry)
+        for storage, index in (("nodes", self.nodes), ("replicasets.apps", self.sets), ("pods", self.pods)):
+            for record in self.api.store.objects_of(storage):
+                index.put(record)
+        for controller in self.controllers:
+            controller.load()
+
+    def runs(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        return [self._teller.run, *(controller.run for controller in self.controllers)]
+
+    # ---- changes
+
+    def notice(self, change: Change) -> None:
+        storage = change.record.key[0]
+        gone = change.type == "DELETED"
+        if storage == "pods":
+            before_pod, pod = (self.pods.drop(change.record.key[1:]), None) if gone else self.pods.put(change.record)
+            for listener in self.listeners:
+                listener.notice_pod(before_pod, pod)
+        elif storage == "replicasets.apps":
+            before_set, rs = (self.sets.drop(change.record.key[1:]), None) if gone else self.sets.put(change.record)
+            self.deployments.notice_set(before_set, rs)
+        elif storage == "nodes":
+            before, node = (self.nodes.drop(change.record.key[2]), None) if gone else self.nodes.put(change.record)
+            self.scheduler.notice_node(before, node)
+            self.kubelets.notice_node(before, node)
+            self.lost_pods.notice_node(before, node)
+        for controller in self.controllers:
+            if controller.storage == storage or storage == "leases.coordination.k8s.io":
+                controller.notice(change)

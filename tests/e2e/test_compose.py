@@ -1,0 +1,44 @@
+"""docker-compose.yml on a real engine: it builds, starts on PostgreSQL, and the failover story holds through its ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from services.catalogue import PROCESSES
+from services.matrixctl.demo import compose as demo
+from tests.e2e.compose.engine import engine, images, run, wheels
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def command() -> Iterator[list[str]]:
+    with engine():
+        found = demo.compose_command()
+        if found is None:
+            pytest.skip("there is an engine, and no Compose: neither `docker compose` nor docker-compose")
+        yield found
+
+
+def test_compose_reads_the_file(command: list[str]) -> None:
+    held = yaml.safe_load(run(*command, "config"))
+    assert {process.name for process in PROCESSES} < set(held["services"])
+
+
+def test_the_failover_story_holds_on_containers(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in images().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DOCKER_BUILDKIT", "0")
+    monkeypatch.setenv("COMPOSE_DOCKER_CLI_BUILD", "0")
+    wheels()
+    code = demo.run_demo(command, tmp_path / "state")
+    seen = capsys.readouterr()
+    assert code == 0, seen.out + seen.err[-6000:]
+    assert "every step held" in seen.out
+    assert run(*command, "ps", "-q").strip() == "", "a container is left"

@@ -1,0 +1,109 @@
+"""Disruption budgets: their status is kept, and evictions ask them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.matrixcontainer.kubeapi.talk import Said, Talk
+
+NS = "/api/v1/namespaces/default"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+LABELS = {"app": "web"}
+
+
+async def a_pod(talk: Talk, name: str, ready: bool = True, **meta: Any) -> None:
+    spec = {"containers": [{"name": "c", "image": "i"}], "schedulerName": "nobody"}
+    said = await talk.post(f"{NS}/pods", {"metadata": {"name": name, "labels": LABELS} | meta, "spec": spec})
+    assert said.code == 201, said.body
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    await talk.patch(f"{NS}/pods/{name}/status", {"status": {"phase": "Running", "conditions": conditions}})
+
+
+async def a_budget(talk: Talk, name: str = "b", **spec: Any) -> None:
+    body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": LABELS}} | spec}
+    said = await talk.post(BUDGETS, body)
+    assert said.code == 201, said.body
+
+
+async def evict(talk: Talk, name: str, **more: Any) -> Said:
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    return await talk.post(f"{NS}/pods/{name}/eviction", eviction | more)
+
+
+async def counted(talk: Talk, *wanted: int) -> None:
+    """(healthy, desired, expected, allowed)"""
+    keys = ("currentHealthy", "desiredHealthy", "expectedPods", "disruptionsAllowed")
+    await talk.until(f"{BUDGETS}/b", lambda said: tuple(said.body["status"].get(key) for key in keys) == wanted)
+
+
+async def test_evictions_take_from_the_budget_until_none_is_left(talk: Talk) -> None:
+    for name in ("p1", "p2", "p3"):
+        await a_pod(talk, name)
+    await a_budget(talk, minAvailable=2)
+    await counted(talk, 3, 2, 3, 1)
+    assert (await evict(talk, "p1", deleteOptions={"dryRun": ["All"]})).code == 201
+    assert (await evict(talk, "p1")).code == 201
+    assert (await talk.get(f"{NS}/pods/p1")).code == 404
+    said = await evict(talk, "p2")
+    assert (said.code, said.body["reason"]) == (429, "TooManyRequests")
+    assert said.body["message"] == "Cannot evict pod as it would violate the pod's disruption budget."
+    await counted(talk, 2, 2, 2, 0)
+    cause = (await evict(talk, "p2")).body["details"]["causes"][0]
+    text = "The disruption budget b needs 2 healthy pods and has 2 currently"
+    assert cause == {"reason": "DisruptionBudget", "message": text}
+    await a_pod(talk, "p4")
+    await counted(talk, 3, 2, 3, 1)
+    assert (await evict(talk, "p2")).code == 201
+
+
+async def test_percentages_are_of_what_the_owner_wants(talk: Talk) -> None:
+    talk.api.runs_workloads = False
+    template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 10, "selector": {"matchLabels": LABELS}, "template": template}
+    set_ = await talk.post("/apis/apps/v1/namespaces/default/replicationcontrollers", {})
+    assert set_.code == 404
+    made = await talk.post(
+        f"{NS}/replicationcontrollers", {"metadata": {"name": "rc"}, "spec": spec | {"selector": LABELS}}
+    )
+    owner = {"apiVersion": "v1", "kind": "ReplicationController", "name": "rc", "controller": True}
+    for name in ("p1", "p2", "p3", "p4"):
+        await a_pod(talk, name, ownerReferences=[owner | {"uid": made.body["metadata"]["uid"]}])
+    await a_budget(talk, maxUnavailable="75%")
+    await counted(talk, 4, 2, 10, 2)
+
+
+async def test_who_needs_no_leave(talk: Talk) -> None:
+    await a_pod(talk, "ready")
+    await a_pod(talk, "lame", ready=False)
+    await a_pod(talk, "done")
+    await talk.patch(f"{NS}/pods/done/status", {"status": {"phase": "Succeeded"}})
+    await a_budget(talk, minAvailable=1)
+    await counted(talk, 1, 1, 2, 0)
+    assert (await evict(talk, "ready")).code == 429
+    assert (await evict(talk, "lame")).code == 201
+    assert (await evict(talk, "done")).code == 201
+    assert (await evict(talk, "nobody")).code == 404
+    assert (await evict(talk, "ready", metadata={"name": "other"})).code == 400
+
+
+async def test_two_budgets_over_one_pod(talk: Talk) -> None:
+    await a_pod(talk, "p")
+    await a_budget(talk, "b", minAvailable=0)
+    await a_budget(talk, "c", minAvailable=0)
+    said = await evict(talk, "p")
+    assert (said.code, "more than one PodDisruptionBudget" in said.body["message"]) == (500, True)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"minAvailable": 1, "maxUnavailable": 1},
+        {"minAvailable": "half"},
+        {"maxUnavailable": "101%"},
+        {"minAvailable": -1},
+    ],
+)
+async def test_bounds_that_are_none(talk: Talk, spec: dict[str, Any]) -> None:
+    assert (await talk.post(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})).code == 422

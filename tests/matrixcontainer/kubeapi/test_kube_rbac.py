@@ -1,0 +1,185 @@
+"""Roles and bindings are enforced: what they give, what they refuse and how, who may grant, who may act as others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_widget
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+NS = "/api/v1/namespaces/default"
+AUTHORIZATION = "/apis/authorization.k8s.io/v1"
+
+
+def a_rule(verbs: str, resources: str, group: str = "", names: str = "") -> dict[str, Any]:
+    rule = {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
+    return rule | ({"resourceNames": names.split()} if names else {})
+
+
+async def give(talk: Talk, subject: dict[str, Any] | str, *rules: dict[str, Any], cluster: bool = False) -> None:
+    """A role of these rules and a binding to the subject, in default or everywhere."""
+    said = {"kind": "User", "name": subject} if isinstance(subject, str) else subject
+    kind, root = ("ClusterRole", RBAC) if cluster else ("Role", f"{RBAC}/namespaces/default")
+    name = said["name"].replace(":", "-")
+    role = await talk.post(f"{root}/{kind.lower()}s", {"metadata": {"name": name}, "rules": list(rules)})
+    assert role.code == 201, role.body
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+    body = {"metadata": {"name": name}, "roleRef": ref, "subjects": [said]}
+    binding = await talk.post(f"{root}/{kind.lower()}bindings", body)
+    assert binding.code == 201, binding.body
+
+
+async def bind(talk: Talk, user: str, cluster_role: str, namespace: str = "") -> None:
+    root = f"{RBAC}/namespaces/{namespace}/rolebindings" if namespace else f"{RBAC}/clusterrolebindings"
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_role}
+    subjects = [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}]
+    said = await talk.post(root, {"metadata": {"name": f"{user}-{cluster_role}"}, "roleRef": ref, "subjects": subjects})
+    assert said.code == 201, said.body
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "text"),
+    [
+        ("GET", f"{NS}/pods/p", 'pods "p" is forbidden: User "ann" cannot get resource "pods" in API group "" in the namespace "default"'),
+        ("GET", "/api/v1/pods", 'pods is forbidden: User "ann" cannot list resource "pods" in API group "" at the cluster scope'),
+        ("GET", "/api/v1/pods?watch=1", 'pods is forbidden: User "ann" cannot watch resource "pods" in API group "" at the cluster scope'),
+        ("DELETE", f"{NS}/secrets", 'secrets is forbidden: User "ann" cannot deletecollection resource "secrets" in API group "" in the namespace "default"'),
+        ("PATCH", f"{WIDGETS}/w/status", 'widgets.example.test "w" is forbidden: User "ann" cannot patch resource "widgets/status" in API group "example.test" in the namespace "default"'),
+        ("GET", "/api/v1/namespaces/x", 'namespaces "x" is forbidden: User "ann" cannot get resource "namespaces" in API group "" in the namespace "x"'),
+        ("GET", "/metrics", 'forbidden: User "ann" cannot get path "/metrics"'),
+    ],
+)  # fmt: skip
+async def test_refusals_name_everything(talk: Talk, method: str, path: str, text: str) -> None:
+    plain, _, query = path.partition("?")
+    said = await talk.acting_as("ann").ask(method, plain, **dict(p.split("=") for p in query.split("&") if p))
+    assert (said.code, said.body["reason"], said.body["message"]) == (403, "Forbidden", text)
+
+
+async def test_a_role_gives_its_verbs_in_its_namespace_only(widgets: Talk) -> None:
+    await give(
+        widgets, "ann", a_rule("get list create", "widgets", "example.test"), a_rule("get", "configmaps", names="one")
+    )
+    ann = widgets.acting_as("ann")
+    assert (await ann.post(WIDGETS, a_widget())).code == 201
+    assert (await ann.get(f"{WIDGETS}/one")).code == 200
+    assert (await ann.get(f"{WIDGETS}/one/status")).code == 403
+    assert (await ann.delete(f"{WIDGETS}/one")).code == 403
+    assert (await ann.get("/apis/example.test/v1/widgets")).code == 403
+    assert (await ann.get(f"{NS}/configmaps/one")).code == 404
+    assert (await ann.get(f"{NS}/configmaps/two")).code == 403
+    assert (await ann.get("/api/v1")).code == 200
+
+
+async def test_rights_end_with_the_binding(talk: Talk) -> None:
+    await give(talk, {"kind": "Group", "name": "devs"}, a_rule("*", "*", "*"), cluster=True)
+    dev = talk.acting_as("dan", "devs")
+    assert (await dev.get("/api/v1/nodes")).code == 200
+    await talk.delete(f"{RBAC}/clusterrolebindings/devs")
+    assert (await dev.get("/api/v1/nodes")).code == 403
+
+
+async def test_a_missing_role_is_named(talk: Talk) -> None:
+    await bind(talk, "ann", "nowhere")
+    said = await talk.acting_as("ann").get("/api/v1/nodes")
+    assert said.body["message"].endswith('RBAC: clusterrole.rbac.authorization.k8s.io "nowhere" not found')
+
+
+async def test_service_accounts_have_no_rights_of_their_own(talk: Talk) -> None:
+    token = (await talk.post(f"{NS}/serviceaccounts/default/token", {})).body["status"]["token"]
+    robot = Talk(talk.app, talk.clock, token)
+    assert (await robot.get(f"{NS}/pods")).code == 403
+    await give(talk, {"kind": "ServiceAccount", "name": "default", "namespace": "default"}, a_rule("list", "pods"))
+    assert (await robot.get(f"{NS}/pods")).code == 200
+
+
+async def test_the_usual_roles(widgets: Talk) -> None:
+    for role in ("view", "edit", "admin"):
+        await bind(widgets, role, role, "default")
+    viewer, editor, admin = (widgets.acting_as(role) for role in ("view", "edit", "admin"))
+    assert (await viewer.get(f"{NS}/pods")).code == 200
+    assert (await viewer.get(f"{NS}/secrets")).code == 403
+    assert (await viewer.post(f"{NS}/configmaps", {"metadata": {"name": "c"}})).code == 403
+    assert (await editor.post(f"{NS}/configmaps", {"metadata": {"name": "c"}})).code == 201
+    assert (await editor.get(f"{RBAC}/namespaces/default/roles")).code == 403
+    assert (await admin.get(f"{RBAC}/namespaces/default/roles")).code == 200
+    assert (await admin.get("/api/v1/nodes")).code == 403
+    assert (await viewer.get(WIDGETS)).code == 403
+    label = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
+    rules = [a_rule("get list watch", "widgets", "example.test")]
+    await widgets.post(f"{RBAC}/clusterroles", {"metadata": {"name": "see-widgets", "labels": label}, "rules": rules})
+    for someone in (viewer, editor, admin):
+        await someone.until(WIDGETS, lambda said: said.code == 200)
+
+
+async def test_default_roles_are_put_back(talk: Talk) -> None:
+    await talk.patch(f"{RBAC}/clusterroles/system:basic-user", {"rules": []})
+    assert (await talk.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 403
+    await talk.api.cluster_roles.ensure_standing()
+    assert (await talk.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 201
+
+
+async def test_nobody_grants_more_than_they_have(talk: Talk) -> None:
+    await give(
+        talk, "ann", a_rule("create update", "roles rolebindings", "rbac.authorization.k8s.io"), a_rule("get", "pods")
+    )
+    ann, path = talk.acting_as("ann"), f"{RBAC}/namespaces/default/roles"
+    assert (await ann.post(path, {"metadata": {"name": "less"}, "rules": [a_rule("get", "pods")]})).code == 201
+    said = await ann.post(path, {"metadata": {"name": "more"}, "rules": [a_rule("get list", "pods secrets")]})
+    assert said.code == 403
+    assert said.body["message"] == (
+        'roles.rbac.authorization.k8s.io "more" is forbidden: user "ann" (groups=["system:authenticated"]) is attempting '
+        'to grant RBAC permissions not currently held:\n{APIGroups:[""], Resources:["pods"], Verbs:["list"]}\n'
+        '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}'
+    )
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    body = {"metadata": {"name": "b"}, "roleRef": ref, "subjects": [{"kind": "User", "name": "ann"}]}
+    assert (await ann.post(f"{RBAC}/namespaces/default/rolebindings", body)).code == 403
+    await give(
+        talk, {"kind": "Group", "name": "binders"}, a_rule("bind", "clusterroles", "rbac.authorization.k8s.io", "edit")
+    )
+    binder = talk.acting_as("ann", "binders")
+    assert (await binder.post(f"{RBAC}/namespaces/default/rolebindings", body)).code == 201
+
+
+async def test_impersonation_is_a_right(talk: Talk) -> None:
+    who = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    said = await talk.acting_as("zoe", "a", "b", impersonate_uid="7", impersonate_extra_why="x").post(who, {})
+    expected = {"username": "zoe", "groups": ["a", "b", "system:authenticated"], "uid": "7", "extra": {"why": ["x"]}}
+    assert said.body["status"]["userInfo"] == expected
+    robot = await talk.acting_as("system:serviceaccount:default:bot").post(who, {})
+    assert "system:serviceaccounts:default" in robot.body["status"]["userInfo"]["groups"]
+    token = (await talk.post(f"{NS}/serviceaccounts/default/token", {})).body["status"]["token"]
+    account = Talk(talk.app, talk.clock, token)
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
+    assert (await account.acting_as("zoe").post(who, {})).body["message"].startswith('users "zoe" is forbidden')
+    await give(talk, subject, a_rule("impersonate", "users", names="zoe"), cluster=True)
+    assert (await account.acting_as("zoe").post(who, {})).code == 201
+    assert (await account.acting_as("zoe", "system:masters").post(who, {})).code == 403
+    assert (await talk.acting_as("", "a").get("/api")).code == 500
+
+
+async def test_reviews_answer_as_requests_are_judged(talk: Talk) -> None:
+    await give(talk, "ann", a_rule("get", "pods/log"), a_rule("list", "pods"))
+    ann = talk.acting_as("ann")
+
+    async def can(verb: str, resource: str, subresource: str = "", namespace: str = "default") -> bool:
+        asked = {"verb": verb, "resource": resource, "subresource": subresource, "namespace": namespace}
+        own = await ann.post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": asked}})
+        spec = {"user": "ann", "groups": ["system:authenticated"], "resourceAttributes": asked}
+        told = await talk.post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": spec})
+        assert own.body["status"] == told.body["status"]
+        return bool(own.body["status"]["allowed"])
+
+    assert await can("list", "pods")
+    assert await can("get", "pods", "log")
+    assert not await can("get", "pods")
+    assert not await can("list", "pods", namespace="")
+    assert not await can("*", "*")
+    rules = await ann.post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {"namespace": "default"}})
+    assert {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]} in rules.body["status"]["resourceRules"]
+    local = f"{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews"
+    asked = {"verb": "list", "resource": "pods", "namespace": "kube-system"}
+    said = await talk.post(local, {"spec": {"user": "ann", "resourceAttributes": asked}})
+    assert said.code == 422

@@ -1,0 +1,146 @@
+"""A small cluster under virtual time: nodes, workloads, and waiting for what should come true."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import looptime
+
+from matrixcontainer.kubeapi.access import User
+from matrixcontainer.kubeapi.app import build_app
+from matrixcontainer.kubeapi.store import create_tables, open_engine
+from tests.matrixcontainer.kubeapi.talk import HandClock, Said, Talk
+
+NS = "/api/v1/namespaces/default"
+PODS = f"{NS}/pods"
+APPS = "/apis/apps/v1/namespaces/default"
+DEPLOYMENTS, SETS = f"{APPS}/deployments", f"{APPS}/replicasets"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+Story = Callable[["Cluster"], Awaitable[None]]
+
+
+class Cluster(Talk):
+    """The API with its controllers; `restart` stops and starts it over the same store."""
+
+    def __init__(self, app: Any) -> None:
+        super().__init__(app, HandClock())
+
+    @property
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def node(self, name: str = "n1", **capacity: str) -> None:
+        """A Ready node."""
+        await self.post("/api/v1/nodes", {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
+        held = {"cpu": "8", "memory": "32Gi", "pods": "110"} | {
+            k.replace("__", "/").replace("_", "."): v for k, v in capacity.items()
+        }
+        status = {"conditions": [{"type": "Ready", "status": "True"}], "capacity": held, "allocatable": held}
+        said = await self.patch(f"/api/v1/nodes/{name}/status", {"status": status})
+        assert said.code == 200, said.body
+
+    async def eventually(self, path: str, wanted: Callable[[Any], Any], within_s: float = 120.0) -> Any:
+        """The body at `path` once `wanted` holds of it."""
+        ends = self.now + within_s
+        while True:
+            said = await self.get(path)
+            if said.code == 200 and wanted(said.body):
+                return said.body
+            assert self.now < ends, f"{path} never came to be as wanted: {said.body}"
+            await asyncio.sleep(0.25)
+
+    async def items(self, path: str, **query: Any) -> list[Any]:
+        said = await self.get(path, **query)
+        assert said.code == 200, said.body
+        return said.body["items"]  # type: ignore[no-any-return]
+
+    async def made(self, path: str, body: dict[str, Any]) -> Said:
+        said = await self.post(path, body)
+        assert said.code == 201, said.body
+        return said
+
+    async def quiet(self, for_s: float = 3600.0) -> int:
+        """Writes during the next hour in which nobody asks for anything."""
+        before = self.api.store.revision
+        await asyncio.sleep(for_s)
+        return self.api.store.revision - before
+
+    async def restart(self) -> None:
+        engine = self.api.store.engine
+        await self.api.stop()
+        app = _app(engine, self.api.chance)
+        self.app, self.api = app, app.api
+        await app.api.start()
+
+
+def _app(engine: Any, chance: random.Random) -> Any:
+    loop = asyncio.get_running_loop()
+    return build_app(engine, lambda: 1_790_000_000.0 + loop.time(), chance, {"admin": User("admin")})
+
+
+@asynccontextmanager
+async def a_cluster() -> AsyncIterator[Cluster]:
+    engine = open_engine("sqlite://")
+    create_tables(engine)
+    cluster = Cluster(_app(engine, random.Random(7)))
+    await cluster.api.start()
+    try:
+        yield cluster
+    finally:
+        failures = list(cluster.api.failures)
+        await cluster.api.stop()
+        assert not failures, failures
+
+
+def in_virtual_time(story: Story) -> Callable[[], None]:
+    """A test over a fresh cluster; hours of it take no time."""
+
+    @functools.wraps(story)
+    def test() -> None:
+        async def told() -> None:
+            async with a_cluster() as cluster:
+                await story(cluster)
+
+        loop = looptime.patch_event_loop(asyncio.new_event_loop(), start=0)
+        try:
+            loop.run_until_complete(told())
+        finally:
+            loop.close()
+
+    del test.__wrapped__  # type: ignore[attr-defined]
+    return test
+
+
+def a_deployment(name: str = "web", replicas: int = 3, image: str = "web:1", **spec: Any) -> dict[str, Any]:
+    labels = {"app": name}
+    pod = spec.pop("pod", {})
+    notes = spec.pop("notes", None)
+    template: dict[str, Any] = {
+        "metadata": {"labels": labels} | ({"annotations": notes} if notes else {}),
+        "spec": {"containers": [{"name": "c", "image": image} | spec.pop("container", {})]} | pod,
+    }
+    return {
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template} | spec,
+    }
+
+
+def rolled_out(body: dict[str, Any]) -> bool:
+    """What `kubectl rollout status` waits for."""
+    spec, status = body["spec"], body.get("status", {})
+    wanted = spec["replicas"]
+    return (
+        status.get("observedGeneration", 0) >= body["metadata"]["generation"]
+        and status.get("updatedReplicas", 0) == wanted == status.get("replicas", 0)
+        and status.get("availableReplicas", 0) == wanted
+    )
+
+
+def condition_of(body: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next((c for c in body.get("status", {}).get("conditions", []) if c["type"] == kind), {})

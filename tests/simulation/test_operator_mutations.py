@@ -1,0 +1,193 @@
+"""Every field of a CloudMatrixInstance changed in every state it can be in: it converges, or says why not.
+
+Around each change the world is unkind: MatrixCompute ends and starts again, events are missed (time passes without the
+operator looking), and a stale copy of the resource is reconciled, as after a watch that lagged. In the end the instance
+follows the resource, the invariants hold, and deletion gives everything back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from matrixcontainer.kube_client import INSTANCE
+from matrixresource.vocabulary.errors import InvalidField
+from tests.cluster import Cluster
+
+SMALL = {"nodes": 2, "spares": 1}
+
+# path, new value, and what becomes of it: applied, refused by the API server, or without effect
+MUTATIONS = [
+    (("nodes",), 4, "applied"),
+    (("nodes",), 1, "applied"),
+    (("nodes",), 0, "refused"),
+    (("nodes",), 10**9, "refused"),
+    (("spares",), 0, "applied"),
+    (("spares",), 3, "applied"),
+    (("spares",), -1, "refused"),
+    (("project",), "other", "refused"),
+    (("project",), "", "refused"),
+    (("placement", "policy"), "spread", "refused"),
+    (("placement", "level"), "supernode", "refused"),
+    (("placement", "required"), True, "refused"),
+    (("network", "ub", "floorGbpsPerNpu"), 60, "applied"),
+    (("network", "ub", "qosClass"), "Guaranteed", "applied"),
+    (("network", "ub", "ceilingGbpsPerNpu"), 200, "applied"),
+    (("network", "ub", "ceilingGbpsPerNpu"), 1, "refused"),
+    (("network", "rdma", "floorGbpsPerNpu"), 10, "applied"),
+    (("network", "rdma", "qosClass"), "BestEffort", "unfit"),
+    (("network", "vpc", "floorGbpsPerNpu"), 2, "unfit"),
+    (("network", "vpc", "qosClass"), "Burstable", "applied"),
+    (("network", "vpc", "qosClass"), "Platinum", "refused"),
+    (("dryRun",), True, "planned"),
+]
+
+STATES = ("Pending", "Provisioning", "Active", "Updating", "Repairing", "Deleting")
+
+
+def changed(spec: dict, path: tuple[str, ...], value) -> dict:
+    if not path[1:]:
+        return {**spec, path[0]: value}
+    return {**spec, path[0]: changed(spec.get(path[0], {}), path[1:], value)}
+
+
+def at(spec: dict, path: tuple[str, ...]):
+    for step in path:
+        spec = spec[step]
+    return spec
+
+
+class Bench:
+    """One instance in one state, in an unkind world."""
+
+    def __init__(self, cluster: Cluster, name: str, random: Random) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.random = random
+
+    async def compute_state(self) -> str:
+        view = await self.cluster.compute.find_instance(self.name)
+        return view.state if view is not None else "Gone"
+
+    async def bring_to(self, state: str) -> dict:
+        """The spec it then has."""
+        cluster, spec = self.cluster, dict(SMALL)
+        if state == "Pending":
+            cluster.hurt(f"{self.name}-full", "agent-hang", "sn0-c11-n3")
+            spec["nodes"] = 48
+        await cluster.apply_resource(INSTANCE, self.name, spec)
+        await cluster.tick()
+        if state in ("Active", "Updating", "Repairing", "Deleting"):
+            await cluster.settles(INSTANCE, self.name, lambda b: b["status"]["state"] == "Active", "it is active")
+        if state == "Updating":
+            spec["nodes"] = 3
+            await cluster.apply_resource(INSTANCE, self.name, spec)
+            await cluster.tick()
+        if state == "Repairing":
+            view = await cluster.active(self.name)
+            cluster.hurt(f"{self.name}-lost", "node-down", view.members[0].node)
+        if state == "Deleting":
+            await cluster.kube.delete(INSTANCE, self.name, "default")
+            await cluster.tick()
+            return spec
+
+        async def there() -> bool:
+            return await self.compute_state() == state
+
+        await cluster.until(there, f"{self.name} is {state}", within_s=900)
+        return spec
+
+    async def unkindness(self, stale: dict) -> None:
+        cluster = self.cluster
+        if self.random.random() < 0.5:
+            await cluster.restart("compute")
+        if self.random.random() < 0.5:
+            await asyncio.sleep(self.random.uniform(0, 60))
+        if self.random.random() < 0.5:
+            await cluster.operator.reconcile_instance(stale)
+
+    async def follows(self, path, value, spec, effect: str) -> None:
+        """The instance is as its resource says (or tells why it is not), and everything settles."""
+        cluster = self.cluster
+
+        def settled(body) -> bool:
+            status = body["status"]
+            conditions = {c["type"]: c for c in status["conditions"]}
+            if effect == "planned":
+                return status.get("plan", {}).get("generation") == body["metadata"]["generation"]
+            if effect == "unfit":  # the slice is refused and the instance stays as it was, or waits
+                told = [conditions.get(type, {}).get("reason") for type in ("Progressing", "Scheduled")]
+                return any(reason in ("InvalidField", "InsufficientBandwidth") for reason in told) or (
+                    status["state"] == "Active" and status.get("observedGeneration") == body["metadata"]["generation"]
+                )
+            return (
+                status["state"] == "Active"
+                and conditions["Ready"]["status"] == "True"
+                and status["observedGeneration"] == body["metadata"]["generation"]
+            )
+
+        await cluster.settles(INSTANCE, self.name, settled, f"{self.name} follows {path}={value}", within_s=3600)
+        if effect == "applied":
+            view = await cluster.compute.find_instance(self.name)
+            assert view is not None
+            assert at(view.wire(), path) == value
+        await cluster.check()
+
+    async def leave(self) -> None:
+        cluster = self.cluster
+        for fault in list(cluster.fleet.faults):
+            cluster.mend(fault)
+        await cluster.kube.delete(INSTANCE, self.name, "default")
+        await cluster.settles(INSTANCE, self.name, lambda b: b is None, f"{self.name} is gone")
+        await cluster.nothing_left()
+
+
+async def try_one(cluster: Cluster, number: int, state: str, mutation, seed: int) -> None:
+    path, value, effect = mutation
+    bench = Bench(cluster, f"i{number}", Random(f"{seed}:{state}:{path}:{value}"))
+    spec = await bench.bring_to(state)
+    stale = await cluster.kube.find(INSTANCE, bench.name, "default")
+    assert stale is not None
+    wish = changed(spec, path, value)
+    if state == "Pending" and path != ("nodes",):
+        wish["nodes"] = 2  # so that it can come up
+    try:
+        await cluster.apply_resource(INSTANCE, bench.name, wish)
+        assert effect != "refused", f"{path}={value} was accepted"
+    except InvalidField:
+        assert effect == "refused", f"{path}={value} was refused"
+        if state == "Pending":
+            await cluster.apply_resource(INSTANCE, bench.name, SMALL)
+        effect = "unchanged"
+    if state != "Deleting":
+        await bench.unkindness(stale)
+        await bench.follows(path, value, wish, effect)
+    await bench.leave()
+
+
+def pairs(seed: int, count: int | None):
+    everything = [(state, mutation) for state in STATES for mutation in MUTATIONS]
+    Random(seed).shuffle(everything)
+    if count is None:
+        return everything
+    chosen = [next(pair for pair in everything if pair[0] == state) for state in STATES]
+    return chosen[:count]
+
+
+@pytest.mark.looptime
+async def test_a_change_in_each_state_converges(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        for number, (state, mutation) in enumerate(pairs(seed=7, count=6)):
+            await try_one(cluster, number, state, mutation, seed=7)
+
+
+@pytest.mark.soak
+@pytest.mark.looptime
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("state", STATES)
+async def test_every_change_in_every_state_converges(tmp_path, state):
+    async with Cluster(tmp_path) as cluster:
+        for number, mutation in enumerate(MUTATIONS):
+            await try_one(cluster, number, state, mutation, seed=number)
