@@ -102,5 +102,5 @@ def test_controllers_and_scheduler_work_on_the_embedded_api(
     assert bench.real
     for name in PROGRAMS:
         extra = complaints(beside.log(name)) - complaints(bench.real.log(name))
-        assert not [line for line in extra if not any(f".{kind}\"" in line for kind in NOT_SERVED)]
+        assert not [line for line in extra if not any(f'.{kind}"' in line for kind in NOT_SERVED)]
         assert beside.programs[name].poll() is None
