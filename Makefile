@@ -15,7 +15,7 @@ STATE ?= .state/demo
 export PYTHONDONTWRITEBYTECODE :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo demo-compose test e2e wheels bench soak lint regenerate clean setup realkube conformance
+.PHONY: help demo demo-compose test e2e chart wheels bench soak lint regenerate clean setup realkube conformance
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -39,6 +39,11 @@ conformance: $(READY) ## one behaviour suite on the embedded API and on a real o
 	@$(BIN)/python -m tests.e2e.realkube.build && exec $(BIN)/python -m pytest -q --servers both tests/conformance; \
 	found=$$?; [ $$found = 3 ] || exit $$found; \
 	echo "NOT COMPARED: a real control plane cannot be had here (see above); the embedded API was tested alone by make test"
+
+chart: $(READY) ## the Helm chart: lint, golden files, access rights, installation (builds Helm once, given Go)
+	$(BIN)/python -m tests.charts.helm.build || test $$? = 3
+	$(BIN)/python -m pytest tests/charts
+
 wheels: $(READY) ## the locked packages as wheels in build/wheels, for image builds without an index
 	$(BIN)/python -m pip download --quiet --only-binary :all: --require-hashes -r requirements.lock -d build/wheels
 

@@ -89,6 +89,16 @@ class LiveDeployment:
         except DoesNotFit as refused:
             self._lose(self._lost_state(), refused.message)
 
+    def feel(self, dark: frozenset[str], now: float, until: float) -> bool:
+        """Hold the decode pool until `until` if one of its nodes is dark: dispatch and combine wait for every rank."""
+        engine = self.engine
+        if engine is None or self.state == LOADING or not dark.intersection(engine.deployment.pools.decode):
+            return False
+        engine.advance(now)
+        engine.settle()
+        engine.pool.pause(until)
+        return True
+
     def _lost_state(self) -> str:
         """Pending where it never served, Unavailable where it did."""
         return PENDING if self.engine is None and self.state == PENDING else UNAVAILABLE

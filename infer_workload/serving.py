@@ -16,7 +16,7 @@ from infer_workload.contract import DeploymentRequest, DeploymentView, LoadReque
 from infer_workload.deployment import DoesNotFit
 from infer_workload.live import LiveDeployment
 from infer_workload.metering import Metering
-from infer_workload.ports import FabricViews
+from infer_workload.ports import FabricViews, Hardware
 from infer_workload.request import InferenceRequest
 from infer_workload.store import DeploymentRow, InferStore
 from infer_workload.timing.fabric import Fabric
@@ -37,15 +37,28 @@ LOADED_TURN_WALL_S = 0.1
 IDLE_TURN_WALL_S = 1.0
 
 
+HELD_S = (3.0, 1.0)
+"""A look at the hardware holds a pool this long, emulated and at least of the wall: about three looks."""
+
+
 class Serving:
     """The deployments of one process."""
 
-    def __init__(self, store: InferStore, clock: Clock, views: FabricViews, rng: Random, endpoint: str = "") -> None:
+    def __init__(
+        self,
+        store: InferStore,
+        clock: Clock,
+        views: FabricViews,
+        rng: Random,
+        endpoint: str = "",
+        hardware: Hardware | None = None,
+    ) -> None:
         self.store = store
         self.clock = clock
         self.metering = Metering()
         self.live: dict[str, LiveDeployment] = {}
         self._views = views
+        self._hardware = hardware
         self._rng = rng
         self._endpoint = endpoint
         self._nudged = asyncio.Event()
@@ -152,6 +165,20 @@ class Serving:
                 live.take_view(None if view is None else Fabric.of(view), self.clock.now())
         self.nudge()
         return f"{len(self.live)} deployments follow their fabric"
+
+    async def feel_hardware(self) -> str:
+        """What loss of power does to the workload at once: with a decode rank dark, no step ends.
+
+        Each look holds the decode pools of the nodes concerned until well after the next one.
+        """
+        if self._hardware is None or not self.live:
+            return "nothing runs"
+        dark = await self._hardware.dark()
+        now = self.clock.now()
+        held = sum(live.feel(dark, now, now + self.clock.at_least_wall(*HELD_S)) for live in self.live.values())
+        if held:
+            self.nudge()
+        return f"{held} decode pools are held by ranks without power"
 
     async def run(self) -> None:
         """For ever: play time on in every deployment, then rest until something is due."""

@@ -15,6 +15,8 @@ class Process:
     calls: tuple[str, ...]
     purpose: str
     has_database: bool = False
+    keeps_files: bool = False
+    """Whether its state folder holds more than the SQLite file of a database: it needs a disk on PostgreSQL too."""
     scheme: str = "http"
 
 
@@ -22,9 +24,27 @@ PROCESSES: tuple[Process, ...] = (
     Process("resource", "services.resource", 8401, (), "inventory, topology, allocations", has_database=True),
     Process("link", "services.link", 8402, (), "planes, slices, routes, link health", has_database=True),
     Process("compute", "services.compute", 8403, ("resource", "link"), "instances, recovery", has_database=True),
-    Process("infer", "services.infer", 8404, ("link",), "CloudMatrix-Infer and its endpoint", has_database=True),
-    Process("agents", "services.node_agent", 8405, ("resource", "link"), "the emulated nodes and their agents"),
-    Process("kube", "services.kube", 8443, (), "the embedded Kubernetes API", has_database=True, scheme="https"),
+    Process(
+        "infer", "services.infer", 8404, ("link", "agents"), "CloudMatrix-Infer and its endpoint", has_database=True
+    ),
+    Process(
+        "agents",
+        "services.node_agent",
+        8405,
+        ("resource", "link"),
+        "the emulated nodes and their agents",
+        keeps_files=True,
+    ),
+    Process(
+        "kube",
+        "services.kube",
+        8443,
+        (),
+        "the embedded Kubernetes API",
+        has_database=True,
+        keeps_files=True,
+        scheme="https",
+    ),
     Process(
         "operator",
         "services.operator",

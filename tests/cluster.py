@@ -64,7 +64,8 @@ class Cluster(Stack):
         database = Database(f"sqlite:///{self.folder / 'infer.db'}")
         database.migrate(infer_main.MIGRATIONS)
         settings = infer_main.InferSettings(state=self.folder, seed=self.seed)
-        app = infer_main.build(settings, self.clock, database, self.link)
+        hardware = infer_main.HardwareOverHttp(self.http["agents"])
+        app = infer_main.build(settings, self.clock, database, self.link, hardware)
         await self._life.enter_async_context(app.router.lifespan_context(app))
         self.http["infer"] = http_client("http://infer", transport=StreamingASGITransport(app))
 

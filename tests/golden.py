@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 END = "<!-- /generated -->"
@@ -15,16 +16,23 @@ END = "<!-- /generated -->"
 
 @dataclass(frozen=True)
 class Generated:
-    """A text and its place. `source` is `module:function`, called with `arguments`, and returns the text."""
+    """A text and its place. `source` is `module:function`, called with `arguments`, and returns the text.
+
+    `needs`, also `module:function`, says in a sentence why the text cannot be printed here now, or returns None.
+    """
 
     file: str
     source: str
     marker: str | None = None
     arguments: tuple[str, ...] = ()
+    needs: str | None = None
+
+    def missing(self) -> str | None:
+        """Why it cannot be printed here; None when it can."""
+        return None if self.needs is None else str(_named(self.needs)() or "") or None
 
     def text(self) -> str:
-        module, _, function = self.source.partition(":")
-        made = getattr(importlib.import_module(module), function)
+        made = _named(self.source)
         if self.arguments or not isinstance(made, str):
             made = made(*self.arguments)
         return str(made).rstrip("\n") + "\n"
@@ -48,6 +56,11 @@ class Generated:
     @property
     def _path(self) -> Path:
         return ROOT / self.file
+
+
+def _named(source: str) -> Any:
+    module, _, name = source.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def between(document: str, marker: str, text: str) -> str:

@@ -59,6 +59,8 @@ class App:
         request = request_of(scope, receive)
         try:
             response = await self.answer(request)
+        except errors.NoSuchPage as failure:
+            response = Response(failure.TEXT.encode(), failure.code, "text/plain; charset=utf-8")
         except ApiError as failure:
             response = as_json(failure.status(), failure.code)
             response.headers |= failure.headers
@@ -136,10 +138,11 @@ class App:
 
     async def _resource(self, request: Request, target: Target) -> Response:
         resource = self.api.registry.find(target.group, target.version, target.plural)
-        if resource is None or target.rest:
-            raise errors.no_such_path()
-        if resource.namespaced != bool(target.namespace) and (target.name or target.namespace):
-            raise errors.no_such_path()
+        misplaced = resource and resource.namespaced != bool(target.namespace) and (target.name or target.namespace)
+        if resource is None or target.rest or misplaced:
+            raise errors.no_such_path() if self.api.registry.is_built_in(target.group) else errors.NoSuchPage()
+        if resource.computed is not None:
+            return resource.computed(self, request, resource, target)
         if resource.namespaced and not target.namespace and request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()  # a list of all namespaces can be read and watched, no more
         if resource.deprecated:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixcontainer.kubeapi import errors
+from matrixcontainer.kubeapi.builtin.types import zero_of
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.field_sets import (
     ANY,
@@ -94,7 +95,8 @@ def track_update(
         write_managers(new, managers)
         return
     managers = read_managers(new if stated is not None else old or {"metadata": {}})
-    before = without_ownership(old) if old else {"apiVersion": "", "kind": "", "metadata": {}}
+    empty = zero_of(schema.ref) if schema.ref else {}
+    before = without_ownership(old) if old else {"metadata": {}} | empty | {"apiVersion": "", "kind": ""}
     added, modified, removed = compare(before, without_ownership(new), schema)
     touched = frozenset((added | modified) - NEVER_OWNED)
     gone = frozenset(removed)

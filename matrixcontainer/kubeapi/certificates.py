@@ -115,10 +115,19 @@ def _write_server(certificate: Path, key_path: Path, ca: Path, ca_key: Path, nam
         .add_extension(x509.SubjectAlternativeName(listed), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+        .add_extension(_signed_by(ca), critical=False)
         .sign(issuer_key, hashes.SHA256())
     )
     certificate.write_bytes(built.public_bytes(serialization.Encoding.PEM))
+
+
+def _signed_by(ca: Path) -> Any:
+    """The authority's own identifier: one made elsewhere need not be the digest of its key that ours is."""
+    from cryptography import x509
+
+    held = x509.load_pem_x509_certificate(ca.read_bytes()).extensions
+    identifier = held.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
 
 
 def write_kubeconfig(path: Path, server: str, ca: Path, user: str, token: str) -> None:

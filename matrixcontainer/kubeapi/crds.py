@@ -111,11 +111,34 @@ def check_crd(crd: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
                 found.append(errors.invalid(path, spec.get(key), "field is immutable"))
         if old["spec"]["names"].get("plural") != names.get("plural"):
             found.append(errors.invalid("spec.names.plural", names.get("plural"), "field is immutable"))
-    found += _check_versions(spec, crd)
+    found += [_hoisted(cause, spec) for cause in _check_versions(spec, crd)]
     conversion = spec.get("conversion") or {}
     if conversion.get("strategy") == "Webhook":
         found.append(errors.not_supported("spec.conversion.strategy", "Webhook", ["None"]))
     return found
+
+
+HOISTED = (
+    ("spec.versions[0].schema.openAPIV3Schema", "spec.validation.openAPIV3Schema"),
+    ("spec.versions[0].subresources", "spec.subresources"),
+    ("spec.versions[0].additionalPrinterColumns", "spec.additionalPrinterColumns"),
+    ("spec.versions[0].selectableFields", "spec.selectableFields"),
+)
+
+
+def _hoisted(cause: Cause, spec: dict[str, Any]) -> Cause:
+    """What all versions have in common is looked for at the top of the definition, and named there."""
+    versions = spec.get("versions") or []
+    parts = [{k: v for k, v in one.items() if k not in ("name", "served", "storage")} for one in versions]
+    if any(part != parts[0] for part in parts):
+        return cause
+    for within, instead in HOISTED:
+        if cause.field.startswith(within):
+            field = instead + cause.field.removeprefix(within)
+            if instead == "spec.additionalPrinterColumns":
+                field = field.replace(".jsonPath", ".JSONPath")
+            return Cause(cause.reason, cause.message.replace(within, instead), field)
+    return cause
 
 
 def _check_versions(spec: dict[str, Any], crd: dict[str, Any]) -> list[Cause]:

@@ -31,7 +31,8 @@ class Decoding:
         }
         unknown = resource.strategy.clean(obj, resource)
         unknown += [path for path in object_meta.clean_metadata(obj, resource) if path not in unknown]
-        self.report_unknown([f'unknown field "{path}"' for path in sorted(unknown)], resource, options)
+        told = sorted(unknown) if resource.custom else unknown
+        self.report_unknown([f'unknown field "{path}"' for path in told], resource, options)
         return obj
 
     def report_unknown(self, texts: list[str], resource: Resource, options: Options) -> None:

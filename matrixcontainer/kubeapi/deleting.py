@@ -24,8 +24,9 @@ class DeletingVerbs(Verbs):
                 (wish.revision, str(record.revision), "ResourceVersion"),
             ):
                 if said and said != held:
-                    why = f"Precondition failed: {word} in precondition: {said}, {word} in object meta: {held}"
-                    raise errors.conflict(resource.plural, resource.group, name, why)
+                    why = f"the {word} in the precondition ({said}) does not match the {word} in record ({held})"
+                    why += ". The object might have been deleted and then recreated" if word == "UID" else ""
+                    raise errors.conflict(resource.kind, resource.group, name, why)
             for gate in (*self.gates, *self.judges):
                 await gate(resource, "DELETE", None, obj, replace(options, dry_run=options.dry_run or wish.dry_run))
             try:

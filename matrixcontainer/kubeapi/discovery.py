@@ -124,7 +124,7 @@ class Discovery:
     def _aggregated_resource(self, resource: Resource) -> dict[str, Any]:
         entry: dict[str, Any] = {
             "resource": resource.plural,
-            "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+            "responseKind": _response_kind(resource, resource.group, resource.version, resource.kind),
             "scope": "Namespaced" if resource.namespaced else "Cluster",
             "singularResource": resource.singular,
             "verbs": list(resource.verbs),
@@ -136,7 +136,7 @@ class Discovery:
         subresources = []
         for name, owner, kind, verbs in subresource_entries(resource):
             group, _, version = owner.rpartition("/") if owner else (resource.group, "", resource.version)
-            response = {"group": group, "version": version, "kind": kind}
+            response = _response_kind(resource, group, version, kind)
             subresources.append({"subresource": name, "responseKind": response, "verbs": list(verbs)})
         if subresources:
             entry["subresources"] = subresources
@@ -147,3 +147,10 @@ def _short_hash(text: str) -> str:
     import base64
 
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
+
+
+def _response_kind(resource: Resource, group: str, version: str, kind: str) -> dict[str, str]:
+    """What is answered; a built-in kind of the same group and version is named alone."""
+    if not resource.custom and (group, version) == (resource.group, resource.version):
+        group = version = ""
+    return {"group": group, "version": version, "kind": kind}

@@ -31,7 +31,7 @@ def answer(api: KubeApi, request: Request, path: str) -> Response:
         return _openapi(api, request, parts[1:])
     if path == "/":
         return as_json({"paths": _paths(api)})
-    raise errors.no_such_path()
+    raise errors.NoSuchPage()
 
 
 def _paths(api: KubeApi) -> list[str]:
@@ -45,7 +45,9 @@ def _discovered(api: KubeApi, request: Request, name: str, media: str = "applica
     try:
         body, tag = api.discovery.document(name)
     except KeyError:
-        raise errors.no_such_path() from None
+        parts = request.path.strip("/").split("/")
+        known = parts[0] == "api" or api.registry.is_built_in(parts[1])
+        raise (errors.no_such_path() if known else errors.NoSuchPage()) from None
     headers = {"ETag": tag, "Vary": "Accept"}
     if request.headers.get("if-none-match") == tag:
         return Response(b"", 304, media, headers)

@@ -72,7 +72,7 @@ class ApiError(Exception):
         self.code = code
         self.reason = reason
         self.message = message
-        self.details = details or {}
+        self.details = details
         self.headers: dict[str, str] = {}
         self.metadata: dict[str, Any] = {}
         self.shows_details = False  # even when there are none
@@ -86,8 +86,8 @@ class ApiError(Exception):
             "message": self.message,
             "reason": self.reason,
         }
-        if self.details or self.shows_details:
-            body["details"] = self.details
+        if self.details is not None or self.shows_details:
+            body["details"] = self.details or {}
         return body | {"code": self.code}
 
 
@@ -106,7 +106,16 @@ def not_found(plural: str, group: str, name: str) -> ApiError:
 
 
 def no_such_path() -> ApiError:
-    return ApiError(404, "NotFound", "the server could not find the requested resource")
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+class NoSuchPage(ApiError):
+    """Outside of what any group serves there is no Status, only a page that says so."""
+
+    TEXT = "404 page not found\n"
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", self.TEXT.strip())
 
 
 def already_exists(plural: str, group: str, name: str) -> ApiError:
@@ -147,7 +156,7 @@ def unauthorized() -> ApiError:
 
 
 def method_not_allowed(why: str = "the server does not allow this method on the requested resource") -> ApiError:
-    return ApiError(405, "MethodNotAllowed", why)
+    return ApiError(405, "MethodNotAllowed", why, {})
 
 
 def not_acceptable(accepted: str) -> ApiError:

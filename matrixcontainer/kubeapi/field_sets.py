@@ -34,7 +34,6 @@ NEVER_OWNED = frozenset(
             "managedFields",
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
-            "generateName",
         )
     ]
 )
@@ -107,6 +106,8 @@ def compare(old: Any, new: Any, schema: Schema, path: Path = ()) -> tuple[set[Pa
     added: set[Path] = set()
     modified: set[Path] = set()
     removed: set[Path] = set()
+    if old is None:  # what Go prints as null was there all the same
+        old = {} if is_granular(schema, new) else [] if is_associative(schema, new) else None
     if is_granular(schema, old) and is_granular(schema, new):
         for key in old.keys() | new.keys():
             inner = (*path, f"f:{key}")

@@ -104,7 +104,10 @@ def _qualified_mistake(key: str) -> str:
     prefix, slash, name = key.rpartition("/")
     if slash and not PREFIX.match(prefix):
         return (
-            "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+            "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+            "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation "
+            "is "
+            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
         )
     if not name:
         return "name part must be non-empty"
@@ -136,9 +139,12 @@ def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
             found.append(errors.invalid("metadata.annotations", key, why))
     if total > ANNOTATIONS_BYTES_MAX:
         found.append(errors.too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX))
-    for index, finalizer in enumerate(meta.get("finalizers") or []):
+    for finalizer in meta.get("finalizers") or []:
         if why := _qualified_mistake(finalizer):
-            found.append(errors.invalid(f"metadata.finalizers[{index}]", finalizer, why))
+            found.append(errors.invalid("metadata.finalizers", finalizer, why))
+        elif "/" not in finalizer and not resource.custom and finalizer not in STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            found.append(errors.invalid("metadata.finalizers", finalizer, why))
     found.extend(_check_owners(meta.get("ownerReferences") or []))
     return found
 
@@ -146,8 +152,8 @@ def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
 def _check_owners(owners: list[dict[str, Any]]) -> list[Cause]:
     found: list[Cause] = []
     controllers = 0
-    for index, owner in enumerate(owners):
-        path = f"metadata.ownerReferences[{index}]"
+    path = "metadata.ownerReferences"
+    for owner in owners:
         found.extend(
             errors.invalid(f"{path}.{key}", owner.get(key, ""), f"{key} must not be empty")
             for key in ("apiVersion", "kind", "name", "uid")
@@ -173,6 +179,7 @@ def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Caus
     return found
 
 
+STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion", "customresourcecleanup.apiextensions.k8s.io")
 VERSION_NUMBER = re.compile(r"^\d+$")
 
 

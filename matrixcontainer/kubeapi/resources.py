@@ -75,6 +75,7 @@ class Resource:
     fingerprint: str = ""
     deprecated: str = ""
     acted_on: str = ""
+    computed: Callable[..., Any] | None = None  # answers instead of the store: (app, request, resource, target)
     ending: bool = False  # its definition is being deleted: nothing new may come
 
     def __post_init__(self) -> None:
@@ -162,6 +163,10 @@ class Registry:
     def groups(self) -> list[str]:
         """Named groups, built-in ones first in order of registration; the core group ("") is not among them."""
         return list(dict.fromkeys(resource.group for resource in self._found.values() if resource.group))
+
+    def is_built_in(self, group: str) -> bool:
+        """Whether the group, "" for the core, has kinds that no definition made."""
+        return any(resource.group == group and not resource.custom for resource in self._found.values())
 
     def versions(self, group: str) -> list[str]:
         found = {resource.version for resource in self._found.values() if resource.group == group}

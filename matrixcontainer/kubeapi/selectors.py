@@ -10,6 +10,7 @@ from matrixcontainer.kubeapi.errors import bad_request
 LABEL_NAME = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")
 PREFIX = re.compile(r"^(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$")
 SET_FORM = re.compile(r"^([^\s!=(),]+)\s+(in|notin)\s*\(([^()]*)\)$")
+ORDER_FORM = re.compile(r"^([^\s!=(),<>]+)\s*([<>])\s*(-?\d+)$")
 EQUAL_FORM = re.compile(r"^([^\s!=(),]+)\s*(==|=|!=)\s*([^\s!=(),]*)$")
 
 
@@ -25,7 +26,7 @@ def is_label_value(value: str) -> bool:
 @dataclass(frozen=True)
 class Requirement:
     key: str
-    operator: str  # in, notin, exists, absent
+    operator: str  # in, notin, exists, absent, <, >
     values: frozenset[str] = frozenset()
 
     def holds(self, labels: dict[str, str]) -> bool:
@@ -33,7 +34,16 @@ class Requirement:
             return labels.get(self.key) in self.values if self.key in labels else False
         if self.operator == "notin":
             return labels.get(self.key) not in self.values
+        if self.operator in "<>":
+            return self._in_order(labels.get(self.key, ""))
         return (self.key in labels) == (self.operator == "exists")
+
+    def _in_order(self, text: str) -> bool:
+        """Labels that are no integers are in no order."""
+        if not re.fullmatch(r"[+-]?\d+", text):
+            return False
+        bound = int(next(iter(self.values)))
+        return int(text) < bound if self.operator == "<" else int(text) > bound
 
 
 class LabelSelector:
@@ -71,6 +81,8 @@ def parse_requirement(text: str) -> Requirement:
     if match := SET_FORM.match(text):
         values = frozenset(value.strip() for value in match[3].split(","))
         requirement = Requirement(match[1], match[2], values)
+    elif match := ORDER_FORM.match(text):
+        requirement = Requirement(match[1], match[2], frozenset([match[3]]))
     elif match := EQUAL_FORM.match(text):
         requirement = Requirement(match[1], "notin" if match[2] == "!=" else "in", frozenset([match[3]]))
     elif text.startswith("!"):

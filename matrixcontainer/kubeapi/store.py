@@ -13,6 +13,7 @@ One process serves one store; a second one is noticed at its first write (the co
 """
 
 import asyncio
+import logging
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -55,6 +56,8 @@ objects = Table(
     Column("revision", BigInteger, nullable=False),
     Column("body", LargeBinary, nullable=False),
 )
+
+log = logging.getLogger(__name__)
 changes = Table(
     "kube_changes",
     metadata,
@@ -310,7 +313,11 @@ class Store:
         self._keep_sorted(key, None if change.type == "DELETED" else change.record)
         self._remember(change)
         for listener in self.listeners:
-            listener(change)
+            try:
+                listener(change)
+            except Exception:
+                # What is written must be seen by its writer and by everybody else, whatever a listener makes of it.
+                log.exception("a listener failed", extra={"resource": key[0], "object": "/".join(key[1:])})
 
     def _keep_sorted(self, key: Key, record: Record | None) -> None:
         """Mend the sorted list instead of sorting anew; readers keep the list they have."""

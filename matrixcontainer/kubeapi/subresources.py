@@ -36,7 +36,7 @@ async def answer(app: "App", request: Request, resource: Resource, target: Targe
             raise ApiError(501, "NotImplemented", f"pods/{sub} is not served here: no container runs behind these pods")
         raise errors.no_such_path()
     if sub == "log" and request.method == "GET":
-        return _log(app, resource, target)
+        return _log(app, request, resource, target)
     if sub == "finalize" and request.method == "PUT":
         options = app.options(request, "finalize")
         options.from_controller = True
@@ -182,12 +182,12 @@ async def _evict(app: "App", resource: Resource, target: Target, body: dict[str,
     return as_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
 
 
-def _log(app: "App", resource: Resource, target: Target) -> Response:
-    """Plain text; empty, since no container writes anything here."""
+def _log(app: "App", request: Request, resource: Resource, target: Target) -> Response:
+    """Plain text, made up by the emulated kubelets."""
+    from matrixcontainer.kubeapi.controllers import logs
+
     pod = app.api.verbs.get(resource, target.namespace, target.name)
-    if not pod["spec"].get("nodeName"):
-        raise errors.bad_request(f"pod {target.name} does not have a host assigned")
-    return Response(b"", media="text/plain; charset=utf-8")
+    return Response(logs.answer(app.api, request, pod), media="text/plain; charset=utf-8")
 
 
 # ---- tokens and reviews

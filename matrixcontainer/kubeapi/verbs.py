@@ -63,10 +63,20 @@ class Verbs(Decoding):
                 break
         if name and self.store.latest((resource.storage, namespace, name)) is not None:
             raise errors.already_exists(resource.plural, resource.group, name)
+        self._own_new(resource, obj, options)
         obj = await self._prepare_new(resource, obj, options)
-        manager, now = options.manager, object_meta.timestamp(self.now())
-        apply.track_update(None, obj, resource.schema, manager, options.subresource, now)
         return await self._insert(resource, namespace, obj, options)
+
+    def _own_new(self, resource: Resource, obj: dict[str, Any], options: Options) -> None:
+        """The creator owns what it said and the defaults, not what is settled for it afterwards, nor the status."""
+        resource.strategy.default(obj)
+        said = {key: value for key, value in obj.items() if key != "status" or not resource.status}
+        said["metadata"] = dict(obj["metadata"])
+        now = object_meta.timestamp(self.now())
+        apply.track_update(None, said, resource.schema, options.manager, options.subresource, now)
+        obj["metadata"].pop("managedFields", None)
+        if "managedFields" in said["metadata"]:
+            obj["metadata"]["managedFields"] = said["metadata"]["managedFields"]
 
     async def _prepare_new(
         self, resource: Resource, obj: dict[str, Any], options: Options, applied: bool = False
@@ -74,6 +84,7 @@ class Verbs(Decoding):
         meta = obj["metadata"]
         for key in object_meta.SERVER_OWNED:
             meta.pop(key, None)
+        meta["uid"] = uid = object_meta.new_uid(self.chance)
         resource.strategy.prepare_create(obj, resource)
         resource.strategy.default(obj)
         for gate in self.gates:
@@ -84,7 +95,7 @@ class Verbs(Decoding):
                 resource.strategy.clean(obj, resource)
                 resource.strategy.default(obj)
         meta = obj["metadata"]
-        meta["uid"] = object_meta.new_uid(self.chance)
+        meta["uid"] = uid
         meta["creationTimestamp"] = object_meta.timestamp(self.now())
         if resource.strategy.has_generation:
             meta["generation"] = 1

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from matrixcompute.api import routes
@@ -35,6 +35,7 @@ from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
 from services.chassis.run import serve
 from services.chassis.settings import ServiceSettings
+from services.compute.metrics import InstanceMetrics
 
 log = logging.getLogger(__name__)
 
@@ -111,15 +112,7 @@ def build(settings: ComputeSettings, clock: Clock, database: Database, neighbour
         return following
 
     registry = CollectorRegistry()
-    states = Gauge("instances", "Instances by state.", ["state"], registry=registry)
-
-    async def count() -> str:
-        with store.reading() as session:
-            held = [row.state for row in store.instances(session)]
-        states.clear()
-        for state in held:
-            states.labels(state).inc()
-        return f"{len(held)} instances"
+    metrics = InstanceMetrics(registry, store, clock)
 
     return create_app(
         "compute",
@@ -131,7 +124,7 @@ def build(settings: ComputeSettings, clock: Clock, database: Database, neighbour
             tending,
             Periodic("orphan-release", orphans.look, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
-            Periodic("count", count, clock, period_s=30.0, floor_wall_s=5.0),
+            Periodic("count", metrics.count, clock, period_s=30.0, floor_wall_s=5.0),
         ],
         tasks=[follow("allocations"), follow("slices")],
         registry=registry,

@@ -9,15 +9,17 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
 
+import httpx
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from infer_workload import api, completions
 from infer_workload.metrics import DeploymentMetrics
-from infer_workload.ports import FabricViews
+from infer_workload.ports import FabricViews, Hardware
 from infer_workload.serving import Serving
 from infer_workload.store import Base, InferStore
 from matrixlink.client import LinkClient
+from matrixresource.vocabulary.calls import call
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Gone, MatrixError
 from matrixresource.vocabulary.records import Records
@@ -43,13 +45,32 @@ COMPACTION_PERIOD_S = 600.0
 JOURNAL_KEPT_WALL_S = 600.0
 
 
-def build(settings: InferSettings, clock: Clock, database: Database, views: FabricViews | None = None) -> FastAPI:
-    """The application over a migrated database. `views` stands for MatrixLink in tests."""
+class HardwareOverHttp:
+    """The emulated hardware, asked which of its nodes have no power."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def dark(self) -> frozenset[str]:
+        answer = await call(self._http, "GET", "/v1/nodes", params={"powered": "false"})
+        return frozenset(item["name"] for item in answer["items"])
+
+
+def build(
+    settings: InferSettings,
+    clock: Clock,
+    database: Database,
+    views: FabricViews | None = None,
+    hardware: Hardware | None = None,
+) -> FastAPI:
+    """The application over a migrated database. `views` and `hardware` stand for the other processes in tests."""
     records = Records(database.sessions, Base.metadata, clock)
     link = views or LinkClient(http_client(settings.link_url, settings.token))
     rng = Random(SystemRandom().randrange(1 << 32) if settings.seed is None else settings.seed)
     endpoint = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/") + "/v1"
-    serving = Serving(InferStore(records), clock, link, rng, endpoint)
+    if hardware is None and settings.agents_url:
+        hardware = HardwareOverHttp(http_client(settings.agents_url, settings.token))
+    serving = Serving(InferStore(records), clock, link, rng, endpoint, hardware)
     serving.restore()
 
     async def compact() -> str:
@@ -76,6 +97,7 @@ def build(settings: InferSettings, clock: Clock, database: Database, views: Fabr
         tokens=Tokens(settings.tokens),
         watchers=[
             fabric,
+            Periodic("hardware", serving.feel_hardware, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
             Periodic("accounts", serving.settle_accounts, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
         ],

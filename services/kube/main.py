@@ -45,6 +45,10 @@ class KubeSettings(ServiceSettings):
     certificate_names: str = Field(
         "kube", description="further names the certificate should carry, separated by commas: what containers call it"
     )
+    workloads: bool = Field(
+        True,
+        description="act on Deployments, Jobs, autoscalers and pods; off where other controllers and kubelets do",
+    )
     synchronous: str = Field(
         "FULL", pattern="^(NORMAL|FULL)$", description="SQLite: NORMAL outlives the process, FULL outlives power loss"
     )
@@ -68,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     tokens, signing_key = load_tokens(folder / "tokens.json", USERS, {"admin": settings.kube_admin_token})
     store = Store(engine, time.time)
     api = KubeApi(store, time.time, chance, Access(tokens, signing_key, time.time))
+    api.runs_workloads = settings.workloads
     api.namespaces.root_ca = ca.read_text()
     api.report = lambda failure, where: log.error("failed", exc_info=failure, extra={"where": where})
     admin = next(token for token, user in tokens.items() if user.name == "admin")

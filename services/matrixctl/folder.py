@@ -17,14 +17,21 @@ import json
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from matrixresource.vocabulary.errors import MatrixError
 from services.catalogue import Process
 from services.matrixctl.seats import Holder, Seat, SeatTaken
 
 SUPERVISOR = "supervisor"
+
+T = TypeVar("T")
+
+
+class Unreadable(MatrixError):
+    """stack.json is damaged."""
 
 
 @dataclass(frozen=True)
@@ -142,23 +149,31 @@ class Folder:
                     seat.leave()
 
     def read(self) -> Stack | None:
-        """The stack as last written; None where there never was one."""
+        """The stack as last written; None where there never was one.
+
+        What another version wrote is read as far as it is known here. Raises Unreadable where it makes no sense.
+        """
         try:
             held: dict[str, Any] = json.loads(self.stack_file.read_text())
+            processes = tuple(_known(Process, item | {"calls": tuple(item["calls"])}) for item in held["processes"])
+            children = {name: _known(Child, child) for name, child in held["children"].items()}
+            parts = {"processes": processes, "time": _known(StackTime, held["time"]), "children": children}
+            return _known(Stack, held | parts)
         except FileNotFoundError:
             return None
-        return Stack(
-            tuple(Process(**process | {"calls": tuple(process["calls"])}) for process in held["processes"]),
-            StackTime(**held["time"]),
-            held["seed"],
-            held["database"],
-            {name: Child(**child) for name, child in held["children"].items()},
-            held["supervisor_pid"],
-            held["contained"],
-        )
+        except (ValueError, KeyError, TypeError, AttributeError) as wrong:
+            raise Unreadable(
+                f"{self.stack_file} cannot be read ({wrong!r}); move it away, its stack is lost"
+            ) from wrong
 
     def write(self, stack: Stack) -> None:
         write(self.stack_file, json.dumps(asdict(stack), indent=1))
+
+
+def _known(kind: type[T], held: dict[str, Any]) -> T:
+    """A dataclass from the entries it knows."""
+    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in held.items() if name in names})
 
 
 def write(file: Path, text: str) -> None:

@@ -14,7 +14,7 @@ from matrixresource.vocabulary.errors import InvalidField
 
 @dataclass(frozen=True)
 class Noun:
-    """One collection. `wide` columns follow the others under `-o wide`."""
+    """One collection. `wide` columns follow the others under `-o wide`; `whole` ones are not served one by one."""
 
     name: str
     service: str
@@ -22,6 +22,7 @@ class Noun:
     wide: Sequence[tuple[str, str]] = ()
     aliases: tuple[str, ...] = ()
     order: str = "name"
+    whole: bool = False
 
     @property
     def path(self) -> str:
@@ -66,6 +67,7 @@ NOUNS: tuple[Noun, ...] = (
         (NAME, ("node", "node"), ("health", "health"), ("allocation", "allocation")),
         (("cabinet", "cabinet"), ("faults", "faults.length")),
         ("npu",),
+        whole=True,
     ),
     Noun(
         "allocations",
@@ -119,6 +121,7 @@ NOUNS: tuple[Noun, ...] = (
         "compute",
         (("instance", "instance"), ("node", "node"), ("reason", "reason"), ("action", "action")),
         (NAME,),
+        whole=True,
     ),
     Noun(
         "operations",
@@ -135,6 +138,7 @@ NOUNS: tuple[Noun, ...] = (
         (NAME,),
         ("ev", "event"),
         "at",
+        whole=True,
     ),
     Noun(
         "deployments",

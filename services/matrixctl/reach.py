@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 DEADLINE_WALL_S = 30.0
 ASK_AGAIN_WALL_S = 0.2
-PAGE_SIZE = 500
+PAGE_SIZE = 1000
 
 
 def patiently(call: Callable[[], T], patience_wall_s: float) -> T:
@@ -90,6 +91,15 @@ class Reach:
             return self.call(service, "GET", path)
         except NotFound:
             return None
+
+    def one(self, service: str, path: str, name: str, by_filter: bool) -> dict[str, Any]:
+        """The resource of that name; `by_filter` for collections that are only served whole. Raises NotFound."""
+        if not by_filter:
+            return self.call(service, "GET", f"{path}/{quote(name, safe='')}")
+        found = self.list(service, path, {"filter": f"name={name}"})
+        if not found:
+            raise NotFound(f"there is none named {name!r} in {path}", field="name")
+        return found[0]
 
     def watch(self, service: str, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Changes as (ADDED | MODIFIED | DELETED, view), from the present state on, until the stream ends."""

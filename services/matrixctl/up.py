@@ -19,7 +19,7 @@ from typing import Any
 from matrixresource.vocabulary.errors import InternalError, InvalidField
 from matrixresource.vocabulary.quantities import timestamp
 from services.catalogue import PROCESSES, Process
-from services.matrixctl.folder import SUPERVISOR, Folder, Stack
+from services.matrixctl.folder import SUPERVISOR, Folder, Stack, Unreadable
 from services.matrixctl.probe import Memory, memory
 from services.matrixctl.seats import Holder, SeatTaken, stop
 
@@ -140,7 +140,10 @@ def _record_end(folder: Folder, after_crash: bool) -> None:
         seat.take()
     except SeatTaken:
         return  # somebody brought it up again meanwhile; it is theirs now
-    stack = folder.read()
+    try:
+        stack = folder.read()
+    except Unreadable:
+        stack = None  # nothing to note in it; everything was ended all the same
     if stack is not None and stack.time.stopped_wall is None and after_crash:
         idle = {
             name: replace(child, pid=0, ready=False, state="Stopped", waiting_for="")
@@ -168,7 +171,7 @@ class Report:
     @property
     def ready(self) -> bool:
         children = self.stack.children if self.stack else {}
-        return self.supervisor is not None and all(self.is_ready(name) for name in children)
+        return self.supervisor is not None and bool(children) and all(self.is_ready(name) for name in children)
 
     def is_ready(self, name: str) -> bool:
         return bool(self.stack and self.stack.children[name].ready and name in self.living)

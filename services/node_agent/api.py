@@ -84,8 +84,9 @@ def routes(fleet: Fleet) -> APIRouter:
         return Response(status_code=204)
 
     @api.get("/nodes")
-    async def hardware() -> dict[str, Any]:
-        return {"items": [_seen(name) for name in fleet.nodes]}
+    async def hardware(powered: bool | None = None) -> dict[str, Any]:
+        wanted = [name for name, node in fleet.nodes.items() if powered is None or node.powered == powered]
+        return {"items": [_seen(name) for name in wanted]}
 
     @api.get("/nodes/{name}")
     async def one_node(name: NodeName) -> dict[str, Any]:

@@ -45,6 +45,9 @@ class OperatorSettings(Settings):
 
     kubeconfig: Path | None = Field(None, description="kubeconfig of the Kubernetes API; none means: inside a pod")
     identity: str = Field("", description="who we are among several operators; the host and state folder by default")
+    lease_namespace: str = Field(
+        "kube-system", min_length=1, description="namespace of the Lease that says which of several operators works"
+    )
     install_crds: bool = Field(True, description="apply the CRDs at start")
     resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
     link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
@@ -158,7 +161,7 @@ class OperatorProcess:
         self.watchers = (self.instances, self.infers, self.mirrors, self.kubelets, self.scheduler)
         self._kopf_ready = asyncio.Event()
         identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
-        self.leadership = Leadership(self.kube, identity, time.time)
+        self.leadership = Leadership(self.kube, identity, time.time, namespace=settings.lease_namespace)
         self._standing_by = False
         self._stopping = asyncio.Event()
 

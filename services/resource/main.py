@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, Gauge
 from pydantic import Field
 
 from matrixresource.allocator import Allocator
@@ -29,7 +31,10 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 LEASE_WATCH_PERIOD_S = 5.0
 REPLENISH_PERIOD_S = 60.0
 COMPACTION_PERIOD_S = 600.0
+COUNT_PERIOD_S = 30.0
 JOURNAL_KEPT_WALL_S = 600.0
+
+AGENT_STATES = ("Connected", "Stale", "Lost")
 
 
 class ResourceSettings(ServiceSettings):
@@ -65,6 +70,16 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
     async def compact() -> str:
         return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
 
+    registry = CollectorRegistry()
+    agents = Gauge("node_agents", "Nodes by what is known of their agent.", ["agent"], registry=registry)
+
+    async def count() -> str:
+        with store.reading() as session:
+            held = Counter(row.agent for row in store.nodes(session))
+        for state in AGENT_STATES:
+            agents.labels(state).set(held[state])
+        return f"{held.total()} nodes"
+
     return create_app(
         "resource",
         "MatrixResource",
@@ -74,7 +89,9 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
             Periodic("leases", reports.watch_leases, clock, period_s=LEASE_WATCH_PERIOD_S, floor_wall_s=0.5),
             refill,
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
+            Periodic("count", count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
         ],
+        registry=registry,
         on_stop=database.close,
     )
 

@@ -38,8 +38,16 @@ ACCEPTED = (
         "Tables describe their columns in our own words; names, types, formats, priorities and cells are the same.",
     ),
     Accepted(
+        r"kubectl explain.*\.out",
+        "`kubectl explain` shows the same fields and types; what built-in metadata means is told in our own words.",
+    ),
+    Accepted(
         r"message.*(compilation failed|undeclared reference|ERROR: <input>)",
         "A CEL rule that does not compile is refused for the same field; the compiler's explanation is worded differently.",
+    ),
+    Accepted(
+        r"message: .*Invalid value: (\[\])?\w+\.\w+\{",
+        "A refused value that is a whole object is shown as JSON; Go shows it as Go source.",
     ),
     Accepted(
         r"(message|warnings).*(cannot unmarshal|json parse error|cannot restore|decode|unexpected end of JSON|invalid character)",

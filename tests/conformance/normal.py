@@ -10,6 +10,7 @@ from typing import Any
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+POINTER = re.compile(r"0x[0-9a-f]{6,}")
 AGE = re.compile(r"(\d+[smhdy])+|<unknown>")
 TIMES = frozenset(
     [
@@ -33,13 +34,25 @@ def normal(value: Any, table: bool = False) -> Any:
     """The value with everything replaced that differs between any two servers or two moments."""
     if isinstance(value, dict):
         table = table or value.get("kind") == "Table"
+        if value.get("kind") == "Status":
+            value = _with_causes_in_order(value)
         return {key: _entry(key, one, value, table) for key, one in value.items()}
     if isinstance(value, list):
         return [normal(one, table) for one in value]
     if isinstance(value, str):
-        text = UUID.sub("<uid>", value)
+        text = POINTER.sub("<pointer>", UUID.sub("<uid>", value))
         return "<age>" if table and AGE.fullmatch(text) else text
     return value
+
+
+def _with_causes_in_order(status: dict[str, Any]) -> dict[str, Any]:
+    """Several causes come in the order of Go's maps, which is none; the message lists them once more."""
+    causes = (status.get("details") or {}).get("causes") or []
+    if len(causes) < 2:
+        return status
+    ordered = sorted(causes, key=lambda cause: [str(cause.get(key)) for key in ("field", "reason", "message")])
+    message = status.get("message", "").split(": [")[0]
+    return status | {"details": status["details"] | {"causes": ordered}, "message": message}
 
 
 def _entry(key: str, value: Any, holder: dict[str, Any], table: bool) -> Any:
@@ -57,6 +70,27 @@ def _entry(key: str, value: Any, holder: dict[str, Any], table: bool) -> Any:
     if key == "clusterIPs" and isinstance(value, list):
         return ["<address>" if one != "None" else one for one in value]
     return normal(value, table)
+
+
+PRINTED = (
+    (UUID, "<uid>"),
+    (TIME, "<time>"),
+    (re.compile(r"https://127\.0\.0\.1:\d+"), "<server>"),
+    (re.compile(r'(resourceVersion"?: )"\d+"'), r"\1<rv>"),
+    (re.compile(r"(Resource Version: +)\d+"), r"\1<rv>"),
+    (re.compile(r"\w{3}, \d\d \w{3} \d{4} [\d:]{8} [+-]\d{4}"), "<time>"),
+    (re.compile(r"(?<![\w.-])(\d+[smhd])+(?![\w.-])"), "<age>"),
+    (re.compile(r"(?<=\S) {2,}"), "  "),
+    (re.compile(r"(?m)^(---|\+\+\+) /tmp/.*$"), r"\1 <file>"),
+    (re.compile(r"/tmp/\S+"), "<file>"),
+)
+
+
+def printed(text: str) -> list[str]:
+    """The lines of a program's output, without uids, times, ages, versions and the widths of columns."""
+    for pattern, instead in PRINTED:
+        text = pattern.sub(instead, text)
+    return [line.rstrip() for line in text.splitlines()]
 
 
 def differences(ours: Any, theirs: Any, where: str = "") -> list[str]:

@@ -7,8 +7,11 @@ the namespace is made when it is first used. `talk.note` records any other value
 
 import contextlib
 import json
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Lock
 from time import monotonic, sleep
 from typing import Any
@@ -16,7 +19,7 @@ from urllib.parse import quote
 
 import httpx
 
-from tests.conformance.normal import normal
+from tests.conformance.normal import normal, printed
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -174,6 +177,21 @@ class Talk:
 
     def delete(self, path: str, body: Any = None, want: int | None = 200, **more: Any) -> Said:
         return self.ask("DELETE", path, body, want=want, **more)
+
+    def kubectl(self, *words: str, stdin: Any = None, fails: bool = False, note: bool = True) -> str:
+        """Runs kubectl in the case's namespace; records exit code and both outputs, and returns the standard one."""
+        folder = Path(self.server.kubeconfig).parent
+        environment = os.environ | {"KUBECONFIG": self.server.kubeconfig, "HOME": str(folder)}
+        text = stdin if isinstance(stdin, str) or stdin is None else json.dumps(stdin)
+        command = ["kubectl", "--namespace", self.ns, *words]
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=60, env=environment, check=False
+        )
+        if note:
+            shown = {"exit": done.returncode, "out": printed(done.stdout), "errors": printed(done.stderr)}
+            self.seen.append({"did": " ".join(["kubectl", *words])[:120], **shown})
+        assert (done.returncode != 0) == fails, f"{' '.join(command)}: {done.returncode}: {done.stdout}{done.stderr}"
+        return done.stdout
 
     # ---- waiting
 

@@ -1,6 +1,7 @@
 """Every case on the embedded API; with `--servers both` also on the real one, and what the two saw compared.
 
-Without the real control plane (no Go here, or not asked for) the embedded half runs alone, as part of `make test`.
+Without the real control plane (no Go here, or not asked for) the embedded half runs alone, as part of `make test`, and
+without the cases that run kubectl, which has end-to-end tests of its own.
 """
 
 import pytest
@@ -17,8 +18,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`name` is a case; what needs the real server has none unless that was asked for."""
     if "name" in metafunc.fixturenames:
         alone = metafunc.config.getoption("--servers", default="embedded") == "embedded"
-        here = metafunc.function is test_embedded or not alone
-        metafunc.parametrize("name", sorted(CASES) if here else [])
+        names = [] if alone and metafunc.function is not test_embedded else sorted(CASES)
+        metafunc.parametrize("name", [name for name in names if not alone or CASES[name].topic != "kubectl"])
 
 
 def test_embedded(bench: Bench, name: str) -> None:

@@ -209,7 +209,7 @@ def test_what_nobody_serves_is_refused_plainly(kube: KubeProcess) -> None:
     kube.kubectl("run", "box", "--image=busybox")
     assert "not served here" in kube.kubectl("exec", "box", "--", "ls", fails=True)
     assert "does not have a host assigned" in kube.kubectl("logs", "box", fails=True)
-    assert "Metrics API not available" in kube.kubectl("top", "nodes", fails=True)
+    assert "metrics not available yet" in kube.kubectl("top", "nodes", fails=True)
     kube.kubectl("delete", "pod", "box")
 
 

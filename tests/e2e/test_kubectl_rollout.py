@@ -50,3 +50,53 @@ def test_rollout_status_history_and_undo(kube: KubeProcess) -> None:
     assert "5/5" in kube.kubectl("get", "deployment", "web")
     kube.kubectl("delete", "deployment", "web", "--cascade=foreground", "--timeout=30s")
     assert "No resources found" in kube.kubectl("get", "pods,replicasets")
+
+
+def test_a_failing_rollout_is_reported(kube: KubeProcess) -> None:
+    notes = {"kubelet.cloudmatrix.io/image-pull": "fail"}
+    body = {"apiVersion": "apps/v1", "kind": "Deployment"} | a_deployment("bad", progressDeadlineSeconds=2, notes=notes)
+    kube.kubectl("apply", "-f", "-", stdin=body)
+    said = kube.kubectl("rollout", "status", "deployment/bad", "--timeout=30s", fails=True)
+    assert "exceeded its progress deadline" in said
+    assert "ImagePullBackOff" in kube.kubectl("get", "pods", "-l", "app=bad")
+    assert "BackOff" in kube.kubectl("describe", "pods", "-l", "app=bad")
+    kube.kubectl("delete", "deployment", "bad")
+
+
+def test_create_a_job_wait_and_read_its_log(kube: KubeProcess) -> None:
+    kube.kubectl("create", "job", "hello", "--image=busybox", "--", "echo", "hello there")
+    kube.kubectl("wait", "--for=condition=complete", "job/hello", "--timeout=30s")
+    assert kube.kubectl("logs", "job/hello").strip() == "hello there"
+    assert "Complete" in kube.kubectl("get", "jobs", "hello")
+    assert "Completed" in kube.kubectl("get", "pods", "-l", "job-name=hello")
+    kube.kubectl("create", "job", "broken", "--image=busybox", "--", "false")
+    kube.kubectl("patch", "job", "broken", "-p", '{"spec": {"backoffLimit": 0}}')
+    kube.kubectl("wait", "--for=condition=failed", "job/broken", "--timeout=30s")
+    kube.kubectl("delete", "job", "hello", "broken")
+    assert "No resources found" in kube.kubectl("get", "pods")
+
+
+def test_run_follow_top_and_delete(kube: KubeProcess) -> None:
+    kube.kubectl("run", "box", "--image=busybox", "--restart=Never", "--", "sleep", "3")
+    kube.kubectl("wait", "--for=condition=Ready", "pod/box", "--timeout=30s")
+    assert "box" in kube.kubectl("top", "pods")
+    assert "n1" in kube.kubectl("top", "nodes")
+    assert "ended with exit code 0" in kube.kubectl("logs", "--follow", "box")
+    kube.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/box", "--timeout=30s")
+    kube.kubectl("delete", "pod", "box", "--timeout=30s")
+
+
+def test_autoscale(kube: KubeProcess) -> None:
+    asks = {"resources": {"requests": {"cpu": "100m"}}}
+    body = {"apiVersion": "apps/v1", "kind": "Deployment"} | a_deployment("busy", 1, container=asks)
+    kube.kubectl("apply", "-f", "-", stdin=body)
+    kube.kubectl("rollout", "status", "deployment/busy", "--timeout=30s")
+    kube.kubectl("annotate", "deployment/busy", "metrics.cloudmatrix.io/total-cpu=200m")
+    kube.kubectl("autoscale", "deployment/busy", "--min=2", "--max=6", "--cpu-percent=50")
+    kube.kubectl("wait", "--for=condition=ScalingActive", "hpa/busy", "--timeout=40s")
+    kube.kubectl("wait", "--for=jsonpath={.status.readyReplicas}=4", "deployment/busy", "--timeout=50s")
+    shown = kube.kubectl("get", "hpa", "busy")
+    assert "Deployment/busy" in shown
+    assert "cpu: " in shown
+    assert "SuccessfulRescale" in kube.kubectl("describe", "hpa", "busy")
+    kube.kubectl("delete", "hpa,deployment", "busy")

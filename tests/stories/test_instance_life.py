@@ -219,3 +219,15 @@ async def test_an_ownerless_allocation_and_slice_are_freed(tmp_path):
             return [each.name for each in await stack.resource.allocations()] == ["by-hand"]
 
         await stack.until(freed, "only what bears no instance's name is left", within_s=600)
+
+
+async def test_no_watcher_fails_while_an_instance_lives(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4, spares=1)
+        await stack.active("one", 4)
+        await asyncio.sleep(700)  # every watcher has come round, the slowest too
+        for name in ("resource", "link", "compute"):
+            metrics = (await stack.get(name, "/metrics")).text
+            failures = [line for line in metrics.splitlines() if line.startswith("watcher_failures{")]
+            assert failures
+            assert all(line.endswith(" 0.0") for line in failures), (name, failures)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from tests.golden import Generated
 
 PRINTED = "tests.upkeep.printed"
+CHART = "tests.charts.printed"
+RENDERED = "tests.charts.rendered:golden"
+HELM = "tests.charts.helm.build:missing"
 
 GENERATED: tuple[Generated, ...] = (
     Generated("README.md", f"{PRINTED}:process_table", "processes"),
@@ -18,6 +21,12 @@ GENERATED: tuple[Generated, ...] = (
     Generated("services/node_agent/README.md", f"{PRINTED}:stages", "stages"),
     Generated("services/node_agent/README.md", f"{PRINTED}:fault_kinds", "faults"),
     Generated("charts/cloudmatrix/crds/cloudmatrix.yaml", "matrixcontainer.resources:as_yaml"),
+    Generated("charts/cloudmatrix/files/processes.yaml", f"{CHART}:processes"),
+    Generated("charts/cloudmatrix/values.schema.json", f"{CHART}:values_schema"),
+    *(
+        Generated(f"tests/golden/chart/{values}.yaml", RENDERED, arguments=(values,), needs=HELM)
+        for values in ("default", "postgres", "minimal", "everything")
+    ),
     *(
         Generated(f"docs/reference/openapi/{service}.json", f"{PRINTED}:openapi", arguments=(service,))
         for service in ("resource", "link", "compute", "infer", "agents")

@@ -68,7 +68,7 @@ def settings_reference() -> str:
         "",
     ]
     for process in PROCESSES:
-        settings = _settings_class(process.module)
+        settings = settings_class(process.module)
         if settings is None:
             continue
         lines += [f"## {process.name}", "", (settings.__doc__ or "").strip(), ""]
@@ -80,7 +80,7 @@ def settings_reference() -> str:
     return "\n".join(lines)
 
 
-def _settings_class(module: str) -> Any:
+def settings_class(module: str) -> Any:
     """The most derived Settings that a service's main (or settings) module defines; None for one not there yet."""
     from services.chassis.settings import Settings
 
@@ -125,10 +125,10 @@ def instance_states() -> str:
 def openapi(service: str) -> str:
     """The OpenAPI document that a service serves, built without starting it."""
     with tempfile.TemporaryDirectory() as folder:
-        return json.dumps(_application(service, Path(folder)).openapi(), indent=1, sort_keys=True) + "\n"
+        return json.dumps(application(service, Path(folder)).openapi(), indent=1, sort_keys=True) + "\n"
 
 
-def _application(service: str, folder: Path) -> Any:
+def application(service: str, folder: Path) -> Any:
     from matrixresource.client import ResourceClient
     from matrixresource.vocabulary.clock import FixedClock
     from services.chassis.database import Database

@@ -9,7 +9,11 @@ from tests.upkeep.generated import GENERATED
 
 def main(arguments: list[str]) -> int:
     checking = "--check" in arguments
-    late = [entry for entry in GENERATED if (entry.held() != entry.expected() if checking else entry.rewrite())]
+    here = [entry for entry in GENERATED if not entry.missing()]
+    late = [entry for entry in here if (entry.held() != entry.expected() if checking else entry.rewrite())]
+    for entry in GENERATED:
+        if why := entry.missing():
+            print(f"not looked at: {entry.file}: {why}")
     for entry in late:
         place = f"{entry.file} ({entry.marker})" if entry.marker else entry.file
         print(f"{'out of date' if checking else 'rewrote'}: {place}")

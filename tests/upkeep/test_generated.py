@@ -8,6 +8,8 @@ from tests.upkeep.generated import GENERATED
 
 @pytest.mark.parametrize("entry", GENERATED, ids=lambda entry: f"{entry.file}:{entry.marker or 'whole'}")
 def test_generated_text_is_up_to_date(entry: Generated) -> None:
+    if why := entry.missing():
+        pytest.skip(f"{why}: {entry.file} was not compared")
     assert entry.held() == entry.expected(), "run `make regenerate`"
 
 

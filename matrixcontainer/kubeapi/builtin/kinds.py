@@ -6,7 +6,17 @@ controllers for those runs a whole Kubernetes.
 
 from dataclasses import dataclass
 
-from matrixcontainer.kubeapi.builtin import budgets, core, events, pods, printing, reviews, webhooks, workloads
+from matrixcontainer.kubeapi.builtin import (
+    autoscaling,
+    budgets,
+    core,
+    events,
+    pods,
+    printing,
+    reviews,
+    webhooks,
+    workloads,
+)
 from matrixcontainer.kubeapi.crds import CrdStrategy
 from matrixcontainer.kubeapi.resources import ALL_VERBS, Registry, Resource, ScalePaths
 from matrixcontainer.kubeapi.schema import Schema
@@ -75,9 +85,10 @@ KINDS = (
          acts="default in each namespace; tokens"),
     Kind("core.v1.Event", "", "events", "ev", True, events.EventStrategy, fields=EVENT_FIELDS,
          acts="forgotten after one hour"),
-    Kind("core.v1.Node", "", "nodes", "no", False, core.NodeStrategy, True, fields="spec.unschedulable"),
+    Kind("core.v1.Node", "", "nodes", "no", False, core.NodeStrategy, True, fields="spec.unschedulable",
+         acts="its pods run while it is Ready"),
     Kind("core.v1.Pod", "", "pods", "po", True, pods.PodStrategy, True, categories="all", fields=POD_FIELDS,
-         subresources=POD_SUBRESOURCES, acts="defaults, binding, graceful delete; run by nobody"),
+         subresources=POD_SUBRESOURCES, acts="bound by a scheduler stand-in, run by emulated kubelets"),
     Kind("core.v1.Service", "", "services", "svc", True, workloads.ServiceStrategy, True, categories="all",
          fields="spec.clusterIP spec.type"),
     Kind("core.v1.Endpoints", "", "endpoints", "ep", True, PlainStrategy),
@@ -87,12 +98,14 @@ KINDS = (
     Kind("core.v1.LimitRange", "", "limitranges", "limits", True, Strategy),
     Kind("core.v1.PodTemplate", "", "podtemplates", "", True, Strategy),
     Kind("core.v1.ReplicationController", "", "replicationcontrollers", "rc", True, Strategy, True, REPLICAS, "all"),
-    Kind("apps.v1.Deployment", "apps", "deployments", "deploy", True, workloads.DeploymentStrategy, True, WORKLOAD, "all"),  # noqa: E501
-    Kind("apps.v1.ReplicaSet", "apps", "replicasets", "rs", True, workloads.ReplicaSetStrategy, True, WORKLOAD, "all"),
+    Kind("apps.v1.Deployment", "apps", "deployments", "deploy", True, workloads.DeploymentStrategy, True, WORKLOAD,
+         "all", acts="rolled out through ReplicaSets"),
+    Kind("apps.v1.ReplicaSet", "apps", "replicasets", "rs", True, workloads.ReplicaSetStrategy, True, WORKLOAD, "all",
+         acts="keeps its number of pods"),
     Kind("apps.v1.StatefulSet", "apps", "statefulsets", "sts", True, workloads.StatefulSetStrategy, True, WORKLOAD, "all"),  # noqa: E501
     Kind("apps.v1.DaemonSet", "apps", "daemonsets", "ds", True, workloads.TemplateStrategy, True, None, "all"),
     Kind("apps.v1.ControllerRevision", "apps", "controllerrevisions", "", True, PlainStrategy),
-    Kind("batch.v1.Job", "batch", "jobs", "", True, workloads.JobStrategy, True, None, "all"),
+    Kind("batch.v1.Job", "batch", "jobs", "", True, workloads.JobStrategy, True, None, "all", acts="run to completion"),
     Kind("batch.v1.CronJob", "batch", "cronjobs", "cj", True, workloads.CronJobStrategy, True, None, "all"),
     Kind("coordination.v1.Lease", "coordination.k8s.io", "leases", "", True, core.LeaseStrategy),
     Kind("events.v1.Event", "events.k8s.io", "events", "ev", True, events.NewEventStrategy, storage="events",
@@ -115,8 +128,9 @@ KINDS = (
     Kind("storage.v1.VolumeAttachment", "storage.k8s.io", "volumeattachments", "", False, PlainStrategy, True),
     Kind("storage.v1.CSIStorageCapacity", "storage.k8s.io", "csistoragecapacities", "", True, PlainStrategy),
     Kind("node.v1.RuntimeClass", "node.k8s.io", "runtimeclasses", "", False, PlainStrategy),
-    Kind("autoscaling.v2.HorizontalPodAutoscaler", "autoscaling", "horizontalpodautoscalers", "hpa", True, Strategy, True,  # noqa: E501
-         categories="all"),
+    Kind("autoscaling.v2.HorizontalPodAutoscaler", "autoscaling", "horizontalpodautoscalers", "hpa", True,
+         autoscaling.HorizontalPodAutoscalerStrategy, True, categories="all",
+         acts="scales any object with a scale subresource"),
     Kind("discovery.v1.EndpointSlice", "discovery.k8s.io", "endpointslices", "", True, PlainStrategy),
     Kind("admissionregistration.v1.ValidatingWebhookConfiguration", "admissionregistration.k8s.io",
          "validatingwebhookconfigurations", "", False, webhooks.WebhookStrategy, categories="api-extensions",

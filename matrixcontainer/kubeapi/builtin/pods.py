@@ -71,12 +71,13 @@ def _default_volume(volume: dict[str, Any]) -> None:
         volume["emptyDir"] = {}
 
 
-def check_pod_spec(spec: dict[str, Any], path: str) -> list[Cause]:
+def check_pod_spec(spec: dict[str, Any], path: str, beside: frozenset[str] = frozenset()) -> list[Cause]:
+    """What is wrong with it. `beside` are volumes it does not list and may mount."""
     found: list[Cause] = []
     containers = spec.get("containers") or []
     if not containers:
         found.append(errors.required(f"{path}.containers"))
-    volumes = {volume.get("name") for volume in spec.get("volumes") or []}
+    volumes = {volume.get("name") for volume in spec.get("volumes") or []} | beside
     seen: set[str] = set()
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group) or []):
@@ -128,14 +129,11 @@ class PodStrategy(Strategy):
     has_generation = True
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
-        obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj.get("spec") or {})}
-
-    def default(self, obj: dict[str, Any]) -> None:
+        """The status, and what admission settles for a pod that does not say it."""
         spec = obj.setdefault("spec", {})
-        default_pod_spec(spec)
+        obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
         spec.setdefault("serviceAccountName", "default")
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
-        spec.setdefault("enableServiceLinks", True)
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
         spec.setdefault("priority", 0)
         if "tolerations" not in spec:
@@ -148,6 +146,11 @@ class PodStrategy(Strategy):
                 }
                 for why in ("not-ready", "unreachable")
             ]
+
+    def default(self, obj: dict[str, Any]) -> None:
+        spec = obj.setdefault("spec", {})
+        default_pod_spec(spec)
+        spec.setdefault("enableServiceLinks", True)
 
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: "Resource") -> None:
         keep_part(new, old, "status")

@@ -194,6 +194,37 @@ def job(obj: Obj, now: float) -> list[Any]:
     return [_name(obj), state, done, took, _age(obj, now), *_containers(obj), _selector(obj)]
 
 
+def autoscaler(obj: Obj, now: float) -> list[Any]:
+    spec, status = obj["spec"], obj.get("status", {})
+    target = spec["scaleTargetRef"]
+    return [
+        _name(obj),
+        f"{target['kind']}/{target['name']}",
+        ", ".join(_goals(spec.get("metrics") or [], status.get("currentMetrics") or [])) or NONE,
+        str(spec.get("minReplicas", "<unset>")),
+        spec.get("maxReplicas", 0),
+        status.get("currentReplicas", 0),
+        _age(obj, now),
+    ]
+
+
+def _goals(metrics: list[Obj], current: list[Obj]) -> list[str]:
+    """`cpu: 40%/50%` for each metric; <unknown> until it has been read."""
+    found = []
+    for index, metric in enumerate(metrics):
+        part = metric["type"][:1].lower() + metric["type"][1:]
+        source = metric.get(part) or {}
+        target = source.get("target") or {}
+        held = _dig(current[index], part, "current", default={}) if index < len(current) else {}
+        word = next((w for w in ("averageUtilization", "averageValue", "value") if target.get(w) is not None), "value")
+        mark = "%" if word == "averageUtilization" else ""
+        average = " (avg)" if word == "averageValue" and part in ("object", "external") else ""
+        now = f"{held[word]}{mark}" if held.get(word) is not None else "<unknown>"
+        goal = f"{now}/{target.get(word)}{mark}{average}"
+        found.append(f"{source['name']}: {goal}" if "name" in source else goal)
+    return found
+
+
 def crd(obj: Obj, now: float) -> list[Any]:
     return [_name(obj), obj["metadata"].get("creationTimestamp", "")]
 
@@ -261,6 +292,10 @@ _TABLE: dict[str, tuple[str, Callable[[Obj, float], list[Any]]]] = {
     "replicasets.apps": ("Name +Desired +Current +Ready Age ~Containers ~Images ~Selector", replica_set),
     "statefulsets.apps": ("Name Ready Age ~Containers ~Images", stateful_set),
     "jobs.batch": ("Name Status Completions Duration Age ~Containers ~Images ~Selector", job),
+    "horizontalpodautoscalers.autoscaling": (
+        "Name Reference Targets MinPods +MaxPods +Replicas Age",
+        autoscaler,
+    ),
     "customresourcedefinitions.apiextensions.k8s.io": ("Name Created_At", crd),
     "roles.rbac.authorization.k8s.io": ("Name Created_At", role),
     "clusterroles.rbac.authorization.k8s.io": ("Name Created_At", role),

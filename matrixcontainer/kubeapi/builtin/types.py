@@ -34,6 +34,8 @@ SCALARS: dict[str, dict[str, Any]] = {
     "json": {"x-kubernetes-preserve-unknown-fields": True},
 }
 
+ZEROS: dict[str, Any] = {"string": "", "bool": False, "int32": 0, "int64": 0, "int": 0, "uint32": 0, "float64": 0}
+
 
 @cache
 def table() -> dict[str, list[Row]]:
@@ -66,6 +68,21 @@ def schema_of(name: str) -> Schema:
     for key, row in flat_rows(name).items():
         schema.properties[key] = _node(row[2], row[4] if len(row) > 4 else {})
     return schema
+
+
+@cache
+def zero_of(name: str) -> dict[str, Any]:
+    """What Go prints of an empty struct: everything that is not left out when empty, and inner structs always."""
+    found: dict[str, Any] = {}
+    for key, row in flat_rows(name).items():
+        kind, flags = row[2], row[3]
+        if "." in kind and ":" not in kind and kind[0] != "[" and "p" not in flags:
+            found[key] = zero_of(kind)
+        elif kind in ("time", "microtime") and "p" not in flags:
+            found[key] = None
+        elif "o" not in flags:
+            found[key] = None if "p" in flags or ":" in kind or kind.startswith("[") else ZEROS.get(kind)
+    return found
 
 
 def _node(kind: str, extras: dict[str, Any]) -> Schema:

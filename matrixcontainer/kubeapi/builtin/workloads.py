@@ -61,7 +61,11 @@ class TemplateStrategy(Strategy):
             allowed = list(self.restart_policies)
             path = "spec.template.spec.restartPolicy"
             found.append(errors.not_supported(path, template.get("restartPolicy"), allowed))
-        return found + check_pod_spec(template, "spec.template.spec")
+        return found + check_pod_spec(template, "spec.template.spec", self.volumes_beside(spec))
+
+    def volumes_beside(self, spec: dict[str, Any]) -> frozenset[str]:
+        """Names of volumes that pods get though their template does not list them."""
+        return frozenset()
 
 
 class ReplicaSetStrategy(TemplateStrategy):
@@ -103,13 +107,16 @@ class StatefulSetStrategy(TemplateStrategy):
         spec.setdefault("updateStrategy", {}).setdefault("type", "RollingUpdate")
         spec.setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
 
+    def volumes_beside(self, spec: dict[str, Any]) -> frozenset[str]:
+        return frozenset(claim["metadata"].get("name", "") for claim in spec.get("volumeClaimTemplates") or [])
+
 
 class JobStrategy(Strategy):
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
         super().prepare_create(obj, resource)
-        spec = obj.setdefault("spec", {})
+        spec, meta = obj.setdefault("spec", {}), obj["metadata"]
         if not spec.get("manualSelector"):
-            obj["metadata"].setdefault("annotations", {})
+            _own_selector(spec, meta.get("name", ""), meta["uid"])
 
     def default(self, obj: dict[str, Any]) -> None:
         spec = obj.setdefault("spec", {})
@@ -122,8 +129,6 @@ class JobStrategy(Strategy):
         spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
         template = spec.setdefault("template", {})
         default_pod_spec(template.setdefault("spec", {}))
-        if not obj["metadata"].get("annotations", True):
-            del obj["metadata"]["annotations"]
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         spec = obj["spec"]
@@ -137,6 +142,13 @@ class JobStrategy(Strategy):
             for key in ("parallelism", "completions", "backoffLimit")
             if (spec.get(key) or 0) < 0
         ]
+        found += [
+            errors.forbidden_field(f"spec.{key}", "is not served here: nobody would act on it")
+            for key in ("backoffLimitPerIndex", "podFailurePolicy", "successPolicy", "maxFailedIndexes")
+            if spec.get(key) is not None
+        ]
+        if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
+            found.append(errors.required("spec.completions", "when completion mode is Indexed"))
         if old is not None:
             found += [
                 errors.invalid(f"spec.{key}", spec.get(key), "field is immutable")
@@ -144,6 +156,15 @@ class JobStrategy(Strategy):
                 if old["spec"].get(key) != spec.get(key)
             ]
         return found
+
+
+def _own_selector(spec: dict[str, Any], name: str, uid: str) -> None:
+    """The Job's uid marks its pods, under the old names and the new ones."""
+    labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
+    for prefix in ("", "batch.kubernetes.io/"):
+        labels[f"{prefix}controller-uid"] = uid
+        labels.setdefault(f"{prefix}job-name", name)
+    spec.setdefault("selector", {}).setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
 
 
 class CronJobStrategy(Strategy):

@@ -37,7 +37,10 @@ def spelled_bytes(thousandths: int) -> str:
 
 
 def requests_of(spec: dict[str, Any]) -> dict[str, int]:
-    """What a pod takes of a node, in thousandths: the sum of its containers, or its greediest init container."""
+    """What a pod takes of a node, in thousandths: the sum of its containers, or its greediest init container.
+
+    What is no quantity counts as nothing asked: a controller must not trip over a stored object.
+    """
     total: dict[str, int] = {}
     for container in spec.get("containers") or []:
         for name, amount in _asked(container).items():
@@ -47,11 +50,12 @@ def requests_of(spec: dict[str, Any]) -> dict[str, int]:
             stays = container.get("restartPolicy") == "Always"
             total[name] = total.get(name, 0) + amount if stays else max(total.get(name, 0), amount)
     for name, text in (spec.get("overhead") or {}).items():
-        total[name] = total.get(name, 0) + milli(text)
+        if SPELLING.match(str(text).strip()):
+            total[name] = total.get(name, 0) + milli(text)
     return total
 
 
 def _asked(container: dict[str, Any]) -> dict[str, int]:
     resources = container.get("resources") or {}
     asked = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    return {name: milli(text) for name, text in asked.items()}
+    return {name: milli(text) for name, text in asked.items() if SPELLING.match(str(text).strip())}

@@ -33,9 +33,9 @@ class Deployments(Controller):
         """Recreate waits for the last old pod to be gone, which no ReplicaSet's status shows."""
         gone = before is not None and (pod is None or (pod.ended and not before.ended))
         if gone and before is not None and before.owner_kind == "ReplicaSet":
-            for rs in self.workloads.sets.in_namespace(before.key[0]):
-                if rs.uid == before.owner_uid and rs.owner_name:
-                    self.look((rs.key[0], rs.owner_name))
+            rs = self.workloads.sets.get((before.key[0], before.owner_name))
+            if rs is not None and rs.owner_name:
+                self.look((rs.key[0], rs.owner_name))
 
     async def reconcile(self, key: Name) -> float | None:
         record = self.record(key)

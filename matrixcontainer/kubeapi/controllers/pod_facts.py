@@ -15,6 +15,7 @@ from matrixcontainer.kubeapi.store import Record
 Name = tuple[str, str]
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+TRACKING = "batch.kubernetes.io/job-tracking"
 MANAGED_LABEL, OPERATOR = "app.kubernetes.io/managed-by", "cloudmatrix-operator"
 
 
@@ -40,6 +41,9 @@ class PodFacts:
     priority: int = 0
     ip: str = ""
     asks: dict[str, int] | None = None
+    tracked: bool = False  # a Job has still to count it
+    finished: float = 0.0
+    restart_sum: int = 0
 
     @property
     def ready(self) -> bool:
@@ -66,6 +70,8 @@ def facts_of(pod: dict[str, Any]) -> PodFacts:
     meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     owner = controller_of(meta) or {}
     ready = next((c for c in status.get("conditions") or [] if c["type"] == "Ready" and c["status"] == "True"), None)
+    states = status.get("containerStatuses") or []
+    ends = [(state.get("state") or {}).get("terminated") or {} for state in states]
     cost = (meta.get("annotations") or {}).get(DELETION_COST, "0")
     return PodFacts(
         key=(meta.get("namespace", ""), meta.get("name", "")),
@@ -79,13 +85,16 @@ def facts_of(pod: dict[str, Any]) -> PodFacts:
         ready_since=max(parse_timestamp(ready.get("lastTransitionTime") or ""), 1.0) if ready else 0.0,
         deleting="deletionTimestamp" in meta,
         created=parse_timestamp(meta.get("creationTimestamp", "")),
-        restarts=max((c.get("restartCount", 0) for c in status.get("containerStatuses") or []), default=0),
+        restarts=max((state.get("restartCount", 0) for state in states), default=0),
         cost=int(cost) if cost.lstrip("+-").isdigit() else 0,
         scheduler=spec.get("schedulerName", "default-scheduler"),
         gated=bool(spec.get("schedulingGates")),
         priority=spec.get("priority") or 0,
         ip=status.get("podIP", ""),
         asks=requests_of(spec),
+        tracked=TRACKING in (meta.get("finalizers") or []),
+        finished=max((parse_timestamp(end.get("finishedAt") or "") for end in ends), default=0.0),
+        restart_sum=sum(state.get("restartCount", 0) for state in states + (status.get("initContainerStatuses") or [])),
     )
 
 
@@ -110,6 +119,9 @@ class PodIndex:
 
     def on_node(self, node: str) -> list[PodFacts]:
         return self._all(self._on_node.get(node, ()))
+
+    def tracked(self) -> list[PodFacts]:
+        return [facts for facts in self._facts.values() if facts.tracked]
 
     def _all(self, keys: Iterable[Name]) -> list[PodFacts]:
         return [self._facts[key] for key in sorted(keys)]

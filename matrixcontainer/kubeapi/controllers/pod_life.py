@@ -138,7 +138,8 @@ def _leave(pod: Obj, now: float, pace: Pace) -> Next:
         return Next(at=ends)
     status = copy_json(held)
     containers = Containers(pod, status, now, pace)
-    containers.end_all(137 if stop_s > grace else 0, "Error" if stop_s > grace else "Completed")
+    code = 137 if stop_s > grace else 0 if pod["spec"].get("restartPolicy") == "Always" else 143
+    containers.end_all(code, "Error" if code else "Completed")
     status["phase"] = "Failed" if any(containers.exit_codes() or ()) else "Succeeded"
     for kind in ("Ready", "ContainersReady"):
         set_condition(status, kind, False, now, "PodCompleted")

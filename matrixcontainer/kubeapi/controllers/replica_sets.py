@@ -77,9 +77,9 @@ class ReplicaSets(Controller):
             and not pod.owner_uid
             and (before is None or before.labels != pod.labels or before.owner_uid)
         ):
-            for record in self.api.store.objects_of(self.storage, pod.key[0]):
-                if matches_label_selector(record.obj["spec"].get("selector"), pod.labels or {}):
-                    self.look(record.key[1:])
+            for rs in self.workloads.sets.in_namespace(pod.key[0]):
+                if matches_label_selector(rs.selector, pod.labels or {}):
+                    self.look(rs.key)
 
     async def reconcile(self, key: Name) -> float | None:
         record = self.record(key)
@@ -97,7 +97,7 @@ class ReplicaSets(Controller):
             failure = await self._settle(rs, active)
             active = [pod for pod in pods.owned_by(record.uid) if pod.active]
         await self._write_status(key, rs, active, failure)
-        if failure is not None and failure[1].code != 403:
+        if failure is not None:
             raise failure[1]
         return soonest_available(active, rs["spec"].get("minReadySeconds") or 0, self.api.now())
 
@@ -169,7 +169,8 @@ class ReplicaSets(Controller):
             held = [c for c in held if c["type"] != "ReplicaFailure"]
         if held:
             status["conditions"] = held
-        if failure is not None:
+        told = next((c["reason"] for c in held if c["type"] == "ReplicaFailure"), None)
+        if failure is not None and told != failure[0]:  # its message names another pod each time, which is no news
             set_condition(status, "ReplicaFailure", "True", failure[0], str(failure[1]), self.api.now())
         if status == rs.get("status"):
             return

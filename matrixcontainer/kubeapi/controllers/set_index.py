@@ -52,6 +52,9 @@ class SetIndex:
                     del index[where]
         return facts
 
+    def get(self, key: Name) -> SetFacts | None:
+        return self._facts.get(key)
+
     def in_namespace(self, namespace: str) -> list[SetFacts]:
         return [self._facts[key] for key in sorted(self._by_namespace.get(namespace, ()))]
 

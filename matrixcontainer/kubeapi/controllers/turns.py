@@ -80,7 +80,8 @@ class Controller:
             self._wake.clear()
             nap = max(self._heap[0][0] - self.api.now(), NAP_S_MIN) if self._heap else None
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), nap)
+                async with asyncio.timeout(nap):  # wait_for would lose a cancellation that comes with the wake-up
+                    await self._wake.wait()
 
     def _take_what_is_due(self) -> None:
         while self._heap:
@@ -99,7 +100,7 @@ class Controller:
             again = await self.reconcile(key)
         except Exception as failure:
             tries = self._failed[key] = self._failed.get(key, 0) + 1
-            self.look_after(key, min(RETRY_S_MIN * 2**tries, RETRY_S_MAX))
+            self.look_after(key, min(RETRY_S_MIN * 2 ** min(tries, 20), RETRY_S_MAX))
             if not (isinstance(failure, ApiError) and failure.code in (403, 404, 409)):
                 self.api.failures.append(f"{type(self).__name__} {'/'.join(key)}: {failure}")
                 del self.api.failures[:-20]

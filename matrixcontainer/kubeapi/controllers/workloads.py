@@ -8,8 +8,12 @@ anew.
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from matrixcontainer.kubeapi.controllers import metrics_api
+from matrixcontainer.kubeapi.controllers.autoscalers import Autoscalers
 from matrixcontainer.kubeapi.controllers.default_scheduler import DefaultScheduler
 from matrixcontainer.kubeapi.controllers.deployments import Deployments
+from matrixcontainer.kubeapi.controllers.emulated_nodes import EmulatedNodes, LostPods
+from matrixcontainer.kubeapi.controllers.jobs import Jobs
 from matrixcontainer.kubeapi.controllers.kubelets import Kubelets
 from matrixcontainer.kubeapi.controllers.node_facts import NodeIndex
 from matrixcontainer.kubeapi.controllers.pod_facts import PodIndex
@@ -17,6 +21,7 @@ from matrixcontainer.kubeapi.controllers.replica_sets import ReplicaSets
 from matrixcontainer.kubeapi.controllers.set_index import SetIndex
 from matrixcontainer.kubeapi.controllers.told import Teller
 from matrixcontainer.kubeapi.controllers.turns import Controller
+from matrixcontainer.kubeapi.controllers.usage import Usages
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.store import Change, Record
 
@@ -29,15 +34,31 @@ class Workloads:
         self.api = api
         self.pods, self.sets, self.nodes = PodIndex(), SetIndex(), NodeIndex()
         self.pod_resource = self._builtin("", "v1", "pods")
+        self.node_resource = self._builtin("", "v1", "nodes")
         self.set_resource = self._builtin("apps", "v1", "replicasets")
         self.deployment_resource = self._builtin("apps", "v1", "deployments")
+        self.job_resource = self._builtin("batch", "v1", "jobs")
+        self.hpa_resource = self._builtin("autoscaling", "v2", "horizontalpodautoscalers")
+        self.usages = Usages(self)
         self._teller = Teller(api)
         self.tell = self._teller.tell
         self.replica_sets = ReplicaSets(self)
         self.deployments = Deployments(self)
+        self.jobs = Jobs(self)
+        self.autoscalers = Autoscalers(self)
         self.kubelets = Kubelets(self)
         self.scheduler = DefaultScheduler(self)
-        self.controllers: list[Controller] = [self.scheduler, self.kubelets, self.replica_sets, self.deployments]
+        self.emulated_nodes = EmulatedNodes(self)
+        self.lost_pods = LostPods(self)
+        self.listeners = (
+            self.scheduler,
+            self.kubelets,
+            self.lost_pods,
+            self.replica_sets,
+            self.deployments,
+            self.jobs,
+        )
+        self.controllers: list[Controller] = [self.emulated_nodes, *self.listeners, self.autoscalers]
 
     def _builtin(self, group: str, version: str, plural: str) -> Resource:
         found = self.api.registry.find(group, version, plural)
@@ -53,6 +74,7 @@ class Workloads:
     # ---- life
 
     def load(self) -> None:
+        metrics_api.register(self.api.registry)
         for storage, index in (("nodes", self.nodes), ("replicasets.apps", self.sets), ("pods", self.pods)):
             for record in self.api.store.objects_of(storage):
                 index.put(record)
@@ -69,7 +91,7 @@ class Workloads:
         gone = change.type == "DELETED"
         if storage == "pods":
             before_pod, pod = (self.pods.drop(change.record.key[1:]), None) if gone else self.pods.put(change.record)
-            for listener in (self.scheduler, self.kubelets, self.replica_sets, self.deployments):
+            for listener in self.listeners:
                 listener.notice_pod(before_pod, pod)
         elif storage == "replicasets.apps":
             before_set, rs = (self.sets.drop(change.record.key[1:]), None) if gone else self.sets.put(change.record)
@@ -78,6 +100,7 @@ class Workloads:
             before, node = (self.nodes.drop(change.record.key[2]), None) if gone else self.nodes.put(change.record)
             self.scheduler.notice_node(before, node)
             self.kubelets.notice_node(before, node)
+            self.lost_pods.notice_node(before, node)
         for controller in self.controllers:
             if controller.storage == storage or storage == "leases.coordination.k8s.io":
                 controller.notice(change)

@@ -45,8 +45,6 @@ def get(
     state: State = DEFAULT_STATE,
 ) -> None:
     """List a collection, or one of it."""
-    from urllib.parse import quote
-
     from services.matrixctl.nouns import noun_of
 
     kind = noun_of(noun)
@@ -55,7 +53,7 @@ def get(
         _follow(reach, kind, name, output)
         return
     if name is not None:
-        _print(kind, [reach.call(kind.service, "GET", f"{kind.path}/{quote(name, safe='')}")], output, single=True)
+        _print(kind, [reach.one(kind.service, kind.path, name, kind.whole)], output, single=True)
         return
     params = {"orderBy": kind.order} | ({"filter": filter} if filter else {})
     _print(kind, reach.list(kind.service, kind.path, params), output, single=False)
@@ -91,8 +89,6 @@ def describe(
     state: State = DEFAULT_STATE,
 ) -> None:
     """Everything about one resource: its fields, conditions, members and events."""
-    from urllib.parse import quote
-
     import yaml
 
     from matrixresource.vocabulary.errors import MatrixError
@@ -100,7 +96,7 @@ def describe(
 
     kind = noun_of(noun)
     reach = _reach(state)
-    view = reach.call(kind.service, "GET", f"{kind.path}/{quote(name, safe='')}")
+    view = reach.one(kind.service, kind.path, name, kind.whole)
     tables = {key: view.pop(key) for key in list(view) if _is_table(view[key])}
     print(yaml.safe_dump(view, sort_keys=False, allow_unicode=True), end="")
     for title, rows in tables.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -104,13 +105,14 @@ def show_where(folder: Any) -> None:
 
 def down(state: State = DEFAULT_STATE) -> None:
     """Stop everything of this stack and leave nothing running. What it knows stays in the state folder."""
-    from services.matrixctl.folder import Folder
+    from services.matrixctl.folder import Folder, Unreadable
     from services.matrixctl.up import halt
 
     folder = Folder(state)
-    stack = folder.read()
-    if stack is not None and stack.contained:
-        raise NotRunning(f"the stack in {folder.path} is made of containers; `docker compose down` stops them")
+    with suppress(Unreadable):
+        stack = folder.read()
+        if stack is not None and stack.contained:
+            raise NotRunning(f"the stack in {folder.path} is made of containers; `docker compose down` stops them")
     ended = halt(folder)
     say(f"stopped {', '.join(ended)}" if ended else f"nothing runs in {folder.path}")
 
@@ -136,6 +138,8 @@ def show_status(folder: Any, form: Form) -> int:
         raise NotRunning(f"the stack in {folder.path} is made of containers; `docker compose ps` shows them")
     elif not report.running:
         raise NotRunning(f"no stack runs in {folder.path}; `matrixctl up --state {folder.path}` starts one")
+    elif report.stack is None:
+        say("the supervisor is just starting; ask again")
     else:
         wide = ("waiting for", "last exit", "log") if form is Form.WIDE else ()
         rows = [

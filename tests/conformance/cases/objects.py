@@ -95,7 +95,6 @@ rows(
         ("custom without a name", W, no_name(widget()), 422),
         ("with a bad name", "~configmaps", config_map("Not_A_Name"), 422),
         ("custom with a bad name", W, widget("Not_A_Name"), 422),
-        ("with a bad generated name", "~configmaps", config_map() | {"metadata": {"generateName": "Bad_"}}, 422),
         ("with a bad label value", "~configmaps", config_map(labels={"a": "b c"}), 422),
         ("with a bad label key", "~configmaps", config_map(labels={"a b/c d": "e"}), 422),
         ("with a bad annotation key", "~configmaps", config_map(annotations={"a b": "c"}), 422),

@@ -20,7 +20,6 @@ from pathlib import Path
 MODULE = Path(__file__).resolve().parent
 REPOSITORY = MODULE.parents[2]
 COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-INFORMER = "informer"
 
 
 def pinned_version() -> str:
@@ -90,16 +89,16 @@ def ensure_built() -> Path | None:
     return folder
 
 
-def ensure_informer() -> Path | None:
-    """Builds the small client-go program beside this file; None where there is no Go."""
-    program = binaries() / INFORMER
-    source = MODULE / INFORMER / "main.go"
+def ensure_program(name: str) -> Path | None:
+    """Builds one of the small Go programs beside this file (`informer`, `load`); None where there is no Go."""
+    program = binaries() / name
+    source = MODULE / name / "main.go"
     if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
         return program
     if not shutil.which("go"):
         return None
     program.parent.mkdir(parents=True, exist_ok=True)
-    build_command(f"./{INFORMER}", program)
+    build_command(f"./{name}", program)
     return program
 
 

@@ -8,7 +8,7 @@ from tests.matrixcontainer.kubeapi.talk import SPEC, WIDGETS, Talk, a_crd, a_wid
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ONE = f"{CRDS}/widgets.example.test"
-ROOT = "spec.versions[0].schema.openAPIV3Schema"
+ROOT = "spec.validation.openAPIV3Schema"
 
 
 async def test_served_before_established_is_published(talk: Talk) -> None:
@@ -40,7 +40,7 @@ def _schema(crd: dict) -> dict:
     ("change", "field"),
     [
         (lambda c: c["metadata"].update(name="other.example.test"), "metadata.name"),
-        (lambda c: c["spec"]["versions"][0].pop("schema"), "spec.versions[0].schema.openAPIV3Schema"),
+        (lambda c: c["spec"]["versions"][0].pop("schema"), "spec.validation.openAPIV3Schema"),
         (lambda c: c["spec"]["versions"][0].update(storage=False), "spec.versions"),
         (lambda c: c["spec"].update(versions=[]), "spec.versions"),
         (lambda c: c["spec"].update(scope="Galaxy"), "spec.scope"),
@@ -51,8 +51,8 @@ def _schema(crd: dict) -> dict:
         (lambda c: _schema(c)["properties"]["spec"]["properties"]["tags"].update(uniqueItems=True), f"{ROOT}.properties[spec].properties[tags].uniqueItems"),
         (lambda c: _schema(c)["properties"]["spec"]["properties"]["tags"].pop("items"), f"{ROOT}.properties[spec].properties[tags].items"),
         (lambda c: _schema(c)["properties"]["spec"]["properties"]["ports"].pop("x-kubernetes-list-map-keys"), f"{ROOT}.properties[spec].properties[ports].x-kubernetes-list-map-keys"),
-        (lambda c: c["spec"]["versions"][0]["subresources"]["scale"].update(specReplicasPath=".status.x"), "spec.versions[0].subresources.scale.specReplicasPath"),
-        (lambda c: c["spec"]["versions"][0]["additionalPrinterColumns"][0].update(jsonPath="nope["), "spec.versions[0].additionalPrinterColumns[0].jsonPath"),
+        (lambda c: c["spec"]["versions"][0]["subresources"]["scale"].update(specReplicasPath=".status.x"), "spec.subresources.scale.specReplicasPath"),
+        (lambda c: c["spec"]["versions"][0]["additionalPrinterColumns"][0].update(jsonPath="nope["), "spec.additionalPrinterColumns[0].JSONPath"),
         (lambda c: c["spec"].update(conversion={"strategy": "Webhook"}), "spec.conversion.strategy"),
     ],
 )  # fmt: skip

@@ -71,10 +71,10 @@ async def test_generate_name(widgets: Talk) -> None:
         ({"metadata": {"name": "Not_A_Name"}}, "metadata.name", "a lowercase RFC 1123 subdomain"),
         ({"metadata": {"labels": {"a b": "c"}}}, "metadata.labels", "name part must consist of"),
         ({"metadata": {"labels": {"a": "-"}}}, "metadata.labels", "a valid label must be"),
-        ({"metadata": {"finalizers": ["bad/one/two"]}}, "metadata.finalizers[0]", "Invalid value"),
+        ({"metadata": {"finalizers": ["bad/one/two"]}}, "metadata.finalizers", "Invalid value"),
         (
             {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p"}]}},
-            "metadata.ownerReferences[0].uid",
+            "metadata.ownerReferences.uid",
             "must not be empty",
         ),
     ],
@@ -277,7 +277,7 @@ async def test_finalizers_hold_a_deleted_object(widgets: Talk) -> None:
 async def test_delete_preconditions(widgets: Talk) -> None:
     made = (await widgets.post(WIDGETS, a_widget())).body
     said = await widgets.delete(f"{WIDGETS}/one", {"preconditions": {"uid": "other"}})
-    assert (said.code, "Precondition failed: UID" in said.body["message"]) == (409, True)
+    assert (said.code, "the UID in the precondition" in said.body["message"]) == (409, True)
     assert (await widgets.delete(f"{WIDGETS}/one", {"preconditions": {"uid": made["metadata"]["uid"]}})).code == 200
 
 
@@ -329,7 +329,8 @@ async def test_who_may(talk: Talk) -> None:
 )
 async def test_wrong_paths_and_methods(talk: Talk, method: str, path: str, code: int) -> None:
     said = await talk.ask(method, path)
-    assert (said.code, said.body["kind"]) == (code, "Status")
+    page = path.startswith(("/nothing", "/apis/none.test"))  # outside of every group there is no Status
+    assert (said.code, said.body if page else said.body["kind"]) == (code, "404 page not found\n" if page else "Status")
 
 
 async def test_everything_survives_a_restart(tmp_path) -> None:

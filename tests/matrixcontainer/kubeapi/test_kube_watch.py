@@ -37,7 +37,7 @@ async def test_pages_show_one_moment(widgets: Talk) -> None:
     assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
     last = (await widgets.get(WIDGETS, limit=2, **{"continue": second["metadata"]["continue"]})).body
     assert [i["metadata"]["name"] for i in last["items"]] == ["e"]
-    assert not last["metadata"].get("continue")
+    assert not last["metadata"]["continue"]
 
 
 async def test_bad_and_expired_tokens(widgets: Talk) -> None:

@@ -36,7 +36,7 @@ def eventually(what: Callable[[], Any], message: str = "") -> Any:
         try:
             if seen := what():
                 return seen
-        except (httpx.HTTPError, OSError):
+        except (httpx.HTTPError, OSError, AssertionError):  # what is looked at may not be there yet
             pass
         time.sleep(0.02)
     raise AssertionError(f"never came true: {message or what}")
@@ -57,8 +57,8 @@ class Bench:
         return last
 
     def stack(self) -> Stack:
-        stack = self.folder.read()
-        assert stack is not None
+        """As last written: the supervisor takes its seat a moment before it writes for the first time."""
+        stack: Stack = eventually(self.folder.read)
         return stack
 
     def settings(self, name: str) -> dict[str, Any]:

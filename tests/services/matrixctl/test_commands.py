@@ -15,6 +15,7 @@ from services.matrixctl.commands.change import fault_target
 from services.matrixctl.commands.later import NOT_YET
 from services.matrixctl.main import run
 from services.matrixctl.nouns import NOUNS, noun_of
+from services.matrixctl.up import halt
 from tests.services.matrixctl.conftest import Bench, eventually
 
 Ctl = Callable[..., tuple[int, str, str]]
@@ -162,3 +163,30 @@ def test_nouns_are_found_by_plural_singular_and_short_name() -> None:
     assert dict(zip(noun.titles(wide=True), row, strict=True))["bound"] == "yes"
     assert "-" in row
     assert len({noun.name for noun in NOUNS}) == len(NOUNS)
+
+
+def test_down_ends_a_stack_whose_record_is_damaged(ctl: Ctl, bench: Bench) -> None:
+    bench.up()
+    state = str(bench.folder.path)
+    supervisor = bench.folder.supervisor()
+    assert supervisor is not None
+    os.kill(supervisor.pid, signal.SIGKILL)
+    eventually(lambda: not supervisor.alive())
+    bench.folder.stack_file.write_text('{"processes": [')
+    code, _, err = ctl("status", "--state", state)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "move it away" in err
+    assert ctl("down", "--state", state)[0] == 0
+    assert not bench.folder.holders()
+
+
+def test_a_record_of_another_version_is_read_as_far_as_it_is_known(bench: Bench) -> None:
+    stack = bench.up()
+    halt(bench.folder)
+    held = json.loads(bench.folder.stack_file.read_text())
+    del held["contained"]
+    held["children"]["alpha"]["mood"] = "cheerful"
+    bench.folder.stack_file.write_text(json.dumps(held))
+    again = bench.folder.read()
+    assert again is not None
+    assert again.children["alpha"].port == stack.children["alpha"].port

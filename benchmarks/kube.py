@@ -1,0 +1,149 @@
+"""The embedded Kubernetes API beside a real etcd and kube-apiserver, in one run on this machine, printed as ratios.
+
+Each figure is ours divided by theirs (for rates, theirs by ours), so that less is better and 1 is par; the figures it
+is made of stand behind it. The servers run one after the other, each alone, over TLS and HTTP/1.1, on a store on the
+same disk; ours acknowledges a write when it is committed, theirs when etcd has synced it. The load comes from a small
+Go program (`tests/e2e/realkube/load`), so that the client costs both the same. Objects are custom resources of about
+600 bytes. Needs what `make conformance` needs; without it nothing is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks import Figure
+from tests.conformance.runner import server_of
+from tests.conformance.talk import Server, Talk
+from tests.conformance.things import CRDS, GROUP, WIDGETS, widget
+from tests.e2e.realkube.build import ensure_program, missing_parts
+from tests.e2e.realkube.control_plane import RealKube, resident_mb
+from tests.e2e.test_kube_durability import client_of
+from tests.matrixcontainer.kubeapi.process import KubeProcess
+
+OBJECTS = 10_000
+FEW = 200
+WATCHERS = 100
+BEATS = 100
+SETTLE_WALL_S = 5.0
+
+
+@dataclass
+class Measured:
+    """What one server did. Seconds, MB, requests a second, milliseconds."""
+
+    start_s: float
+    rest_mb: float
+    full_mb: float
+    create: dict[str, Any]
+    get: dict[str, Any]
+    patch: dict[str, Any]
+    few: dict[str, Any]
+    all: dict[str, Any]
+    watch: dict[str, Any]
+
+
+def measure() -> Iterator[Figure]:
+    if missing := missing_parts():
+        print(f"  NOT MEASURED: {missing}", file=sys.stderr)
+        return
+    with tempfile.TemporaryDirectory(prefix="kube-bench-") as path:
+        ours, theirs = embedded(Path(path) / "ours"), real(Path(path) / "theirs")
+    yield less("start to ready", ours.start_s, theirs.start_s, "s", 0.2)
+    yield less("memory at rest", ours.rest_mb, theirs.rest_mb, "MB", 1 / 3)
+    yield less(f"memory with {OBJECTS:,} objects", ours.full_mb, theirs.full_mb, "MB", 1 / 3)
+    yield faster("get one, 16 at a time", ours.get, theirs.get, 0.5)
+    yield faster("create, 16 at a time", ours.create, theirs.create, 1.0)
+    yield faster(f"merge patch, 16 at a time over {FEW} objects", ours.patch, theirs.patch, 1.0)
+    yield faster(f"list of {FEW}, 4 at a time", ours.few, theirs.few, 0.2)
+    yield faster(f"list of {OBJECTS:,}", ours.all, theirs.all, 0.2)
+    yield less(f"watch, {WATCHERS} watchers, write to line, P50", ours.watch["p50"], theirs.watch["p50"], "ms", None)
+    yield less(f"watch, {WATCHERS} watchers, write to line, P99", ours.watch["p99"], theirs.watch["p99"], "ms", 1.0)
+    yield Figure(
+        "watch, events lost", ours.watch["lost"], "", f"of {WATCHERS * BEATS}; real: {theirs.watch['lost']}", 0
+    )
+
+
+def less(name: str, ours: float, theirs: float, unit: str, goal: float | None) -> Figure:
+    """A figure of which less is better."""
+    return Figure(f"{name}: ours / real", ours / theirs, "x", f"ours {ours:.1f} {unit}, real {theirs:.1f} {unit}", goal)
+
+
+def faster(name: str, ours: dict[str, Any], theirs: dict[str, Any], goal: float) -> Figure:
+    """A figure of rates, of which more is better."""
+    told = "; ".join(
+        f"{who} {one['rate']:,.1f}/s, P50 {one['p50']:.1f} ms, P99 {one['p99']:.1f} ms"
+        for who, one in (("ours", ours), ("real", theirs))
+    )
+    return Figure(f"{name}: real / ours", theirs["rate"] / ours["rate"], "x", told, goal)
+
+
+def embedded(folder: Path) -> Measured:
+    kube = KubeProcess(folder)
+    began = time.monotonic()
+    kube.start()
+    try:
+        with client_of(kube) as client:
+            _until_ready(client)
+            start_s = time.monotonic() - began
+            assert kube.process
+            pids = [kube.process.pid]
+            ca = folder / "kube" / "ca.crt"
+            return _loaded(server_of("embedded", kube.kubeconfig), client, ca, pids, start_s)
+    finally:
+        kube.stop()
+
+
+def real(folder: Path) -> Measured:
+    began = time.monotonic()
+    with RealKube(folder, controllers=False, scheduler=False) as kube, kube.client() as client:
+        _until_ready(client)
+        start_s = time.monotonic() - began
+        server = Server("real", kube.url, kube.ca.read_text(), kube.token, str(kube.kubeconfig))
+        return _loaded(server, client, kube.ca, [one.pid for one in kube.programs.values()], start_s)
+
+
+def _until_ready(client: httpx.Client) -> None:
+    while client.get("/readyz").status_code != 200:
+        time.sleep(0.01)
+
+
+def _loaded(server: Server, client: httpx.Client, ca: Path, pids: list[int], start_s: float) -> Measured:
+    """All the work, in order; memory before and after the objects are there."""
+    time.sleep(SETTLE_WALL_S)
+    rest_mb = sum(map(resident_mb, pids))
+    talk = Talk(server, client, "bench")
+    talk.post(CRDS, WIDGETS)
+    talk.until(f"/apis/{GROUP}/v1/widgets", lambda said: said.code == 200)
+    talk.quietly("POST", "/api/v1/namespaces", {"metadata": {"name": "bench-few"}})
+    many, few = talk.path(f"~{GROUP}/v1/widgets"), f"/apis/{GROUP}/v1/namespaces/bench-few/widgets"
+    body = json.dumps(widget("NAME", spec={"tags": ["a", "b"], "note": "a note", "free": {"text": "x" * 200}}))
+
+    def load(work: str, path: str, **more: Any) -> dict[str, Any]:
+        flags = {"url": server.url, "token": server.token, "ca": ca, "work": work, "path": path, **more}
+        words = [f"-{name.replace('_', '-')}={value}" for name, value in flags.items()]
+        done = subprocess.run([str(ensure_program("load")), *words], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{work} on {server.name}: {done.stderr[-500:]}")
+        return dict(json.loads(done.stdout))
+
+    load("create", few, count=FEW, body=body)
+    create = load("create", many, count=OBJECTS, body=body)
+    time.sleep(SETTLE_WALL_S)
+    full_mb = sum(map(resident_mb, pids))
+    get = load("get", many, count=8000, names=OBJECTS)
+    patch = load("patch", few, count=3000, names=FEW)
+    listed = load("list", few, count=200, at_once=4)
+    listed_all = load("list", many, count=8, at_once=1)
+    since = talk.get(few, limit=1, note=False).rv
+    watch = load("watch", few, count=BEATS, at_once=WATCHERS, names=FEW, body=since)
+    return Measured(start_s, rest_mb, full_mb, create, get, patch, listed, listed_all, watch)

@@ -1,0 +1,132 @@
+"""Nodes that say they are emulated, and pods whose node is no more.
+
+A Node annotated `kubelet.cloudmatrix.io/emulated: "true"` gets the status a kubelet would give it: Ready, an address,
+and capacity where it says none itself (`kubelet.cloudmatrix.io/capacity: cpu=64,memory=512Gi,huawei.com/Ascend910=8`
+says it). All other Nodes are left to whoever writes their status. A pod bound to a Node that has not existed for forty
+seconds is removed: no kubelet will ever report its end.
+"""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.asked import Deletion
+from matrixcontainer.kubeapi.controllers.amounts import milli
+from matrixcontainer.kubeapi.controllers.commands import noted
+from matrixcontainer.kubeapi.controllers.node_facts import NodeFacts, made_up_address
+from matrixcontainer.kubeapi.controllers.pod_facts import MANAGED_LABEL, OPERATOR, Name, PodFacts
+from matrixcontainer.kubeapi.controllers.turns import Controller
+from matrixcontainer.kubeapi.object_meta import timestamp
+from matrixcontainer.kubeapi.store import Change
+
+Obj = dict[str, Any]
+
+CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+GONE_S = 40.0
+
+
+def capacity_of(node: Obj) -> dict[str, str]:
+    """The default, with what the annotation says; what is no quantity is passed over."""
+    found = dict(CAPACITY)
+    for part in filter(None, noted(node, "capacity").split(",")):
+        name, _, text = part.strip().partition("=")
+        try:
+            milli(text)
+        except ValueError:
+            continue
+        found[name.strip()] = text.strip()
+    return found
+
+
+def status_of(node: Obj, now: float) -> Obj:
+    """The status of an emulated node; conditions that others set are kept."""
+    held = node.get("status") or {}
+    capacity = capacity_of(node)
+    conditions = [c for c in held.get("conditions") or [] if c["type"] != "Ready"]
+    ready: Obj = next((c for c in held.get("conditions") or [] if c["type"] == "Ready"), {})
+    if ready.get("status") != "True":
+        at = timestamp(now)
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "message": "an emulated kubelet serves this node",
+            "lastHeartbeatTime": at,
+            "lastTransitionTime": at,
+        }
+    info = {
+        "architecture": "arm64",
+        "operatingSystem": "linux",
+        "osImage": "emulated",
+        "kernelVersion": "emulated",
+        "kubeletVersion": "v1.33.0-cloudmatrix",
+        "kubeProxyVersion": "",
+        "containerRuntimeVersion": "emulated://1",
+        "bootID": "",
+        "machineID": node["metadata"]["name"],
+        "systemUUID": node["metadata"]["name"],
+    }
+    name = node["metadata"]["name"]
+    addresses = [{"type": "InternalIP", "address": made_up_address(name)}, {"type": "Hostname", "address": name}]
+    return held | {
+        "capacity": capacity,
+        "allocatable": capacity,
+        "conditions": [*conditions, ready],
+        "addresses": addresses,
+        "nodeInfo": info,
+    }
+
+
+class EmulatedNodes(Controller):
+    storage = "nodes"
+    account = "kubelet"
+
+    async def reconcile(self, key: Name) -> float | None:
+        record = self.record(key)
+        if record is None:
+            return None
+        node = record.obj
+        if noted(node, "emulated") != "true" or "deletionTimestamp" in node["metadata"]:
+            return None
+        status = status_of(node, self.api.now())
+        if status != node.get("status"):
+            resource = self.workloads.node_resource
+            await self.api.verbs.modify(resource, *key, lambda obj: obj | {"status": status}, self.options("status"))
+        return None
+
+
+class LostPods(Controller):
+    """Pods of nodes that are no more."""
+
+    storage = "pods"
+    account = "pod-garbage-collector"
+
+    def load(self) -> None:
+        for record in self.api.store.objects_of("pods"):
+            self.notice_pod(None, self.workloads.pods.get(record.key[1:]))
+
+    def notice(self, change: Change) -> None:
+        pass
+
+    def notice_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
+        if pod is not None and self._is_lost(pod):
+            self.look_after(pod.key, GONE_S)
+
+    def notice_node(self, before: NodeFacts | None, node: NodeFacts | None) -> None:
+        if node is None and before is not None:
+            for pod in self.workloads.pods.on_node(before.name):
+                self.look_after(pod.key, GONE_S)
+
+    def _is_lost(self, pod: PodFacts | None) -> bool:
+        if pod is None or not pod.node or (pod.labels or {}).get(MANAGED_LABEL) == OPERATOR:
+            return False
+        return self.workloads.nodes.get(pod.node) is None
+
+    async def reconcile(self, key: Name) -> float | None:
+        pod = self.workloads.pods.get(key)
+        if pod is None or not self._is_lost(pod):
+            return None
+        record = self.record(key)
+        if record is None or record.obj["metadata"].get("deletionGracePeriodSeconds") == 0:
+            return None
+        wish = Deletion(grace_s=0, uid=pod.uid)
+        await self.api.verbs.delete(self.workloads.pod_resource, *key, wish, self.options())
+        return None

@@ -1,0 +1,126 @@
+"""What the operator does with which kind, read from its source: the rights it needs, no more.
+
+Every call of a KubeClient verb in matrixcontainer and in the operator's process counts. A kind that is handed around
+is traced to where it is chosen; one that cannot be traced is an error, so that no right is forgotten. What Kopf does
+beside that, for the kinds it has handlers for, is written down here (kopf 1.4x: `_cogs/clients`, `_core/reactor`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from matrixcontainer import kube_client, leadership
+from matrixcontainer.kube_client import CRD, Kind, KubeClient
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = [*sorted((ROOT / "matrixcontainer").glob("*.py")), ROOT / "services" / "operator" / "main.py"]
+
+VERBS = {
+    "find": ("get",),
+    "list": ("list",),
+    "watch": ("watch",),
+    # Applying what is not there creates it. A subresource is only ever of something that is there.
+    "apply": ("patch", "create"),
+    "merge": ("patch",),
+    "create": ("create",),
+    "delete": ("delete",),
+}
+BINDS = "bind"
+"""The verb that says where a pod runs; it names no kind."""
+SUBRESOURCE_AT = {"apply": 2, "merge": 4}
+KOPF_WATCHES = ("list", "watch")
+KOPF_HANDLES = ("list", "watch", "patch")
+
+
+@dataclass(frozen=True, order=True)
+class Right:
+    """One verb on one kind; `resource` is as RBAC names it, with the subresource."""
+
+    group: str
+    resource: str
+    verb: str
+
+
+def right(kind: Kind, verb: str, subresource: str = "") -> Right:
+    group = kind.api_version.rpartition("/")[0]
+    return Right(group, f"{kind.plural}/{subresource}" if subresource else kind.plural, verb)
+
+
+def needed() -> set[Right]:
+    """All rights the operator needs, in the cluster and in the namespace of its Lease."""
+    spoken = {name for name, held in vars(KubeClient).items() if callable(held) and not name.startswith("_")}
+    assert spoken == {*VERBS, BINDS}, "KubeClient has other verbs now: say here which rights they need"
+    trees = {path: ast.parse(path.read_text()) for path in SOURCES if path.name != "kube_client.py"}
+    found = {right(CRD, verb) for verb in KOPF_WATCHES}
+    for path, tree in trees.items():
+        for call in _calls(tree):
+            found |= set(_rights_of(call, path, trees))
+            if isinstance(call.func, ast.Name) and call.func.id == "_of":
+                found |= {right(_constant(call.args[0]), verb) for verb in KOPF_HANDLES}
+    return found | _owner_rights(trees)
+
+
+def _calls(tree: ast.AST) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def _rights_of(call: ast.Call, path: Path, trees: dict[Path, ast.Module]) -> Iterator[Right]:
+    function = call.func
+    if not (isinstance(function, ast.Attribute) and function.attr in {*VERBS, BINDS}):
+        return
+    target = ast.unparse(function.value)
+    if target.rpartition(".")[2] not in ("_kube", "kube"):
+        return
+    if function.attr == BINDS:
+        yield right(kube_client.POD, "create", "binding")
+        return
+    subresource = _subresource(call, function.attr)
+    verbs = ("patch",) if subresource else VERBS[function.attr]
+    for kind in _kinds(call.args[0], path, trees):
+        for verb in verbs:
+            yield right(kind, verb, subresource)
+
+
+def _subresource(call: ast.Call, verb: str) -> str:
+    given = [each.value for each in call.keywords if each.arg == "subresource"]
+    given += call.args[SUBRESOURCE_AT[verb] :] if verb in SUBRESOURCE_AT else []
+    return "" if not given else str(ast.literal_eval(given[0]))
+
+
+def _kinds(argument: ast.expr, path: Path, trees: dict[Path, ast.Module]) -> list[Kind]:
+    text = ast.unparse(argument)
+    if text.isupper():
+        return [_constant(argument)]
+    if text == "self._kind" and path.name == "mirrors.py":
+        return [
+            _constant(call.args[1])
+            for call in _calls(trees[path])
+            if isinstance(call.func, ast.Name) and call.func.id == "Mirror"
+        ]
+    if text == "kind" and path.name == "operator.py":
+        return _handled(trees)
+    raise AssertionError(f"{path.name}:{argument.lineno}: which kind is {text}? Teach operator_rights.py to trace it")
+
+
+def _handled(trees: dict[Path, ast.Module]) -> list[Kind]:
+    """The kinds `handlers._kind` chooses among."""
+    tree = next(tree for path, tree in trees.items() if path.name == "handlers.py")
+    chosen = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "_kind")
+    tuples = [node for node in ast.walk(chosen) if isinstance(node, ast.Tuple)]
+    return [_constant(element) for element in tuples[0].elts]
+
+
+def _owner_rights(trees: dict[Path, ast.Module]) -> set[Right]:
+    """Who makes something that blocks its owner's deletion may be asked for a right on the owner's finalizers."""
+    blocks = any("'blockOwnerDeletion': True" in ast.unparse(tree) for tree in trees.values())
+    return {right(kube_client.INFER, "update", "finalizers")} if blocks else set()
+
+
+def _constant(node: ast.expr) -> Kind:
+    name = ast.unparse(node)
+    kind = getattr(kube_client, name, None) or getattr(leadership, name, None)
+    assert isinstance(kind, Kind), f"{name} is not a kind"
+    return kind

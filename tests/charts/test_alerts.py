@@ -1,0 +1,56 @@
+"""Alerts speak of metrics that the services export."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.charts.rendered import of_kind
+from tests.upkeep.printed import application
+
+FROM_PROMETHEUS = {"up"}
+WORDS = {"max", "sum", "rate", "delta", "by", "pod"}
+
+
+async def exported(folder: Path) -> set[str]:
+    """Names of the series of the services with alerts of their own."""
+    names = set()
+    for service in ("resource", "compute"):
+        (folder / service).mkdir()
+        app = application(service, folder / service)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as http:
+            await http.get("/healthz")
+            text = (await http.get("/metrics")).text
+        names |= set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    return names
+
+
+@pytest.mark.usefixtures("helm_here")
+async def test_every_metric_of_an_alert_is_exported(tmp_path: Path) -> None:
+    (rules,) = of_kind("everything", "PrometheusRule")
+    known = await exported(tmp_path)
+    alerts = rules["spec"]["groups"][0]["rules"]
+    assert {alert["alert"].removeprefix("CloudMatrix") for alert in alerts} >= {
+        *("InstanceDegraded", "InstanceStuck", "AgentsLost", "WatcherFails")
+    }
+    for alert in alerts:
+        bare = re.sub(r"\{[^}]*\}|\[[^]]*\]|\"[^\"]*\"", "", alert["expr"])
+        named = set(re.findall(r"[a-z_]{2,}", bare)) - WORDS
+        assert named, alert["expr"]
+        assert named <= known | FROM_PROMETHEUS, alert["expr"]
+        assert alert["annotations"]["summary"]
+        assert alert["labels"]["severity"] in ("warning", "critical")
+
+
+@pytest.mark.usefixtures("helm_here")
+def test_prometheus_is_led_to_processes_with_metrics() -> None:
+    (monitor,) = of_kind("everything", "ServiceMonitor")
+    (rule,) = monitor["spec"]["selector"]["matchExpressions"]
+    assert rule["values"] == ["kube", "postgres"]
+    for each in of_kind("default", "Deployment", "StatefulSet"):
+        notes = each["spec"]["template"]["metadata"]["annotations"]
+        port = each["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"]
+        assert notes["prometheus.io/port"] == str(port)

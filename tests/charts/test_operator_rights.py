@@ -1,0 +1,57 @@
+"""The operator's roles hold what its code uses, and nothing more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from matrixcontainer.resources import custom_resource_definitions
+from tests.charts.operator_rights import Right, needed
+from tests.charts.rendered import component, of_kind
+
+pytestmark = pytest.mark.usefixtures("helm_here")
+
+CRDS = "customresourcedefinitions"
+
+
+def granted(role: dict[str, Any]) -> set[Right]:
+    return {
+        Right(group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_roles_grant_what_the_code_uses_and_nothing_more() -> None:
+    (cluster,), (local,) = of_kind("default", "ClusterRole"), of_kind("default", "Role")
+    both = granted(cluster) | granted(local)
+    assert both - needed() == set(), "granted, and used by nobody"
+    assert needed() - both == set(), "used, and not granted"
+    assert {each.resource for each in granted(local)} == {"leases"}
+    assert not {each for each in granted(cluster) if each.resource == "leases"}
+
+
+def test_nothing_is_granted_by_wildcard() -> None:
+    for role in of_kind("default", "ClusterRole", "Role"):
+        for rule in role["rules"]:
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+            assert "nonResourceURLs" not in rule
+
+
+def test_definitions_may_be_written_by_name_only_and_only_when_wanted() -> None:
+    (role,) = of_kind("default", "ClusterRole")
+    writing = [rule for rule in role["rules"] if rule["resources"] == [CRDS] and "patch" in rule["verbs"]]
+    names = [each["metadata"]["name"] for each in custom_resource_definitions()]
+    assert [sorted(rule["resourceNames"]) for rule in writing] == [sorted(names)]
+
+
+def test_only_the_operator_is_bound_and_only_where_it_serves_the_cluster() -> None:
+    for binding in of_kind("default", "ClusterRoleBinding", "RoleBinding"):
+        assert [(each["kind"], each["name"]) for each in binding["subjects"]] == [
+            ("ServiceAccount", "cm-cloudmatrix-operator")
+        ]
+        assert component(binding) == "operator"
+    assert not of_kind("everything", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")

@@ -1,0 +1,100 @@
+"""client-go's own informers stay in step with the embedded API through its death and return."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.runner import server_of
+from tests.conformance.talk import Talk
+from tests.conformance.things import CRDS, GROUP, WIDGETS, config_map, widget
+from tests.e2e.realkube.build import ensure_program
+from tests.e2e.test_kube_durability import client_of
+from tests.matrixcontainer.kubeapi.process import KubeProcess
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def kube(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KubeProcess]:
+    if request.config.getoption("--servers", default="embedded") != "both":
+        pytest.skip("a Go program; run by `make conformance`")
+    if not shutil.which("go"):
+        pytest.skip("there is no Go here: client-go's informers were not tried")
+    process = KubeProcess(tmp_path).start()
+    yield process
+    process.stop()
+
+
+class Informer:
+    """The Go program beside the real control plane, and what its caches hold."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        program = ensure_program("informer")
+        assert program
+        command = [str(program), str(kubeconfig), GROUP, "v1", "widgets"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._line() == "synced"
+
+    def _line(self) -> Any:
+        assert self.process.stdout
+        return json.loads(self.process.stdout.readline())
+
+    def held(self) -> dict[str, str]:
+        assert self.process.stdin
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return dict(self._line())
+
+
+def stored(kube: KubeProcess) -> dict[str, str]:
+    """What the server holds, in the informer's words."""
+    found = {}
+    with client_of(kube) as client:
+        for plural, path in (("configmaps", "/api/v1/configmaps"), ("widgets", f"/apis/{GROUP}/v1/widgets")):
+            for item in client.get(path).json()["items"]:
+                meta = item["metadata"]
+                found[f"{plural}/{meta['namespace']}/{meta['name']}"] = meta["resourceVersion"]
+    return found
+
+
+def agree(informer: Informer, kube: KubeProcess) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while (seen := informer.held()) != (wanted := stored(kube)):
+        assert time.monotonic() < deadline, f"out of step: {set(seen.items()) ^ set(wanted.items())}"
+        time.sleep(0.1)
+
+
+@pytest.mark.timeout(300)
+def test_informers_stay_in_step_through_restarts(kube: KubeProcess) -> None:
+    with client_of(kube) as client:
+        talk = Talk(server_of("embedded", kube.kubeconfig), client, "informed")
+        talk.post(CRDS, WIDGETS)
+        talk.until(f"/apis/{GROUP}/v1/widgets", lambda said: said.code == 200)
+        talk.post("~configmaps", config_map("before"))
+    informer = Informer(kube.kubeconfig)
+    try:
+        for turn in range(3):
+            with client_of(kube) as client:
+                talk.client = client
+                for i in range(5):
+                    talk.post("~configmaps", config_map(f"c{turn}-{i}"))
+                    talk.post(f"~{GROUP}/v1/widgets", widget(f"w{turn}-{i}"))
+                talk.patch(f"~configmaps/c{turn}-0", {"data": {"k": "other"}})
+                talk.delete(f"~{GROUP}/v1/widgets/w{turn}-1")
+            if turn == 1:
+                agree(informer, kube)
+            kube.kill()
+            kube.start()
+            agree(informer, kube)
+        assert informer.process.poll() is None
+    finally:
+        informer.process.kill()
+        informer.process.wait()
