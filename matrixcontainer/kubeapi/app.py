@@ -394,7 +394,11 @@ class App:
     # ---- answering
 
     def outcome(self, request: Request, resource: Resource, outcome: Outcome) -> Response:
-        return self.render(request, resource, outcome.obj, 201 if outcome.created else 200)
+        code = 201 if outcome.created else 200
+        answer = choose(request.accept)
+        if outcome.record is not None and not answer.form and answer.media == "application/json":
+            return Response(resource.shown_bytes(outcome.record), code)
+        return self.render(request, resource, outcome.obj, code)
 
     def render(self, request: Request, resource: Resource, obj: dict[str, Any], code: int) -> Response:
         answer = choose(request.accept)

@@ -1,24 +1,24 @@
 """Validation rules in CEL: compiled once per expression, evaluated at the node they stand on.
 
-`check` runs all rules of a schema over an object; `check_rules` refuses, at the creation of a CRD, what does not
-parse or names a field the schema does not have. Rules that mention `oldSelf` are about changes: they run only where
-the old value can be found, through fields, maps and map lists. The engine (cel-python) is loaded when the first rule
-is met. Contract: public documentation "Validation rules" of CustomResourceDefinitions. Cost limits are not computed:
-the number of rule runs per request is bounded instead.
+`check` runs all rules of a schema over an object; cel_check.py judges the rules themselves when a CRD is written.
+Rules that mention `oldSelf` are about changes: they run only where the old value can be found, through fields, maps
+and map lists. The engine (cel-python) is loaded when the first rule is met. Contract: public documentation
+"Validation rules" of CustomResourceDefinitions. What rules may cost is estimated when they are written and counted
+when they run (cel_cost.py).
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from matrixcontainer.kubeapi import errors
+from matrixcontainer.kubeapi import cel_cost, errors
+from matrixcontainer.kubeapi.cel_spelling import respell
 from matrixcontainer.kubeapi.cel_values import Optional, plain_cel, to_cel
 from matrixcontainer.kubeapi.errors import ABSENT, Cause
 from matrixcontainer.kubeapi.schema import Schema, join
-from matrixcontainer.kubeapi.validation import correlate_list, type_of
-
-RUNS_MAX = 20_000
+from matrixcontainer.kubeapi.validation import correlate_list
 
 Program = Callable[[dict[str, Any]], Any]
 OLD_SELF = re.compile(r"\boldSelf\b")
@@ -41,7 +41,7 @@ class Environment:
     def compile(self, expression: str) -> tuple[Any, Program]:
         """(syntax tree, program); raises ValueError with a text for people when it does not parse."""
         try:
-            tree = self.engine.compile(expression)
+            tree = self.engine.compile(respell(expression))
         except self.parse_failure as failure:
             raise ValueError(f"Syntax error: {_first_line(failure)}") from failure
         program = self.engine.program(tree, functions=self.functions)
@@ -58,9 +58,21 @@ def environment() -> Environment:
     return Environment()
 
 
+@dataclass(frozen=True)
+class Compiled:
+    program: Program
+    tree: Any
+    loops: bool
+
+
 @lru_cache(maxsize=2048)
+def prepared(expression: str) -> Compiled:
+    tree, program = environment().compile(expression)
+    return Compiled(program, tree, cel_cost.has_loops(tree))
+
+
 def compiled(expression: str) -> Program:
-    return environment().compile(expression)[1]
+    return prepared(expression).program
 
 
 def evaluate(expression: str, variables: dict[str, Any]) -> bool:
@@ -78,7 +90,7 @@ def evaluate(expression: str, variables: dict[str, Any]) -> bool:
 def check(schema: Schema, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
     """What the rules say about an object, and about its change from `old`."""
     found: list[Cause] = []
-    budget = [RUNS_MAX]
+    budget = [cel_cost.REQUEST_MAX]
     _check_node(schema, obj, old if old is not None else ABSENT, "", found, budget, root=True)
     return found
 
@@ -86,7 +98,7 @@ def check(schema: Schema, obj: dict[str, Any], old: dict[str, Any] | None) -> li
 def _check_node(
     schema: Schema, value: Any, old: Any, path: str, found: list[Cause], budget: list[int], root: bool = False
 ) -> None:
-    if value is None or not schema.has_rules():
+    if value is None or not schema.has_rules() or budget[0] < 0:
         return
     if schema.rules:
         _run_rules(schema, value, old, path, found, budget, root)
@@ -121,10 +133,8 @@ def _run_rules(
                 variables["oldSelf"] = to_cel(old, schema, root)
         elif unchanged:
             continue  # what was accepted once is not judged again
-        budget[0] -= 1
-        if budget[0] < 0:
-            text = "validation rules ran too often for one request: actual cost limit exceeded"
-            found.append(errors.invalid(path, type_of(value), text))
+        if refused := _pay(rule, value, old, budget):
+            found.append(errors.invalid(path, schema.type, refused))
             return
         where = path + _field_path(rule.get("fieldPath", ""), path)
         try:
@@ -132,8 +142,25 @@ def _run_rules(
                 continue
             message = _message(rule, variables)
         except environment().failures as failure:
-            message = f"rule evaluation error: {_reason_of(failure)}, rule: {expression}"
-        found.append(_cause(rule.get("reason", ""), where, value, message))
+            message = f"{_reason_of(failure)} evaluating rule: {rule.get('message') or expression}".strip()
+        found.append(_cause(rule.get("reason", ""), where, schema.type, message))
+
+
+def _pay(rule: dict[str, Any], value: Any, old: Any, budget: list[int]) -> str:
+    """Take the cost of a run from the budget of the request; why it may not run, or ""."""
+    found = prepared(rule["rule"])
+    price = 1
+    if found.loops:
+        known = {"self": cel_cost.Extent(None, value), "oldSelf": cel_cost.Extent(None, None if old is ABSENT else old)}
+        price = cel_cost.cost(found.tree, known)
+    if price > cel_cost.CALL_MAX:
+        budget[0] = -1
+        text = rule.get("message") or rule["rule"]
+        return f"call cost exceeds limit for rule: {text}, no further validation rules will be run"
+    budget[0] -= price
+    if budget[0] < 0:
+        return "validation failed due to running out of cost budget, no further validation rules will be run"
+    return ""
 
 
 def _field_path(text: str, path: str) -> str:
@@ -142,7 +169,10 @@ def _field_path(text: str, path: str) -> str:
 
 def _reason_of(failure: BaseException) -> str:
     text = str(failure.args[0]) if failure.args else str(failure)
-    return text.replace("no such member in mapping:", "no such key:")[:300]
+    if missing := re.match(r"no such member in mapping: '?(.*?)'?$", text):
+        return f"no such key: {missing[1]}"
+    text = {"invalid_argument": "index out of bounds"}.get(text, text)
+    return text.replace("modulus or divide by zero", "division by zero")[:300]
 
 
 def _message(rule: dict[str, Any], variables: dict[str, Any]) -> str:
@@ -156,8 +186,8 @@ def _message(rule: dict[str, Any], variables: dict[str, Any]) -> str:
     return rule.get("message") or f"failed rule: {' '.join(rule['rule'].split())}"
 
 
-def _cause(reason: str, path: str, value: Any, message: str) -> Cause:
-    shown = type_of(value) if isinstance(value, (dict, list)) else value
+def _cause(reason: str, path: str, shown: str, message: str) -> Cause:
+    """The type of the value stands for the value itself."""
     if reason == "FieldValueForbidden":
         return errors.forbidden_field(path, message)
     if reason == "FieldValueRequired":
@@ -165,97 +195,3 @@ def _cause(reason: str, path: str, value: Any, message: str) -> Cause:
     if reason == "FieldValueDuplicate":
         return errors.duplicate(path, shown)
     return errors.invalid(path, shown, message)
-
-
-# ---- checking the rules themselves
-
-
-def check_rules(document: dict[str, Any], path: str) -> list[Cause]:
-    """Rules of a CRD schema that cannot be right: syntax errors and fields that do not exist."""
-    found: list[Cause] = []
-    for node, where, root in _nodes(document, path):
-        for index, rule in enumerate(node.get("x-kubernetes-validations") or []):
-            place = f"{where}.x-kubernetes-validations[{index}]"
-            expression = rule.get("rule", "")
-            if not expression.strip():
-                found.append(errors.required(f"{place}.rule", "rule is not specified"))
-                continue
-            for key in ("rule", "messageExpression"):
-                if rule.get(key):
-                    found += _check_expression(
-                        rule[key], f"{place}.{key}", node, root, bool(rule.get("optionalOldSelf"))
-                    )
-            reasons = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"]
-            if rule.get("reason") and rule["reason"] not in reasons:
-                found.append(errors.not_supported(f"{place}.reason", rule["reason"], reasons))
-            if "\n" in (rule.get("message") or ""):
-                found.append(
-                    errors.invalid(f"{place}.message", rule["message"], "message must not contain line breaks")
-                )
-    return found
-
-
-def _nodes(node: dict[str, Any], path: str, root: bool = True) -> Iterator[tuple[dict[str, Any], str, bool]]:
-    yield node, path, root
-    for name, child in (node.get("properties") or {}).items():
-        yield from _nodes(child, f"{path}.properties[{name}]", False)
-    for key in ("items", "additionalProperties"):
-        if isinstance(node.get(key), dict):
-            yield from _nodes(node[key], f"{path}.{key}", False)
-
-
-def _check_expression(expression: str, path: str, node: dict[str, Any], root: bool, optional: bool) -> list[Cause]:
-    try:
-        tree, _ = environment().compile(expression)
-    except ValueError as failure:
-        return [errors.invalid(path, expression, f"compilation failed: ERROR: <input>: {failure}")]
-    schema = Schema(node)
-    found = []
-    for names in _field_chains(tree):
-        variable, *fields = names
-        if variable == "oldSelf" and optional:
-            continue
-        missing = _first_missing(schema, fields, root)
-        if missing:
-            found.append(
-                errors.invalid(path, expression, f"compilation failed: ERROR: <input>: undefined field '{missing}'")
-            )
-    return found[:1]
-
-
-def _field_chains(tree: Any) -> Iterator[list[str]]:
-    """Every `self.a.b` in a syntax tree, as names from the variable outwards."""
-    for node in tree.find_data("member_dot"):
-        names: list[str] = []
-        at = node
-        while True:
-            if at.data == "member_dot":
-                names.insert(0, str(at.children[1]))
-                at = at.children[0]
-            elif at.data in ("member", "primary") and len(at.children) == 1:
-                at = at.children[0]
-            elif at.data == "ident":
-                if str(at.children[0]) in ("self", "oldSelf"):
-                    yield [str(at.children[0]), *names]
-                break
-            else:
-                break
-
-
-def _first_missing(schema: Schema, fields: list[str], root: bool) -> str:
-    """The first field the schema does not know; "" when all are known or nothing can be said."""
-    from matrixcontainer.kubeapi.cel_values import unescape
-
-    for field in fields:
-        name = unescape(field)
-        if schema.type != "object" or (schema.preserve and not schema.properties):
-            return ""
-        if (root or schema.embedded) and name in ("apiVersion", "kind", "metadata"):
-            return ""
-        if isinstance(schema.additional, Schema) or schema.additional is True:
-            return ""
-        if name not in schema.properties:
-            return field
-        schema = schema.properties[name]
-        root = False
-    return ""

@@ -1,7 +1,7 @@
 """The functions Kubernetes adds to CEL: lists, regular expressions, strings, URLs, quantities, addresses, optionals.
 
 Each takes CEL values and returns one; a wrong argument raises ValueError, which makes the rule fail with its text.
-List: public documentation "Common Expression Language in Kubernetes". Not there: authorizer, format, semver, sets.
+List: public documentation "Common Expression Language in Kubernetes". Not there: the authorizer.
 """
 
 import ipaddress
@@ -199,6 +199,128 @@ def value_of(held: Optional) -> Any:
     return held.value
 
 
+def select_optional(holder: Any, name: Any) -> Optional:
+    """`holder.?name`: what is not there stays not there further down."""
+    if isinstance(holder, Optional):
+        return select_optional(holder.value, name) if holder.present else holder
+    if isinstance(holder, dict):
+        return Optional(holder[name]) if name in holder else Optional()
+    if isinstance(holder, list):
+        return Optional(holder[int(name)]) if 0 <= int(name) < len(holder) else Optional()
+    return Optional()
+
+
+def of_non_zero(value: Any) -> Optional:
+    return Optional(value) if value not in (None, 0, "", False) and value != [] and value != {} else Optional()
+
+
+# ---- sets
+
+
+def set_contains(holder: Any, wanted: Any) -> Any:
+    return Bool(all(item in holder for item in wanted))
+
+
+# ---- text from values
+
+VERB = re.compile(r"%(?:\.(\d+))?([sdfexXob%])")
+
+
+def formatted(text: Any, values: Any) -> Any:
+    """`'%s is %d'.format([a, b])`; ValueError when verbs and values do not match."""
+    left = list(values)
+
+    def one(match: re.Match[str]) -> str:
+        digits, verb = match[1], match[2]
+        if verb == "%":
+            return "%"
+        if not left:
+            raise ValueError(f"index {len(values)} out of range")
+        value = left.pop(0)
+        if verb == "s":
+            return _printed(value)
+        if verb in "fe":
+            return f"{float(value):.{digits or 6}{verb}}"
+        if verb in "xX" and isinstance(value, str):
+            return value.encode().hex() if verb == "x" else value.encode().hex().upper()
+        return format(int(value), verb)
+
+    return Text(VERB.sub(one, str(text)))
+
+
+def _printed(value: Any) -> str:
+    if isinstance(value, celtypes.BoolType):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_printed, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_printed(k)}: {_printed(v)}" for k, v in sorted(value.items())) + "}"
+    return "null" if value is None else str(value)
+
+
+# ---- named formats
+
+
+class Format:
+    """A format by name; `validate` gives an optional list of what is wrong with a text."""
+
+    def __init__(self, name: str, mistake: Callable[[str], str]) -> None:
+        self.name, self.mistake = name, mistake
+
+
+def _matching(pattern: str, most: int) -> Callable[[str], str]:
+    compiled = re.compile(pattern)
+    return lambda text: "" if len(text) <= most and compiled.fullmatch(text) else f"must match {pattern}"
+
+
+LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+FORMATS = {
+    "dns1123Label": _matching(LABEL, 63),
+    "dns1123LabelPrefix": _matching(f"{LABEL}-?", 63),
+    "dns1123Subdomain": _matching(rf"{LABEL}(\.{LABEL})*", 253),
+    "dns1123SubdomainPrefix": _matching(rf"{LABEL}(\.{LABEL})*-?", 253),
+    "dns1035Label": _matching("[a-z]([-a-z0-9]*[a-z0-9])?", 63),
+    "dns1035LabelPrefix": _matching("[a-z]([-a-z0-9]*[a-z0-9])?-?", 63),
+    "qualifiedName": _matching(rf"({LABEL}(\.{LABEL})*/)?{NAME}", 317),
+    "labelValue": _matching(f"({NAME})?", 63),
+    "uuid": _matching("[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}", 36),
+    "byte": _matching("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", 2**31),
+    "date": _matching(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", 10),
+    "datetime": _matching(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", 64),
+    "uri": lambda text: "" if is_url(text) else "must be a URI",
+}
+
+
+def named_format(name: Any) -> Optional:
+    return Optional(Format(str(name), FORMATS[str(name)])) if str(name) in FORMATS else Optional()
+
+
+def validated(by: Format, text: Any) -> Optional:
+    mistake = by.mistake(str(text))
+    return Optional(Listed([Text(mistake)])) if mistake else Optional()
+
+
+# ---- semantic versions
+
+SEMVER = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?"
+)
+
+
+class Version(tuple[Any, ...]):
+    """Comparable: numbers first, then pre-releases below the release."""
+
+
+def semver(text: Any, _normalize: Any = False) -> Any:
+    match = SEMVER.fullmatch(str(text))
+    if match is None:
+        raise ValueError(f"No Major.Minor.Patch elements found: {text}")
+    before = match[4]
+    parts = [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in before.split(".")] if before else [(2, 0, "")]
+    return Version((int(match[1]), int(match[2]), int(match[3]), *parts))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isSorted": is_sorted,
     "sum": total,
@@ -241,6 +363,24 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isCIDR": is_network,
     "cidr": lambda text: ipaddress.ip_network(str(text), strict=False),
     "containsIP": contains_address,
+    "optSelect": select_optional,
+    "optIndex": select_optional,
+    "optional_of": Optional,
+    "optional_none": lambda: Optional(),
+    "optional_ofNonZeroValue": of_non_zero,
+    "or": lambda held, other: held if held.present else other,
+    "sets_contains": set_contains,
+    "sets_equivalent": lambda a, b: Bool(bool(set_contains(a, b)) and bool(set_contains(b, a))),
+    "sets_intersects": lambda a, b: Bool(any(item in b for item in a)),
+    "format": formatted,
+    "format_named": named_format,
+    **{f"format_{name}": (lambda name=name: Format(name, FORMATS[name])) for name in FORMATS},
+    "validate": validated,
+    "semver": semver,
+    "isSemver": lambda text, _normalize=False: Bool(SEMVER.fullmatch(str(text)) is not None),
+    "major": lambda version: Int(version[0]),
+    "minor": lambda version: Int(version[1]),
+    "patch": lambda version: Int(version[2]),
     "hasValue": lambda held: Bool(held.present),
     "value": value_of,
     "orValue": lambda held, other: held.value if held.present else other,

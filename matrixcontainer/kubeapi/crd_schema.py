@@ -102,9 +102,9 @@ def check_schema(document: dict[str, Any], path: str) -> list[Cause]:
     if not found:
         _check_defaults(document, path, found)
     if not found and Schema(document).has_rules():
-        from matrixcontainer.kubeapi import cel
+        from matrixcontainer.kubeapi import cel_check
 
-        found += cel.check_rules(document, path)
+        found += cel_check.check_rules(document, path)
     return found
 
 

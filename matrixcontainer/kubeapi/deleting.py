@@ -69,7 +69,9 @@ class DeletingVerbs(Verbs):
             if first and not resource.strategy.returns_deleted:
                 return await self._erase(resource, record, before)
             return await self._erase(resource, record, obj if grace == 0 and not first else before)
-        if wish.dry_run or not differs(before, obj):
+        if wish.dry_run:
+            return Outcome(obj)
+        if not differs(before, obj):
             return Outcome(obj, record=record)
         kept = await self._put(record.key, resource.store_form(obj), record)
         return Outcome(resource.show(kept), record=kept)

@@ -147,7 +147,12 @@ def _compare_child(
 
 
 def to_fields(paths: Paths | set[Path]) -> dict[str, Any]:
-    """The tree form of a set."""
+    """The tree form of a set; shared between objects of one shape, so it is only to be read."""
+    return _tree_of(frozenset(paths))
+
+
+@lru_cache(maxsize=1024)
+def _tree_of(paths: Paths) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for path in sorted(paths):
         node = tree

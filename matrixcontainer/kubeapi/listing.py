@@ -31,8 +31,10 @@ class Query:
     match: str = ""  # NotOlderThan, Exact
     matches_all: bool = True
 
-    def matches(self, obj: dict[str, Any]) -> bool:
-        return (not self.labels or self.labels.matches(obj)) and (not self.fields or self.fields.matches(obj))
+    def matches(self, resource: Resource, record: Record) -> bool:
+        if self.labels and not self.labels.hold(record.labels):
+            return False
+        return not self.fields or self.fields.matches(resource.show(record))
 
 
 @dataclass
@@ -97,7 +99,7 @@ def _select(records: list[Record], resource: Resource, query: Query) -> list[Rec
         records = [record for record in records if record.key[2] == name]
     if not query.labels and not query.fields:
         return records
-    return [record for record in records if query.matches(resource.show(record))]
+    return [record for record in records if query.matches(resource, record)]
 
 
 def _check_options(query: Query) -> None:

@@ -3,6 +3,7 @@
 import random
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors, schema, validation
@@ -29,7 +30,12 @@ SERVER_OWNED = (
 
 def timestamp(now: float) -> str:
     """Seconds since the epoch as RFC 3339 with whole seconds, as metadata carries it."""
-    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _whole_second(int(now))
+
+
+@lru_cache(maxsize=64)
+def _whole_second(now: int) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_timestamp(now: float) -> str:

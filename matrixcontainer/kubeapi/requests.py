@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -99,6 +100,7 @@ class Target:
 RESOURCE_PATH = re.compile(r"^/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+)/(?P<version>[^/]+))/(?P<rest>.+)$")
 
 
+@lru_cache(maxsize=4096)
 def parse_target(path: str) -> Target | None:
     """The target of a path below a group-version, or None when it is not one."""
     match = RESOURCE_PATH.match(path)

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import orjson
+
 from matrixcontainer.kubeapi.errors import ABSENT
 
 try:
@@ -168,10 +170,18 @@ def prune(value: Any, schema: Schema, path: str = "", unknown: list[str] | None 
 
 
 def copy_json(value: Any) -> Any:
+    """A deep copy of JSON."""
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except orjson.JSONEncodeError:  # deeper or odder than it prints
+        return _copied(value)
+
+
+def _copied(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: copy_json(v) for k, v in value.items()}
+        return {k: _copied(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [copy_json(v) for v in value]
+        return [_copied(v) for v in value]
     return value
 
 

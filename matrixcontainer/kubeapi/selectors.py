@@ -56,7 +56,9 @@ class LabelSelector:
         return bool(self.requirements)
 
     def matches(self, obj: dict[str, Any]) -> bool:
-        labels = obj.get("metadata", {}).get("labels") or {}
+        return self.hold(obj.get("metadata", {}).get("labels") or {})
+
+    def hold(self, labels: dict[str, str]) -> bool:
         return all(requirement.holds(labels) for requirement in self.requirements)
 
 

@@ -14,6 +14,7 @@ One process serves one store; a second one is noticed at its first write (the co
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ import orjson
 from sqlalchemy import (
     BigInteger,
     Column,
+    Connection,
     Engine,
     Float,
     LargeBinary,
@@ -84,13 +86,24 @@ class StoreLost(Exception):
     """The database refused a batch, or another process writes to it; nothing of the batch was kept."""
 
 
+NO_LABELS: dict[str, str] = {}
+
+
 class Record:
     """One object at one revision, as JSON bytes. `obj` is a fresh dict at every call; nobody can spoil the store."""
 
-    __slots__ = ("body", "key", "revision", "uid")
+    __slots__ = ("_labels", "body", "key", "revision", "uid")
 
     def __init__(self, key: Key, uid: str, revision: int, body: bytes) -> None:
         self.key, self.uid, self.revision, self.body = key, uid, revision, body
+        self._labels: dict[str, str] | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels, parsed once for all selectors; only to be read."""
+        if self._labels is None:
+            self._labels = self.obj["metadata"].get("labels") or NO_LABELS
+        return self._labels
 
     @property
     def obj(self) -> dict[str, Any]:
@@ -134,6 +147,10 @@ class Log:
         return self.start + low
 
 
+def _place(record: Record) -> Key:
+    return record.key
+
+
 def encode(obj: dict[str, Any]) -> bytes:
     """JSON with apiVersion and kind first, as stored and sent."""
     head = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
@@ -157,6 +174,7 @@ class Store:
         self._logs: dict[str, Log] = {}
         self._history: deque[Change] = deque()
         self._history_bytes = 0
+        self._statements: dict[str, tuple[str, list[str] | None]] = {}
         self.listeners: list[Callable[[Change], None]] = []
         self._load()
 
@@ -176,7 +194,10 @@ class Store:
         if ordered is None:
             ordered = sorted(self._objects.get(resource, {}).values(), key=lambda record: record.key)
             self._sorted[resource] = ordered
-        return [record for record in ordered if record.key[1] == namespace] if namespace else ordered
+        if not namespace:
+            return ordered
+        first = bisect_left(ordered, (resource, namespace, ""), key=_place)
+        return ordered[first : bisect_left(ordered, (resource, namespace + "\0", ""), key=_place)]
 
     def objects_at(self, resource: str, namespace: str, revision: int) -> list[Record]:
         """The objects as they were at `revision`, which must not be older than `floor`."""
@@ -264,11 +285,23 @@ class Store:
             )
             if moved.rowcount != 1:
                 raise RuntimeError("another process writes to this store")
-            connection.execute(changes.insert(), [_change_row(change) for change in batch])
+            self._many(connection, "changes", changes.insert(), [_change_row(change) for change in batch])
             if kept:
-                connection.execute(UPSERT, [_object_row(record) for record in kept])
+                self._many(connection, "objects", UPSERT, [_object_row(record) for record in kept])
             if gone:
                 connection.execute(FORGET, [dict(zip("rsn", key, strict=True)) for key in gone])
+
+    def _many(self, connection: Connection, name: str, statement: Any, rows: list[dict[str, Any]]) -> None:
+        """Run one statement for many rows, its text made once per store."""
+        made = self._statements.get(name)
+        if made is None:
+            compiled = statement.compile(dialect=self.engine.dialect, column_keys=list(rows[0]))
+            made = self._statements[name] = (str(compiled), compiled.positiontup)
+        text, order = made
+        if order:
+            connection.exec_driver_sql(text, [tuple(row[column] for column in order) for row in rows])
+        else:
+            connection.exec_driver_sql(text, rows)
 
     def _show(self, change: Change) -> None:
         key = change.record.key
@@ -277,7 +310,7 @@ class Store:
             held.pop(key[1:], None)
         else:
             held[key[1:]] = change.record
-        self._sorted.pop(key[0], None)
+        self._keep_sorted(key, None if change.type == "DELETED" else change.record)
         self._remember(change)
         for listener in self.listeners:
             try:
@@ -285,6 +318,17 @@ class Store:
             except Exception:
                 # What is written must be seen by its writer and by everybody else, whatever a listener makes of it.
                 log.exception("a listener failed", extra={"resource": key[0], "object": "/".join(key[1:])})
+
+    def _keep_sorted(self, key: Key, record: Record | None) -> None:
+        """Mend the sorted list instead of sorting anew; readers keep the list they have."""
+        ordered = self._sorted.get(key[0])
+        if ordered is None:
+            return
+        ordered = ordered.copy()
+        at = bisect_left(ordered, key, key=_place)
+        end = at + 1 if at < len(ordered) and ordered[at].key == key else at
+        ordered[at:end] = [record] if record else []
+        self._sorted[key[0]] = ordered
 
     # ---- history
 

@@ -166,8 +166,18 @@ class CustomStrategy(Strategy):
                 continue
             found.append(cause)
         blocking = {"FieldValueRequired", "FieldValueTypeInvalid", "FieldValueTooLong", "FieldValueTooMany"}
-        if self.with_rules and not any(cause.reason in blocking for cause in found):
-            from matrixcontainer.kubeapi import cel
+        if not self.with_rules:
+            return found
+        if any(cause.reason in blocking for cause in found):
+            return [*found, UNCHECKED]
+        from matrixcontainer.kubeapi import cel
 
-            found.extend(cel.check(self.schema, obj, old))
-        return found
+        return found + cel.check(self.schema, obj, old)
+
+
+UNCHECKED = errors.invalid(
+    "<nil>",
+    "null",
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
+    "validation",
+)

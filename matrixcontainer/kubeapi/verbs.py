@@ -112,7 +112,7 @@ class Verbs(Decoding):
             record = await self._put((resource.storage, namespace, name), resource.store_form(obj), None)
         except Stale:
             raise errors.already_exists(resource.plural, resource.group, name) from None
-        return Outcome(resource.show(record), created=True, record=record)
+        return Outcome(shown(resource, record, obj), created=True, record=record)
 
     # ---- update
 
@@ -218,7 +218,7 @@ class Verbs(Decoding):
         if ends:
             return await self._erase(resource, record, new)
         kept = await self._put((resource.storage, namespace, name), resource.store_form(new), record)
-        return Outcome(resource.show(kept), record=kept)
+        return Outcome(shown(resource, kept, new), record=kept)
 
     def _track(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
         now = object_meta.timestamp(self.now())
@@ -344,6 +344,14 @@ class Verbs(Decoding):
             return await self.store.put(key, obj, expected)
         except StoreLost as failure:
             raise errors.internal(str(failure)) from failure
+
+
+def shown(resource: Resource, record: Record, obj: dict[str, Any]) -> dict[str, Any]:
+    """What was just stored, without parsing it again: `obj` is it already, but for its revision."""
+    if resource.from_storage is not None:
+        return resource.show(record)
+    obj["metadata"]["resourceVersion"] = str(record.revision)
+    return obj
 
 
 def pending_work(obj: dict[str, Any]) -> bool:

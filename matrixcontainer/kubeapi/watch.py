@@ -119,7 +119,7 @@ class Watch:
             return False
         if not self.query.labels and not self.query.fields:
             return True
-        return self.query.matches(self.resource.show(record))
+        return self.query.matches(self.resource, record)
 
     def _line_of(self, change: Change) -> bytes | None:
         record = change.record

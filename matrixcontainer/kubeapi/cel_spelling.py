@@ -1,0 +1,36 @@
+"""Rules as the engine can read them: what Kubernetes' CEL spells and cel-python's grammar does not.
+
+Optional selection (`a.?b`, `a[?k]`) becomes a call, as do functions of namespaces (`sets.contains`, `optional.of`,
+`format.dns1123Label`). Text in quotes is left alone. Not there: `optMap`, `cel.bind` and optional entries of literals,
+which stay syntax errors.
+"""
+
+import re
+
+QUOTED = re.compile(r"""(?:[rR]?(?:'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"))""", re.S)
+NAMESPACED = re.compile(r"(?<![\w.])(sets|optional|format|semver)\s*\.\s*([A-Za-z]\w*)\s*\(")
+SELECTED = re.compile(r"\.\?(\w+)((?:\.\w+\b(?!\s*\())*)")
+INDEXED = re.compile(r"\[\?([^\[\]]+)\]")
+
+
+def respell(expression: str) -> str:
+    """The expression with every quoted text as it was and everything else in the engine's grammar."""
+    if "?" not in expression and not NAMESPACED.search(expression):
+        return expression
+    kept: list[str] = []
+
+    def hide(match: re.Match[str]) -> str:
+        kept.append(match[0])
+        return f"__quoted_{len(kept) - 1}__"
+
+    text = QUOTED.sub(hide, expression)
+    text = NAMESPACED.sub(lambda match: f"{match[1]}_{match[2]}(", text)
+    text = SELECTED.sub(_selections, text)
+    text = INDEXED.sub(lambda match: f".optIndex({match[1]})", text)
+    return re.sub(r"__quoted_(\d+)__", lambda match: kept[int(match[1])], text)
+
+
+def _selections(match: re.Match[str]) -> str:
+    """`.?a.b` selects b optionally too: what may be missing stays so further down."""
+    names = [match[1], *match[2].split(".")[1:]]
+    return "".join(f'.optSelect("{name}")' for name in names)
