@@ -21,6 +21,9 @@ import httpx
 
 from tests.conformance.normal import normal, printed
 
+ENVIRONMENT = dict(os.environ)
+"""As it was at the start: pytest changes its own while cases run in other threads, and a copy may trip over that."""
+
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -181,7 +184,7 @@ class Talk:
     def kubectl(self, *words: str, stdin: Any = None, fails: bool = False, note: bool = True) -> str:
         """Runs kubectl in the case's namespace; records exit code and both outputs, and returns the standard one."""
         folder = Path(self.server.kubeconfig).parent
-        environment = os.environ | {"KUBECONFIG": self.server.kubeconfig, "HOME": str(folder)}
+        environment = ENVIRONMENT | {"KUBECONFIG": self.server.kubeconfig, "HOME": str(folder)}
         text = stdin if isinstance(stdin, str) or stdin is None else json.dumps(stdin)
         command = ["kubectl", "--namespace", self.ns, *words]
         done = subprocess.run(
