@@ -262,7 +262,7 @@ class App:
             raise errors.unprocessable("CreateOptions", "meta.k8s.io", "", [cause])
         validation = request.query.get("fieldValidation", "") or "Warn"
         if validation not in ("Strict", "Warn", "Ignore"):
-            cause = errors.not_supported("fieldValidation", validation, ["Ignore", "Strict", "Warn"])
+            cause = errors.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"])
             raise errors.unprocessable("CreateOptions", "meta.k8s.io", "", [cause])
         manager = request.query.get("fieldManager", "")
         if len(manager) > 128:

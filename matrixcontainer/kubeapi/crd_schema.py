@@ -115,7 +115,7 @@ def _check_node(node: dict[str, Any], path: str, found: list[Cause], root: bool 
         if not free:
             found.append(errors.required(f"{path}.type", "must not be empty for specified object fields"))
     elif kind not in TYPES:
-        found.append(errors.not_supported(f"{path}.type", kind, list(TYPES)))
+        found.append(errors.not_supported(f"{path}.type", kind, sorted(TYPES)))
     found += [errors.forbidden_field(f"{path}.{key}", f"{key} is not supported") for key in FORBIDDEN if node.get(key)]
     if node.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
@@ -159,7 +159,7 @@ def _check_list_type(node: dict[str, Any], path: str, found: list[Cause]) -> Non
     list_type = node.get("x-kubernetes-list-type")
     keys = node.get("x-kubernetes-list-map-keys")
     if list_type is not None and list_type not in ("atomic", "set", "map"):
-        found.append(errors.not_supported(f"{path}.x-kubernetes-list-type", list_type, ["atomic", "map", "set"]))
+        found.append(errors.not_supported(f"{path}.x-kubernetes-list-type", list_type, ["atomic", "set", "map"]))
     if list_type == "map":
         if not keys:
             text = "must not be empty if x-kubernetes-list-type is map"

@@ -172,7 +172,8 @@ def _check_versions(spec: dict[str, Any], crd: dict[str, Any]) -> list[Cause]:
             found += [errors.required(f"{where}.{key}") for key in ("name", "jsonPath") if not printed.get(key)]
             kinds = ["boolean", "date", "integer", "number", "string"]
             if printed.get("type") not in kinds:
-                found.append(errors.not_supported(f"{where}.type", printed.get("type", ""), kinds))
+                text = f"must be one of {','.join(kinds)}"
+                found.append(errors.invalid(f"{where}.type", printed.get("type", ""), text))
             try:
                 JsonPath(printed.get("jsonPath", ""))
             except ValueError as failure:

@@ -58,7 +58,8 @@ class DeletingVerbs(Verbs):
             started = object_meta.parse_timestamp(meta["deletionTimestamp"]) if not first else self.now()
             base = started - meta.get("deletionGracePeriodSeconds", 0) if not first else started
             meta["deletionTimestamp"] = object_meta.timestamp(base + grace)
-            meta["deletionGracePeriodSeconds"] = grace
+            if resource.strategy.tells_grace:
+                meta["deletionGracePeriodSeconds"] = grace
             if first and resource.strategy.has_generation and "generation" in meta:
                 meta["generation"] += 1
             resource.strategy.mark_deleted(obj)

@@ -124,7 +124,7 @@ def _check_options(query: Query) -> None:
 
 def _demand_reached(store: Store, query: Query) -> None:
     if query.revision and int(query.revision) > store.revision:
-        text = f"Too large resource version: {query.revision}, current: {store.revision}"
+        text = f"Timeout: Too large resource version: {query.revision}, current: {store.revision}"
         details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
         raise ApiError(504, "Timeout", text, details | {"retryAfterSeconds": 1})
 

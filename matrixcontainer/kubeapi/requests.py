@@ -47,7 +47,7 @@ class Request:
         try:
             return int(text)
         except ValueError:
-            raise errors.bad_request(f'{name}: strconv.ParseInt: parsing "{text}": invalid syntax') from None
+            raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
 def request_of(scope: dict[str, Any], receive: Receive) -> Request:

@@ -65,6 +65,7 @@ class Strategy:
     """The behaviour of a kind nobody has special rules for."""
 
     check_name: Callable[[str], str] = staticmethod(is_subdomain)
+    tells_grace: bool = True
     has_generation = True
     unconditional_update = True  # PUT without resourceVersion is accepted
     returns_deleted = False  # DELETE answers with the object instead of a Status
@@ -139,6 +140,7 @@ class CustomStrategy(Strategy):
 
     def default(self, obj: dict[str, Any]) -> None:
         schema.apply_defaults(obj, self.schema)
+        schema.drop_nulls(obj, self.schema)
 
     def refresh(self, obj: dict[str, Any], resource: "Resource") -> None:
         schema.prune(obj, self.schema, root=True)

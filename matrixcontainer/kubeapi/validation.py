@@ -167,8 +167,7 @@ def _find_duplicates(value: list[Any], schema: Schema, path: str, found: list[Ca
 
 def _validate_object(value: dict[str, Any], schema: Schema, path: str, old: Any, found: list[Cause]) -> None:
     if schema.max_properties is not None and len(value) > schema.max_properties:
-        detail = f"{path} in body should have at most {schema.max_properties} properties"
-        found.append(errors.invalid(path, value, detail))
+        found.append(errors.too_many(path, len(value), schema.max_properties))
     if schema.min_properties is not None and len(value) < schema.min_properties:
         detail = f"{path} in body should have at least {schema.min_properties} properties"
         found.append(errors.invalid(path, value, detail))

@@ -45,6 +45,10 @@ def normal(value: Any, table: bool = False) -> Any:
     return value
 
 
+def _manager(entry: dict[str, Any]) -> list[str]:
+    return [str(entry.get(key)) for key in ("operation", "manager", "apiVersion", "subresource")]
+
+
 def _with_causes_in_order(status: dict[str, Any]) -> dict[str, Any]:
     """Several causes come in the order of Go's maps, which is none; the message lists them once more."""
     causes = (status.get("details") or {}).get("causes") or []
@@ -67,6 +71,8 @@ def _entry(key: str, value: Any, holder: dict[str, Any], table: bool) -> Any:
             return "<continue>"
         if key == "name" and holder.get("generateName") and value.startswith(holder["generateName"]):
             return holder["generateName"] + "<5>"
+    if key == "managedFields" and isinstance(value, list):  # those of one second and of the next come in another order
+        return sorted((normal(one) for one in value), key=_manager)
     if key == "clusterIPs" and isinstance(value, list):
         return ["<address>" if one != "None" else one for one in value]
     return normal(value, table)

@@ -70,7 +70,7 @@ class Bench:
         (folder / "kube").mkdir()
         users = {
             "alice": ("alice-token", ["readers", "system:authenticated"]),
-            "bob": ("bob-token", ["system:authenticated"]),
+            "bob": ("bob-token", ["writers", "system:authenticated"]),
         }
         entries = {name: {"token": token, "user": name, "groups": groups} for name, (token, groups) in users.items()}
         (folder / "kube" / "tokens.json").write_text(json.dumps({"tokens": entries}))

@@ -23,6 +23,7 @@ IMMUTABLE_NAMESPACES = ("default", "kube-system", "kube-public")
 class NamespaceStrategy(Strategy):
     check_name = staticmethod(is_label)
     has_generation = False
+    tells_grace = False
     returns_deleted = True
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:

@@ -34,6 +34,17 @@ SCALARS: dict[str, dict[str, Any]] = {
     "json": {"x-kubernetes-preserve-unknown-fields": True},
 }
 
+# Structs that are owned whole, wherever they stand.
+ATOMIC_CORE = (
+    "ConfigMapKeySelector EndpointAddress EndpointPort LocalObjectReference NodeSelector NodeSelectorTerm "
+    "ObjectFieldSelector ObjectReference ResourceFieldSelector ScopeSelector ScopedResourceSelectorRequirement "
+    "SecretKeySelector SecretReference TopologySelectorTerm TypedLocalObjectReference"
+)
+ATOMIC = {f"core.v1.{name}" for name in ATOMIC_CORE.split()} | {
+    "meta.v1.LabelSelector",
+    "rbac.v1.RoleRef",
+    "rbac.v1.Subject",
+}
 ZEROS: dict[str, Any] = {"string": "", "bool": False, "int32": 0, "int64": 0, "int": 0, "uint32": 0, "float64": 0}
 
 
@@ -65,6 +76,7 @@ def schema_of(name: str) -> Schema:
     """The structural schema of a struct such as `core.v1.Pod`; apiVersion and kind are left to the caller."""
     schema = Schema({"type": "object"})
     schema.ref = name
+    schema.map_type = "atomic" if name in ATOMIC else ""
     for key, row in flat_rows(name).items():
         schema.properties[key] = _node(row[2], row[4] if len(row) > 4 else {})
     return schema
@@ -108,7 +120,7 @@ def _node(kind: str, extras: dict[str, Any]) -> Schema:
         base = schema_of(kind)
         node = Schema({"type": "object"})
         node.properties, node.ref = base.properties, base.ref
-        node.map_type = extras.get("mapType", "")
+        node.map_type = extras.get("mapType", base.map_type)
     node.strategy = [word for word in extras.get("strategy", "").split(",") if word]
     node.merge_key = extras.get("mergeKey", "")
     return node

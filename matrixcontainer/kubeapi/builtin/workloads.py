@@ -39,6 +39,7 @@ class TemplateStrategy(Strategy):
 
     def default(self, obj: dict[str, Any]) -> None:
         template = obj.setdefault("spec", {}).setdefault("template", {})
+        template.setdefault("metadata", {}).setdefault("creationTimestamp", None)  # as Go prints it
         default_pod_spec(template.setdefault("spec", {}))
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:

@@ -90,6 +90,8 @@ def built_in(talk: Talk, path: str, bodies: list[dict[str, Any]]) -> None:
             body = body | {"involvedObject": body["involvedObject"] | {"namespace": talk.ns}}
         body = body | {"metadata": body["metadata"] | {"labels": {"case": talk.case}}}
         talk.post(path, body, note=False)
+    if path.endswith("/jobs"):  # the job controller says that it is suspended
+        talk.until(f"{path}/one", lambda said: (said.body.get("status") or {}).get("conditions"), note=False)
     said = talk.get(path, accept=TABLE, labelSelector=selector, note=False)
     columns = [[c["name"], c["type"], c["format"], c["priority"]] for c in said["columnDefinitions"]]
     talk.note("columns", columns)

@@ -31,7 +31,7 @@ from tests.e2e.realkube.certificates import write_all
 AS = (
     ("admin-token", "admin", "u-admin", "system:masters"),
     ("alice-token", "alice", "u-alice", "readers"),
-    ("bob-token", "bob", "u-bob", ""),
+    ("bob-token", "bob", "u-bob", "writers"),
 )
 PATIENCE_S = 60.0
 STOP_S = 10.0

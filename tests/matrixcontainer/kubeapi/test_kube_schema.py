@@ -39,7 +39,7 @@ from matrixcontainer.kubeapi.validation import validate
         ({"type": "boolean"}, "true", "FieldValueTypeInvalid", "must be of type boolean"),
         ({"type": "array", "maxItems": 1, "items": {"type": "string"}}, ["a", "b"], "FieldValueTooMany", "at most 1 items"),
         ({"type": "array", "minItems": 1, "items": {"type": "string"}}, [], "FieldValueInvalid", "at least 1 items"),
-        ({"type": "object", "maxProperties": 0, "additionalProperties": {"type": "string"}}, {"a": "b"}, "FieldValueInvalid", "at most 0 properties"),
+        ({"type": "object", "maxProperties": 0, "additionalProperties": {"type": "string"}}, {"a": "b"}, "FieldValueTooMany", "at most 0 items"),
         ({"type": "string", "enum": ["a"]}, "b", "FieldValueNotSupported", 'supported values: "a"'),
         ({"x-kubernetes-int-or-string": True}, [], "FieldValueTypeInvalid", "integer,string"),
         ({"type": "string"}, None, "FieldValueTypeInvalid", "null"),
