@@ -65,7 +65,7 @@ def _places(place: Place) -> Iterator[Place]:
         if isinstance(child, dict):
             lost = place.uncorrelated
             if key == "items" and node.get("x-kubernetes-list-type") != "map":
-                lost = lost or f"{path}.items"
+                lost = lost or path
             occurs = place.occurs * cel_cost.largest(node.get(bound), Schema(child), 0 if key == "items" else 3)
             yield from _places(Place(child, f"{path}.{key}", False, occurs, lost))
 
@@ -88,7 +88,7 @@ def _check_rule(rule: dict[str, Any], where: str, place: Place, bill: Bill) -> l
     if "\n" in (rule.get("message") or ""):
         found.append(errors.invalid(f"{where}.message", rule["message"], "message must not contain line breaks"))
     if rule.get("fieldPath") and not _is_field(rule["fieldPath"], schema):
-        text = "fieldPath must be a valid path: does not refer to a valid field"
+        text = "fieldPath must be a valid path"
         found.append(errors.invalid(f"{where}.fieldPath", rule["fieldPath"], text))
     return found or _check_cost(expression, f"{where}.rule", schema, place, bill)
 

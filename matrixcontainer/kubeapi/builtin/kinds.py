@@ -13,6 +13,7 @@ from matrixcontainer.kubeapi.builtin import (
     events,
     pods,
     printing,
+    rbac_kinds,
     reviews,
     webhooks,
     workloads,
@@ -21,14 +22,9 @@ from matrixcontainer.kubeapi.crds import CrdStrategy
 from matrixcontainer.kubeapi.resources import ALL_VERBS, Registry, Resource, ScalePaths
 from matrixcontainer.kubeapi.schema import Schema
 from matrixcontainer.kubeapi.selectors import field_reader
-from matrixcontainer.kubeapi.strategy import Strategy, is_path_segment
+from matrixcontainer.kubeapi.strategy import Strategy
 
 from .types import schema_of, table
-
-
-class RbacStrategy(Strategy):
-    check_name = staticmethod(is_path_segment)
-    has_generation = False
 
 
 class PlainStrategy(Strategy):
@@ -111,10 +107,12 @@ KINDS = (
     Kind("events.v1.Event", "events.k8s.io", "events", "ev", True, events.NewEventStrategy, storage="events",
          fields="reason reportingController regarding.kind regarding.name regarding.namespace regarding.uid type",
          acts="the same store as core events"),
-    Kind("rbac.v1.Role", RBAC, "roles", "", True, RbacStrategy, acts="enforced"),
-    Kind("rbac.v1.RoleBinding", RBAC, "rolebindings", "", True, RbacStrategy, acts="enforced"),
-    Kind("rbac.v1.ClusterRole", RBAC, "clusterroles", "", False, RbacStrategy, acts="enforced"),
-    Kind("rbac.v1.ClusterRoleBinding", RBAC, "clusterrolebindings", "", False, RbacStrategy, acts="enforced"),
+    Kind("rbac.v1.Role", RBAC, "roles", "", True, rbac_kinds.RoleStrategy, acts="enforced"),
+    Kind("rbac.v1.RoleBinding", RBAC, "rolebindings", "", True, rbac_kinds.BindingStrategy,
+         acts="enforced"),
+    Kind("rbac.v1.ClusterRole", RBAC, "clusterroles", "", False, rbac_kinds.RoleStrategy, acts="enforced"),
+    Kind("rbac.v1.ClusterRoleBinding", RBAC, "clusterrolebindings", "", False, rbac_kinds.BindingStrategy,
+         acts="enforced"),
     Kind("scheduling.v1.PriorityClass", "scheduling.k8s.io", "priorityclasses", "pc", False, core.PriorityClassStrategy,
          acts="gives pods their priority"),
     Kind("policy.v1.PodDisruptionBudget", "policy", "poddisruptionbudgets", "pdb", True, budgets.BudgetStrategy, True,

@@ -183,3 +183,22 @@ async def test_reviews_answer_as_requests_are_judged(talk: Talk) -> None:
     asked = {"verb": "list", "resource": "pods", "namespace": "kube-system"}
     said = await talk.post(local, {"spec": {"user": "ann", "resourceAttributes": asked}})
     assert said.code == 422
+
+
+@pytest.mark.parametrize(
+    ("plural", "parts", "fields"),
+    [
+        ("roles", {"rules": [{"apiGroups": [""], "resources": ["pods"]}]}, {"rules[0].verbs"}),
+        ("roles", {"rules": [{"verbs": ["get"]}]}, {"rules[0].apiGroups", "rules[0].resources"}),
+        ("roles", {"rules": [{"verbs": ["get"], "nonResourceURLs": ["/"]}]}, {"rules[0].nonResourceURLs"}),
+        ("rolebindings", {"roleRef": {"kind": "Role", "name": ""}}, {"roleRef.name"}),
+        (
+            "rolebindings",
+            {"roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "Thing", "name": "a"}]},
+            {"subjects[0].kind"},
+        ),
+    ],
+)
+async def test_roles_and_bindings_that_say_too_little(talk: Talk, plural: str, parts: Any, fields: set[str]) -> None:
+    said = await talk.post(f"{RBAC}/namespaces/default/{plural}", {"metadata": {"name": "x"}} | parts)
+    assert (said.code, set(said.causes)) == (422, fields)
