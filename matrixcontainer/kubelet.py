@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from matrixcontainer.gangs import SCHEDULER_NAME
 from matrixcontainer.kube_client import POD, KubeClient
+from matrixcontainer.kube_events import kube_time
 from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.workload import running_status
 from matrixresource.client import ResourceClient
@@ -54,7 +54,7 @@ class Kubelets:
                 await self._kube.delete(POD, metadata["name"], metadata["namespace"], grace_s=0)
                 return 1
             if (pod.get("status") or {}).get("phase", "Pending") == "Pending":
-                at = datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+                at = kube_time(self._wall())
                 status = {"status": running_status(pod, at)}
                 await self._kube.merge(POD, metadata["name"], status, metadata["namespace"], "status")
                 return 1

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from matrixcontainer.kube_client import NETWORK_SLICE, NODE, SUPERNODE, Kind, KubeClient
+from matrixcontainer.kube_events import kube_time
 from matrixcontainer.node_mirror import node_object, node_status, slice_object, supernode_object
 from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL
 from matrixresource.client import ResourceClient
@@ -96,7 +96,7 @@ class Mirrors:
         return f"{touched} mirrored objects touched"
 
     async def _look(self) -> int:
-        at = datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        at = kube_time(self._wall())
         nodes: list[NodeView] = await self._resource.nodes()
         wanted = {}
         for node in nodes:

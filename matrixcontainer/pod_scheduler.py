@@ -11,10 +11,10 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from matrixcontainer.gangs import Gang, bindings, gangs_of
 from matrixcontainer.kube_client import EVENT, POD, KubeClient
+from matrixcontainer.kube_events import event_body
 from matrixresource.client import ResourceClient
 from matrixresource.contract import AllocationRequest, AllocationView
 from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
@@ -113,27 +113,23 @@ class PodScheduler:
 
     async def _tell(self, gang: Gang, name: str, type: str, reason: str, message: str) -> None:
         pod = next(pod for pod in gang.pods if pod["metadata"]["name"] == name)
-        at = datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         digest = hashlib.sha256(f"{pod['metadata']['uid']}{reason}{message}".encode()).hexdigest()[:12]
-        event = {
-            "metadata": {"name": f"{name[:240]}.{digest}", "namespace": gang.namespace},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": name,
-                "namespace": gang.namespace,
-                "uid": pod["metadata"]["uid"],
-            },
-            "type": type,
-            "reason": reason,
-            "message": message[:1000],
-            "source": {"component": COMPONENT},
-            "reportingComponent": COMPONENT,
-            "reportingInstance": COMPONENT,
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
+        about = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": name,
+            "namespace": gang.namespace,
+            "uid": pod["metadata"]["uid"],
         }
+        event = event_body(
+            f"{name[:240]}.{digest}",
+            about,
+            type=type,
+            reason=reason,
+            message=message[:1000],
+            component=COMPONENT,
+            at=self._wall(),
+        )
         with contextlib.suppress(Conflict, NotFound):
             await self._kube.create(EVENT, event, gang.namespace)
 

@@ -7,10 +7,10 @@ And the status that tells of it, true to what the services show. Conditions of a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcontainer.kube_events import event_body
 from matrixresource.vocabulary.errors import MatrixError
 from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.wire import condition
@@ -129,23 +129,12 @@ def planned_status(
 
 def event_object(event: dict[str, Any], namespace: str, uid: str, wall_now: float) -> dict[str, Any]:
     """A Kubernetes Event for one of MatrixCompute's; its name derives from it, so that it is told once."""
-    at = datetime.fromtimestamp(wall_now, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return {
-        "metadata": {"name": event["name"], "namespace": namespace},
-        "involvedObject": {
-            "apiVersion": "cloudmatrix.io/v1alpha1",
-            "kind": "CloudMatrixInstance",
-            "name": event["instance"],
-            "namespace": namespace,
-            "uid": uid,
-        },
-        "type": event["type"],
-        "reason": event["reason"],
-        "message": event["message"],
-        "source": {"component": MANAGED_BY},
-        "reportingComponent": MANAGED_BY,
-        "reportingInstance": MANAGED_BY,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
+    about = {
+        "apiVersion": "cloudmatrix.io/v1alpha1",
+        "kind": "CloudMatrixInstance",
+        "name": event["instance"],
+        "namespace": namespace,
+        "uid": uid,
     }
+    told = {key: event[key] for key in ("type", "reason", "message")}
+    return event_body(event["name"], about, **told, component=MANAGED_BY, at=wall_now)
