@@ -230,8 +230,7 @@ class App:
             )
             raise errors.unprocessable("ListOptions", "meta.k8s.io", "", [cause])
         if query.revision and not query.revision.isdigit():
-            cause = errors.invalid("resourceVersion", query.revision, "must be a number")
-            raise errors.unprocessable("ListOptions", "meta.k8s.io", "", [cause])
+            raise errors.untyped(listing.malformed_revision(query.revision))
         if initial:
             query.revision = ""
         answer = choose(request.accept)
@@ -282,6 +281,7 @@ class App:
     def parsed(self, request: Request, resource: Resource, options: Options) -> dict[str, Any]:
         """The body as an object of the resource, duplicate keys reported as the options want it."""
         duplicates: list[str] = []
+        options.body = request.body
         value = parse_body(request.body, request.media_type, duplicates)
         if duplicates and isinstance(value, dict):
             self.api.verbs.report_unknown([f'duplicate field "{path}"' for path in duplicates], resource, options)
@@ -320,6 +320,8 @@ class App:
             offered = [
                 media for media, name in PATCH_TYPES.items() if name != "strategic" or resource.strategy.strategic
             ]
+            if not resource.custom:
+                raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
             raise errors.unsupported_media_type(offered)
         if options.force and kind != "apply":
             cause = errors.forbidden_field("force", "may not be specified for non-apply patch")

@@ -115,11 +115,16 @@ def _check_options(query: Query) -> None:
         text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
         found.append(errors.forbidden_field("resourceVersionMatch", text))
     if query.revision and not query.revision.isdigit():
-        found.append(errors.invalid("resourceVersion", query.revision, "must be a number"))
+        raise errors.bad_request(f"invalid resource version: {malformed_revision(query.revision)}")
     if query.token and query.revision not in ("", "0"):
         raise errors.bad_request("specifying resource version is not allowed when using continue")
     if found:
         raise errors.unprocessable("ListOptions", "meta.k8s.io", "", found)
+
+
+def malformed_revision(text: str) -> str:
+    """What is said of a resourceVersion that is no number."""
+    return f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
 
 
 def _demand_reached(store: Store, query: Query) -> None:
