@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Engine
 
-from matrixcontainer.kubeapi import access, documents, errors, listing, subresources
+from matrixcontainer.kubeapi import access, documents, errors, list_options, listing, subresources
 from matrixcontainer.kubeapi.accept import Answer, choose
 from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.asked import Deletion, Options, Outcome
@@ -182,10 +182,7 @@ class App:
         query = self._query(request, resource, target)
         if watching:
             return self._watch(request, resource, query)
-        if "sendInitialEvents" in request.query:
-            text = "sendInitialEvents is forbidden for list"
-            cause = errors.forbidden_field("sendInitialEvents", text)
-            raise errors.unprocessable("ListOptions", "meta.k8s.io", "", [cause])
+        list_options.check_list(request.query)
         page = listing.list_page(self.api.store, resource, query)
         answer = choose(request.accept)
         if not answer.form and answer.media == "application/json":
@@ -218,20 +215,7 @@ class App:
 
     def _watch(self, request: Request, resource: Resource, query: listing.Query) -> Response:
         initial = request.flag("sendInitialEvents")
-        if "sendInitialEvents" in request.query and query.match != "NotOlderThan":
-            cause = errors.forbidden_field(
-                "resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            )
-            raise errors.unprocessable("ListOptions", "meta.k8s.io", "", [cause])
-        if "sendInitialEvents" not in request.query and query.match:
-            cause = errors.forbidden_field(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )
-            raise errors.unprocessable("ListOptions", "meta.k8s.io", "", [cause])
-        if query.revision and not query.revision.isdigit():
-            cause = errors.invalid("resourceVersion", query.revision, "must be a number")
-            raise errors.unprocessable("ListOptions", "meta.k8s.io", "", [cause])
+        list_options.check_watch(request.query)
         if initial:
             query.revision = ""
         answer = choose(request.accept)
@@ -382,6 +366,7 @@ class App:
     async def _delete_collection(self, request: Request, resource: Resource, target: Target) -> Response:
         self.allow(resource, "deletecollection")
         options, wish = self.options(request), self.deletion(request)
+        list_options.check_list(request.query)
         page = listing.list_page(self.api.store, resource, self._query(request, resource, target))
         for record in page.records:
             try:
