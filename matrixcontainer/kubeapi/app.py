@@ -14,12 +14,13 @@ import orjson
 from sqlalchemy import Engine
 
 from matrixcontainer.kubeapi import access, documents, errors, list_options, listing, subresources
-from matrixcontainer.kubeapi.accept import Answer, choose
+from matrixcontainer.kubeapi.accept import PROTOBUF, Answer, choose
 from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.asked import Deletion, Options, Outcome
 from matrixcontainer.kubeapi.bodies import parse_body, parse_json, parse_yaml
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.impersonation import who_is_meant
+from matrixcontainer.kubeapi.protobuf_write import NoProtobufForm, encode_body
 from matrixcontainer.kubeapi.requests import (
     Receive,
     Request,
@@ -44,6 +45,9 @@ PATCH_TYPES = {
     "application/strategic-merge-patch+json": "strategic",
     "application/apply-patch+yaml": "apply",
 }
+
+
+STANDARD_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
 
 
 class App:
@@ -157,6 +161,8 @@ class App:
             return await self._create(request, resource, target)
         if request.method == "PUT" and target.name:
             return await self._update(request, resource, target)
+        if request.method == "PUT" and resource.custom:
+            raise errors.bad_request("name must be provided")
         if request.method == "PATCH" and target.name:
             return await self._patch(request, resource, target)
         if request.method == "DELETE":
@@ -200,7 +206,8 @@ class App:
         return self._encoded(orjson.loads(listing.render_list(resource, page)), 200, answer)
 
     def _query(self, request: Request, resource: Resource, target: Target) -> listing.Query:
-        fields = FieldSelector(request.query.get("fieldSelector", ""), resource.fields)
+        standard = not resource.custom and STANDARD_FIELDS.issuperset(resource.fields)
+        fields = FieldSelector(request.query.get("fieldSelector", ""), resource.fields, standard)
         if target.name:
             fields = FieldSelector(f"metadata.name={target.name}", resource.fields)
         return listing.Query(
@@ -400,6 +407,11 @@ class App:
             import yaml
 
             return Response(yaml.safe_dump(value, sort_keys=False).encode(), code, "application/yaml")
+        if answer.media == PROTOBUF:
+            try:
+                return Response(encode_body(value), code, PROTOBUF)
+            except NoProtobufForm:
+                raise errors.not_acceptable("application/json, application/yaml") from None
         return as_json(value, code)
 
 
