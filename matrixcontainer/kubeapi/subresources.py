@@ -23,6 +23,7 @@ from matrixcontainer.kubeapi.strategy import Strategy
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.app import App
+    from matrixcontainer.kubeapi.writing import Writing
 
 SCALES = Resource(
     "autoscaling",
@@ -94,7 +95,7 @@ async def _part(app: "App", request: Request, resource: Resource, target: Target
     """Reads the whole object, writes only what the strategy of the part lets through."""
     if request.method in ("GET", "HEAD"):
         return app.render(request, resource, app.api.verbs.get(resource, target.namespace, target.name), 200)
-    write = app._update if request.method == "PUT" else app._patch
+    write = app.update if request.method == "PUT" else app.patch
     return await write(request, resource, target, target.subresource)
 
 
@@ -103,9 +104,9 @@ async def _status(app: "App", request: Request, resource: Resource, target: Targ
         record = app.api.verbs.record(resource, target.namespace, target.name)
         return app.render(request, resource, resource.show(record), 200)
     if request.method == "PUT":
-        return await app._update(request, resource, target, "status")
+        return await app.update(request, resource, target, "status")
     if request.method == "PATCH":
-        return await app._patch(request, resource, target, "status")
+        return await app.patch(request, resource, target, "status")
     raise errors.method_not_allowed()
 
 
@@ -247,7 +248,7 @@ def _token(app: "App", request: Request, resource: Resource, target: Target, bod
     return as_json(found, 201)
 
 
-def review(app: "App", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> Response:
+def review(app: "Writing", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> Response:
     if choose(request.accept).form:
         raise errors.not_acceptable(", ".join(OFFERED))
     options = app.options(request)
