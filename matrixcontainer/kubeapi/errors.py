@@ -27,8 +27,6 @@ class Cause:
 class Verbatim(str):
     """A refused value that is spelled already."""
 
-    __slots__ = ()
-
 
 def shown(value: Any) -> str:
     """A refused value as the API prints it: strings quoted, everything else as JSON."""
@@ -37,6 +35,24 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def as_go(value: Any) -> Any:
+    """A refused value of no type of its own, as the Go source it is shown in; scalars stay what they are."""
+    return Verbatim(_go_source(value)) if isinstance(value, (dict, list)) else value
+
+
+def _go_source(value: Any) -> str:
+    if isinstance(value, dict):
+        parts = ", ".join(f"{json.dumps(key, ensure_ascii=False)}:{_go_source(value[key])}" for key in sorted(value))
+        return "map[string]interface {}{" + parts + "}"
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(map(_go_source, value)) + "}"
+    return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def required(field: str, detail: str = "") -> Cause:
