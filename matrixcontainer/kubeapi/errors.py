@@ -24,8 +24,16 @@ class Cause:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
+class Verbatim(str):
+    """A refused value that is spelled already."""
+
+    __slots__ = ()
+
+
 def shown(value: Any) -> str:
     """A refused value as the API prints it: strings quoted, everything else as JSON."""
+    if isinstance(value, Verbatim):
+        return str(value)
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
@@ -176,6 +184,11 @@ def too_large(limit: int) -> ApiError:
 
 def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
+
+
+def untyped(message: str) -> ApiError:
+    """A failure nobody gave a reason to: 500 with the bare message."""
+    return ApiError(500, "", message)
 
 
 def internal(message: str) -> ApiError:

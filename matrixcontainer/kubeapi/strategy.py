@@ -136,7 +136,7 @@ class CustomStrategy(Strategy):
     def clean(self, obj: dict[str, Any], resource: "Resource") -> list[str]:
         unknown: list[str] = []
         schema.prune(obj, self.schema, unknown=unknown, root=True)
-        return unknown
+        return sorted(unknown)
 
     def default(self, obj: dict[str, Any]) -> None:
         schema.apply_defaults(obj, self.schema)
