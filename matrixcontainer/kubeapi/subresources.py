@@ -18,6 +18,7 @@ from matrixcontainer.kubeapi.responses import Response, as_json
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.app import App
+    from matrixcontainer.kubeapi.writing import Writing
 
 TOKEN_LIFETIME_S = 3600
 TOKEN_LIFETIME_S_MIN = 600
@@ -69,9 +70,9 @@ async def _status(app: "App", request: Request, resource: Resource, target: Targ
         record = app.api.verbs.record(resource, target.namespace, target.name)
         return app.render(request, resource, resource.show(record), 200)
     if request.method == "PUT":
-        return await app._update(request, resource, target, "status")
+        return await app.update(request, resource, target, "status")
     if request.method == "PATCH":
-        return await app._patch(request, resource, target, "status")
+        return await app.patch(request, resource, target, "status")
     raise errors.method_not_allowed()
 
 
@@ -210,7 +211,7 @@ def _token(app: "App", request: Request, resource: Resource, target: Target, bod
     return as_json(found, 201)
 
 
-def review(app: "App", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> Response:
+def review(app: "Writing", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> Response:
     options = app.options(request)
     obj = app.api.verbs.decode(resource, body, options)
     obj["metadata"] = {key: value for key, value in obj["metadata"].items() if key in ("name", "namespace")}
