@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from matrixcontainer.kubeapi.errors import not_acceptable
 
-OFFERED = "application/json, application/yaml"
+OFFERED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
 
 @dataclass(frozen=True)
