@@ -12,6 +12,8 @@ from matrixcontainer.kubeapi.selectors import FieldSelector, LabelSelector
 from matrixcontainer.kubeapi.table import TableForm, partial, partial_form
 from matrixcontainer.kubeapi.watch import Watch, WatchOptions
 
+STANDARD_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
+
 
 class Reading(Answering):
     """Nothing here waits: what is asked for lies in memory."""
@@ -45,7 +47,8 @@ class Reading(Answering):
         return self._encoded(orjson.loads(listing.render_list(resource, page)), 200, answer)
 
     def _query(self, request: Request, resource: Resource, target: Target) -> listing.Query:
-        fields = FieldSelector(request.query.get("fieldSelector", ""), resource.fields)
+        standard = not resource.custom and STANDARD_FIELDS.issuperset(resource.fields)
+        fields = FieldSelector(request.query.get("fieldSelector", ""), resource.fields, standard)
         if target.name:
             fields = FieldSelector(f"metadata.name={target.name}", resource.fields)
         return listing.Query(

@@ -46,7 +46,8 @@ def _unescaped(text: str) -> str:
 class FieldSelector:
     """`metadata.name=x,status.phase!=Running` over the fields a resource offers."""
 
-    def __init__(self, text: str, offered: dict[str, Accessor]) -> None:
+    def __init__(self, text: str, offered: dict[str, Accessor], standard: bool = False) -> None:
+        """`standard` for built-in kinds that offer no more than every kind does; they word a refusal their own way."""
         self.terms: list[tuple[str, Accessor, str, bool]] = []
         for part in sorted(TERM.findall(text)):
             match = TERM_PARTS.match(part)
@@ -54,6 +55,9 @@ class FieldSelector:
                 raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
             wanted = _unescaped(match[3])
             if match[1] not in offered:
+                if standard:
+                    known = 'known field selector: only "metadata.name", "metadata.namespace"'
+                    raise bad_request(f'"{match[1]}" is not a {known}')
                 raise bad_request(f"field label not supported: {match[1]}")
             self.terms.append((match[1], offered[match[1]], wanted, match[2] != "!="))
 

@@ -13,6 +13,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 POINTER = re.compile(r"0x[0-9a-f]{6,}")
 IN_RECORD = re.compile(r"(?<=the ResourceVersion )in record \(\d+\)")
 AGE = re.compile(r"(\d+[smhdy])+|<unknown>")
+TOO_LARGE = re.compile(r"(Too large resource version: \d+, current: )\d+")
 TIMES = frozenset(
     [
         "creationTimestamp",
@@ -44,7 +45,7 @@ def normal(value: Any, table: bool = False) -> Any:
         text = POINTER.sub("<pointer>", UUID.sub("<uid>", value))
         if table and (AGE.fullmatch(text) or TIME.fullmatch(text)):
             return "<age>" if AGE.fullmatch(text) else "<time>"
-        return IN_RECORD.sub("in record (<rv>)", text)
+        return IN_RECORD.sub("in record (<rv>)", TOO_LARGE.sub(r"\1<rv>", text))
     return value
 
 
