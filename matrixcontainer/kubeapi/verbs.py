@@ -136,7 +136,7 @@ class Verbs(Decoding):
             raise errors.not_found(resource.plural, resource.group, name)
         if not stated and not resource.strategy.unconditional_update:
             cause = errors.invalid(
-                "metadata.resourceVersion", errors.Verbatim("0x0"), "must be specified for an update"
+                "metadata.resourceVersion", errors.Spelled("0x0"), "must be specified for an update"
             )
             raise errors.unprocessable(resource.plural, resource.group, name, [cause])
         return await self._retrying(resource, namespace, name, lambda old: new, options, stated=stated, replace=True)
