@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.accept import Answer, choose
+from matrixcontainer.kubeapi.accept import PROTOBUF, Answer, choose
 from matrixcontainer.kubeapi.asked import Outcome
+from matrixcontainer.kubeapi.protobuf_write import NoProtobufForm, encode_body
 from matrixcontainer.kubeapi.requests import Request
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.responses import Response, as_json
@@ -45,4 +46,9 @@ class Answering:
             import yaml
 
             return Response(yaml.safe_dump(value, sort_keys=False).encode(), code, "application/yaml")
+        if answer.media == PROTOBUF:
+            try:
+                return Response(encode_body(value), code, PROTOBUF)
+            except NoProtobufForm:
+                raise errors.not_acceptable("application/json, application/yaml") from None
         return as_json(value, code)

@@ -145,6 +145,8 @@ class App(Writing):
             return await self.create(request, resource, target)
         if request.method == "PUT" and target.name:
             return await self.update(request, resource, target)
+        if request.method == "PUT" and resource.custom:
+            raise errors.bad_request("name must be provided")
         if request.method == "PATCH" and target.name:
             return await self.patch(request, resource, target)
         if request.method == "DELETE":

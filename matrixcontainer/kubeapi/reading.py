@@ -2,7 +2,7 @@
 
 import orjson
 
-from matrixcontainer.kubeapi import errors, listing
+from matrixcontainer.kubeapi import list_options, listing
 from matrixcontainer.kubeapi.accept import choose
 from matrixcontainer.kubeapi.answering import Answering
 from matrixcontainer.kubeapi.requests import Request, Target
@@ -11,6 +11,8 @@ from matrixcontainer.kubeapi.responses import Response
 from matrixcontainer.kubeapi.selectors import FieldSelector, LabelSelector
 from matrixcontainer.kubeapi.table import TableForm, partial, partial_form
 from matrixcontainer.kubeapi.watch import Watch, WatchOptions
+
+STANDARD_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
 
 
 class Reading(Answering):
@@ -29,10 +31,7 @@ class Reading(Answering):
         query = self._query(request, resource, target)
         if watching:
             return self._watch(request, resource, query)
-        if "sendInitialEvents" in request.query:
-            text = "sendInitialEvents is forbidden for list"
-            cause = errors.forbidden_field("sendInitialEvents", text)
-            raise errors.unprocessable("ListOptions", "meta.k8s.io", "", [cause])
+        list_options.check_list(request.query)
         page = listing.list_page(self.api.store, resource, query)
         answer = choose(request.accept)
         if not answer.form and answer.media == "application/json":
@@ -50,7 +49,8 @@ class Reading(Answering):
         return self._encoded(orjson.loads(listing.render_list(resource, page)), 200, answer)
 
     def _query(self, request: Request, resource: Resource, target: Target) -> listing.Query:
-        fields = FieldSelector(request.query.get("fieldSelector", ""), resource.fields)
+        standard = not resource.custom and STANDARD_FIELDS.issuperset(resource.fields)
+        fields = FieldSelector(request.query.get("fieldSelector", ""), resource.fields, standard)
         if target.name:
             fields = FieldSelector(f"metadata.name={target.name}", resource.fields)
         return listing.Query(
@@ -65,20 +65,7 @@ class Reading(Answering):
 
     def _watch(self, request: Request, resource: Resource, query: listing.Query) -> Response:
         initial = request.flag("sendInitialEvents")
-        if "sendInitialEvents" in request.query and query.match != "NotOlderThan":
-            cause = errors.forbidden_field(
-                "resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            )
-            raise errors.unprocessable("ListOptions", "meta.k8s.io", "", [cause])
-        if "sendInitialEvents" not in request.query and query.match:
-            cause = errors.forbidden_field(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )
-            raise errors.unprocessable("ListOptions", "meta.k8s.io", "", [cause])
-        if query.revision and not query.revision.isdigit():
-            cause = errors.invalid("resourceVersion", query.revision, "must be a number")
-            raise errors.unprocessable("ListOptions", "meta.k8s.io", "", [cause])
+        list_options.check_watch(request.query)
         if initial:
             query.revision = ""
         answer = choose(request.accept)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from matrixcontainer.kubeapi import errors, listing, subresources
+from matrixcontainer.kubeapi import errors, list_options, listing, subresources
 from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.bodies import parse_body, parse_json, parse_yaml
 from matrixcontainer.kubeapi.errors import ApiError
@@ -115,6 +115,7 @@ class Writing(Reading):
     async def delete_collection(self, request: Request, resource: Resource, target: Target) -> Response:
         self.allow(resource, "deletecollection")
         options, wish = self.options(request), deletion_of(request)
+        list_options.check_list(request.query)
         page = listing.list_page(self.api.store, resource, self._query(request, resource, target))
         for record in page.records:
             try:
