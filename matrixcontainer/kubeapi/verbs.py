@@ -12,9 +12,10 @@ from typing import Any
 from matrixcontainer.kubeapi import apply, errors, object_meta
 from matrixcontainer.kubeapi.asked import Options, Outcome
 from matrixcontainer.kubeapi.decoding import Decoding
+from matrixcontainer.kubeapi.records import Key, Record, Stale, StoreLost
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
-from matrixcontainer.kubeapi.store import Key, Record, Stale, Store, StoreLost
+from matrixcontainer.kubeapi.store import Store
 
 RETRIES_MAX = 20
 
