@@ -5,13 +5,14 @@ from typing import Any
 
 from matrixcontainer.kubeapi import errors, object_meta
 from matrixcontainer.kubeapi.asked import Deletion, Options, Outcome
+from matrixcontainer.kubeapi.patching import PatchingVerbs
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.store import Record, Stale
-from matrixcontainer.kubeapi.verbs import RETRIES_MAX, Verbs, differs, pending_work
+from matrixcontainer.kubeapi.verbs import RETRIES_MAX, differs, pending_work
 
 
-class DeletingVerbs(Verbs):
+class DeletingVerbs(PatchingVerbs):
     """All verbs."""
 
     async def delete(self, resource: Resource, namespace: str, name: str, wish: Deletion, options: Options) -> Outcome:

@@ -1,10 +1,11 @@
 """What the server says of itself: health, version, discovery, OpenAPI."""
 
 from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.accept import AGGREGATED_TYPE, wants_aggregated
+from matrixcontainer.kubeapi.accept import AGGREGATED_TYPE, choose, wants_aggregated
 from matrixcontainer.kubeapi.requests import Request
 from matrixcontainer.kubeapi.responses import Response, as_json
-from matrixcontainer.kubeapi.server import VERSION, KubeApi
+from matrixcontainer.kubeapi.server import KubeApi
+from matrixcontainer.kubeapi.version import VERSION
 
 OPENAPI_PROTOBUF = "proto"
 OPENAPI_PROTOBUF_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -19,6 +20,7 @@ def answer(api: KubeApi, request: Request, path: str) -> Response:
         if version := wants_aggregated(request.accept):
             media = AGGREGATED_TYPE.format(version)
             return _discovered(api, request, f"aggregated:{path[1:]}:{version}", media)
+        choose(request.accept, forms=False)
         return _discovered(api, request, path[1:])
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) == 2:
@@ -65,6 +67,8 @@ def _openapi(api: KubeApi, request: Request, parts: list[str]) -> Response:
     if parts[:1] == ["v3"] and OPENAPI_PROTOBUF in request.accept and "json" not in request.accept:
         raise errors.not_acceptable("application/json")
     try:
+        if parts[1:] == ["version"]:
+            return Response(api.openapi.version_document())
         if parts[1:2] == ["api"]:
             return Response(api.openapi.document("", parts[2]))
         return Response(api.openapi.document(parts[2], parts[3]))

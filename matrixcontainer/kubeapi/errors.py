@@ -84,8 +84,9 @@ class ApiError(Exception):
             "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            body["reason"] = self.reason
         if self.details is not None or self.shows_details:
             body["details"] = self.details or {}
         return body | {"code": self.code}

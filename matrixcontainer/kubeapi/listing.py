@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.errors import ApiError, Cause
+from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.selectors import FieldSelector, LabelSelector
 from matrixcontainer.kubeapi.store import Record, Store
@@ -54,8 +54,7 @@ class Page:
 
 
 def list_page(store: Store, resource: Resource, query: Query) -> Page:
-    """One page; raises ApiError 400 for a bad token, 410 for an expired one, 422 for contradictory options."""
-    _check_options(query)
+    """One page; raises ApiError 400 for a bad token, 410 for an expired one."""
     if query.token:
         revision, after = read_token(query.token)
         if revision == 0:
@@ -100,26 +99,6 @@ def _select(records: list[Record], resource: Resource, query: Query) -> list[Rec
     if not query.labels and not query.fields:
         return records
     return [record for record in records if query.matches(resource, record)]
-
-
-def _check_options(query: Query) -> None:
-    found: list[Cause] = []
-    if query.match and query.match not in ("NotOlderThan", "Exact"):
-        found.append(errors.not_supported("resourceVersionMatch", query.match, ["Exact", "NotOlderThan", ""]))
-    if query.match and not query.revision:
-        text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        found.append(errors.forbidden_field("resourceVersionMatch", text))
-    if query.match and query.token:
-        found.append(errors.forbidden_field("resourceVersionMatch", "resourceVersionMatch is forbidden for continue"))
-    if query.match == "Exact" and query.revision == "0":
-        text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        found.append(errors.forbidden_field("resourceVersionMatch", text))
-    if query.revision and not query.revision.isdigit():
-        found.append(errors.invalid("resourceVersion", query.revision, "must be a number"))
-    if query.token and query.revision not in ("", "0"):
-        raise errors.bad_request("specifying resource version is not allowed when using continue")
-    if found:
-        raise errors.unprocessable("ListOptions", "meta.k8s.io", "", found)
 
 
 def _demand_reached(store: Store, query: Query) -> None:

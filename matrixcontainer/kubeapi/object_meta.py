@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from matrixcontainer.kubeapi import errors, schema, validation
 from matrixcontainer.kubeapi.builtin.types import schema_of
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.selectors import LABEL_NAME, PREFIX
+from matrixcontainer.kubeapi.qualified_names import label_value_mistake, qualified_mistake
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.resources import Resource
@@ -88,34 +88,6 @@ def clean_metadata(obj: dict[str, Any], resource: "Resource") -> list[str]:
     return unknown
 
 
-QUALIFIED_TEXT = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-LABEL_VALUE_TEXT = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "  # noqa: E501
-    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
-
-
-def _qualified_mistake(key: str) -> str:
-    prefix, slash, name = key.rpartition("/")
-    if slash and not PREFIX.match(prefix):
-        return (
-            "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-            "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation "
-            "is "
-            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-        )
-    if not name:
-        return "name part must be non-empty"
-    if len(name) > 63:
-        return "name part must be no more than 63 characters"
-    return "" if LABEL_NAME.match(name) else QUALIFIED_TEXT
-
-
 def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
     """Everything wrong with metadata, name included."""
     meta = obj["metadata"]
@@ -126,21 +98,19 @@ def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
     elif why := resource.strategy.check_name(name):
         found.append(errors.invalid("metadata.name", name, why))
     for key, value in (meta.get("labels") or {}).items():
-        if why := _qualified_mistake(key):
+        if why := qualified_mistake(key):
             found.append(errors.invalid("metadata.labels", key, why))
-        if len(value) > 63:
-            found.append(errors.invalid("metadata.labels", value, "must be no more than 63 characters"))
-        elif value and not LABEL_NAME.match(value):
-            found.append(errors.invalid("metadata.labels", value, LABEL_VALUE_TEXT))
+        if why := label_value_mistake(value):
+            found.append(errors.invalid("metadata.labels", value, why))
     total = 0
     for key, value in (meta.get("annotations") or {}).items():
         total += len(key) + len(value)
-        if why := _qualified_mistake(key.lower()):
+        if why := qualified_mistake(key.lower()):
             found.append(errors.invalid("metadata.annotations", key, why))
     if total > ANNOTATIONS_BYTES_MAX:
         found.append(errors.too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX))
     for finalizer in meta.get("finalizers") or []:
-        if why := _qualified_mistake(finalizer):
+        if why := qualified_mistake(finalizer):
             found.append(errors.invalid("metadata.finalizers", finalizer, why))
         elif "/" not in finalizer and not resource.custom and finalizer not in STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"

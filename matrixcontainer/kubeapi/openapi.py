@@ -12,11 +12,13 @@ from typing import Any
 from matrixcontainer.kubeapi.builtin.types import component_name, openapi_of
 from matrixcontainer.kubeapi.discovery import subresource_entries
 from matrixcontainer.kubeapi.resources import Registry, Resource
+from matrixcontainer.kubeapi.version import VERSION
 
 PRINTER_VERSION = "3"  # moved when this module prints something else from the same content
 
 V3 = "#/components/schemas/"
 V2 = "#/definitions/"
+VERSION_INFO = "io.k8s.apimachinery.pkg.version.Info"
 
 JSON_FORMS = ("application/json", "application/yaml")
 PATCH_FORMS = (
@@ -26,6 +28,8 @@ PATCH_FORMS = (
     "application/strategic-merge-patch+json",
 )
 
+VALUES = ("default", "enum", "example")  # what stands there is data and no schema
+
 QUERY = {
     "pretty": "string", "allowWatchBookmarks": "boolean", "continue": "string", "fieldSelector": "string",
     "labelSelector": "string", "limit": "integer", "resourceVersion": "string", "resourceVersionMatch": "string",
@@ -34,11 +38,11 @@ QUERY = {
     "orphanDependents": "boolean", "propagationPolicy": "string",
 }  # fmt: skip
 LIST_QUERY = (
-    "pretty", "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion",
+    "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion",
     "resourceVersionMatch", "sendInitialEvents", "timeoutSeconds", "watch",
 )  # fmt: skip
-WRITE_QUERY = ("pretty", "dryRun", "fieldManager", "fieldValidation")
-DELETE_QUERY = ("pretty", "dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+WRITE_QUERY = ("dryRun", "fieldManager", "fieldValidation")
+DELETE_QUERY = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
 
 
 class OpenApi:
@@ -62,8 +66,21 @@ class OpenApi:
                 name = f"apis/{group}/{version}" if group else f"api/{version}"
                 url = f"/openapi/v3/{name}?hash={self.hash_of(group, version)}"
                 paths[name] = {"serverRelativeURL": url}
+            paths["version"] = {"serverRelativeURL": f"/openapi/v3/version?hash={self.hash_of('', 'version')}"}
             kept["index"] = json.dumps({"paths": paths}, separators=(",", ":")).encode()
         return kept["index"]
+
+    def version_document(self) -> bytes:
+        """The document of `/version`, which belongs to no group."""
+        shape = {key: {"type": "string"} for key in VERSION}
+        answer = {"description": "OK", "content": {"application/json": {"schema": {"$ref": f"{V3}{VERSION_INFO}"}}}}
+        body = {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": "v1.33.0"},
+            "paths": {"/version/": {"get": {"operationId": "getCodeVersion", "responses": {"200": answer}}}},
+            "components": {"schemas": {VERSION_INFO: {"type": "object", "properties": shape}}},
+        }
+        return json.dumps(body, separators=(",", ":")).encode()
 
     def _group_versions(self) -> list[tuple[str, str]]:
         pairs = [("", "v1")]
@@ -180,11 +197,22 @@ def custom_schema(document: dict[str, Any], prefix: str, found: dict[str, Any]) 
         "kind": {"type": "string", "description": "Name of the REST resource this object represents."},
         "metadata": reference if prefix == V2 else {"allOf": [reference], "description": "Standard object metadata."},
     }
-    if prefix == V2:
-        body = _for_swagger(body)
+    body = _for_swagger(body) if prefix == V2 else _for_version_3(body)
     body["properties"] = {**(body.get("properties") or {}), **standard}
     body.setdefault("type", "object")
     return body
+
+
+def _for_version_3(node: Any) -> Any:
+    """What may be a number or a text says so in the words of OpenAPI as well."""
+    if isinstance(node, list):
+        return [_for_version_3(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    found = {key: value if key in VALUES else _for_version_3(value) for key, value in node.items()}
+    if node.get("x-kubernetes-int-or-string") is True and "anyOf" not in node:
+        found["anyOf"] = [{"type": "integer"}, {"type": "string"}]
+    return found
 
 
 def _for_swagger(node: Any) -> Any:
@@ -219,14 +247,14 @@ def paths_of(resource: Resource, version: int) -> dict[str, Any]:
     if "create" in verbs:
         collection["post"] = operation(resource, "post", WRITE_QUERY, version, body=True)
     if "deletecollection" in verbs:
-        collection["delete"] = operation(resource, "deletecollection", DELETE_QUERY + LIST_QUERY[2:], version)
+        collection["delete"] = operation(resource, "deletecollection", DELETE_QUERY + LIST_QUERY[1:], version)
     if collection:
         found[scoped] = collection | parameters(resource, version, named=False)
     if resource.namespaced and "list" in verbs:
         found[f"{root}/{resource.plural}"] = {"get": operation(resource, "list", LIST_QUERY, version)}
     one = {}
     if "get" in verbs:
-        one["get"] = operation(resource, "get", ("pretty",), version)
+        one["get"] = operation(resource, "get", (), version)
     if "update" in verbs:
         one["put"] = operation(resource, "put", WRITE_QUERY, version, body=True)
     if "patch" in verbs:
@@ -241,19 +269,21 @@ def paths_of(resource: Resource, version: int) -> dict[str, Any]:
             "update": ("put", "put"),
             "patch": ("patch", "patch"),
             "create": ("post", "post"),
+            "delete": ("delete", "delete"),
         }
         operations = {}
         for verb in sub_verbs:
             method, action = ways[verb]
             query: tuple[str, ...] = (
-                ("pretty",) if verb == "get" else (*WRITE_QUERY, "force") if verb == "patch" else WRITE_QUERY
+                () if verb == "get" else (*WRITE_QUERY, "force") if verb == "patch" else WRITE_QUERY
             )
-            operations[method] = operation(resource, action, query, version, body=verb != "get")
+            operations[method] = operation(resource, action, query, version, body=verb not in ("get", "delete"))
         found[f"{scoped}/{{name}}/{name}"] = operations | parameters(resource, version, named=True)
     return found
 
 
 def parameters(resource: Resource, version: int, named: bool) -> dict[str, Any]:
+    """What every operation of a path takes: its place and `pretty`."""
     words = (["namespace"] if resource.namespaced else []) + (["name"] if named else [])
     listed = []
     for word in words:
@@ -261,7 +291,11 @@ def parameters(resource: Resource, version: int, named: bool) -> dict[str, Any]:
         listed.append(
             place | ({"schema": {"type": "string", "uniqueItems": True}} if version == 3 else {"type": "string"})
         )
-    return {"parameters": listed} if listed else {}
+    pretty: dict[str, Any] = {"name": "pretty", "in": "query"}
+    listed.append(
+        pretty | ({"schema": {"type": "string", "uniqueItems": True}} if version == 3 else {"type": "string"})
+    )
+    return {"parameters": listed}
 
 
 def operation(
@@ -282,6 +316,8 @@ def operation(
     forms: tuple[str, ...] = PATCH_FORMS if action == "patch" else JSON_FORMS
     if resource.custom and action == "patch":
         forms = PATCH_FORMS[:3]
+    if not resource.custom and action != "patch":
+        forms = ("*/*",)
     if version == 3:
         answer = {"description": "OK", "content": {form: {"schema": {"$ref": V3 + name}} for form in JSON_FORMS[:1]}}
         if body:

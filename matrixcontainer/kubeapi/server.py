@@ -30,18 +30,6 @@ from matrixcontainer.kubeapi.rbac import Authorizer
 from matrixcontainer.kubeapi.resources import Registry
 from matrixcontainer.kubeapi.store import Store
 
-VERSION = {
-    "major": "1",
-    "minor": "33",
-    "gitVersion": "v1.33.0+cloudmatrix",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "2026-01-01T00:00:00Z",
-    "goVersion": "none",
-    "compiler": "python",
-    "platform": "any",
-}
-
 
 class KubeApi:
     """`start()` brings up the controllers, `stop()` ends them and every open watch."""

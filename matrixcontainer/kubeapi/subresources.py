@@ -2,39 +2,68 @@
 answered.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors, reviews
+from matrixcontainer.kubeapi.accept import OFFERED, choose
 from matrixcontainer.kubeapi.asked import Options
+from matrixcontainer.kubeapi.builtin.pod_parts import POD_PARTS
 from matrixcontainer.kubeapi.builtin.pods import bind
+from matrixcontainer.kubeapi.builtin.types import schema_of
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.eviction import evict
 from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.object_meta import timestamp
 from matrixcontainer.kubeapi.patches import json_patch, merge_patch
-from matrixcontainer.kubeapi.requests import Request, Target
-from matrixcontainer.kubeapi.resources import Resource, ScalePaths
+from matrixcontainer.kubeapi.requests import VERBS, Request, Target
+from matrixcontainer.kubeapi.resources import Printed, Resource, ScalePaths
 from matrixcontainer.kubeapi.responses import Response, as_json
+from matrixcontainer.kubeapi.strategy import Strategy
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.app import App
+    from matrixcontainer.kubeapi.writing import Writing
 
+SCALES = Resource(
+    "autoscaling",
+    "v1",
+    "scales",
+    "Scale",
+    True,
+    schema_of("autoscaling.v1.Scale"),
+    Strategy(),
+    columns=(
+        Printed("Desired", "integer", JsonPath(".spec.replicas"), description="The number wanted."),
+        Printed("Available", "integer", JsonPath(".status.replicas"), description="The number there is."),
+        Printed("Age", "date", JsonPath(".metadata.creationTimestamp"), description="Since when the object is."),
+    ),
+)
+NEEDS_A_CONTAINER = ("attach", "exec", "portforward", "proxy")
 TOKEN_LIFETIME_S = 3600
 TOKEN_LIFETIME_S_MIN = 600
 
 
 async def answer(app: "App", request: Request, resource: Resource, target: Target) -> Response:
     sub = target.subresource
-    offered = {name for name, *_ in resource.extra_subresources}
+    offered = {name: verbs for name, _, _, verbs in resource.extra_subresources}
     if sub == "status" and resource.status:
         return await _status(app, request, resource, target)
     if sub == "scale" and resource.scale is not None:
         return await _scale(app, request, resource, target, resource.scale)
     if sub not in offered:
-        if resource.storage == "pods" and sub in ("exec", "attach", "portforward", "proxy"):
-            app.api.verbs.record(resource, target.namespace, target.name)
-            raise ApiError(501, "NotImplemented", f"pods/{sub} is not served here: no container runs behind these pods")
+        if resource.custom:
+            raise errors.not_found(resource.plural, resource.group, target.name)
         raise errors.no_such_path()
+    if VERBS.get(request.method) not in offered[sub]:
+        raise errors.method_not_allowed()
+    if sub in NEEDS_A_CONTAINER:
+        pod = app.api.verbs.get(resource, target.namespace, target.name)
+        if not pod["spec"].get("nodeName"):
+            raise errors.bad_request(f"pod {target.name} does not have a host assigned")
+        raise ApiError(501, "NotImplemented", f"pods/{sub} is not served here: no container runs behind these pods")
+    if part := POD_PARTS.get(sub):
+        return await _part(app, request, replace(resource, strategy=part), target)
     if sub == "log" and request.method == "GET":
         return _log(app, request, resource, target)
     if sub == "finalize" and request.method == "PUT":
@@ -49,8 +78,6 @@ async def answer(app: "App", request: Request, resource: Resource, target: Targe
 
         outcome = await app.api.verbs.modify(resource, target.namespace, target.name, change, options)
         return app.outcome(request, resource, outcome)
-    if request.method != "POST":
-        raise errors.method_not_allowed()
     options = app.options(request, sub)
     body = app.parsed(request, resource, options)
     await app.api.admission.admit_other(resource, target.name, target.namespace, body, options)
@@ -61,7 +88,15 @@ async def answer(app: "App", request: Request, resource: Resource, target: Targe
     return _token(app, request, resource, target, body)
 
 
-# ---- status
+# ---- parts of an object with an endpoint of their own
+
+
+async def _part(app: "App", request: Request, resource: Resource, target: Target) -> Response:
+    """Reads the whole object, writes only what the strategy of the part lets through."""
+    if request.method in ("GET", "HEAD"):
+        return app.render(request, resource, app.api.verbs.get(resource, target.namespace, target.name), 200)
+    write = app.update if request.method == "PUT" else app.patch
+    return await write(request, resource, target, target.subresource)
 
 
 async def _status(app: "App", request: Request, resource: Resource, target: Target) -> Response:
@@ -69,9 +104,9 @@ async def _status(app: "App", request: Request, resource: Resource, target: Targ
         record = app.api.verbs.record(resource, target.namespace, target.name)
         return app.render(request, resource, resource.show(record), 200)
     if request.method == "PUT":
-        return await app._update(request, resource, target, "status")
+        return await app.update(request, resource, target, "status")
     if request.method == "PATCH":
-        return await app._patch(request, resource, target, "status")
+        return await app.patch(request, resource, target, "status")
     raise errors.method_not_allowed()
 
 
@@ -102,7 +137,8 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths) -> dict[str, Any]:
 async def _scale(app: "App", request: Request, resource: Resource, target: Target, paths: ScalePaths) -> Response:
     verbs = app.api.verbs
     if request.method == "GET":
-        return as_json(scale_of(verbs.get(resource, target.namespace, target.name), paths))
+        scale = scale_of(verbs.get(resource, target.namespace, target.name), paths)
+        return app.render(request, SCALES, scale, 200)
     if request.method not in ("PUT", "PATCH"):
         raise errors.method_not_allowed()
     options = app.options(request, "scale")
@@ -129,7 +165,7 @@ async def _scale(app: "App", request: Request, resource: Resource, target: Targe
         return obj
 
     outcome = await verbs.modify(resource, target.namespace, target.name, change, options)
-    return as_json(scale_of(outcome.obj, paths))
+    return app.render(request, SCALES, scale_of(outcome.obj, paths), 200)
 
 
 def _without_strategic(resource: Resource) -> Resource:
@@ -187,6 +223,8 @@ def _log(app: "App", request: Request, resource: Resource, target: Target) -> Re
     from matrixcontainer.kubeapi.controllers import logs
 
     pod = app.api.verbs.get(resource, target.namespace, target.name)
+    if not pod["spec"].get("nodeName"):
+        return Response(b"", media="text/plain; charset=utf-8")  # nobody has started it, so there is nothing to read
     return Response(logs.answer(app.api, request, pod), media="text/plain; charset=utf-8")
 
 
@@ -210,7 +248,9 @@ def _token(app: "App", request: Request, resource: Resource, target: Target, bod
     return as_json(found, 201)
 
 
-def review(app: "App", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> Response:
+def review(app: "Writing", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> Response:
+    if choose(request.accept).form:
+        raise errors.not_acceptable(", ".join(OFFERED))
     options = app.options(request)
     obj = app.api.verbs.decode(resource, body, options)
     obj["metadata"] = {key: value for key, value in obj["metadata"].items() if key in ("name", "namespace")}

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from matrixcontainer.kubeapi import apply, errors, object_meta, patches
+from matrixcontainer.kubeapi import apply, errors, object_meta
 from matrixcontainer.kubeapi.asked import Options, Outcome
 from matrixcontainer.kubeapi.decoding import Decoding
 from matrixcontainer.kubeapi.resources import Resource
@@ -245,92 +245,7 @@ class Verbs(Decoding):
         elif not options.from_controller:
             resource.strategy.prepare_update(new, old, resource)
 
-    # ---- patch
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch_type: str,
-        patch: Any,
-        options: Options,
-    ) -> Outcome:
-        """`patch_type` is json, merge or strategic; the patch is already parsed."""
-        warned = len(options.warnings)
-
-        def change(old: dict[str, Any]) -> dict[str, Any]:
-            del options.warnings[warned:]
-            if patch_type == "json":
-                new = patches.json_patch(old, patch)
-            elif not isinstance(patch, dict):
-                raise errors.bad_request("the patch must be an object")
-            elif patch_type == "merge":
-                new = patches.merge_patch(old, patch)
-            else:
-                new = patches.strategic_patch(old, patch, resource.schema)
-            return self.decode(resource, new, options)
-
-        return await self._retrying(resource, namespace, name, change, options)
-
-    async def apply(
-        self, resource: Resource, namespace: str, name: str, config: dict[str, Any], options: Options
-    ) -> Outcome:
-        """Server-side apply: creates the object when it is not there."""
-        if not options.field_manager:
-            cause = errors.required("fieldManager", "is required for apply patch")
-            raise errors.unprocessable("PatchOptions", "meta.k8s.io", "", [cause])
-        if not isinstance(config, dict):
-            raise errors.bad_request("the applied configuration must be an object")
-        if not config.get("kind") or not config.get("apiVersion"):
-            raise errors.bad_request("the applied configuration must state apiVersion and kind")
-        if (config.get("metadata") or {}).get("managedFields"):
-            raise errors.bad_request("metadata.managedFields must be nil")
-        config = self.decode(resource, config, options)
-        meta = config["metadata"]
-        if meta.get("name", name) != name:
-            raise errors.bad_request(
-                f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
-            )
-        meta["name"] = name
-        stated = object_meta.stated_revision(config, resource, name)
-        meta.pop("resourceVersion", None)
-        self._settle_namespace(resource, namespace, meta)
-        self._narrow(resource, config, options)
-        record = self.store.latest((resource.storage, namespace, name))
-        if record is None:
-            if options.subresource or meta.get("uid"):
-                raise errors.not_found(resource.plural, resource.group, name)
-            if resource.namespaced:
-                self._demand_namespace(resource, namespace, name)
-            obj = apply.apply_config(
-                None,
-                config,
-                resource.schema,
-                options.manager,
-                "",
-                options.force,
-                object_meta.timestamp(self.now()),
-            )
-            return await self._insert(
-                resource, namespace, await self._prepare_new(resource, obj, options, True), options
-            )
-
-        def change(old: dict[str, Any]) -> dict[str, Any]:
-            now = object_meta.timestamp(self.now())
-            sub = options.subresource
-            return apply.apply_config(old, config, resource.schema, options.manager, sub, options.force, now)
-
-        return await self._retrying(resource, namespace, name, change, options, stated=stated, track=False)
-
-    def _narrow(self, resource: Resource, config: dict[str, Any], options: Options) -> None:
-        """An apply owns only what its endpoint writes: status on /status, everything else on the main one."""
-        if options.subresource == "status":
-            for key in set(config) - {"apiVersion", "kind", "metadata", "status"}:
-                del config[key]
-            config["metadata"] = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}
-        elif resource.status:
-            config.pop("status", None)
+    # ---- to the store
 
     async def _erase(self, resource: Resource, record: Record, last: dict[str, Any]) -> Outcome:
         try:

@@ -12,6 +12,7 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 POINTER = re.compile(r"0x[0-9a-f]{6,}")
 AGE = re.compile(r"(\d+[smhdy])+|<unknown>")
+TOO_LARGE = re.compile(r"(Too large resource version: \d+, current: )\d+")
 TIMES = frozenset(
     [
         "creationTimestamp",
@@ -40,7 +41,7 @@ def normal(value: Any, table: bool = False) -> Any:
     if isinstance(value, list):
         return [normal(one, table) for one in value]
     if isinstance(value, str):
-        text = POINTER.sub("<pointer>", UUID.sub("<uid>", value))
+        text = TOO_LARGE.sub(r"\1<rv>", POINTER.sub("<pointer>", UUID.sub("<uid>", value)))
         return "<age>" if table and AGE.fullmatch(text) else text
     return value
 

@@ -55,10 +55,17 @@ class Kind:
     storage: str = ""
 
 
+PART = ("get", "patch", "update")
 POD_SUBRESOURCES = (
+    ("attach", "", "PodAttachOptions", ("create", "get")),
     ("binding", "", "Binding", ("create",)),
+    ("ephemeralcontainers", "", "Pod", PART),
     ("eviction", "policy/v1", "Eviction", ("create",)),
+    ("exec", "", "PodExecOptions", ("create", "get")),
     ("log", "", "Pod", ("get",)),
+    ("portforward", "", "PodPortForwardOptions", ("create", "get")),
+    ("proxy", "", "PodProxyOptions", ("create", "delete", "get", "patch", "update")),
+    ("resize", "", "Pod", PART),
 )
 POD_FIELDS = (
     "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork "

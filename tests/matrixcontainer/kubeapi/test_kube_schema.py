@@ -231,7 +231,7 @@ def test_accept(accept: str, media: str, form: str) -> None:
 
 def test_accept_nothing_we_speak() -> None:
     with pytest.raises(ApiError) as refused:
-        choose("application/vnd.kubernetes.protobuf")
+        choose("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,text/plain")
     assert refused.value.code == 406
     assert (
         wants_aggregated("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer") == "v2"
