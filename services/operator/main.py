@@ -165,7 +165,7 @@ class OperatorProcess:
         self.leases = Periodic("node-leases", self._kubelets.renew_leases, wall, period_s=RENEW_S, rest_s=1.0)
         scheduler = PodScheduler(self.kube, self.resource, time.time)
         self.scheduler = Periodic("pod-scheduler", scheduler.look, wall, period_s=10, rest_s=0.2)
-        self.watchers = (self.instances, self.infers, self.mirrors, self.scheduler)
+        self.watchers: tuple[Periodic, ...] = (self.instances, self.infers, self.mirrors, self.scheduler)
         if settings.shared_cluster:
             self.watchers += (self.kubelets, self.leases)
         self._kopf_ready = asyncio.Event()

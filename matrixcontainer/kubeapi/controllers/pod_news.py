@@ -1,4 +1,4 @@
-"""What a kubelet tells of a pod whose status changes: containers that started, wait after a crash, or are being killed."""
+"""What a kubelet tells of a pod whose status changes: containers that start, wait after a crash, or are killed."""
 
 from dataclasses import dataclass
 from typing import Any
