@@ -23,7 +23,6 @@ def both(request: pytest.FixtureRequest) -> None:
         pytest.skip("starts a real control plane; run by `make conformance`")
     if missing := missing_parts():
         pytest.fail(missing)
-    return
 
 
 def lived(client: httpx.Client, kubeconfig: Path, folder: Path) -> dict[str, Any]:
@@ -44,7 +43,7 @@ def test_a_life_is_the_same_on_both_servers(tmp_path: Path) -> None:
             embedded = lived(client, ours.kubeconfig, tmp_path / "on-embedded")
     finally:
         ours.stop()
-    with RealKube(tmp_path / "real") as kube, kube.client() as client:
+    with RealKube(tmp_path / "real", grace_s=15) as kube, kube.client() as client:
         real = lived(client, kube.kubeconfig, tmp_path / "on-real")
     assert embedded["states of the instance"] == [
         "Provisioning", "Active", "Repairing", "Active", "Updating", "Active", "Deleting", "gone",
