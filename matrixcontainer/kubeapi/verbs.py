@@ -136,9 +136,7 @@ class Verbs(Decoding):
                 return await self.create(resource, namespace, new, options)
             raise errors.not_found(resource.plural, resource.group, name)
         if not stated and not resource.strategy.unconditional_update:
-            cause = errors.invalid(
-                "metadata.resourceVersion", errors.Spelled("0x0"), "must be specified for an update"
-            )
+            cause = errors.invalid("metadata.resourceVersion", errors.Spelled("0x0"), "must be specified for an update")
             raise errors.unprocessable(resource.plural, resource.group, name, [cause])
         return await self._retrying(resource, namespace, name, lambda old: new, options, stated=stated, replace=True)
 
