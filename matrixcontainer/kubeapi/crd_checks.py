@@ -13,7 +13,7 @@ import orjson
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.builtin.webhooks import check_client
 from matrixcontainer.kubeapi.crd_schema import check_schema
-from matrixcontainer.kubeapi.errors import Cause, Verbatim
+from matrixcontainer.kubeapi.errors import Cause, Spelled
 from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.names import is_label_1035, is_subdomain
 
@@ -117,7 +117,7 @@ def _check_versions(versions: list[dict[str, Any]], common: dict[str, Any], spec
         found += _check_deprecation(version, path)
         found += _check_parts(version, path, _has_status(common) or _has_status(version))
     names = [version.get("name", "") for version in versions]
-    shown = Verbatim(_versions_as_go(versions))
+    shown = Spelled(_versions_as_go(versions))
     if len(set(names)) < len(names):
         found.append(errors.invalid("spec.versions", shown, "must contain unique version names"))
     if sum(bool(version.get("storage")) for version in versions) != 1:
@@ -344,8 +344,8 @@ def _check_fixed(spec: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
 def _check_stored(stored: list[str], versions: list[dict[str, Any]]) -> list[Cause]:
     path = "status.storedVersions"
     if not stored:
-        return [errors.invalid(path, Verbatim("[]string(nil)"), "must have at least one stored version")]
-    shown = Verbatim("[]string{" + ", ".join(map(errors.shown, stored)) + "}")
+        return [errors.invalid(path, Spelled("[]string(nil)"), "must have at least one stored version")]
+    shown = errors.go_list(stored)
     found = [
         errors.invalid(path, shown, f"must have the storage version {version.get('name', '')}")
         for version in versions
@@ -424,6 +424,6 @@ def _check_review_versions(versions: list[str], path: str) -> list[Cause]:
         elif why := is_label_1035(version):
             found.append(errors.invalid(f"{path}[{index}]", version, why))
     if not {"v1", "v1beta1"} & set(versions):
-        shown = Verbatim("[]string{" + ", ".join(map(errors.shown, versions)) + "}")
+        shown = errors.go_list(versions)
         found.append(errors.invalid(path, shown, "must include at least one of v1, v1beta1"))
     return found

@@ -246,7 +246,7 @@ def _check_map_list(node: dict[str, Any], path: str, found: list[Cause]) -> None
 
 
 def _check_keys(keys: list[str], items: dict[str, Any], where: str, path: str, found: list[Cause]) -> None:
-    shown = errors.Verbatim("[]string{" + ", ".join(map(errors.shown, keys)) + "}")
+    shown = errors.go_list(keys)
     for place, key in enumerate(keys):
         field = (items.get("properties") or {}).get(key)
         if field is None:

@@ -6,9 +6,9 @@ from typing import Any
 from matrixcontainer.kubeapi import errors, object_meta
 from matrixcontainer.kubeapi.asked import Deletion, Options, Outcome
 from matrixcontainer.kubeapi.patching import PatchingVerbs
+from matrixcontainer.kubeapi.records import Record, Stale
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
-from matrixcontainer.kubeapi.store import Record, Stale
 from matrixcontainer.kubeapi.verbs import RETRIES_MAX, differs, pending_work
 
 

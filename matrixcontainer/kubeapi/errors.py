@@ -24,14 +24,24 @@ class Cause:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
-class Verbatim(str):
-    """A refused value that is spelled already."""
+class Spelled(str):
+    """A refused value already spelled the way Go prints it, such as `[]string{"a"}` or `0x0`."""
+
+
+def go_list(values: list[str]) -> Spelled:
+    """A list of strings as Go source."""
+    return Spelled("[]string{" + ", ".join(map(shown, values)) + "}")
+
+
+def go_map(values: dict[str, str]) -> Spelled:
+    """A map of strings as Go source, in the order of its keys."""
+    return Spelled("map[string]string{" + ", ".join(f"{shown(k)}:{shown(v)}" for k, v in sorted(values.items())) + "}")
 
 
 def shown(value: Any) -> str:
     """A refused value as the API prints it: strings quoted, everything else as JSON."""
-    if isinstance(value, Verbatim):
-        return str(value)
+    if isinstance(value, Spelled):
+        return value
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
@@ -43,7 +53,7 @@ def as_json(value: Any) -> str:
 
 def as_go(value: Any) -> Any:
     """A refused value of no type of its own, as the Go source it is shown in; scalars stay what they are."""
-    return Verbatim(_go_source(value)) if isinstance(value, (dict, list)) else value
+    return Spelled(_go_source(value)) if isinstance(value, (dict, list)) else value
 
 
 def _go_source(value: Any) -> str:
@@ -174,6 +184,11 @@ def forbidden(plural: str, group: str, name: str, why: str, causes: list[Cause] 
     quoted = f' "{name}"' if name else ""
     text = f"{qualified(plural, group)}{quoted} is forbidden: {why}"
     return ApiError(403, "Forbidden", text, _details(name, group, plural, causes=listed))
+
+
+def unexplained(message: str) -> ApiError:
+    """A failure the server has no reason for: 500 with the bare text."""
+    return ApiError(500, "", message)
 
 
 def unauthorized() -> ApiError:

@@ -156,7 +156,7 @@ def check_identity(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
         found.append(errors.invalid("metadata.uid", new["uid"], "field is immutable"))
     if new.get("deletionTimestamp") and not old.get("deletionTimestamp"):
         moment = datetime.fromtimestamp(parse_timestamp(str(new["deletionTimestamp"])), UTC)
-        shown = errors.Verbatim(moment.strftime("%Y-%m-%d %H:%M:%S +0000 UTC"))
+        shown = errors.Spelled(moment.strftime("%Y-%m-%d %H:%M:%S +0000 UTC"))
         found.append(errors.invalid("metadata.deletionTimestamp", shown, "field is immutable"))
     grace = new.get("deletionGracePeriodSeconds")
     if grace is not None and grace != old.get("deletionGracePeriodSeconds"):

@@ -12,9 +12,10 @@ from typing import Any
 from matrixcontainer.kubeapi import apply, errors, object_meta
 from matrixcontainer.kubeapi.asked import Options, Outcome
 from matrixcontainer.kubeapi.decoding import Decoding
+from matrixcontainer.kubeapi.records import Key, Record, Stale, StoreLost
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
-from matrixcontainer.kubeapi.store import Key, Record, Stale, Store, StoreLost
+from matrixcontainer.kubeapi.store import Store
 
 RETRIES_MAX = 20
 
@@ -135,9 +136,7 @@ class Verbs(Decoding):
                 return await self.create(resource, namespace, new, options)
             raise errors.not_found(resource.plural, resource.group, name)
         if not stated and not resource.strategy.unconditional_update:
-            cause = errors.invalid(
-                "metadata.resourceVersion", errors.Verbatim("0x0"), "must be specified for an update"
-            )
+            cause = errors.invalid("metadata.resourceVersion", errors.Spelled("0x0"), "must be specified for an update")
             raise errors.unprocessable(resource.plural, resource.group, name, [cause])
         return await self._retrying(resource, namespace, name, lambda old: new, options, stated=stated, replace=True)
 
@@ -195,6 +194,14 @@ class Verbs(Decoding):
         name, namespace = record.key[2], record.key[1]
         strategy = resource.strategy
         self._keep_identity(resource, old, new)
+        claims = track and resource.custom and options.subresource == "status"
+        if claims:  # owned is what was said, though all but the status of it is dropped
+            strategy.default(new)
+            said = new | ({"spec": old["spec"]} if "spec" in old else {})
+            said["metadata"] = dict(new["metadata"])
+            self._track(resource, old, said, options)
+            new["metadata"] = said["metadata"]
+            track = False
         self._keep_other_parts(resource, old, new, options)
         strategy.default(new)
         for gate in self.gates:
@@ -219,8 +226,10 @@ class Verbs(Decoding):
         if options.dry_run:
             new["metadata"]["resourceVersion"] = str(record.revision)
             return Outcome(new, gone=ends)
-        if ends:
-            return await self._erase(resource, record, new)
+        if ends:  # watchers are told of the last state that was stored, the caller of what it made of it
+            gone = await self._erase(resource, record, old)
+            new["metadata"]["resourceVersion"] = gone.obj["metadata"]["resourceVersion"]
+            return Outcome(new, gone=True)
         kept = await self._put((resource.storage, namespace, name), resource.store_form(new), record)
         return Outcome(shown(resource, kept, new), record=kept)
 

@@ -17,8 +17,9 @@ import orjson
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.listing import Query
+from matrixcontainer.kubeapi.records import Change, Record
 from matrixcontainer.kubeapi.resources import Resource
-from matrixcontainer.kubeapi.store import Change, Record, Store
+from matrixcontainer.kubeapi.store import Store
 
 BOOKMARK_S = 50.0  # clients call a stream dead after 70 s of silence
 LAST_BOOKMARK_S = 2.0
@@ -153,7 +154,9 @@ class Watch:
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
         revision = str(self.store.revision)
-        meta: dict[str, Any] = {"resourceVersion": revision, "creationTimestamp": None}
+        meta: dict[str, Any] = {"resourceVersion": revision}
+        if not self.resource.custom:
+            meta["creationTimestamp"] = None  # as Go prints what a type has and nobody set
         if annotations:
             meta["annotations"] = annotations
         obj: dict[str, Any] = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": meta}

@@ -42,6 +42,7 @@ ATOMIC_CORE = (
 )
 ATOMIC = {f"core.v1.{name}" for name in ATOMIC_CORE.split()} | {
     "meta.v1.LabelSelector",
+    "meta.v1.OwnerReference",
     "rbac.v1.RoleRef",
     "rbac.v1.Subject",
 }

@@ -12,8 +12,8 @@ from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.builtin.core import IMMUTABLE_NAMESPACES
 from matrixcontainer.kubeapi.crds import set_condition
 from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.records import Change, Record
 from matrixcontainer.kubeapi.resources import Resource
-from matrixcontainer.kubeapi.store import Change, Record
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi

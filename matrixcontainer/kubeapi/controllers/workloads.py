@@ -23,8 +23,8 @@ from matrixcontainer.kubeapi.controllers.set_index import SetIndex
 from matrixcontainer.kubeapi.controllers.told import Teller
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.controllers.usage import Usages
+from matrixcontainer.kubeapi.records import Change, Record
 from matrixcontainer.kubeapi.resources import Resource
-from matrixcontainer.kubeapi.store import Change, Record
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi

@@ -174,7 +174,7 @@ def test_rules_that_hold(rule: str) -> None:
         ({"rule": "self.n > 5"}, "failed rule: self.n > 5"),
         ({"rule": "self.n > 5", "message": "too small"}, "too small"),
         ({"rule": "self.n > 5", "messageExpression": "'got ' + string(self.n)"}, "got 3"),
-        ({"rule": "self.l[7] == 1"}, "index out of bounds evaluating rule: self.l[7]"),
+        ({"rule": "self.l[7] == 1"}, "index out of bounds: 7 evaluating rule: self.l[7]"),
         ({"rule": "self.m['z'] == 'a'"}, "no such key"),
     ],
 )
