@@ -47,8 +47,9 @@ class App(Writing):
         request = request_of(scope, receive)
         try:
             response = await self.answer(request)
-        except errors.NoSuchPage as failure:
-            response = Response(failure.TEXT.encode(), failure.code, "text/plain; charset=utf-8")
+        except errors.PlainPage as failure:
+            page = failure.page(request.path)
+            response = Response(page.encode(), failure.code, "text/plain; charset=utf-8")
         except ApiError as failure:
             response = as_json(failure.status(), failure.code)
             response.headers |= failure.headers
