@@ -99,7 +99,9 @@ class Decoding:
             cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
             raise errors.forbidden(resource.plural, resource.group, name, why, [cause])
 
-    def _demand_valid(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+    def _demand_valid(
+        self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None, status: bool = False
+    ) -> None:
         if obj["kind"] != resource.kind:
             cause = errors.invalid("kind", obj["kind"], f"must be {resource.kind}")
             raise errors.unprocessable(obj["kind"], resource.group, obj["metadata"].get("name", ""), [cause])
@@ -107,7 +109,10 @@ class Decoding:
         if old is not None:
             known = set(object_meta.check_metadata(old, resource))
             found = [cause for cause in found if cause not in known] + object_meta.check_metadata_update(obj, old)
-        found += resource.strategy.validate(obj, old)
+        if status and old is not None:
+            found += resource.strategy.validate_status(obj, old)
+        else:
+            found += resource.strategy.validate(obj, old)
         if found:
             raise errors.unprocessable(resource.kind, resource.group, obj["metadata"].get("name", ""), found)
 

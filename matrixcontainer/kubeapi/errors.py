@@ -47,6 +47,24 @@ def shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def as_go(value: Any) -> Any:
+    """A refused value of no type of its own, as the Go source it is shown in; scalars stay what they are."""
+    return Spelled(_go_source(value)) if isinstance(value, (dict, list)) else value
+
+
+def _go_source(value: Any) -> str:
+    if isinstance(value, dict):
+        parts = ", ".join(f"{json.dumps(key, ensure_ascii=False)}:{_go_source(value[key])}" for key in sorted(value))
+        return "map[string]interface {}{" + parts + "}"
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(map(_go_source, value)) + "}"
+    return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
+
+
 def required(field: str, detail: str = "") -> Cause:
     return Cause("FieldValueRequired", "Required value" + (f": {detail}" if detail else ""), field)
 

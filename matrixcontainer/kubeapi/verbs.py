@@ -207,7 +207,7 @@ class Verbs(Decoding):
                 strategy.default(new)
         if track:
             self._track(resource, old, new, options)
-        self._demand_valid(resource, new, old)
+        self._demand_valid(resource, new, old, options.subresource == "status")
         for judge in self.judges:
             await judge(resource, "UPDATE", new, old, options)
         if strategy.has_generation and options.subresource != "status" and _wish(resource, old) != _wish(resource, new):

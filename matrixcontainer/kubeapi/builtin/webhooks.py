@@ -76,7 +76,7 @@ def _check_hook(hook: dict[str, Any], path: str) -> list[Cause]:
     if not 1 <= hook.get("timeoutSeconds", 10) <= 30:
         text = "the timeout value must be between 1 and 30 seconds"
         found.append(errors.invalid(f"{path}.timeoutSeconds", hook["timeoutSeconds"], text))
-    found += _check_client(hook.get("clientConfig") or {}, f"{path}.clientConfig")
+    found += check_client(hook.get("clientConfig") or {}, f"{path}.clientConfig")
     return found + _check_conditions(hook.get("matchConditions") or [], f"{path}.matchConditions")
 
 
@@ -97,7 +97,8 @@ def _check_rule(rule: dict[str, Any], path: str) -> list[Cause]:
     return found
 
 
-def _check_client(client: dict[str, Any], path: str) -> list[Cause]:
+def check_client(client: dict[str, Any], path: str) -> list[Cause]:
+    """Where a webhook is said to be: a URL or a service, and a URL of the right form."""
     url, service = client.get("url"), client.get("service")
     if (url is None) == (service is None):
         return [errors.required(path, "exactly one of url or service is required")]
