@@ -72,4 +72,6 @@ class Decoding:
             found = [cause for cause in found if cause not in known] + object_meta.check_metadata_update(obj, old)
         found += resource.strategy.validate(obj, old)
         if found:
-            raise errors.unprocessable(resource.kind, resource.group, obj["metadata"].get("name", ""), found)
+            told = resource.strategy.told_group
+            group = resource.group if told is None else told
+            raise errors.unprocessable(resource.kind, group, obj["metadata"].get("name", ""), found)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors, schema, validation
+from matrixcontainer.kubeapi.builtin import typed
 from matrixcontainer.kubeapi.errors import ABSENT, Cause
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ def is_subdomain(name: str) -> str:
 def is_label(name: str) -> str:
     if len(name) > 63:
         return "must be no more than 63 characters"
-    return "" if LABEL.match(name) else LABEL_TEXT
+    if LABEL.match(name):
+        return ""
+    return "must not contain dots" if SUBDOMAIN.match(name) else LABEL_TEXT
 
 
 def is_label_1035(name: str) -> str:
@@ -72,9 +75,14 @@ class Strategy:
     strategic = True  # strategic merge patch is accepted
     create_on_update = False
     grace: Callable[[dict[str, Any], int | None], int] | None = None  # seconds a bound object stays after DELETE
+    type_name = ""  # in the table of built-in types
+    judge: Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]] | None = None  # by the rules of its type
+    told_group: str | None = None  # the group that refusals name, where it is not the resource's own
 
     def default(self, obj: dict[str, Any]) -> None:
         """Fill in what a Go client could have left out."""
+        if self.type_name:
+            typed.settle(obj, self.type_name)
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
         """Reset what clients may not set at creation."""
@@ -95,7 +103,7 @@ class Strategy:
         """What else changes in an object at the moment its deletion begins."""
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        return []
+        return self.judge(obj, old) if self.judge is not None else []
 
     def refresh(self, obj: dict[str, Any], resource: "Resource") -> None:
         """Bring an object stored under an older schema up to date for reading."""
@@ -104,16 +112,24 @@ class Strategy:
         """Decode leniently: drop unknown fields and return their paths; raise 400 on a wrong type."""
         unknown: list[str] = []
         schema.drop_nulls(obj, resource.schema)
-        schema.spell_quantities(obj, resource.schema)
         schema.prune(obj, resource.schema, unknown=unknown, root=True)
         wrong = validation.validate({k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}, resource.schema)
         for cause in wrong:
             if cause.reason == "FieldValueTypeInvalid":
-                raise errors.bad_request(
-                    f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                    f"json: cannot unmarshal into field {cause.field}: {cause.message.removeprefix('Invalid value: ')}"
-                )
+                value = cause.message.removeprefix("Invalid value: ")
+                raise unreadable(resource, f"json: cannot unmarshal into field {cause.field}: {value}")
+        try:
+            typed.read_texts(obj, resource.type_name)
+        except typed.Unreadable as failure:
+            raise unreadable(resource, str(failure)) from failure
         return unknown
+
+
+def unreadable(resource: "Resource", why: str) -> errors.ApiError:
+    """400: the body is not of the kind it should be."""
+    return errors.bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}'
+    )
 
 
 def keep_part(new: dict[str, Any], old: dict[str, Any], key: str) -> None:

@@ -13,6 +13,7 @@ SUBJECT_KINDS = ["ServiceAccount", "User", "Group"]
 class RbacStrategy(Strategy):
     check_name = staticmethod(is_path_segment)
     has_generation = False
+    create_on_update = True
 
 
 class RoleStrategy(RbacStrategy):
@@ -45,6 +46,7 @@ def _check_rule(rule: dict[str, Any], path: str, namespaced: bool) -> list[Cause
 
 class BindingStrategy(RbacStrategy):
     def default(self, obj: dict[str, Any]) -> None:
+        super().default(obj)
         ref = obj.get("roleRef")
         if ref is not None and not ref.get("apiGroup"):
             ref["apiGroup"] = RBAC

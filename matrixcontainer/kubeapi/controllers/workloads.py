@@ -17,6 +17,7 @@ from matrixcontainer.kubeapi.controllers.evictions import Evictions
 from matrixcontainer.kubeapi.controllers.jobs import Jobs
 from matrixcontainer.kubeapi.controllers.kubelets import Kubelets
 from matrixcontainer.kubeapi.controllers.node_facts import NodeIndex
+from matrixcontainer.kubeapi.controllers.node_taints import NodeTaints
 from matrixcontainer.kubeapi.controllers.pod_facts import PodIndex
 from matrixcontainer.kubeapi.controllers.replica_sets import ReplicaSets
 from matrixcontainer.kubeapi.controllers.set_index import SetIndex
@@ -50,6 +51,7 @@ class Workloads:
         self.kubelets = Kubelets(self)
         self.scheduler = DefaultScheduler(self)
         self.emulated_nodes = EmulatedNodes(self)
+        self.node_taints = NodeTaints(self)
         self.lost_pods = LostPods(self)
         self.evictions = Evictions(self)
         self.listeners = (
@@ -61,7 +63,7 @@ class Workloads:
             self.deployments,
             self.jobs,
         )
-        self.controllers: list[Controller] = [self.emulated_nodes, *self.listeners, self.autoscalers]
+        self.controllers: list[Controller] = [self.emulated_nodes, self.node_taints, *self.listeners, self.autoscalers]
 
     def _builtin(self, group: str, version: str, plural: str) -> Resource:
         found = self.api.registry.find(group, version, plural)
