@@ -76,7 +76,8 @@ async def answer(app: "App", request: Request, resource: Resource, target: Targe
             obj.setdefault("spec", {})["finalizers"] = finalizers
             return obj
 
-        outcome = await app.api.verbs.modify(resource, target.namespace, target.name, change, options)
+        verbs = app.api.verbs
+        outcome = await verbs.modify(resource, target.namespace, target.name, change, options, track=False)
         return app.outcome(request, resource, outcome)
     options = app.options(request, sub)
     body = app.parsed(request, resource, options)

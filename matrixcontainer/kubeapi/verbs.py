@@ -146,9 +146,13 @@ class Verbs(Decoding):
         name: str,
         change: Callable[[dict[str, Any]], dict[str, Any]],
         options: Options,
+        track: bool = True,
     ) -> Outcome:
-        """Read, change, write, again if somebody was faster; for patches and for the server's own controllers."""
-        return await self._retrying(resource, namespace, name, change, options)
+        """Read, change, write, again if somebody was faster; for patches and for the server's own controllers.
+
+        Without `track` nobody comes to own what changed.
+        """
+        return await self._retrying(resource, namespace, name, change, options, track=track)
 
     async def _retrying(
         self,

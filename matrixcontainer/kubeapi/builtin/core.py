@@ -182,9 +182,7 @@ class ClaimStrategy(Strategy):
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
         super().prepare_create(obj, resource)
-        held = obj["metadata"].setdefault("finalizers", [])
-        if CLAIM_PROTECTION not in held:
-            held.append(CLAIM_PROTECTION)
+        _protect(obj, CLAIM_PROTECTION)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         found = super().validate(obj, old)
@@ -197,6 +195,23 @@ def _without_size(spec: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if key not in ("resources", "volumeName", "storageClassName")}
 
 
+class VolumeStrategy(Strategy):
+    """A volume is held while it is bound."""
+
+    has_generation = False
+    returns_deleted = True
+
+    def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
+        super().prepare_create(obj, resource)
+        _protect(obj, VOLUME_PROTECTION)
+
+
+def _protect(obj: dict[str, Any], finalizer: str) -> None:
+    held = obj["metadata"].setdefault("finalizers", [])
+    if finalizer not in held:
+        held.append(finalizer)
+
+
 class KeptStrategy(Strategy):
     """Kinds without generation whose DELETE answers with the object."""
 
@@ -205,6 +220,7 @@ class KeptStrategy(Strategy):
 
 
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+VOLUME_PROTECTION = "kubernetes.io/pv-protection"
 CLAIM_FIXED = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )

@@ -126,7 +126,7 @@ KINDS = (
     Kind("core.v1.Service", "", "services", "svc", True, services.ServiceStrategy, True, categories="all",
          fields="spec.clusterIP spec.type"),
     Kind("core.v1.Endpoints", "", "endpoints", "ep", True, UpsertStrategy),
-    Kind("core.v1.PersistentVolume", "", "persistentvolumes", "pv", False, core.KeptStrategy, True),
+    Kind("core.v1.PersistentVolume", "", "persistentvolumes", "pv", False, core.VolumeStrategy, True),
     Kind("core.v1.PersistentVolumeClaim", "", "persistentvolumeclaims", "pvc", True, core.ClaimStrategy, True),
     Kind("core.v1.ResourceQuota", "", "resourcequotas", "quota", True, core.KeptStrategy, True),
     Kind("core.v1.LimitRange", "", "limitranges", "limits", True, UpsertStrategy),

@@ -24,6 +24,7 @@ from matrixcontainer.kubeapi.controllers.set_index import SetIndex
 from matrixcontainer.kubeapi.controllers.told import Teller
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.controllers.usage import Usages
+from matrixcontainer.kubeapi.controllers.volume_protection import ClaimProtection, VolumeProtection
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.store import Change, Record
 
@@ -54,16 +55,18 @@ class Workloads:
         self.node_taints = NodeTaints(self)
         self.lost_pods = LostPods(self)
         self.evictions = Evictions(self)
+        self.claims, self.volumes = ClaimProtection(self), VolumeProtection(self)
         self.listeners = (
             self.scheduler,
             self.kubelets,
             self.lost_pods,
             self.evictions,
+            self.claims,
             self.replica_sets,
             self.deployments,
             self.jobs,
         )
-        self.controllers: list[Controller] = [self.emulated_nodes, self.node_taints, *self.listeners, self.autoscalers]
+        self.controllers: list[Controller] = [self.emulated_nodes, self.node_taints, self.volumes, *self.listeners, self.autoscalers]
 
     def _builtin(self, group: str, version: str, plural: str) -> Resource:
         found = self.api.registry.find(group, version, plural)
