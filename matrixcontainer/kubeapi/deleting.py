@@ -6,9 +6,9 @@ from typing import Any
 from matrixcontainer.kubeapi import errors, object_meta
 from matrixcontainer.kubeapi.asked import Deletion, Options, Outcome
 from matrixcontainer.kubeapi.patching import PatchingVerbs
+from matrixcontainer.kubeapi.records import Record, Stale
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
-from matrixcontainer.kubeapi.store import Record, Stale
 from matrixcontainer.kubeapi.verbs import RETRIES_MAX, differs, pending_work
 
 
@@ -62,7 +62,7 @@ class DeletingVerbs(PatchingVerbs):
             meta["deletionTimestamp"] = object_meta.timestamp(base + grace)
             if resource.strategy.tells_grace:
                 meta["deletionGracePeriodSeconds"] = grace
-            if first and resource.strategy.has_generation and "generation" in meta:
+            if first and meta.get("generation", 0) > 0:
                 meta["generation"] += 1
             resource.strategy.mark_deleted(obj)
         if not pending_work(obj):

@@ -139,8 +139,12 @@ class NoSuchPage(ApiError):
         super().__init__(404, "NotFound", self.TEXT.strip())
 
 
-def already_exists(plural: str, group: str, name: str) -> ApiError:
+def already_exists(plural: str, group: str, name: str, going: bool = False, generated: bool = False) -> ApiError:
+    """409; `going` says that the one there is being deleted, `generated` that the name was made here."""
     text = f'{qualified(plural, group)} "{name}" already exists'
+    if generated:
+        text += ", the server was not able to generate a unique name for the object"
+    text = f"object is being deleted: {text}" if going else text
     return ApiError(409, "AlreadyExists", text, _details(name, group, plural))
 
 
@@ -172,11 +176,6 @@ def forbidden(plural: str, group: str, name: str, why: str, causes: list[Cause] 
     return ApiError(403, "Forbidden", text, _details(name, group, plural, causes=listed))
 
 
-def unexplained(message: str) -> ApiError:
-    """A failure the server has no reason for: 500 with the bare text."""
-    return ApiError(500, "", message)
-
-
 def unauthorized() -> ApiError:
     return ApiError(401, "Unauthorized", "Unauthorized")
 
@@ -201,6 +200,11 @@ def too_large(limit: int) -> ApiError:
 
 def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
+
+
+def untyped(message: str) -> ApiError:
+    """A failure nobody gave a reason to: 500 with the bare message."""
+    return ApiError(500, "", message)
 
 
 def internal(message: str) -> ApiError:

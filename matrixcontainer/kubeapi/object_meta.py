@@ -82,7 +82,7 @@ def clean_metadata(obj: dict[str, Any], resource: "Resource") -> list[str]:
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
                 f"json: cannot unmarshal into field {cause.field}: {cause.message.removeprefix('Invalid value: ')}"
             )
-    for key in ("labels", "annotations", "finalizers", "ownerReferences"):
+    for key in CHECKED:
         if key in meta and not meta[key]:
             del meta[key]
     return unknown
@@ -92,6 +92,8 @@ def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
     """Everything wrong with metadata, name included."""
     meta = obj["metadata"]
     found: list[Cause] = []
+    if (prefix := meta.get("generateName")) and (why := resource.strategy.check_name(_masked(prefix))):
+        found.append(errors.invalid("metadata.generateName", prefix, why))
     name = meta.get("name", "")
     if not name:
         found.append(errors.required("metadata.name", "name or generateName is required"))
@@ -108,6 +110,11 @@ def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
         why = "finalizer orphan and foregroundDeletion cannot be both set"
         found.append(errors.invalid("metadata.finalizers", errors.go_list(meta["finalizers"]), why))
     return found
+
+
+def _masked(prefix: str) -> str:
+    """A prefix may end in a dash, as no name may."""
+    return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
 
 
 def _check_marks(meta: dict[str, Any]) -> list[Cause]:
@@ -139,10 +146,19 @@ def _check_owners(owners: list[dict[str, Any]]) -> list[Cause]:
         if owner.get("controller"):
             this = f"{owner.get('kind', '')}/{owner.get('name', '')}"
             if controller:
-                text = "Only one reference can have Controller set to true. Found \"true\" in references for "
+                text = 'Only one reference can have Controller set to true. Found "true" in references for '
                 found.append(errors.invalid(path, owners, f"{text}{controller} and {this}"))
             controller = controller or this
     return found
+
+
+CHECKED = ("labels", "annotations", "ownerReferences", "finalizers")
+
+
+def changed(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    """Whether an update touches metadata that has to be looked at."""
+    before, after = old["metadata"], new["metadata"]
+    return any(before.get(key) != after.get(key) for key in CHECKED)
 
 
 def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
@@ -158,13 +174,28 @@ def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Caus
     return (found + _check_marks(after)) * 2
 
 
+def check_identity(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """What nobody may change; told twice, as the common rules and those of the kind both look at it."""
+    found: list[Cause] = []
+    if new.get("uid") and new["uid"] != old["uid"]:
+        found.append(errors.invalid("metadata.uid", new["uid"], "field is immutable"))
+    if new.get("deletionTimestamp") and not old.get("deletionTimestamp"):
+        moment = datetime.fromtimestamp(parse_timestamp(str(new["deletionTimestamp"])), UTC)
+        shown = errors.Spelled(moment.strftime("%Y-%m-%d %H:%M:%S +0000 UTC"))
+        found.append(errors.invalid("metadata.deletionTimestamp", shown, "field is immutable"))
+    grace = new.get("deletionGracePeriodSeconds")
+    if grace is not None and grace != old.get("deletionGracePeriodSeconds"):
+        found.append(errors.invalid("metadata.deletionGracePeriodSeconds", grace, "field is immutable"))
+    return found * 2
+
+
 STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion", "customresourcecleanup.apiextensions.k8s.io")
 VERSION_NUMBER = re.compile(r"^\d+$")
 
 
 def stated_revision(obj: dict[str, Any], resource: "Resource", name: str) -> str:
-    """The resourceVersion a body names, "" when none; 500, as upstream, when it is no number."""
+    """The resourceVersion a body names, "" when none; 500 when it is no number."""
     stated = str(obj["metadata"].get("resourceVersion") or "")
     if stated and not VERSION_NUMBER.match(stated):
-        raise errors.unexplained(f'strconv.ParseUint: parsing "{stated}": invalid syntax')
+        raise errors.untyped(f'strconv.ParseUint: parsing "{stated}": invalid syntax')
     return "" if stated == "0" else stated

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -39,6 +38,8 @@ from sqlalchemy import (
     text,
     update,
 )
+
+from matrixcontainer.kubeapi.records import Change, Key, Record, Stale, StoreLost, encode
 
 HISTORY_S_MIN = 300.0  # changes younger than this are kept unless there are too many of them
 HISTORY_S_MAX = 900.0
@@ -75,54 +76,6 @@ counters = Table(
     "kube_counters", metadata, Column("name", String(32), primary_key=True), Column("value", BigInteger, nullable=False)
 )
 
-Key = tuple[str, str, str]  # resource ("plural.group"), namespace ("" for cluster scope), name
-
-
-class Stale(Exception):
-    """The object changed, appeared or went since it was read."""
-
-
-class StoreLost(Exception):
-    """The database refused a batch, or another process writes to it; nothing of the batch was kept."""
-
-
-NO_LABELS: dict[str, str] = {}
-
-
-class Record:
-    """One object at one revision, as JSON bytes. `obj` is a fresh dict at every call; nobody can spoil the store."""
-
-    __slots__ = ("_labels", "body", "key", "revision", "uid")
-
-    def __init__(self, key: Key, uid: str, revision: int, body: bytes) -> None:
-        self.key, self.uid, self.revision, self.body = key, uid, revision, body
-        self._labels: dict[str, str] | None = None
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Its labels, parsed once for all selectors; only to be read."""
-        if self._labels is None:
-            self._labels = self.obj["metadata"].get("labels") or NO_LABELS
-        return self._labels
-
-    @property
-    def obj(self) -> dict[str, Any]:
-        return orjson.loads(self.body)
-
-
-class Change:
-    """One committed write. `encoded` keeps each wire form of it, so that many watchers share one encoding."""
-
-    __slots__ = ("at", "encoded", "previous", "record", "type")
-
-    def __init__(self, type: str, record: Record, previous: Record | None, at: float) -> None:
-        self.type, self.record, self.previous, self.at = type, record, previous, at
-        self.encoded: dict[Any, Any] = {}
-
-    @property
-    def revision(self) -> int:
-        return self.record.revision
-
 
 @dataclass
 class Log:
@@ -149,12 +102,6 @@ class Log:
 
 def _place(record: Record) -> Key:
     return record.key
-
-
-def encode(obj: dict[str, Any]) -> bytes:
-    """JSON with apiVersion and kind first, as stored and sent."""
-    head = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
-    return orjson.dumps(head | obj)
 
 
 class Store:

@@ -193,7 +193,7 @@ async def _bind(app: "App", resource: Resource, target: Target, body: dict[str, 
     told = body.get("target") or {}
     if found := check_binding(told):
         text = ", ".join(map(str, found))
-        raise errors.unexplained(text if len(found) == 1 else f"[{text}]")
+        raise errors.untyped(text if len(found) == 1 else f"[{text}]")
     node = told["name"]
     said = (body.get("metadata") or {}).get("uid")
     marks = (body.get("metadata") or {}).get("annotations") or {}

@@ -17,8 +17,9 @@ import orjson
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.listing import Query
+from matrixcontainer.kubeapi.records import Change, Record
 from matrixcontainer.kubeapi.resources import Resource
-from matrixcontainer.kubeapi.store import Change, Record, Store
+from matrixcontainer.kubeapi.store import Store
 
 BOOKMARK_S = 50.0  # clients call a stream dead after 70 s of silence
 LAST_BOOKMARK_S = 2.0

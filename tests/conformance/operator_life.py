@@ -101,6 +101,7 @@ class Life:
         self.delete(f"{GROUP}/matrixfaults/dark")
         self.gone(f"{GROUP}/matrixfaults/dark")
 
+        self.until(lambda: _condition(self.get(f"{NODES}/{lost}"), type="Ready", status="True"), "the node is back")
         self.patch(f"{OURS}/cloudmatrixinstances/one/scale", {"spec": {"replicas": 20}})
         self.rest("scaled", 20)
         self.note("refusals", [self.refusal(patch) for patch in REFUSED])
@@ -114,6 +115,7 @@ class Life:
         self.until(lambda: not self.items(f"{GROUP}/networkslices") and not self.items(PODS), "nothing is left")
         labelled = lambda: [n for n in self.items(NODES) if "cloudmatrix.io/instance" in n["metadata"]["labels"]]  # noqa: E731
         self.until(lambda: not labelled(), "every node is free again")
+        self.note("nodes", sorted({json.dumps(_node(node)) for node in self.items(NODES)}))
         self.note("events", self.events("CloudMatrixInstance"))
         self.note("events of pods", sorted(set(self.events("Pod"))))
         return self.seen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,11 @@ from tests.matrixcontainer.kubeapi.process import KubeProcess
 
 
 @pytest.fixture
-def both(request: pytest.FixtureRequest) -> Iterator[None]:
+def both(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--servers", default="embedded") != "both":
         pytest.skip("starts a real control plane; run by `make conformance`")
     if missing := missing_parts():
         pytest.fail(missing)
-    yield
 
 
 def lived(client: httpx.Client, kubeconfig: Path, folder: Path) -> dict[str, Any]:
@@ -45,7 +43,7 @@ def test_a_life_is_the_same_on_both_servers(tmp_path: Path) -> None:
             embedded = lived(client, ours.kubeconfig, tmp_path / "on-embedded")
     finally:
         ours.stop()
-    with RealKube(tmp_path / "real") as kube, kube.client() as client:
+    with RealKube(tmp_path / "real", grace_s=15) as kube, kube.client() as client:
         real = lived(client, kube.kubeconfig, tmp_path / "on-real")
     assert embedded["states of the instance"] == [
         "Provisioning", "Active", "Repairing", "Active", "Updating", "Active", "Deleting", "gone",

@@ -16,7 +16,7 @@ from matrixcontainer.kubeapi.controllers.pod_life import set_condition
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.object_meta import timestamp
-from matrixcontainer.kubeapi.store import Change
+from matrixcontainer.kubeapi.records import Change
 
 NAME = "default-scheduler"
 ALL: Name = ("", "")

@@ -2,7 +2,7 @@
 
 The seconds of a toleration count from the taint's `timeAdded`, or else from when it was first seen here; a restart lets
 such a pod stay a little longer. On a node whose kubelet is silent the pod is only marked deleted, which is enough for
-its ReplicaSet to make another elsewhere. Pods that the CloudMatrix operator runs itself are left to it.
+its ReplicaSet to make another elsewhere.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from matrixcontainer.kubeapi.asked import Deletion
 from matrixcontainer.kubeapi.controllers.node_facts import NodeFacts
 from matrixcontainer.kubeapi.controllers.placing import tolerates
-from matrixcontainer.kubeapi.controllers.pod_facts import MANAGED_LABEL, OPERATOR, Name, PodFacts
+from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.object_meta import parse_timestamp
 from matrixcontainer.kubeapi.store import Change
@@ -62,7 +62,7 @@ class Evictions(Controller):
     async def reconcile(self, key: Name) -> float | None:
         pod = self.workloads.pods.get(key)
         node = self.workloads.nodes.get(pod.node) if pod is not None and pod.active else None
-        if pod is None or node is None or not node.evicting or (pod.labels or {}).get(MANAGED_LABEL) == OPERATOR:
+        if pod is None or node is None or not node.evicting:
             return None
         record = self.record(key)
         if record is None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.records import Change, Key, Record
 from matrixcontainer.kubeapi.resources import Resource
-from matrixcontainer.kubeapi.store import Change, Key, Record
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi

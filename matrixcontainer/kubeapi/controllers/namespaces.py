@@ -12,8 +12,8 @@ from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.builtin.core import IMMUTABLE_NAMESPACES
 from matrixcontainer.kubeapi.crds import set_condition
 from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.records import Change, Record
 from matrixcontainer.kubeapi.resources import Resource
-from matrixcontainer.kubeapi.store import Change, Record
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi
@@ -135,7 +135,7 @@ class Namespaces:
             await self.api.verbs.create(self._builtin("", "serviceaccounts"), name, body, options())
         if self.root_ca and self.api.store.latest(("configmaps", name, "kube-root-ca.crt")) is None:
             meta = {"name": "kube-root-ca.crt", "annotations": {"kubernetes.io/description": CA_DESCRIPTION}}
-            body = {"metadata": meta, "data": {"ca.crt": self.root_ca}}
+            body: dict[str, Any] = {"metadata": meta, "data": {"ca.crt": self.root_ca}}
             await self.api.verbs.create(self._builtin("", "configmaps"), name, body, options())
 
     async def _empty(self, name: str) -> None:

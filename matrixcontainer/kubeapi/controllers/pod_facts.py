@@ -10,13 +10,12 @@ from typing import Any
 
 from matrixcontainer.kubeapi.controllers.amounts import requests_of
 from matrixcontainer.kubeapi.object_meta import parse_timestamp
-from matrixcontainer.kubeapi.store import Record
+from matrixcontainer.kubeapi.records import Record
 
 Name = tuple[str, str]
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 TRACKING = "batch.kubernetes.io/job-tracking"
-MANAGED_LABEL, OPERATOR = "app.kubernetes.io/managed-by", "cloudmatrix-operator"
 
 
 @dataclass(slots=True)

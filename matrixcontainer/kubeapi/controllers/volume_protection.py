@@ -12,7 +12,9 @@ Obj = dict[str, Any]
 def claims_of(pod: Obj) -> set[str]:
     """The names of the claims a pod uses."""
     volumes = (pod.get("spec") or {}).get("volumes") or []
-    named = {volume["persistentVolumeClaim"].get("claimName", "") for volume in volumes if "persistentVolumeClaim" in volume}
+    named = {
+        volume["persistentVolumeClaim"].get("claimName", "") for volume in volumes if "persistentVolumeClaim" in volume
+    }
     return named | {f"{pod['metadata']['name']}-{volume['name']}" for volume in volumes if "ephemeral" in volume}
 
 

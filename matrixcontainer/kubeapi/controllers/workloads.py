@@ -25,8 +25,8 @@ from matrixcontainer.kubeapi.controllers.told import Teller
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.controllers.usage import Usages
 from matrixcontainer.kubeapi.controllers.volume_protection import ClaimProtection, VolumeProtection
+from matrixcontainer.kubeapi.records import Change, Record
 from matrixcontainer.kubeapi.resources import Resource
-from matrixcontainer.kubeapi.store import Change, Record
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi
@@ -66,7 +66,8 @@ class Workloads:
             self.deployments,
             self.jobs,
         )
-        self.controllers: list[Controller] = [self.emulated_nodes, self.node_taints, self.volumes, *self.listeners, self.autoscalers]
+        nodes = (self.emulated_nodes, self.node_taints)
+        self.controllers: list[Controller] = [*nodes, self.volumes, *self.listeners, self.autoscalers]
 
     def _builtin(self, group: str, version: str, plural: str) -> Resource:
         found = self.api.registry.find(group, version, plural)

@@ -117,11 +117,9 @@ async def test_nodes_that_are_not_ready_and_nodes_with_a_real_kubelet(cluster: C
 
 
 @in_virtual_time
-async def test_other_schedulers_and_the_operators_pods_are_left_alone(cluster: Cluster) -> None:
+async def test_pods_of_other_schedulers_and_gated_ones_are_left_alone(cluster: Cluster) -> None:
     await cluster.node()
     await cluster.made(PODS, a_pod(name="npu", schedulerName="matrix-scheduler"))
-    labels = {"app.kubernetes.io/managed-by": "cloudmatrix-operator"}
-    await cluster.made(PODS, a_pod(name="served", nodeName="n1", labels=labels))
     await cluster.made(PODS, a_pod(name="gated", schedulingGates=[{"name": "example.test/wait"}]))
     await asyncio.sleep(60)
     pods = {pod["metadata"]["name"]: pod for pod in await cluster.items(PODS)}

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from matrixcontainer.kubeapi.store import Record, Stale, Store, StoreLost, create_tables, open_engine
+from matrixcontainer.kubeapi.records import Record, Stale, StoreLost
+from matrixcontainer.kubeapi.store import Store, create_tables, open_engine
 
 KEY = ("things", "ns", "a")
 
