@@ -86,6 +86,10 @@ def duplicate(field: str, value: Any) -> Cause:
     return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", field)
 
 
+def not_found_value(field: str, value: Any) -> Cause:
+    return Cause("FieldValueNotFound", f"Not found: {shown(value)}", field)
+
+
 def too_long(field: str, limit: int) -> Cause:
     return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
 
@@ -153,8 +157,12 @@ class NoSuchPage(ApiError):
         super().__init__(404, "NotFound", self.TEXT.strip())
 
 
-def already_exists(plural: str, group: str, name: str) -> ApiError:
+def already_exists(plural: str, group: str, name: str, going: bool = False, generated: bool = False) -> ApiError:
+    """409; `going` says that the one there is being deleted, `generated` that the name was made here."""
     text = f'{qualified(plural, group)} "{name}" already exists'
+    if generated:
+        text += ", the server was not able to generate a unique name for the object"
+    text = f"object is being deleted: {text}" if going else text
     return ApiError(409, "AlreadyExists", text, _details(name, group, plural))
 
 
@@ -184,11 +192,6 @@ def forbidden(plural: str, group: str, name: str, why: str, causes: list[Cause] 
     quoted = f' "{name}"' if name else ""
     text = f"{qualified(plural, group)}{quoted} is forbidden: {why}"
     return ApiError(403, "Forbidden", text, _details(name, group, plural, causes=listed))
-
-
-def unexplained(message: str) -> ApiError:
-    """A failure the server has no reason for: 500 with the bare text."""
-    return ApiError(500, "", message)
 
 
 def unauthorized() -> ApiError:

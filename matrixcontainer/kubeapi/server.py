@@ -54,6 +54,7 @@ class KubeApi:
         self.workloads = Workloads(self)
         self.runs_workloads = True
         self.verbs.namespace_state = self.namespaces.state
+        self.verbs.kind_of = self.registry.by_kind
         self.verbs.gates += [self.namespaces.gate, priority_gate(store), EscalationGate(self.authorizer)]
         self.admission = Admission(store, self.registry, chance)
         self.verbs.gates.append(self.admission.mutate)
