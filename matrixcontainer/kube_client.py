@@ -118,6 +118,7 @@ class Kind:
 POD = Kind("v1", "Pod", "pods")
 NODE = Kind("v1", "Node", "nodes", namespaced=False)
 EVENT = Kind("v1", "Event", "events")
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 CRD = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 INSTANCE = Kind("cloudmatrix.io/v1alpha1", "CloudMatrixInstance", "cloudmatrixinstances")
 INFER = Kind("cloudmatrix.io/v1alpha1", "CloudMatrixInfer", "cloudmatrixinfers")
@@ -195,11 +196,14 @@ class KubeClient:
         full = {"apiVersion": "v1", "kind": "Binding", **body}
         await self._send("POST", POD.path(namespace, name, "binding"), json=full)
 
-    async def delete(self, kind: Kind, name: str, namespace: str | None = None, grace_s: int | None = None) -> bool:
-        """Ask for deletion; False where there is nothing of that name."""
-        params = {"gracePeriodSeconds": str(grace_s)} if grace_s is not None else None
+    async def delete(
+        self, kind: Kind, name: str, namespace: str | None = None, grace_s: int | None = None, uid: str | None = None
+    ) -> bool:
+        """Ask for deletion, of the one with that `uid`; False where there is nothing of that name."""
+        options = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
+        preconditions = {} if uid is None else {"preconditions": {"uid": uid}}
         try:
-            await self._send("DELETE", kind.path(namespace, name), params=params)
+            await self._send("DELETE", kind.path(namespace, name), json=options | preconditions)
         except NotFound:
             return False
         return True

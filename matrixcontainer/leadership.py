@@ -14,12 +14,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from matrixcontainer.kube_client import Kind, KubeClient
+from matrixcontainer.kube_client import LEASE, KubeClient
 from matrixresource.vocabulary.errors import Conflict, MatrixError
 
 log = logging.getLogger(__name__)
-
-LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
 DURATION_S = 15.0
 RENEW_DEADLINE_S = 10.0

@@ -21,6 +21,9 @@ from matrixresource.vocabulary.errors import Conflict, NotFound
 
 log = logging.getLogger(__name__)
 
+ANEW_S = 300.0
+"""How often everything is written anew, whatever we believe to be there: who writes over a mirror is written over."""
+
 
 class Mirror:
     """Objects of one kind, made to match `wanted`: name to (object, status)."""
@@ -75,8 +78,11 @@ class Mirrors:
         resource: ResourceClient,
         slices: Callable[[], Any],
         wall: Callable[[], float],
+        shared: bool = False,
     ) -> None:
+        """`shared`: whether the cluster has machines and pods of its own."""
         self._kube = kube
+        self._shared = shared
         self._resource = resource
         self._slices = slices
         self._wall = wall
@@ -84,16 +90,23 @@ class Mirrors:
         self._supernodes = Mirror(kube, SUPERNODE)
         self._links = Mirror(kube, NETWORK_SLICE)
         self._statuses: dict[str, dict[str, Any]] = {}
+        self._anew_at = 0.0
 
     async def look(self) -> str:
         """Bring every mirror up to date."""
+        if self._wall() >= self._anew_at:
+            self._forget()
+            self._anew_at = self._wall() + ANEW_S
         try:
             touched = await self._look()
         except (NotFound, Conflict):
-            for mirror in (self._nodes, self._supernodes, self._links):
-                mirror.forget()
+            self._forget()
             raise
         return f"{touched} mirrored objects touched"
+
+    def _forget(self) -> None:
+        for mirror in (self._nodes, self._supernodes, self._links):
+            mirror.forget()
 
     async def _look(self) -> int:
         at = kube_time(self._wall())
@@ -101,7 +114,7 @@ class Mirrors:
         wanted = {}
         for node in nodes:
             self._statuses[node.name] = node_status(node, at, self._statuses.get(node.name))
-            wanted[node.name] = (node_object(node), self._statuses[node.name])
+            wanted[node.name] = (node_object(node, self._shared), self._statuses[node.name])
         touched = await self._nodes.match(wanted)
         answer = await self._resource.get("/v1/supernodes")
         supernodes = [SupernodeView.model_validate(item) for item in answer["items"]]

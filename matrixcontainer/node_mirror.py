@@ -13,13 +13,15 @@ PODS_PER_NODE = 110
 """The kubelet's own default."""
 
 
-def node_object(node: NodeView) -> dict[str, Any]:
-    """The Node without its status."""
+def node_object(node: NodeView, shared: bool = False) -> dict[str, Any]:
+    """The Node without its status. In a `shared` cluster its taint keeps other pods off it."""
     labels = {
         MANAGED_LABEL: MANAGED_BY,
         "kubernetes.io/hostname": node.name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "arm64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "arm64",
         "node.kubernetes.io/instance-type": "cloudmatrix384.node",
         "topology.kubernetes.io/zone": node.cabinet,
         "cloudmatrix.io/supernode": node.supernode,
@@ -29,13 +31,27 @@ def node_object(node: NodeView) -> dict[str, Any]:
     if node.allocation is not None:
         labels |= {"cloudmatrix.io/instance": node.allocation, "cloudmatrix.io/instance-role": node.role or "member"}
     spec: dict[str, Any] = {"providerID": f"cloudmatrix://{node.supernode}/{node.name}"}
+    spec["taints"] = _taints(node, shared)
+    return {"metadata": {"name": node.name, "labels": labels}, "spec": spec}
+
+
+def _taints(node: NodeView, shared: bool) -> list[dict[str, str]]:
+    """Who may be there; and of a node that is not ready, what the node controller of a real cluster would add too."""
     taints = []
+    if shared:
+        taints.append({"key": NPU_RESOURCE, "value": "present", "effect": "NoSchedule"})
     if node.allocation is not None:
         taints.append({"key": "cloudmatrix.io/instance", "value": node.allocation, "effect": "NoSchedule"})
-    if node.agent == "Lost":
-        taints.append({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"})
-    spec["taints"] = taints
-    return {"metadata": {"name": node.name, "labels": labels}, "spec": spec}
+    why = {"Unknown": "node.kubernetes.io/unreachable", "False": "node.kubernetes.io/not-ready"}.get(_ready(node))
+    if why is not None:
+        taints += [{"key": why, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+    return taints
+
+
+def _ready(node: NodeView) -> str:
+    if node.state == "Enrolled":
+        return "Unknown"
+    return {"Connected": "True", "Stale": "Unknown", "Lost": "Unknown"}.get(node.agent, "False")
 
 
 def node_status(node: NodeView, at: str, before: dict[str, Any] | None) -> dict[str, Any]:
@@ -43,9 +59,7 @@ def node_status(node: NodeView, at: str, before: dict[str, Any] | None) -> dict[
     npus = str(node.npus)
     capacity = {"cpu": str(node.cpus * 48), "memory": "1536Gi", "pods": str(PODS_PER_NODE), NPU_RESOURCE: npus}
     healthy = str(node.npus - len({f.component.split("-")[0] for f in node.faults if f.level.startswith("Separate")}))
-    ready = {"Connected": "True", "Stale": "Unknown"}.get(node.agent, "Unknown" if node.agent == "Lost" else "False")
-    if node.state == "Enrolled":
-        ready = "Unknown"
+    ready = _ready(node)
     held = {c["type"]: c for c in (before or {}).get("conditions") or []}
     conditions = []
     for type, status, reason, message in (

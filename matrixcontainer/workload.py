@@ -45,7 +45,10 @@ def pods_for(owner: dict[str, Any], roles: dict[str, str]) -> dict[str, dict[str
                 "nodeName": node,
                 "restartPolicy": "Always",
                 "terminationGracePeriodSeconds": 5,
-                "tolerations": [{"key": "cloudmatrix.io/instance", "operator": "Exists"}],
+                "tolerations": [
+                    {"key": "cloudmatrix.io/instance", "operator": "Exists"},
+                    {"key": NPU_RESOURCE, "operator": "Exists"},
+                ],
                 "containers": [
                     {
                         "name": role,
@@ -63,29 +66,3 @@ def pods_for(owner: dict[str, Any], roles: dict[str, str]) -> dict[str, dict[str
 
 def pod_name(deployment: str, role: str, node: str) -> str:
     return f"{deployment}-{role}-{node}"
-
-
-def running_status(pod: dict[str, Any], at: str) -> dict[str, Any]:
-    """The status a kubelet gives a pod whose containers run since `at` (RFC 3339)."""
-    containers = [container["name"] for container in pod["spec"]["containers"]]
-    images = {container["name"]: container.get("image", "") for container in pod["spec"]["containers"]}
-    return {
-        "phase": "Running",
-        "startTime": at,
-        "conditions": [
-            {"type": type, "status": "True", "lastTransitionTime": at}
-            for type in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-        ],
-        "containerStatuses": [
-            {
-                "name": name,
-                "ready": True,
-                "started": True,
-                "restartCount": 0,
-                "image": images[name],
-                "imageID": "",
-                "state": {"running": {"startedAt": at}},
-            }
-            for name in containers
-        ],
-    }

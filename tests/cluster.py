@@ -17,7 +17,6 @@ from matrixcontainer.kube_client import CRD, FAULT, INFER, INSTANCE, POD, Kind, 
 from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.app import build_app
 from matrixcontainer.kubeapi.database import open_database
-from matrixcontainer.kubelet import Kubelets
 from matrixcontainer.mirrors import Mirrors
 from matrixcontainer.operator import Operator
 from matrixcontainer.pod_scheduler import PodScheduler
@@ -48,7 +47,6 @@ class Cluster(Stack):
             "http://infer/v1",
         )
         self.mirrors = Mirrors(self.kube, self.resource, self._slices, now)
-        self.kubelets = Kubelets(self.kube, self.resource, now)
         self.scheduler = PodScheduler(self.kube, self.resource, now)
         for crd in custom_resource_definitions():
             await self.kube.apply(CRD, crd)
@@ -101,7 +99,6 @@ class Cluster(Stack):
         await self.operator.report_infers()
         await self.mirrors.look()
         await self.scheduler.look()
-        await self.kubelets.look()
 
     async def _with_finalizer(self, kind: Kind, body: dict[str, Any], gone: Any) -> None:
         """What Kopf does around a deletion: hold the resource by a finalizer until the deed says that nothing is left."""

@@ -21,6 +21,7 @@ class Options:
     warnings: list[str] = field(default_factory=list)
     from_controller: bool = False
     caller: User | None = None  # nobody: the server itself
+    body: bytes = b""  # as it came, for messages that repeat it
 
     @property
     def manager(self) -> str:

@@ -1,5 +1,6 @@
 """From a body to an object of a resource: version, kind, unknown fields, namespace; and the last word on validity."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +20,8 @@ class Decoding:
         if not isinstance(body, dict):
             raise errors.bad_request("the object provided is unrecognized (must be of type Object)")
         kind, api_version = body.get("kind"), body.get("apiVersion")
-        if resource.custom and not kind:
-            raise errors.bad_request("Object 'Kind' is missing in the body of the request")
+        if resource.custom:
+            return self._decode_custom(resource, body, options)
         if (kind and kind != resource.kind) or (api_version and api_version != resource.api_version):
             raise errors.bad_request(
                 f"the API version in the data ({api_version}, Kind={kind}) does not match the expected API version "
@@ -31,9 +32,42 @@ class Decoding:
         }
         unknown = resource.strategy.clean(obj, resource)
         unknown += [path for path in object_meta.clean_metadata(obj, resource) if path not in unknown]
-        told = sorted(unknown) if resource.custom else unknown
-        self.report_unknown([f'unknown field "{path}"' for path in told], resource, options)
+        self.report_unknown([f'unknown field "{path}"' for path in unknown], resource, options)
         return obj
+
+    def _decode_custom(self, resource: Resource, body: dict[str, Any], options: Options) -> dict[str, Any]:
+        """An object of another kind is left as it is: that it has another kind is told when it is judged."""
+        kind, api_version = body.get("kind"), body.get("apiVersion") or ""
+        if not kind or not isinstance(kind, str):
+            raise errors.bad_request(_without_kind(resource.kind, options.body or compact(body)))
+        obj = {"apiVersion": api_version, "kind": kind} | {
+            key: value for key, value in body.items() if key not in ("apiVersion", "kind")
+        }
+        unknown = object_meta.clean_metadata(obj, resource)
+        if api_version == resource.api_version and kind == resource.kind:
+            unknown += resource.strategy.clean(obj, resource)
+        elif kind == resource.kind and str(api_version).startswith(f"{resource.group}/"):
+            unknown += sorted(set(obj) - {"apiVersion", "kind", "metadata"})
+        self.report_unknown([f'unknown field "{path}"' for path in unknown], resource, options)
+        if api_version != resource.api_version:
+            raise errors.bad_request(
+                f"the API version in the data ({api_version}) does not match the expected API version "
+                f"({resource.api_version})"
+            )
+        return obj
+
+    def decode_patched(self, resource: Resource, body: Any, options: Options) -> dict[str, Any]:
+        """The same for what a patch made of an object: what is wrong with it is wrong with the patch."""
+        try:
+            return self.decode(resource, body, options)
+        except errors.ApiError as failure:
+            if failure.code != 400 or (resource.custom and "the API version in the data" in failure.message):
+                raise
+            why = failure.message.removeprefix(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+            )
+            cause = errors.invalid("patch", compact(body).decode(), why)
+            raise errors.unprocessable("", "", "", [cause]) from failure
 
     def report_unknown(self, texts: list[str], resource: Resource, options: Options) -> None:
         if not texts or options.field_validation == "Ignore":
@@ -46,15 +80,15 @@ class Decoding:
         options.warnings.extend(texts)
 
     def _settle_namespace(self, resource: Resource, namespace: str, meta: dict[str, Any]) -> None:
+        if not resource.namespaced:
+            meta.pop("namespace", None)
+            return
         stated = meta.get("namespace", "")
         if stated and stated != namespace:
             raise errors.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
-        if resource.namespaced:
-            meta["namespace"] = namespace
-        else:
-            meta.pop("namespace", None)
+        meta["namespace"] = namespace
 
     def _demand_namespace(self, resource: Resource, namespace: str, name: str) -> None:
         state = self.namespace_state(namespace)
@@ -66,6 +100,9 @@ class Decoding:
             raise errors.forbidden(resource.plural, resource.group, name, why, [cause])
 
     def _demand_valid(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+        if obj["kind"] != resource.kind:
+            cause = errors.invalid("kind", obj["kind"], f"must be {resource.kind}")
+            raise errors.unprocessable(obj["kind"], resource.group, obj["metadata"].get("name", ""), [cause])
         found = object_meta.check_metadata(obj, resource)
         if old is not None:
             known = set(object_meta.check_metadata(old, resource))
@@ -73,3 +110,18 @@ class Decoding:
         found += resource.strategy.validate(obj, old)
         if found:
             raise errors.unprocessable(resource.kind, resource.group, obj["metadata"].get("name", ""), found)
+
+
+SUMMARY_LENGTH = 30
+
+
+def _without_kind(kind: str, body: bytes) -> str:
+    text = body.decode(errors="replace")
+    summary = f"{text[:SUMMARY_LENGTH]} ..." if len(text) > SUMMARY_LENGTH else text
+    return f"the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{text}' ({summary})"  # noqa: E501
+
+
+def compact(value: Any) -> bytes:
+    """JSON as a Go server prints what has no fields of its own: sorted, without spaces, angle brackets escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").encode()

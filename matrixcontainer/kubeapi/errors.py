@@ -26,8 +26,24 @@ class Cause:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
+class Spelled(str):
+    """A refused value already spelled the way Go prints it, such as `[]string{"a"}` or `0x0`."""
+
+
+def go_list(values: list[str]) -> Spelled:
+    """A list of strings as Go source."""
+    return Spelled("[]string{" + ", ".join(map(shown, values)) + "}")
+
+
+def go_map(values: dict[str, str]) -> Spelled:
+    """A map of strings as Go source, in the order of its keys."""
+    return Spelled("map[string]string{" + ", ".join(f"{shown(k)}:{shown(v)}" for k, v in sorted(values.items())) + "}")
+
+
 def shown(value: Any) -> str:
     """A refused value as the API prints it: strings quoted, everything else as JSON."""
+    if isinstance(value, Spelled):
+        return value
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
@@ -154,6 +170,11 @@ def forbidden(plural: str, group: str, name: str, why: str, causes: list[Cause] 
     return ApiError(403, "Forbidden", text, _details(name, group, plural, causes=listed))
 
 
+def unexplained(message: str) -> ApiError:
+    """A failure the server has no reason for: 500 with the bare text."""
+    return ApiError(500, "", message)
+
+
 def unauthorized() -> ApiError:
     return ApiError(401, "Unauthorized", "Unauthorized")
 
@@ -191,6 +212,11 @@ def store_lost(failure: StoreLost) -> ApiError:
         refusal.details = {"retryAfterSeconds": 1}
         refusal.headers = {"Retry-After": "1"}
     return refusal
+
+
+def untyped(message: str) -> ApiError:
+    """A failure nobody gave a reason to: 500 with the bare message."""
+    return ApiError(500, "", message)
 
 
 def internal(message: str) -> ApiError:

@@ -149,14 +149,28 @@ def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Caus
     return found
 
 
+def check_identity(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """What nobody may change; told twice, as the common rules and those of the kind both look at it."""
+    found: list[Cause] = []
+    if new.get("uid") and new["uid"] != old["uid"]:
+        found.append(errors.invalid("metadata.uid", new["uid"], "field is immutable"))
+    if new.get("deletionTimestamp") and not old.get("deletionTimestamp"):
+        moment = datetime.fromtimestamp(parse_timestamp(str(new["deletionTimestamp"])), UTC)
+        shown = errors.Spelled(moment.strftime("%Y-%m-%d %H:%M:%S +0000 UTC"))
+        found.append(errors.invalid("metadata.deletionTimestamp", shown, "field is immutable"))
+    grace = new.get("deletionGracePeriodSeconds")
+    if grace is not None and grace != old.get("deletionGracePeriodSeconds"):
+        found.append(errors.invalid("metadata.deletionGracePeriodSeconds", grace, "field is immutable"))
+    return found * 2
+
+
 STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion", "customresourcecleanup.apiextensions.k8s.io")
 VERSION_NUMBER = re.compile(r"^\d+$")
 
 
 def stated_revision(obj: dict[str, Any], resource: "Resource", name: str) -> str:
-    """The resourceVersion a body names, "" when none; 422 when it is no number."""
+    """The resourceVersion a body names, "" when none; 500 when it is no number."""
     stated = str(obj["metadata"].get("resourceVersion") or "")
     if stated and not VERSION_NUMBER.match(stated):
-        cause = errors.invalid("metadata.resourceVersion", stated, "must be an unsigned integer")
-        raise errors.unprocessable(resource.kind, resource.group, name, [cause])
+        raise errors.untyped(f'strconv.ParseUint: parsing "{stated}": invalid syntax')
     return "" if stated == "0" else stated

@@ -136,7 +136,7 @@ class CustomStrategy(Strategy):
     def clean(self, obj: dict[str, Any], resource: "Resource") -> list[str]:
         unknown: list[str] = []
         schema.prune(obj, self.schema, unknown=unknown, root=True)
-        return unknown
+        return sorted(unknown)
 
     def default(self, obj: dict[str, Any]) -> None:
         schema.apply_defaults(obj, self.schema)
@@ -165,7 +165,7 @@ class CustomStrategy(Strategy):
             if cause.field in skip and cause.reason == "FieldValueRequired":
                 continue
             found.append(cause)
-        blocking = {"FieldValueRequired", "FieldValueTypeInvalid", "FieldValueTooLong", "FieldValueTooMany"}
+        blocking = {f"FieldValue{word}" for word in ("Required", "NotSupported", "TooLong", "TooMany", "TypeInvalid")}
         if not self.with_rules:
             return found
         if any(cause.reason in blocking for cause in found):

@@ -51,7 +51,7 @@ class Verbs(Decoding):
         obj = self.decode(resource, body, options)
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
-            raise errors.internal("resourceVersion should not be set on objects to be created")
+            raise errors.untyped("resourceVersion should not be set on objects to be created")
         self._settle_namespace(resource, namespace, meta)
         generated = not meta.get("name") and bool(meta.get("generateName"))
         for attempt in range(8):
@@ -136,8 +136,8 @@ class Verbs(Decoding):
                 return await self.create(resource, namespace, new, options)
             raise errors.not_found(resource.plural, resource.group, name)
         if not stated and not resource.strategy.unconditional_update:
-            cause = errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise errors.unprocessable(resource.kind, resource.group, name, [cause])
+            cause = errors.invalid("metadata.resourceVersion", errors.Spelled("0x0"), "must be specified for an update")
+            raise errors.unprocessable(resource.plural, resource.group, name, [cause])
         return await self._retrying(resource, namespace, name, lambda old: new, options, stated=stated, replace=True)
 
     async def modify(
@@ -168,7 +168,9 @@ class Verbs(Decoding):
                 raise errors.conflict(resource.plural, resource.group, name)
             old = resource.show(record)
             new = change(copy_json(old))
-            if not replace:
+            if replace:
+                _demand_same_uid(resource, old, new)
+            else:
                 wanted = str(new.get("metadata", {}).get("resourceVersion", ""))
                 if wanted and wanted != str(record.revision):
                     raise errors.conflict(resource.plural, resource.group, name)
@@ -229,11 +231,11 @@ class Verbs(Decoding):
         before, after = old["metadata"], new["metadata"]
         name = before["name"]
         if after.get("name", name) != name:
-            cause = errors.invalid("metadata.name", after.get("name"), "field is immutable")
-            raise errors.unprocessable(resource.kind, resource.group, name, [cause])
-        if after.get("uid") and after["uid"] != before["uid"]:
-            why = f"Precondition failed: UID in precondition: {after['uid']}, UID in object meta: {before['uid']}"
-            raise errors.conflict(resource.plural, resource.group, name, why)
+            raise errors.bad_request(
+                f"the name of the object ({after['name']}) does not match the name on the URL ({name})"
+            )
+        if found := object_meta.check_identity(after, before):
+            raise errors.unprocessable(resource.kind, resource.group, name, found)
         for key in (*object_meta.SERVER_OWNED, "name", "namespace", "generateName"):
             if key in before:
                 after[key] = before[key]
@@ -260,6 +262,20 @@ class Verbs(Decoding):
             return await self.store.put(key, obj, expected)
         except StoreLost as failure:
             raise errors.store_lost(failure) from failure
+
+
+def _demand_same_uid(resource: Resource, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Who replaces an object by its uid wants that very object."""
+    stated, before = new["metadata"].get("uid"), old["metadata"]
+    if stated and stated != before["uid"]:
+        group = f"{resource.group}/" if resource.custom else ""
+        key = "/".join(part for part in (before.get("namespace", ""), before["name"]) if part)
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: /registry/{group}{resource.plural}/{key}, "
+            "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
+            f"UID in precondition: {stated}, UID in object meta: {before['uid']}"
+        )
+        raise errors.conflict(resource.plural, resource.group, before["name"], why)
 
 
 def shown(resource: Resource, record: Record, obj: dict[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Writing(Reading):
     def parsed(self, request: Request, resource: Resource, options: Options) -> dict[str, Any]:
         """The body as an object of the resource, duplicate keys reported as the options want it."""
         duplicates: list[str] = []
+        options.body = request.body
         value = parse_body(request.body, request.media_type, duplicates)
         if duplicates and isinstance(value, dict):
             self.api.verbs.report_unknown([f'duplicate field "{path}"' for path in duplicates], resource, options)
@@ -88,6 +89,8 @@ class Writing(Reading):
             offered = [
                 media for media, name in PATCH_TYPES.items() if name != "strategic" or resource.strategy.strategic
             ]
+            if not resource.custom:
+                raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
             raise errors.unsupported_media_type(offered)
         if options.force and kind != "apply":
             cause = errors.forbidden_field("force", "may not be specified for non-apply patch")

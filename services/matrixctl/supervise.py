@@ -142,6 +142,8 @@ class Supervisor:
             settings["SEED"] = str(self.stack.seed)
         if process.has_database and self.stack.database:
             settings["DATABASE"] = self.stack.database.replace("{service}", name)
+        if name == "operator" and "kube" in self.stack.children:
+            settings["SHARED_CLUSTER"] = "false"
         if name == "kube":
             settings["KUBE_ADMIN_TOKEN"] = self._admin_token
         for called in process.calls:

@@ -19,7 +19,7 @@ from pydantic import Field
 from matrixcompute.client import ComputeClient
 from matrixcontainer.handlers import registry_for
 from matrixcontainer.kube_client import CRD, POD, KubeAccess, KubeClient
-from matrixcontainer.kubelet import Kubelets
+from matrixcontainer.kubelet import RENEW_S, Kubelets
 from matrixcontainer.leadership import Leadership
 from matrixcontainer.mirrors import Mirrors
 from matrixcontainer.operator import Operator
@@ -47,6 +47,12 @@ class OperatorSettings(Settings):
     identity: str = Field("", description="who we are among several operators; the host and state folder by default")
     lease_namespace: str = Field(
         "kube-system", min_length=1, description="namespace of the Lease that says which of several operators works"
+    )
+    shared_cluster: bool = Field(
+        True,
+        description="the API is of a cluster with machines and kubelets of its own: emulated nodes bear a taint that "
+        "keeps its pods off them, and their kubelets, with a Lease for each, are played here; off where the embedded "
+        "API plays them",
     )
     install_crds: bool = Field(True, description="apply the CRDs at start")
     resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
@@ -149,16 +155,19 @@ class OperatorProcess:
             time.time,
             f"{settings.infer_public_url or settings.infer_url}/v1",
         )
-        mirrors = Mirrors(self.kube, self.resource, self._slices, time.time)
-        kubelets = Kubelets(self.kube, self.resource, time.time)
+        mirrors = Mirrors(self.kube, self.resource, self._slices, time.time, settings.shared_cluster)
+        self._kubelets = Kubelets(self.kube, self.resource, time.time)
         wall = WallClock()
         self.instances = Periodic("instances", self.operator.report_all, wall, period_s=15, rest_s=0.1)
         self.infers = Periodic("deployments", self._infers, wall, period_s=15, rest_s=0.3)
         self.mirrors = Periodic("mirrors", mirrors.look, wall, period_s=30, rest_s=1.5)
-        self.kubelets = Periodic("kubelets", kubelets.look, wall, period_s=10, rest_s=0.3)
+        self.kubelets = Periodic("kubelets", self._tend_pods, wall, period_s=10, rest_s=0.3)
+        self.leases = Periodic("node-leases", self._kubelets.renew_leases, wall, period_s=RENEW_S, rest_s=1.0)
         scheduler = PodScheduler(self.kube, self.resource, time.time)
         self.scheduler = Periodic("pod-scheduler", scheduler.look, wall, period_s=10, rest_s=0.2)
-        self.watchers = (self.instances, self.infers, self.mirrors, self.kubelets, self.scheduler)
+        self.watchers: tuple[Periodic, ...] = (self.instances, self.infers, self.mirrors, self.scheduler)
+        if settings.shared_cluster:
+            self.watchers += (self.kubelets, self.leases)
         self._kopf_ready = asyncio.Event()
         identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
         self.leadership = Leadership(self.kube, identity, time.time, namespace=settings.lease_namespace)
@@ -168,6 +177,12 @@ class OperatorProcess:
     async def _infers(self) -> str:
         told = await self.operator.report_infers()
         self.kubelets.nudge()
+        return told
+
+    async def _tend_pods(self) -> str:
+        told = await self._kubelets.look()
+        if self._kubelets.again_s is not None:
+            asyncio.get_running_loop().call_later(self._kubelets.again_s, self.kubelets.nudge)
         return told
 
     async def _slices(self) -> list[dict[str, Any]]:

@@ -7,26 +7,20 @@ of resource is lived once; a right that lacks would show as a 403 in its log, an
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
 
-from services.matrixctl.folder import Folder
-from services.matrixctl.supervise import Request
-from services.matrixctl.up import choose, halt, start, until_ready
 from tests.charts.clusters import ChartCluster, eventually, real, real_missing
 from tests.charts.rendered import NAMESPACE, RELEASE
+from tests.e2e.operator_process import OperatorProcess, services_up
 from tests.matrixcontainer.kubeapi.process import needs_kubectl
 
 pytestmark = [pytest.mark.e2e, needs_kubectl, pytest.mark.usefixtures("helm_here"), pytest.mark.timeout(400)]
 
 ACCOUNT = f"{RELEASE}-cloudmatrix-operator"
-SERVICES = "resource,link,compute,infer,agents"
 GROUP = "cloudmatrix.io/v1alpha1"
 MODEL = "deepseek-r1"
 
@@ -41,35 +35,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChartCluster]:
 
 
 @pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
-    folder = Folder(tmp_path_factory.mktemp("services") / "state")
-    for _ in until_ready(folder, start(folder, Request(choose(SERVICES), scale=60.0).to_json()), 90.0):
-        pass
-    yield folder
-    halt(folder)
-
-
-@pytest.fixture(scope="module")
-def operator_log(cluster: ChartCluster, services: Folder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The log of an operator that may do what the chart allows and no more."""
+def operator(cluster: ChartCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    """An operator that may do what the chart allows and no more."""
     folder = tmp_path_factory.mktemp("operator")
     config = yaml.safe_load(cluster.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": cluster.kubectl("create", "token", ACCOUNT, "-n", NAMESPACE).strip()}
     (folder / "kubeconfig").write_text(yaml.safe_dump(config))
-    stack = services.read()
-    assert stack is not None
-    settings = {f"CLOUDMATRIX_{name.upper()}_URL": stack.children[name].url for name in SERVICES.split(",")} | {
-        "CLOUDMATRIX_KUBECONFIG": str(folder / "kubeconfig"),
-        "CLOUDMATRIX_STATE": str(folder),
-        "CLOUDMATRIX_TOKEN": services.admin_token(),
-        "CLOUDMATRIX_LEASE_NAMESPACE": NAMESPACE,
-    }
-    log = folder / "log"
-    command = [sys.executable, "-m", "services.operator"]
-    running = subprocess.Popen(command, env=os.environ | settings, stdout=log.open("ab"), stderr=subprocess.STDOUT)
-    yield log
-    running.terminate()
-    running.wait(timeout=20)
+    with (
+        services_up(tmp_path_factory.mktemp("services") / "state") as services,
+        OperatorProcess(services, folder / "kubeconfig", folder, lease_namespace=NAMESPACE) as running,
+    ):
+        yield running
 
 
 def a(kind: str, name: str, spec: dict[str, object]) -> str:
@@ -85,11 +61,10 @@ def pods(cluster: ChartCluster, labels: str) -> list[dict[str, object]]:
     return list(json.loads(cluster.kubectl("get", "pods", "-n", "default", "-l", labels, "-o", "json"))["items"])
 
 
-def test_every_kind_lives_and_ends_with_the_rights_the_chart_gives(cluster: ChartCluster, operator_log: Path) -> None:
-    def told() -> str:
-        return operator_log.read_text(errors="replace")
-
-    eventually(lambda: state(cluster, "supernode", "sn0"), f"the supernode is mirrored; {told()[-2000:]}")
+def test_every_kind_lives_and_ends_with_the_rights_the_chart_gives(
+    cluster: ChartCluster, operator: OperatorProcess
+) -> None:
+    eventually(lambda: state(cluster, "supernode", "sn0"), f"the supernode is mirrored; {operator.told()[-2000:]}")
     eventually(lambda: cluster.get("node", "sn0-c00-n0", ""), "nodes are mirrored")
     cluster.kubectl("apply", "-f", "-", stdin=a("CloudMatrixInstance", "first", {"nodes": 18}))
     eventually(lambda: state(cluster, "cloudmatrixinstance", "first") == "Active", "the instance is Active")
@@ -110,7 +85,7 @@ def test_every_kind_lives_and_ends_with_the_rights_the_chart_gives(cluster: Char
     ):
         cluster.kubectl("delete", kind, name, "-n", "default", "--wait=false")
         eventually(lambda k=kind, n=name: not cluster.get(k, n, "default"), f"{kind} {name} ends")
-    refused = [line for line in told().splitlines() if " 403" in line or "orbidden" in line]
+    refused = [line for line in operator.told().splitlines() if " 403" in line or "orbidden" in line]
     assert not refused, refused[:3]
 
 

@@ -34,7 +34,7 @@ class Accepted:
 
 ACCEPTED = (
     Accepted(
-        r"columnDefinitions\[\d+\]\.description",
+        r"(columnDefinitions|table-of-definitions \| columns \| \.value)\[\d+\]\.description",
         "Tables describe their columns in our own words; names, types, formats, priorities and cells are the same.",
     ),
     Accepted(

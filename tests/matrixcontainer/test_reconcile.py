@@ -120,7 +120,7 @@ def test_a_mirrored_node_is_ready_as_its_agent_is(agent, ready):
     status = node_status(node(agent=agent), "2026-01-01T00:00:00Z", None)
     assert next(c for c in status["conditions"] if c["type"] == "Ready")["status"] == ready
     taints = [taint["key"] for taint in node_object(node(agent=agent))["spec"]["taints"]]
-    assert ("node.kubernetes.io/unreachable" in taints) == (agent == "Lost")
+    assert ("node.kubernetes.io/unreachable" in taints) == (ready == "Unknown")
 
 
 def test_a_mirrored_condition_keeps_its_date_while_its_status_stays():

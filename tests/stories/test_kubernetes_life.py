@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from matrixcontainer.kube_client import EVENT, FAULT, INFER, INSTANCE, NETWORK_SLICE, NODE, POD, SUPERNODE
-from matrixcontainer.leadership import DURATION_S, LEASE, Leadership
+from matrixcontainer.kube_client import EVENT, FAULT, INFER, INSTANCE, LEASE, NETWORK_SLICE, NODE, POD, SUPERNODE
+from matrixcontainer.leadership import DURATION_S, Leadership
 from matrixresource.vocabulary.errors import InvalidField
 from tests.cluster import Cluster
 

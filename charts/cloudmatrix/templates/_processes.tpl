@@ -75,6 +75,7 @@ Kubernetes API is the exception, since the cluster's own takes its place.
 - {name: CLOUDMATRIX_LEASE_NAMESPACE, value: {{ ternary "kube-system" (include "cloudmatrix.leaseNamespace" $root) $root.Values.kube.enabled }}}
 {{- if $root.Values.kube.enabled }}
 - {name: CLOUDMATRIX_KUBECONFIG, value: /etc/cloudmatrix/kube/kubeconfig}
+- {name: CLOUDMATRIX_SHARED_CLUSTER, value: "false"}
 {{- end }}
 {{- end }}
 {{- range $key, $value := $process.values.settings }}

@@ -12,7 +12,7 @@ from matrixcontainer.kubeapi.asked import Deletion
 from matrixcontainer.kubeapi.controllers.amounts import milli
 from matrixcontainer.kubeapi.controllers.commands import noted
 from matrixcontainer.kubeapi.controllers.node_facts import NodeFacts, made_up_address
-from matrixcontainer.kubeapi.controllers.pod_facts import MANAGED_LABEL, OPERATOR, Name, PodFacts
+from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.object_meta import timestamp
 from matrixcontainer.kubeapi.records import Change
@@ -116,7 +116,7 @@ class LostPods(Controller):
                 self.look_after(pod.key, GONE_S)
 
     def _is_lost(self, pod: PodFacts | None) -> bool:
-        if pod is None or not pod.node or (pod.labels or {}).get(MANAGED_LABEL) == OPERATOR:
+        if pod is None or not pod.node:
             return False
         return self.workloads.nodes.get(pod.node) is None
 

@@ -1,8 +1,7 @@
 """The kubelets of nodes that have no real one: what is bound runs, what is deleted ends, as pod_life.py says.
 
-A node whose Ready condition is not True has no working kubelet: its pods stay as they are. A node whose Lease in
-kube-node-lease somebody renews has a real kubelet (or another emulation) and is left to it, and so are the pods that
-the CloudMatrix operator runs itself (label app.kubernetes.io/managed-by=cloudmatrix-operator).
+A node whose Ready condition is not True has no working kubelet: its pods stay as they are. A node that has a Lease in
+kube-node-lease has a real kubelet, or another emulation, and is left to it.
 """
 
 import hashlib
@@ -12,8 +11,9 @@ from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.controllers.node_facts import NodeFacts
 from matrixcontainer.kubeapi.controllers.pace import Pace, load_pace
-from matrixcontainer.kubeapi.controllers.pod_facts import MANAGED_LABEL, OPERATOR, Name, PodFacts
+from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
 from matrixcontainer.kubeapi.controllers.pod_life import Next, live
+from matrixcontainer.kubeapi.controllers.pod_news import news
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.records import Change, Record
@@ -63,7 +63,7 @@ class Kubelets(Controller):
 
     async def reconcile(self, key: Name) -> float | None:
         facts = self.workloads.pods.get(key)
-        if facts is None or not self.serves(facts.node) or (facts.labels or {}).get(MANAGED_LABEL) == OPERATOR:
+        if facts is None or not self.serves(facts.node):
             return None
         if facts.ended and not facts.deleting:
             return None
@@ -100,7 +100,8 @@ class Kubelets(Controller):
                 return obj | {"status": status}
 
             await self.api.verbs.modify(resource, *key, change, self.options("status"))
-            self._tell(pod, status)
+            for told in news(pod, status):
+                self.workloads.tell(pod, told.reason, told.message, "kubelet", warning=told.warning)
         if coming.remove:
             wish = Deletion(grace_s=0, uid=record.uid)
             try:
@@ -108,19 +109,3 @@ class Kubelets(Controller):
             except ApiError as failure:
                 if failure.code not in (404, 409):
                     raise
-
-    def _tell(self, pod: dict[str, Any], status: dict[str, Any]) -> None:
-        """Events for containers that started, crashed or cannot start, and for pods being killed."""
-        before = {c["name"]: c for c in (pod.get("status") or {}).get("containerStatuses") or []}
-        for state in status.get("containerStatuses") or []:
-            now, then = state["state"], (before.get(state["name"]) or {}).get("state") or {}
-            name = state["name"]
-            if "running" in now and "running" not in then:
-                self.workloads.tell(pod, "Started", f"Started container {name}", "kubelet")
-            elif now.get("waiting", {}).get("reason") not in (then.get("waiting", {}).get("reason"), None):
-                reason = now["waiting"]["reason"]
-                if reason in ("CrashLoopBackOff", "ImagePullBackOff"):
-                    word = "BackOff"
-                    self.workloads.tell(pod, word, now["waiting"].get("message", reason), "kubelet", warning=True)
-            elif "terminated" in now and "running" in then and "deletionTimestamp" in pod["metadata"]:
-                self.workloads.tell(pod, "Killing", f"Stopping container {name}", "kubelet")

@@ -20,6 +20,11 @@ class NodeFacts:
     taints: list[dict[str, Any]] = field(default_factory=list)
     allocatable: dict[str, int] = field(default_factory=dict)  # thousandths
 
+    @property
+    def evicting(self) -> list[dict[str, Any]]:
+        """Taints that drive pods away."""
+        return [taint for taint in self.taints if taint.get("effect") == "NoExecute"]
+
 
 def facts_of_node(node: dict[str, Any]) -> NodeFacts:
     meta, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}

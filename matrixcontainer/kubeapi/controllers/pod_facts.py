@@ -16,7 +16,6 @@ Name = tuple[str, str]
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 TRACKING = "batch.kubernetes.io/job-tracking"
-MANAGED_LABEL, OPERATOR = "app.kubernetes.io/managed-by", "cloudmatrix-operator"
 
 
 @dataclass(slots=True)

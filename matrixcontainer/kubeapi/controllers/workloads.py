@@ -13,6 +13,7 @@ from matrixcontainer.kubeapi.controllers.autoscalers import Autoscalers
 from matrixcontainer.kubeapi.controllers.default_scheduler import DefaultScheduler
 from matrixcontainer.kubeapi.controllers.deployments import Deployments
 from matrixcontainer.kubeapi.controllers.emulated_nodes import EmulatedNodes, LostPods
+from matrixcontainer.kubeapi.controllers.evictions import Evictions
 from matrixcontainer.kubeapi.controllers.jobs import Jobs
 from matrixcontainer.kubeapi.controllers.kubelets import Kubelets
 from matrixcontainer.kubeapi.controllers.node_facts import NodeIndex
@@ -50,10 +51,12 @@ class Workloads:
         self.scheduler = DefaultScheduler(self)
         self.emulated_nodes = EmulatedNodes(self)
         self.lost_pods = LostPods(self)
+        self.evictions = Evictions(self)
         self.listeners = (
             self.scheduler,
             self.kubelets,
             self.lost_pods,
+            self.evictions,
             self.replica_sets,
             self.deployments,
             self.jobs,
@@ -101,6 +104,7 @@ class Workloads:
             self.scheduler.notice_node(before, node)
             self.kubelets.notice_node(before, node)
             self.lost_pods.notice_node(before, node)
+            self.evictions.notice_node(before, node)
         for controller in self.controllers:
             if controller.storage == storage or storage == "leases.coordination.k8s.io":
                 controller.notice(change)

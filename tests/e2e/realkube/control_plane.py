@@ -51,8 +51,10 @@ def free_ports(count: int) -> list[int]:
 class RealKube:
     """`start()` returns when API, namespaces and controllers are ready; `stop()` ends what was started."""
 
-    def __init__(self, folder: Path, controllers: bool = True, scheduler: bool = True) -> None:
+    def __init__(self, folder: Path, controllers: bool = True, scheduler: bool = True, grace_s: int = 50) -> None:
+        """`grace_s`: how long the node controller believes a node whose Lease is not renewed."""
         self.folder = folder
+        self.grace_s = grace_s
         self._with = {"kube-controller-manager": controllers, "kube-scheduler": scheduler}
         self.programs: dict[str, subprocess.Popen[bytes]] = {}
         self.token = AS[0][0]
@@ -156,6 +158,7 @@ class RealKube:
                 "root_ca_file": self.ca,
                 "use_service_account_credentials": "true",
                 "concurrent_namespace_syncs": 20,
+                "node_monitor_grace_period": f"{self.grace_s}s",
             }
         self._run(name, binaries() / name, **flags)
 

@@ -117,11 +117,9 @@ async def test_nodes_that_are_not_ready_and_nodes_with_a_real_kubelet(cluster: C
 
 
 @in_virtual_time
-async def test_other_schedulers_and_the_operators_pods_are_left_alone(cluster: Cluster) -> None:
+async def test_pods_of_other_schedulers_and_gated_ones_are_left_alone(cluster: Cluster) -> None:
     await cluster.node()
     await cluster.made(PODS, a_pod(name="npu", schedulerName="matrix-scheduler"))
-    labels = {"app.kubernetes.io/managed-by": "cloudmatrix-operator"}
-    await cluster.made(PODS, a_pod(name="served", nodeName="n1", labels=labels))
     await cluster.made(PODS, a_pod(name="gated", schedulingGates=[{"name": "example.test/wait"}]))
     await asyncio.sleep(60)
     pods = {pod["metadata"]["name"]: pod for pod in await cluster.items(PODS)}
@@ -227,3 +225,28 @@ async def test_pods_of_a_node_that_is_no_more_are_removed(cluster: Cluster) -> N
     await cluster.restart()
     await cluster.eventually(PODS, lambda b: {pod["spec"].get("nodeName") for pod in b["items"]} == {"n2"})
     await cluster.eventually(f"{DEPLOYMENTS}/web", rolled_out)
+
+
+@in_virtual_time
+async def test_a_lost_node_gives_up_its_replicas_after_what_they_tolerate(cluster: Cluster) -> None:
+    await cluster.node("n1")
+    await cluster.made(DEPLOYMENTS, a_deployment(replicas=2))
+    await cluster.eventually(f"{DEPLOYMENTS}/web", rolled_out)
+    await cluster.node("n2")
+    lost = cluster.now
+    await cluster.patch("/api/v1/nodes/n1/status", {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})
+    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+    await cluster.patch("/api/v1/nodes/n1", {"spec": {"taints": [taint]}})
+    await asyncio.sleep(200)
+    assert {pod["spec"]["nodeName"] for pod in await cluster.items(PODS)} == {"n1"}
+    await cluster.eventually(
+        f"{DEPLOYMENTS}/web",
+        lambda b: rolled_out(b) and b["status"].get("readyReplicas") == 2 and cluster.now > lost + 300,
+    )
+    pods = await cluster.items(PODS)
+    assert (
+        sorted((p["spec"]["nodeName"], "deletionTimestamp" in p["metadata"]) for p in pods)
+        == [("n1", True)] * 2 + [("n2", False)] * 2
+    )
+    await cluster.patch("/api/v1/nodes/n1/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    await cluster.eventually(PODS, lambda b: {pod["spec"]["nodeName"] for pod in b["items"]} == {"n2"})

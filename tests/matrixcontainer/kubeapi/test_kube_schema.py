@@ -144,7 +144,7 @@ def test_rules_that_hold(rule: str) -> None:
         ({"rule": "self.n > 5"}, "failed rule: self.n > 5"),
         ({"rule": "self.n > 5", "message": "too small"}, "too small"),
         ({"rule": "self.n > 5", "messageExpression": "'got ' + string(self.n)"}, "got 3"),
-        ({"rule": "self.l[7] == 1"}, "index out of bounds evaluating rule: self.l[7]"),
+        ({"rule": "self.l[7] == 1"}, "index out of bounds: 7 evaluating rule: self.l[7]"),
         ({"rule": "self.m['z'] == 'a'"}, "no such key"),
     ],
 )
@@ -231,7 +231,7 @@ def test_accept(accept: str, media: str, form: str) -> None:
 
 def test_accept_nothing_we_speak() -> None:
     with pytest.raises(ApiError) as refused:
-        choose("application/vnd.kubernetes.protobuf")
+        choose("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,text/plain")
     assert refused.value.code == 406
     assert (
         wants_aggregated("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer") == "v2"
@@ -280,6 +280,8 @@ def test_versions_are_ranked() -> None:
         ([{"op": "move", "from": "/l/0", "path": "/m"}], {"l": [2], "a/b": 0, "m": 1}),
         ([{"op": "copy", "from": "/l", "path": "/m"}], {"l": [1, 2], "a/b": 0, "m": [1, 2]}),
         ([{"op": "test", "path": "/nothing", "value": None}], {"l": [1, 2], "a/b": 0}),
+        ([{"op": "replace", "path": "/new", "value": 1}, {"op": "add", "path": "/l"}], {"l": None, "a/b": 0, "new": 1}),
+        ([{"op": "replace", "path": "/l/-1", "value": 9}], {"l": [1, 9], "a/b": 0}),
     ],
 )
 def test_json_patches(operations: list, result: dict) -> None:
@@ -290,11 +292,12 @@ def test_json_patches(operations: list, result: dict) -> None:
     "operations",
     [
         [{"op": "remove", "path": "/x"}],
-        [{"op": "replace", "path": "/x", "value": 1}],
+        [{"op": "replace", "path": "/x/y", "value": 1}],
+        [{"op": "replace", "path": "/l/1", "value": 1}],
         [{"op": "add", "path": "/x/y", "value": 1}],
         [{"op": "add", "path": "/l/9", "value": 1}],
         [{"op": "add", "path": "l", "value": 1}],
-        [{"op": "add", "path": "/l"}],
+        [{"op": "add", "value": 1}],
         [{"op": "boil", "path": "/l"}],
         [{"op": "test", "path": "/l", "value": 1}],
         [{"op": "replace", "path": "", "value": 1}],
