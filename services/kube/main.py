@@ -27,7 +27,7 @@ from services.chassis.settings import ServiceSettings
 from services.kube.database import migrate
 from services.kube.folder import hold
 from services.kube.preparing import in_a_child
-from services.kube.serving import listen, server_of
+from services.kube.serving import Server, listen, tls_of
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         write_kubeconfig(kubeconfig, url, ca, "admin", admin)
         log.info("listening", extra={"url": url, "kubeconfig": str(kubeconfig.resolve())})
 
-    asyncio.run(server_of(App(api), certificate, key, announce).serve(sockets=[listener]))
+    async def serve() -> None:
+        server = Server(App(api), listener, tls_of(certificate, key))
+        server.stop_on_signals()
+        await server.serve(announce)
+
+    asyncio.run(serve())
     store.close()
     held.close()
     log.info("stopped")
