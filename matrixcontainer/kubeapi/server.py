@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from matrixcontainer.kubeapi import api_services
 from matrixcontainer.kubeapi.access import Access
 from matrixcontainer.kubeapi.admission import Admission
 from matrixcontainer.kubeapi.builtin.kinds import register_builtins
@@ -36,9 +37,11 @@ class KubeApi:
 
     def __init__(self, store: Store, now: Callable[[], float], chance: random.Random, access: Access) -> None:
         self.store, self.now, self.chance, self.access = store, now, chance, access
+        self.started = now()
         self.authorizer = Authorizer(store)
         self.registry = Registry()
         register_builtins(self.registry)
+        api_services.register(self.registry)
         self.verbs = DeletingVerbs(store, now, chance)
         self.discovery = Discovery(self.registry)
         self.openapi = OpenApi(self.registry)
