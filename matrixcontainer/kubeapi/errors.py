@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from matrixcontainer.kubeapi.records import StoreLost
+
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
 
 
@@ -218,6 +220,19 @@ def too_large(limit: int) -> ApiError:
 
 def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
+
+
+def store_lost(failure: StoreLost) -> ApiError:
+    """What the database failed at, with the code that tells a client whether asking again may help."""
+    code, reason = {
+        "Full": (507, "InsufficientStorage"),
+        "Locked": (503, "ServiceUnavailable"),
+    }.get(failure.kind, (500, "InternalError"))
+    refusal = ApiError(code, reason, str(failure))
+    if code == 503:
+        refusal.details = {"retryAfterSeconds": 1}
+        refusal.headers = {"Retry-After": "1"}
+    return refusal
 
 
 def untyped(message: str) -> ApiError:

@@ -105,9 +105,8 @@ class KubeApi:
         await self.admission.caller.close()
 
     def wake_watches(self, storage: str | None = None) -> None:
-        for resource in [storage] if storage else list(self.store._logs):
-            for waiter in self.store.log(resource).waiters:
-                waiter.set()
+        for resource in [storage] if storage else list(self.store.history.logs):
+            self.store.log(resource).wake()
 
     def end_watches_of_the_gone(self, storage: str) -> None:
         """Watchers look for themselves whether their resource is still served."""

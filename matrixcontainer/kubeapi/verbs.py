@@ -269,14 +269,14 @@ class Verbs(Decoding):
         try:
             gone = await self.store.remove(record.key, resource.store_form(last), record)
         except StoreLost as failure:
-            raise errors.internal(str(failure)) from failure
+            raise errors.store_lost(failure) from failure
         return Outcome(resource.show(gone), gone=True, record=gone)
 
     async def _put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
         try:
             return await self.store.put(key, obj, expected)
         except StoreLost as failure:
-            raise errors.internal(str(failure)) from failure
+            raise errors.store_lost(failure) from failure
 
 
 def _demand_same_uid(resource: Resource, old: dict[str, Any], new: dict[str, Any]) -> None:
