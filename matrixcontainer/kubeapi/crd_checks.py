@@ -13,7 +13,7 @@ import orjson
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.builtin.webhooks import check_client
 from matrixcontainer.kubeapi.crd_schema import check_schema
-from matrixcontainer.kubeapi.errors import Cause, Spelled
+from matrixcontainer.kubeapi.errors import Cause, Spelled, go_list
 from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.names import is_label_1035, is_subdomain
 
@@ -345,7 +345,7 @@ def _check_stored(stored: list[str], versions: list[dict[str, Any]]) -> list[Cau
     path = "status.storedVersions"
     if not stored:
         return [errors.invalid(path, Spelled("[]string(nil)"), "must have at least one stored version")]
-    shown = errors.go_list(stored)
+    shown = go_list(stored)
     found = [
         errors.invalid(path, shown, f"must have the storage version {version.get('name', '')}")
         for version in versions
@@ -424,6 +424,6 @@ def _check_review_versions(versions: list[str], path: str) -> list[Cause]:
         elif why := is_label_1035(version):
             found.append(errors.invalid(f"{path}[{index}]", version, why))
     if not {"v1", "v1beta1"} & set(versions):
-        shown = errors.go_list(versions)
+        shown = go_list(versions)
         found.append(errors.invalid(path, shown, "must include at least one of v1, v1beta1"))
     return found

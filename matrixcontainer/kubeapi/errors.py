@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from matrixcontainer.kubeapi.records import StoreLost
+
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
 
 
@@ -84,6 +86,10 @@ def not_supported(field: str, value: Any, allowed: list[Any]) -> Cause:
 
 def duplicate(field: str, value: Any) -> Cause:
     return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", field)
+
+
+def not_found_value(field: str, value: Any) -> Cause:
+    return Cause("FieldValueNotFound", f"Not found: {shown(value)}", field)
 
 
 def too_long(field: str, limit: int) -> Cause:
@@ -168,8 +174,12 @@ class BrokenRequest(PlainPage):
         return f"Internal Server Error: {json.dumps(path)}: {self.message}\n"
 
 
-def already_exists(plural: str, group: str, name: str) -> ApiError:
+def already_exists(plural: str, group: str, name: str, going: bool = False, generated: bool = False) -> ApiError:
+    """409; `going` says that the one there is being deleted, `generated` that the name was made here."""
     text = f'{qualified(plural, group)} "{name}" already exists'
+    if generated:
+        text += ", the server was not able to generate a unique name for the object"
+    text = f"object is being deleted: {text}" if going else text
     return ApiError(409, "AlreadyExists", text, _details(name, group, plural))
 
 
@@ -201,11 +211,6 @@ def forbidden(plural: str, group: str, name: str, why: str, causes: list[Cause] 
     return ApiError(403, "Forbidden", text, _details(name, group, plural, causes=listed))
 
 
-def unexplained(message: str) -> ApiError:
-    """A failure the server has no reason for: 500 with the bare text."""
-    return ApiError(500, "", message)
-
-
 def unauthorized() -> ApiError:
     return ApiError(401, "Unauthorized", "Unauthorized")
 
@@ -230,6 +235,19 @@ def too_large(limit: int) -> ApiError:
 
 def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
+
+
+def store_lost(failure: StoreLost) -> ApiError:
+    """What the database failed at, with the code that tells a client whether asking again may help."""
+    code, reason = {
+        "Full": (507, "InsufficientStorage"),
+        "Locked": (503, "ServiceUnavailable"),
+    }.get(failure.kind, (500, "InternalError"))
+    refusal = ApiError(code, reason, str(failure))
+    if code == 503:
+        refusal.details = {"retryAfterSeconds": 1}
+        refusal.headers = {"Retry-After": "1"}
+    return refusal
 
 
 def untyped(message: str) -> ApiError:

@@ -32,7 +32,9 @@ def is_subdomain(name: str) -> str:
 def is_label(name: str) -> str:
     if len(name) > 63:
         return "must be no more than 63 characters"
-    return "" if LABEL.match(name) else LABEL_TEXT
+    if LABEL.match(name):
+        return ""
+    return "must not contain dots" if SUBDOMAIN.match(name) else LABEL_TEXT
 
 
 def is_label_1035(name: str) -> str:

@@ -288,17 +288,3 @@ def drop_nulls(value: Any, schema: Schema) -> Any:
         for item in value:
             drop_nulls(item, schema.items)
     return value
-
-
-def spell_quantities(value: Any, schema: Schema) -> Any:
-    """Amounts given as numbers, as the text a typed server would store; returns the value, changed in place."""
-    if schema.format == "quantity" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f"{value:g}" if isinstance(value, float) else str(value)
-    if isinstance(value, dict):
-        for key, item in value.items():
-            child = schema.child(key)
-            if child is not None and item is not None:
-                value[key] = spell_quantities(item, child)
-    elif isinstance(value, list) and schema.items is not None:
-        value[:] = [spell_quantities(item, schema.items) for item in value]
-    return value

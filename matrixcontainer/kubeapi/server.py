@@ -54,6 +54,7 @@ class KubeApi:
         self.workloads = Workloads(self)
         self.runs_workloads = True
         self.verbs.namespace_state = self.namespaces.state
+        self.verbs.kind_of = self.registry.by_kind
         self.verbs.gates += [self.namespaces.gate, priority_gate(store), EscalationGate(self.authorizer)]
         self.admission = Admission(store, self.registry, chance)
         self.verbs.gates.append(self.admission.mutate)
@@ -104,9 +105,8 @@ class KubeApi:
         await self.admission.caller.close()
 
     def wake_watches(self, storage: str | None = None) -> None:
-        for resource in [storage] if storage else list(self.store._logs):
-            for waiter in self.store.log(resource).waiters:
-                waiter.set()
+        for resource in [storage] if storage else list(self.store.history.logs):
+            self.store.log(resource).wake()
 
     def end_watches_of_the_gone(self, storage: str) -> None:
         """Watchers look for themselves whether their resource is still served."""

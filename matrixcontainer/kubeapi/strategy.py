@@ -9,25 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import embedded, errors, scale_checks, schema, validation
+from matrixcontainer.kubeapi.builtin import typed
 from matrixcontainer.kubeapi.errors import ABSENT, Cause
-from matrixcontainer.kubeapi.names import (
-    LABEL as LABEL,
-)
-from matrixcontainer.kubeapi.names import (
-    LABEL_1035 as LABEL_1035,
-)
-from matrixcontainer.kubeapi.names import (
-    is_label as is_label,
-)
-from matrixcontainer.kubeapi.names import (
-    is_label_1035 as is_label_1035,
-)
-from matrixcontainer.kubeapi.names import (
-    is_path_segment as is_path_segment,
-)
-from matrixcontainer.kubeapi.names import (
-    is_subdomain as is_subdomain,
-)
+from matrixcontainer.kubeapi.names import is_subdomain
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.resources import Resource, ScalePaths
@@ -44,9 +28,14 @@ class Strategy:
     strategic = True  # strategic merge patch is accepted
     create_on_update = False
     grace: Callable[[dict[str, Any], int | None], int] | None = None  # seconds a bound object stays after DELETE
+    type_name = ""  # in the table of built-in types
+    judge: Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]] | None = None  # by the rules of its type
+    told_group: str | None = None  # the group that refusals name, where it is not the resource's own
 
     def default(self, obj: dict[str, Any]) -> None:
         """Fill in what a Go client could have left out."""
+        if self.type_name:
+            typed.settle(obj, self.type_name)
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
         """Reset what clients may not set at creation."""
@@ -67,7 +56,7 @@ class Strategy:
         """What else changes in an object at the moment its deletion begins."""
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        return []
+        return self.judge(obj, old) if self.judge is not None else []
 
     def validate_status(self, obj: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
         """The same for what was written through /status."""
@@ -80,16 +69,24 @@ class Strategy:
         """Decode leniently: drop unknown fields and return their paths; raise 400 on a wrong type."""
         unknown: list[str] = []
         schema.drop_nulls(obj, resource.schema)
-        schema.spell_quantities(obj, resource.schema)
         schema.prune(obj, resource.schema, unknown=unknown, root=True)
         wrong = validation.validate({k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}, resource.schema)
         for cause in wrong:
             if cause.reason == "FieldValueTypeInvalid":
-                raise errors.bad_request(
-                    f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                    f"json: cannot unmarshal into field {cause.field}: {cause.message.removeprefix('Invalid value: ')}"
-                )
+                value = cause.message.removeprefix("Invalid value: ")
+                raise unreadable(resource, f"json: cannot unmarshal into field {cause.field}: {value}")
+        try:
+            typed.read_texts(obj, resource.type_name)
+        except typed.Unreadable as failure:
+            raise unreadable(resource, str(failure)) from failure
         return unknown
+
+
+def unreadable(resource: "Resource", why: str) -> errors.ApiError:
+    """400: the body is not of the kind it should be."""
+    return errors.bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}'
+    )
 
 
 def keep_part(new: dict[str, Any], old: dict[str, Any], key: str) -> None:

@@ -5,31 +5,17 @@ from urllib.parse import urlsplit
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.strategy import Strategy, is_subdomain
+from matrixcontainer.kubeapi.names import is_subdomain
+from matrixcontainer.kubeapi.strategy import Strategy
 
 OPERATIONS = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]
 URL_FORM = "desired format: https://host[/path]"
-EMPTY_SELECTORS = ("namespaceSelector", "objectSelector")
 
 
 class WebhookStrategy(Strategy):
-    """Validating configurations; mutating ones add their reinvocation policy."""
+    """Configurations of both sorts."""
 
-    mutating = False
-
-    def default(self, obj: dict[str, Any]) -> None:
-        for hook in obj.get("webhooks") or []:
-            hook.setdefault("failurePolicy", "Fail")
-            hook.setdefault("matchPolicy", "Equivalent")
-            hook.setdefault("timeoutSeconds", 10)
-            for key in EMPTY_SELECTORS:
-                hook[key] = hook.get(key) or {}
-            if self.mutating:
-                hook.setdefault("reinvocationPolicy", "Never")
-            for rule in hook.get("rules") or []:
-                rule.setdefault("scope", "*")
-            if service := (hook.get("clientConfig") or {}).get("service"):
-                service.setdefault("port", 443)
+    unconditional_update = False
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         found: list[Cause] = []
@@ -41,10 +27,6 @@ class WebhookStrategy(Strategy):
                 found.append(errors.duplicate(f"{path}.name", hook["name"]))
             names.add(hook.get("name", ""))
         return found
-
-
-class MutatingWebhookStrategy(WebhookStrategy):
-    mutating = True
 
 
 def _check_hook(hook: dict[str, Any], path: str) -> list[Cause]:
