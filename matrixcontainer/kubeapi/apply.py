@@ -101,6 +101,8 @@ def track_update(
         write_managers(new, managers)
         return
     managers = read_managers({"metadata": {"managedFields": stated}} if stated is not None else old or {"metadata": {}})
+    group = new["apiVersion"].rpartition("/")[0]
+    managers = {owner: held for owner, held in managers.items() if owner[2].rpartition("/")[0] == group}
     if old is not None and not managers:
         new["metadata"].pop("managedFields", None)
         return

@@ -10,6 +10,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.errors import ApiError, bad_request, untyped
 from matrixcontainer.kubeapi.field_sets import ANY
+from matrixcontainer.kubeapi.go_decoding import json_name
 from matrixcontainer.kubeapi.schema import Schema, copy_json
 
 PATCH_OPERATIONS_MAX = 10_000
@@ -38,12 +39,47 @@ def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
         raise ApiError(413, "RequestEntityTooLarge", text)
     root: Any = copy_json(obj)
     for operation in operations:
-        if not isinstance(operation, dict) or not isinstance(operation.get("path", ""), str):
-            raise bad_request("error decoding patch: an operation needs op and path")
+        _demand_operation(operation)
         root = _operate(root, operation)
     if not isinstance(root, dict):
         raise PatchFailed("the patched document is not an object")
     return root
+
+
+JSON_WORDS: dict[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
+
+
+def _demand_operation(operation: Any) -> None:
+    if not isinstance(operation, dict):
+        said = JSON_WORDS.get(type(operation), "null")
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {said} into Go value of type handlers.jsonPatchOp"
+        )
+    for word in ("op", "path", "from"):
+        if not isinstance(operation.get(word, ""), str):
+            said = json_name(operation[word])
+            where = f"Go struct field jsonPatchOp.{word} of type string"
+            raise bad_request(f"error decoding patch: json: cannot unmarshal {said} into {where}")
+
+
+OPERATION_WORDS = ("op", "path", "from", "value")
+
+
+def odd_words(operations: Any) -> list[str]:
+    """What operations say that no operation has."""
+    return [
+        f'json patch unknown field "[{index}].{word}"'
+        for index, operation in enumerate(operations if isinstance(operations, list) else [])
+        for word in (operation if isinstance(operation, dict) else ())
+        if word not in OPERATION_WORDS
+    ]
 
 
 def _operate(root: Any, operation: dict[str, Any]) -> Any:

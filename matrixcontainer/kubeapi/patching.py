@@ -29,6 +29,7 @@ class PatchingVerbs(Verbs):
         def change(old: dict[str, Any]) -> dict[str, Any]:
             del options.warnings[warned:]
             if patch_type == "json":
+                self.report_unknown(patches.odd_words(patch), resource, options)
                 new = patches.json_patch(old, patch)
             elif not isinstance(patch, dict):
                 raise errors.bad_request("the patch must be an object")
@@ -36,7 +37,9 @@ class PatchingVerbs(Verbs):
                 new = patches.merge_patch(old, patch)
             else:
                 new = patches.strategic_patch(old, patch, resource.schema)
-            return self.decode_patched(resource, new, options)
+            made = self.decode_patched(resource, new, options)
+            self.demand_name(made, namespace, name)
+            return made
 
         return await self._retrying(resource, namespace, name, change, options)
 
