@@ -1,11 +1,11 @@
 """From a body to an object of a resource: version, kind, unknown fields, namespace; and the last word on validity."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from matrixcontainer.kubeapi import errors, object_meta
 from matrixcontainer.kubeapi.asked import Options
+from matrixcontainer.kubeapi.bodies import compact
 from matrixcontainer.kubeapi.errors import Cause
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
@@ -144,9 +144,3 @@ def _without_kind(kind: str, body: bytes) -> str:
     text = body.decode(errors="replace")
     summary = f"{text[:SUMMARY_LENGTH]} ..." if len(text) > SUMMARY_LENGTH else text
     return f"the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{text}' ({summary})"  # noqa: E501
-
-
-def compact(value: Any) -> bytes:
-    """JSON as a Go server prints what has no fields of its own: sorted, without spaces, angle brackets escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").encode()

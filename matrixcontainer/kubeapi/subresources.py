@@ -130,7 +130,7 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths) -> dict[str, Any]:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: meta[key] for key in kept if key in meta},
-        "spec": {"replicas": replicas} if replicas is not None else {},
+        "spec": {"replicas": replicas} if replicas else {},  # as Go leaves a zero out
         "status": status,
     }
 

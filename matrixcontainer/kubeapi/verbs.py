@@ -209,6 +209,14 @@ class Verbs(Decoding):
         name, namespace = record.key[2], record.key[1]
         strategy = resource.strategy
         self._keep_identity(resource, old, new)
+        claims = track and resource.custom and options.subresource == "status"
+        if claims:  # owned is what was said, though all but the status of it is dropped
+            strategy.default(new)
+            said = new | ({"spec": old["spec"]} if "spec" in old else {})
+            said["metadata"] = dict(new["metadata"])
+            self._track(resource, old, said, options)
+            new["metadata"] = said["metadata"]
+            track = False
         self._keep_other_parts(resource, old, new, options)
         strategy.default(new)
         for gate in self.gates:
@@ -233,8 +241,10 @@ class Verbs(Decoding):
         if options.dry_run:
             new["metadata"]["resourceVersion"] = str(record.revision)
             return Outcome(new, gone=ends)
-        if ends:
-            return await self._erase(resource, record, new)
+        if ends:  # watchers are told of the last state that was stored, the caller of what it made of it
+            gone = await self._erase(resource, record, old)
+            new["metadata"]["resourceVersion"] = gone.obj["metadata"]["resourceVersion"]
+            return Outcome(new, gone=True)
         kept = await self._put((resource.storage, namespace, name), resource.store_form(new), record)
         return Outcome(shown(resource, kept, new), record=kept)
 
