@@ -15,12 +15,14 @@ from matrixcontainer.kubeapi import api_services
 from matrixcontainer.kubeapi.access import Access
 from matrixcontainer.kubeapi.admission import Admission
 from matrixcontainer.kubeapi.builtin.kinds import register_builtins
+from matrixcontainer.kubeapi.builtin.limit_ranges import limit_gate, limit_judge
 from matrixcontainer.kubeapi.builtin.priority import priority_gate
 from matrixcontainer.kubeapi.controllers.cluster_roles import ClusterRoles
 from matrixcontainer.kubeapi.controllers.definitions import Definitions
 from matrixcontainer.kubeapi.controllers.disruptions import Disruptions
 from matrixcontainer.kubeapi.controllers.garbage import GarbageCollector
 from matrixcontainer.kubeapi.controllers.namespaces import Namespaces
+from matrixcontainer.kubeapi.controllers.quotas import QuotaAdmission
 from matrixcontainer.kubeapi.controllers.upkeep import Upkeep
 from matrixcontainer.kubeapi.controllers.workloads import Workloads
 from matrixcontainer.kubeapi.deleting import DeletingVerbs
@@ -55,10 +57,12 @@ class KubeApi:
         self.runs_workloads = True
         self.verbs.namespace_state = self.namespaces.state
         self.verbs.kind_of = self.registry.by_kind
-        self.verbs.gates += [self.namespaces.gate, priority_gate(store), EscalationGate(self.authorizer)]
+        self.quotas = QuotaAdmission(self)
+        self.verbs.gates += [self.namespaces.gate, limit_gate(store), priority_gate(store)]
+        self.verbs.gates.append(EscalationGate(self.authorizer))
         self.admission = Admission(store, self.registry, chance)
         self.verbs.gates.append(self.admission.mutate)
-        self.verbs.judges.append(self.admission.validate)
+        self.verbs.judges += [limit_judge(store), self.admission.validate, self.quotas.judge]
         self.stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self.failures: list[str] = []
