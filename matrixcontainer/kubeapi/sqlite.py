@@ -40,6 +40,13 @@ REMEDIES = {  # what to do, by the beginning of SQLite's name of the failure
 }
 
 
+def told(path: str, failure: sqlite3.Error) -> StoreLost:
+    name = getattr(failure, "sqlite_errorname", "") or type(failure).__name__
+    unknown = ("Lost", "look at the file, its folder and its disk")
+    kind, remedy = next((found for start, found in REMEDIES.items() if name.startswith(start)), unknown)
+    return StoreLost(f"{path}: {failure} ({name}): {remedy}", kind)
+
+
 class Sqlite:
     """One connection; used by one thread at a time, though not always the same."""
 
@@ -62,11 +69,7 @@ class Sqlite:
         try:
             yield
         except sqlite3.Error as failure:
-            name = getattr(failure, "sqlite_errorname", "") or ""
-            kind, remedy = next(
-                (found for start, found in REMEDIES.items() if name.startswith(start)), ("Lost", "see the log")
-            )
-            raise StoreLost(f"{self.place}: {failure} ({name or type(failure).__name__}): {remedy}", kind) from failure
+            raise told(self.place, failure) from failure
 
     def create_tables(self) -> None:
         with self._told():

@@ -8,7 +8,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from matrixcontainer.kubeapi.sqlite import TABLES
+from matrixcontainer.kubeapi.records import StoreLost
+from matrixcontainer.kubeapi.sqlite import TABLES, told
+from services.kube.preparing import Refused
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION_TABLE = (
@@ -22,7 +24,24 @@ def newest_revision() -> str:
 
 
 def migrate(url: str) -> bool:
-    """Returns whether migrations had to run."""
+    """Returns whether migrations had to run. Raises Refused, which says what is wrong and what would help."""
+    try:
+        return _migrate(url)
+    except StoreLost as failure:
+        raise Refused(str(failure)) from failure
+    except sqlite3.Error as failure:
+        raise Refused(str(told(url.removeprefix("sqlite:///"), failure))) from failure
+    except Exception as failure:
+        said = str(getattr(failure, "orig", None) or failure).strip().replace("\n", " ")
+        raise Refused(f"{_without_secrets(url)}: {said}") from failure
+
+
+def _without_secrets(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+def _migrate(url: str) -> bool:
     if url.startswith("sqlite:///") and _is_present(url.removeprefix("sqlite:///")):
         return False
     from alembic import command
