@@ -20,6 +20,7 @@ TABLES = (
     " resource VARCHAR(320) NOT NULL, namespace VARCHAR(63) NOT NULL, name VARCHAR(253) NOT NULL,"
     " uid VARCHAR(36) NOT NULL, body BLOB NOT NULL, previous BLOB, at FLOAT NOT NULL, PRIMARY KEY (revision))",
     "CREATE TABLE IF NOT EXISTS kube_counters (name VARCHAR(32) NOT NULL, value BIGINT NOT NULL, PRIMARY KEY (name))",
+    "CREATE TABLE IF NOT EXISTS kube_identity (name VARCHAR(64) NOT NULL, value TEXT NOT NULL, PRIMARY KEY (name))",
     "CREATE TABLE IF NOT EXISTS kube_objects (resource VARCHAR(320) NOT NULL, namespace VARCHAR(63) NOT NULL,"
     " name VARCHAR(253) NOT NULL, uid VARCHAR(36) NOT NULL, revision BIGINT NOT NULL, body BLOB NOT NULL,"
     " PRIMARY KEY (resource, namespace, name))",

@@ -5,7 +5,8 @@ file gets the present tables at once, as the migrations would leave it.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from matrixcontainer.kubeapi.records import StoreLost
@@ -23,15 +24,20 @@ def newest_revision() -> str:
     return max(path.stem.split("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
 
 
-def migrate(url: str) -> bool:
-    """Returns whether migrations had to run. Raises Refused, which says what is wrong and what would help."""
+@contextmanager
+def refusing(url: str) -> Iterator[None]:
+    """Whatever the database fails at becomes one line that names it and what would help."""
     try:
-        return _migrate(url)
+        yield
     except StoreLost as failure:
         raise Refused(str(failure)) from failure
     except sqlite3.Error as failure:
         raise Refused(str(told(url.removeprefix("sqlite:///"), failure))) from failure
+    except OSError as failure:
+        raise Refused(f"{failure.filename or url}: {failure.strerror or failure}") from failure
     except Exception as failure:
+        if not type(failure).__module__.startswith(("psycopg", "sqlalchemy")):
+            raise
         said = str(getattr(failure, "orig", None) or failure).strip().replace("\n", " ")
         raise Refused(f"{_without_secrets(url)}: {said}") from failure
 
@@ -41,7 +47,8 @@ def _without_secrets(url: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
-def _migrate(url: str) -> bool:
+def migrate(url: str) -> bool:
+    """Returns whether migrations had to run."""
     if url.startswith("sqlite:///") and _is_present(url.removeprefix("sqlite:///")):
         return False
     from alembic import command

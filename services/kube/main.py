@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     url = f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}"
     database = settings.database_url("kube")
     names = [settings.host, advertised, *settings.certificate_names.split(",")]
-    child = Child(lambda: _prepare(folder, names, database))
+    child = Child(lambda: _prepare(folder, names, database, settings.kube_admin_token))
     from services.kube.running import Kube  # while the child is at work
 
     child.wait()
@@ -68,9 +68,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     held.close()
 
 
-def _prepare(folder: Path, names: list[str], database: str) -> None:
+def _prepare(folder: Path, names: list[str], database: str, admin_token: str) -> None:
     from matrixcontainer.kubeapi.certificates import ensure_certificates
-    from services.kube.database import migrate
+    from services.kube.database import migrate, refusing
+    from services.kube.identity import hand_over, one_at_a_time, take_over
+    from services.kube.users import tokens_of
 
-    ensure_certificates(folder, names)
-    migrate(database)
+    with refusing(database), one_at_a_time(database) as connection:
+        migrate(database)
+        if connection is not None:
+            take_over(connection, folder)
+        ensure_certificates(folder, names)
+        tokens_of(folder, admin_token)
+        if connection is not None:
+            hand_over(connection, folder)

@@ -12,21 +12,19 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from matrixcontainer.kubeapi.access import Access, User, load_tokens
+from matrixcontainer.kubeapi.access import Access
 from matrixcontainer.kubeapi.app import App
 from matrixcontainer.kubeapi.certificates import certificate_files, write_kubeconfig
 from matrixcontainer.kubeapi.database import open_database
+from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.records import StoreLost
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.store import Store
 from services.kube.serving import Server, tls_of
+from services.kube.users import tokens_of
 
 log = logging.getLogger(__name__)
 
-USERS = {
-    "admin": User("admin", ("system:masters", "system:authenticated")),
-    "operator": User("system:serviceaccount:cloudmatrix:operator", ("system:masters", "system:authenticated")),
-}
 SWITCH_S = 0.0005  # the thread that waits for the disk gets its turn without delay
 COLLECT_EVERY = 50_000  # objects live long; looking through all of them often would only hold up requests
 
@@ -48,7 +46,7 @@ class Kube:
     def run(self) -> None:
         """Serve until asked to stop. A database that cannot be used ends the process with one line."""
         ca, certificate, key = certificate_files(self.folder)
-        tokens, signing_key = load_tokens(self.folder / "tokens.json", USERS, {"admin": self.admin_token})
+        tokens, signing_key = tokens_of(self.folder, self.admin_token)
         try:
             store = Store(open_database(self.database, self.synchronous), time.time, threaded=True)
         except StoreLost as failure:
@@ -56,7 +54,7 @@ class Kube:
             raise SystemExit(1) from None
         api = KubeApi(store, time.time, self.chance, Access(tokens, signing_key, time.time))
         api.runs_workloads = self.workloads
-        api.namespaces.root_ca = ca.read_text()
+        api.root_ca = ca.read_text()
         api.report = lambda failure, where: log.error("failed", exc_info=failure, extra={"where": where})
         admin = next(token for token, user in tokens.items() if user.name == "admin")
         sys.setswitchinterval(SWITCH_S)
@@ -74,7 +72,7 @@ class Kube:
 
         try:
             asyncio.run(serve())
-        except StoreLost as failure:
+        except (StoreLost, ApiError) as failure:
             print(f"kube: {failure}", file=sys.stderr)
             raise SystemExit(1) from None
         finally:

@@ -36,7 +36,6 @@ class Namespaces:
         self._waiting: set[str] = set()
         self._going: set[str] = set()
         self._wake = asyncio.Event()
-        self.root_ca = ""
 
     @property
     def resource(self) -> Resource:
@@ -115,8 +114,8 @@ class Namespaces:
         if self.api.store.latest(("serviceaccounts", name, "default")) is None:
             body = {"metadata": {"name": "default"}}
             await self.api.verbs.create(self._builtin("", "serviceaccounts"), name, body, options())
-        if self.root_ca and self.api.store.latest(("configmaps", name, "kube-root-ca.crt")) is None:
-            body = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self.root_ca}}
+        if self.api.root_ca and self.api.store.latest(("configmaps", name, "kube-root-ca.crt")) is None:
+            body = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self.api.root_ca}}
             await self.api.verbs.create(self._builtin("", "configmaps"), name, body, options())
 
     async def _empty(self, name: str) -> None:
