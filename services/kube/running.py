@@ -29,6 +29,14 @@ SWITCH_S = 0.0005  # the thread that waits for the disk gets its turn without de
 COLLECT_EVERY = 50_000  # objects live long; looking through all of them often would only hold up requests
 
 
+def _report(failure: BaseException, where: str) -> None:
+    """What a controller tripped over: a refusal in its own words, anything else with where it came from."""
+    if isinstance(failure, (ApiError, StoreLost)):
+        log.warning("failed", extra={"where": where, "why": str(failure)})
+    else:
+        log.error("failed", exc_info=failure, extra={"where": where})
+
+
 @dataclass
 class Kube:
     """Everything `main` settled."""
@@ -55,7 +63,7 @@ class Kube:
         api = KubeApi(store, time.time, self.chance, Access(tokens, signing_key, time.time))
         api.runs_workloads = self.workloads
         api.root_ca = ca.read_text()
-        api.report = lambda failure, where: log.error("failed", exc_info=failure, extra={"where": where})
+        api.report = _report
         admin = next(token for token, user in tokens.items() if user.name == "admin")
         sys.setswitchinterval(SWITCH_S)
         gc.freeze()
