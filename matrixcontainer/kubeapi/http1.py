@@ -112,6 +112,8 @@ class Http1:
             request, keep = self._waiting.popleft()
             self.ending = not keep or self._upgraded
             self._request, self.idle_since = request, None
+            if self._upgraded and websocket.is_wanted(request):
+                websocket.take_token(request)
             response = self.app.at_once(request)
             if response is not None:
                 self._answer(response)
@@ -137,14 +139,21 @@ class Http1:
             self.connection.write(self._head(request, response, b"%d" % len(body), shown))
             self._finished()
         elif isinstance(body, Watch) and self._upgraded and websocket.is_wanted(request):
-            self.connection.write(websocket.handshake(request))
-            stream = self._stream = websocket.WebSocket(self, body)
-            stream.wake()
-            stream.received(self._rest)
+            self._switch(request, body)
         else:
             self.connection.write(self._head(request, response, b"", b""))
             self._stream = WatchStream(self, body) if isinstance(body, Watch) else ChunkStream(self, body)
             self._stream.wake()
+
+    def _switch(self, request: Request, watch: Watch) -> None:
+        """From HTTP to a websocket, if the client asks as it should."""
+        if (refused := websocket.refusal(request)) is not None:
+            self._answer(Response(refused[1].encode(), refused[0], "text/plain; charset=utf-8"))
+            return
+        self.connection.write(websocket.handshake(request))
+        stream = self._stream = websocket.WebSocket(self, watch)
+        stream.wake()
+        stream.received(self._rest)
 
     def _head(self, request: Request, response: Response, length: bytes, body: bytes) -> bytes:
         lines = [STATUS_LINES.get(response.code) or f"HTTP/1.1 {response.code} \r\n", _date(int(time.time()))]
