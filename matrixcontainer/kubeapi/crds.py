@@ -184,8 +184,14 @@ def _check_versions(spec: dict[str, Any], crd: dict[str, Any]) -> list[Cause]:
         found.append(errors.invalid("spec.versions", [v.get("name") for v in versions], text))
     stored = (crd.get("status") or {}).get("storedVersions") or []
     found.extend(
-        errors.invalid("status.storedVersions", name, "missing from spec.versions; must not be removed while stored")
-        for name in stored
+        errors.invalid(
+            f"status.storedVersions[{at}]",
+            name,
+            f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions "
+            f"until a storage migration ensures no data remains persisted in {name} and removes {name} from "
+            "status.storedVersions",
+        )
+        for at, name in enumerate(stored)
         if name not in seen
     )
     return found
