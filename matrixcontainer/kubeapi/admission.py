@@ -15,9 +15,10 @@ from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.asked import Options
 from matrixcontainer.kubeapi.builtin.webhooks import warn_of_services
 from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.records import Change
 from matrixcontainer.kubeapi.resources import Registry, Resource
 from matrixcontainer.kubeapi.schema import copy_json
-from matrixcontainer.kubeapi.store import Change, Store
+from matrixcontainer.kubeapi.store import Store
 from matrixcontainer.kubeapi.subresources import scale_of
 from matrixcontainer.kubeapi.webhook_calls import Caller, CallFailed, patch_of
 from matrixcontainer.kubeapi.webhook_match import Asked, Hook, hooks_of, resource_for, selected

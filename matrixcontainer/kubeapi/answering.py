@@ -32,13 +32,12 @@ class Answering:
         return self.render(request, resource, outcome.obj, code)
 
     def render(self, request: Request, resource: Resource, obj: dict[str, Any], code: int) -> Response:
-        answer = choose(request.accept)
+        answer = choose(request.accept, forms="list" in resource.verbs)
         if answer.form == "Table":
-            form = TableForm(resource, request.query.get("includeObject", ""), self.api.now)
+            form = TableForm(resource, request.query.get("includeObject", ""), self.api.now, answer.version)
             obj = form.table([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
-            obj["apiVersion"] = f"meta.k8s.io/{answer.version}"
         elif answer.form:
-            obj = partial(obj) | {"apiVersion": f"meta.k8s.io/{answer.version}"}
+            obj = partial(obj, answer.version)
         return self._encoded(obj, code, answer)
 
     def _encoded(self, value: Any, code: int, answer: Answer) -> Response:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from matrixcontainer.kubeapi.access import User
-from matrixcontainer.kubeapi.store import Record
+from matrixcontainer.kubeapi.records import Record
 
 
 @dataclass
@@ -21,6 +21,7 @@ class Options:
     warnings: list[str] = field(default_factory=list)
     from_controller: bool = False
     caller: User | None = None  # nobody: the server itself
+    body: bytes = b""  # as it came, for messages that repeat it
 
     @property
     def manager(self) -> str:

@@ -2,9 +2,9 @@
 
 `check` runs all rules of a schema over an object; cel_check.py judges the rules themselves when a CRD is written.
 Rules that mention `oldSelf` are about changes: they run only where the old value can be found, through fields, maps
-and map lists. The engine (cel-python) is loaded when the first rule is met. Contract: public documentation
-"Validation rules" of CustomResourceDefinitions. What rules may cost is estimated when they are written and counted
-when they run (cel_cost.py).
+and map lists. The grammar (cel-python) is loaded when the first rule is met; rules run as cel_program.py makes them.
+Contract: public documentation "Validation rules" of CustomResourceDefinitions. What rules may cost is estimated when
+they are written and counted when they run (cel_cost.py).
 """
 
 import re
@@ -30,13 +30,13 @@ class Environment:
     def __init__(self) -> None:
         import celpy
 
-        from matrixcontainer.kubeapi.cel_functions import FUNCTIONS
+        from matrixcontainer.kubeapi.cel_program import FAILURES, program
 
-        self.failures = (celpy.CELEvalError, ValueError, TypeError, KeyError, AttributeError, IndexError)
+        self.failures = (celpy.CELEvalError, *FAILURES)
         self.parse_failure = celpy.CELParseError
         self.celpy = celpy
         self.engine = celpy.Environment()
-        self.functions = FUNCTIONS
+        self.program = program
 
     def compile(self, expression: str) -> tuple[Any, Program]:
         """(syntax tree, program); raises ValueError with a text for people when it does not parse."""
@@ -44,8 +44,7 @@ class Environment:
             tree = self.engine.compile(respell(expression))
         except self.parse_failure as failure:
             raise ValueError(f"Syntax error: {_first_line(failure)}") from failure
-        program = self.engine.program(tree, functions=self.functions)
-        return tree, program.evaluate
+        return tree, self.program(tree)
 
 
 def _first_line(failure: Exception) -> str:
@@ -168,11 +167,7 @@ def _field_path(text: str, path: str) -> str:
 
 
 def _reason_of(failure: BaseException) -> str:
-    text = str(failure.args[0]) if failure.args else str(failure)
-    if missing := re.match(r"no such member in mapping: '?(.*?)'?$", text):
-        return f"no such key: {missing[1]}"
-    text = {"invalid_argument": "index out of bounds"}.get(text, text)
-    return text.replace("modulus or divide by zero", "division by zero")[:300]
+    return str(failure.args[0] if failure.args else failure)[:300]
 
 
 def _message(rule: dict[str, Any], variables: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Rules as the engine can read them: what Kubernetes' CEL spells and cel-python's grammar does not.
 
 Optional selection (`a.?b`, `a[?k]`) becomes a call, as do functions of namespaces (`sets.contains`, `optional.of`,
-`format.dns1123Label`). Text in quotes is left alone. Not there: `optMap`, `cel.bind` and optional entries of literals,
+`format.dns1123Label`). Text in quotes is left alone. Not there: `cel.bind` and optional entries of literals,
 which stay syntax errors.
 """
 

@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from matrixcontainer.kubeapi.records import StoreLost
+
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
 
 
@@ -24,11 +26,45 @@ class Cause:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
+class Spelled(str):
+    """A refused value already spelled the way Go prints it, such as `[]string{"a"}` or `0x0`."""
+
+
+def go_list(values: list[str]) -> Spelled:
+    """A list of strings as Go source."""
+    return Spelled("[]string{" + ", ".join(map(shown, values)) + "}")
+
+
+def go_map(values: dict[str, str]) -> Spelled:
+    """A map of strings as Go source, in the order of its keys."""
+    return Spelled("map[string]string{" + ", ".join(f"{shown(k)}:{shown(v)}" for k, v in sorted(values.items())) + "}")
+
+
 def shown(value: Any) -> str:
     """A refused value as the API prints it: strings quoted, everything else as JSON."""
+    if isinstance(value, Spelled):
+        return value
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def as_go(value: Any) -> Any:
+    """A refused value of no type of its own, as the Go source it is shown in; scalars stay what they are."""
+    return Spelled(_go_source(value)) if isinstance(value, (dict, list)) else value
+
+
+def _go_source(value: Any) -> str:
+    if isinstance(value, dict):
+        parts = ", ".join(f"{json.dumps(key, ensure_ascii=False)}:{_go_source(value[key])}" for key in sorted(value))
+        return "map[string]interface {}{" + parts + "}"
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(map(_go_source, value)) + "}"
+    return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def required(field: str, detail: str = "") -> Cause:
@@ -50,6 +86,10 @@ def not_supported(field: str, value: Any, allowed: list[Any]) -> Cause:
 
 def duplicate(field: str, value: Any) -> Cause:
     return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", field)
+
+
+def not_found_value(field: str, value: Any) -> Cause:
+    return Cause("FieldValueNotFound", f"Not found: {shown(value)}", field)
 
 
 def too_long(field: str, limit: int) -> Cause:
@@ -119,8 +159,12 @@ class NoSuchPage(ApiError):
         super().__init__(404, "NotFound", self.TEXT.strip())
 
 
-def already_exists(plural: str, group: str, name: str) -> ApiError:
+def already_exists(plural: str, group: str, name: str, going: bool = False, generated: bool = False) -> ApiError:
+    """409; `going` says that the one there is being deleted, `generated` that the name was made here."""
     text = f'{qualified(plural, group)} "{name}" already exists'
+    if generated:
+        text += ", the server was not able to generate a unique name for the object"
+    text = f"object is being deleted: {text}" if going else text
     return ApiError(409, "AlreadyExists", text, _details(name, group, plural))
 
 
@@ -176,6 +220,24 @@ def too_large(limit: int) -> ApiError:
 
 def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
+
+
+def store_lost(failure: StoreLost) -> ApiError:
+    """What the database failed at, with the code that tells a client whether asking again may help."""
+    code, reason = {
+        "Full": (507, "InsufficientStorage"),
+        "Locked": (503, "ServiceUnavailable"),
+    }.get(failure.kind, (500, "InternalError"))
+    refusal = ApiError(code, reason, str(failure))
+    if code == 503:
+        refusal.details = {"retryAfterSeconds": 1}
+        refusal.headers = {"Retry-After": "1"}
+    return refusal
+
+
+def untyped(message: str) -> ApiError:
+    """A failure nobody gave a reason to: 500 with the bare message."""
+    return ApiError(500, "", message)
 
 
 def internal(message: str) -> ApiError:

@@ -13,9 +13,10 @@ from typing import Any
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.records import Record
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.selectors import FieldSelector, LabelSelector
-from matrixcontainer.kubeapi.store import Record, Store
+from matrixcontainer.kubeapi.store import Store
 
 
 @dataclass

@@ -8,15 +8,22 @@ done. JSON patch: RFC 6902; merge patch: RFC 7386; strategic merge: the public d
 
 from typing import Any
 
-from matrixcontainer.kubeapi.errors import ApiError, bad_request
+from matrixcontainer.kubeapi.errors import ApiError, bad_request, untyped
 from matrixcontainer.kubeapi.field_sets import ANY
 from matrixcontainer.kubeapi.schema import Schema, copy_json
 
 PATCH_OPERATIONS_MAX = 10_000
 
 
-def unprocessable_patch(message: str) -> ApiError:
-    return ApiError(422, "Invalid", f"the server rejected our request due to an error in our request: {message}")
+class PatchFailed(ApiError):
+    """A patch that cannot be carried out: the client is told no more than that, the log and webhooks are told why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(422, "Invalid", "the server rejected our request due to an error in our request", {})
+        self.why = why
+
+    def __str__(self) -> str:
+        return self.why
 
 
 # ---- JSON patch
@@ -27,38 +34,51 @@ def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
     if not isinstance(operations, list):
         raise bad_request("error decoding patch: json: cannot unmarshal object into a list of operations")
     if len(operations) > PATCH_OPERATIONS_MAX:
-        raise ApiError(
-            413, "RequestEntityTooLarge", f"The allowed maximum operations in a JSON patch is {PATCH_OPERATIONS_MAX}"
-        )
+        text = f"The allowed maximum operations in a JSON patch is {PATCH_OPERATIONS_MAX}, got {len(operations)}"
+        raise ApiError(413, "RequestEntityTooLarge", text)
     root: Any = copy_json(obj)
     for operation in operations:
-        if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
+        if not isinstance(operation, dict) or not isinstance(operation.get("path", ""), str):
             raise bad_request("error decoding patch: an operation needs op and path")
         root = _operate(root, operation)
     if not isinstance(root, dict):
-        raise unprocessable_patch("the patched document is not an object")
+        raise PatchFailed("the patched document is not an object")
     return root
 
 
 def _operate(root: Any, operation: dict[str, Any]) -> Any:
-    op, path = operation.get("op"), pointer(operation["path"])
+    op, value = operation.get("op"), operation.get("value")
+    if "path" not in operation:
+        raise PatchFailed(f"{op} operation has no path")
+    path = pointer(operation["path"])
     if op == "test":
-        if _read(root, path, absent_is_null=True) != operation.get("value"):
-            raise unprocessable_patch(f"testing path {operation['path']} failed")
+        if not _same(_read(root, path), value):
+            raise PatchFailed(f"testing value {operation['path']} failed")
         return root
+    if op == "replace" and not path:
+        return copy_json(value)
     if op in ("add", "replace"):
-        if "value" not in operation:
-            raise unprocessable_patch(f"{op} operation needs a value: {operation['path']}")
-        return _write(root, path, copy_json(operation["value"]), insert=op == "add")
+        return _write(root, path, copy_json(value), insert=op == "add")
     if op == "remove":
         return _remove(root, path)
     if op in ("move", "copy"):
         source = pointer(str(operation.get("from", "")))
-        value = copy_json(_read(root, source))
+        held = copy_json(_read(root, source))
         if op == "move":
             root = _remove(root, source)
-        return _write(root, path, value, insert=True)
-    raise unprocessable_patch(f"Unexpected kind: {op}")
+        return _write(root, path, held, insert=True)
+    raise PatchFailed(f"Unexpected kind: {op}")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal as JSON, where true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
 
 
 def pointer(text: str) -> list[str]:
@@ -66,67 +86,74 @@ def pointer(text: str) -> list[str]:
     if text == "":
         return []
     if not text.startswith("/"):
-        raise unprocessable_patch(f"path {text!r} does not start with /")
+        raise PatchFailed(f"path {text!r} does not start with /")
     return [token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/")]
 
 
-def _missing(token: str) -> ApiError:
-    return unprocessable_patch(f"missing path: no value at {token!r}: the requested path does not exist")
+def _missing(token: str) -> PatchFailed:
+    return PatchFailed(f"missing path: no value at {token!r}: the requested path does not exist")
 
 
-def _index(container: list[Any], token: str, limit: int) -> int:
-    if not token.isdigit() or (len(token) > 1 and token[0] == "0") or int(token) > limit:
+def _index(token: str, limit: int) -> int:
+    """A place in a list; negative ones count from its end."""
+    try:
+        place = int(token)
+    except ValueError:
+        raise _missing(token) from None
+    place += limit + 1 if place < 0 else 0
+    if not 0 <= place <= limit:
         raise _missing(token)
-    return int(token)
+    return place
 
 
 def _step(container: Any, token: str) -> Any:
-    if isinstance(container, dict) and token in container:
+    if isinstance(container, dict) and container.get(token) is not None:
         return container[token]
     if isinstance(container, list):
-        return container[_index(container, token, len(container) - 1)]
+        return container[_index(token, len(container) - 1)]
     raise _missing(token)
 
 
-def _read(root: Any, path: list[str], absent_is_null: bool = False) -> Any:
-    value = root
-    for place, token in enumerate(path):
-        last = place == len(path) - 1
-        if absent_is_null and last and isinstance(value, dict) and token not in value:
-            return None
-        value = _step(value, token)
-    return value
+def _read(root: Any, path: list[str]) -> Any:
+    """The value at a path; a key its object does not have is null."""
+    if not path:
+        return root
+    container = root
+    for token in path[:-1]:
+        container = _step(container, token)
+    if isinstance(container, dict):
+        return container.get(path[-1])
+    return _step(container, path[-1])
+
+
+def _holder(root: Any, path: list[str]) -> Any:
+    container = root
+    for token in path[:-1]:
+        container = _step(container, token)
+    if not path or not isinstance(container, (dict, list)):
+        raise _missing(path[-1] if path else "")
+    return container
 
 
 def _write(root: Any, path: list[str], value: Any, insert: bool) -> Any:
-    if not path:
-        return value
-    container = _read(root, path[:-1])
-    token = path[-1]
+    container, token = _holder(root, path), path[-1]
     if isinstance(container, dict):
-        if not insert and token not in container:
-            raise _missing(token)
         container[token] = value
-    elif isinstance(container, list):
-        if insert:
-            place = len(container) if token == "-" else _index(container, token, len(container))
-            container.insert(place, value)
-        else:
-            container[_index(container, token, len(container) - 1)] = value
+    elif insert:
+        container.insert(len(container) if token == "-" else _index(token, len(container)), value)
     else:
-        raise _missing(token)
+        container[_index(token, len(container) - 1)] = value
     return root
 
 
 def _remove(root: Any, path: list[str]) -> Any:
-    if not path:
-        raise unprocessable_patch("the whole document cannot be removed")
-    container = _read(root, path[:-1])
-    _step(container, path[-1])
-    if isinstance(container, dict):
-        del container[path[-1]]
+    container, token = _holder(root, path), path[-1]
+    if isinstance(container, list):
+        del container[_index(token, len(container) - 1)]
+    elif token in container:
+        del container[token]
     else:
-        del container[int(path[-1])]
+        raise _missing(token)
     return root
 
 
@@ -148,78 +175,156 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 # ---- strategic merge patch
 
+REPLACE, DELETE, MERGE = "replace", "delete", "merge"
+ORDER, DROP = "$setElementOrder/", "$deleteFromPrimitiveList/"
+
 
 def strategic_patch(target: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
     """Merge `patch` into `target` with the merge keys and strategies of the schema."""
-    result = _merge_object(copy_json(target), patch, schema)
-    return result if isinstance(result, dict) else {}
+    return _merge_object(copy_json(target), patch, schema)
 
 
 def _merge_object(target: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    directive = patch.get("$patch")
-    if directive == "replace":
-        return {key: copy_json(value) for key, value in patch.items() if key != "$patch"}
-    if directive == "delete":
-        return {}
-    if directive not in (None, "merge"):
-        raise bad_request(f"Unknown patch type: {directive}")
+    if "$patch" in patch:
+        directive = patch["$patch"]
+        if directive == REPLACE:
+            return {key: copy_json(value) for key, value in patch.items() if key != "$patch"}
+        if directive == DELETE:
+            return {}
+        raise untyped(f"unknown patch type: {spelled(directive)} in map: {spelled(patch)}")
     if "$retainKeys" in patch:
-        target = {key: value for key, value in target.items() if key in patch["$retainKeys"]}
-    for key, value in patch.items():
-        if key in ("$patch", "$retainKeys") or key.startswith("$setElementOrder/"):
-            continue
-        if key.startswith("$deleteFromPrimitiveList/"):
-            name = key.split("/", 1)[1]
-            target[name] = [item for item in target.get(name) or [] if item not in value]
-            continue
-        if value is None:
-            target.pop(key, None)
-            continue
-        child = schema.child(key) or ANY
-        target[key] = _merge_value(target.get(key), value, child)
+        target = _retained(target, patch)
+    done = {"$retainKeys"}
     for key, order in patch.items():
-        if key.startswith("$setElementOrder/"):
-            name = key.split("/", 1)[1]
-            if isinstance(target.get(name), list):
-                target[name] = _ordered(target[name], order, (schema.child(name) or ANY).merge_key)
+        if key.startswith(ORDER):
+            name = key.removeprefix(ORDER)
+            done |= {key, name}
+            _merge_in_order(target, name, patch, order, schema.child(name) or ANY)
+    for key, value in patch.items():
+        if key in done:
+            continue
+        if key.startswith(DROP):
+            name = key.removeprefix(DROP)
+            if name in target:
+                target[name] = [item for item in target[name] or [] if item not in value]
+        elif value is None:
+            target.pop(key, None)
+        else:
+            target[key] = _merge_value(target.get(key), value, schema.child(key) or ANY)
     return target
+
+
+def _retained(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    kept = patch["$retainKeys"]
+    said = [k for k, v in patch.items() if v is not None and not k.startswith((DROP, ORDER)) and k != "$retainKeys"]
+    if not isinstance(kept, list) or any(key not in kept for key in said):
+        raise bad_request("invalid patch format of retainKeys")
+    return {key: value for key, value in target.items() if key in kept}
+
+
+def _merge_in_order(target: dict[str, Any], name: str, patch: dict[str, Any], order: Any, schema: Schema) -> None:
+    """Merge a list whose order the patch tells: what it names comes in its order, the others where they stood."""
+    if not isinstance(order, list):
+        raise bad_request("invalid patch format of setElementOrder list")
+    held, said = target.get(name), patch.get(name)
+    if held is None and said is None:
+        return
+    if any(value is not None and not isinstance(value, list) for value in (held, said)):
+        raise bad_request("invalid patch format of setElementOrder list")
+    before = list(held or [])
+    merged = before if said is None else _merge_value(held, said, schema)
+    target[name] = _in_order(merged, order, before, schema.merge_key)
 
 
 def _merge_value(target: Any, value: Any, schema: Schema) -> Any:
+    if isinstance(value, dict) and isinstance(target, dict):
+        return copy_json(value) if REPLACE in schema.strategy else _merge_object(target, value, schema)
+    if isinstance(value, list) and isinstance(target, list) and "merge" in schema.strategy:
+        return _merge_list(list(target), value, schema)
+    return _without_directives(value)
+
+
+def _without_directives(value: Any) -> Any:
+    """What is new is taken from the patch as it is, but for its directives."""
     if isinstance(value, dict):
-        return _merge_object(target if isinstance(target, dict) else {}, value, schema)
-    if isinstance(value, list) and "merge" in schema.strategy:
-        return _merge_list(list(target) if isinstance(target, list) else [], value, schema)
-    return copy_json(value)
+        return {
+            key: _without_directives(item)
+            for key, item in value.items()
+            if item is not None and key not in ("$patch", "$retainKeys") and not key.startswith((ORDER, DROP))
+        }
+    if isinstance(value, list):
+        return [_without_directives(item) for item in value if not (isinstance(item, dict) and "$patch" in item)]
+    return value
 
 
 def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
-    if not schema.merge_key:
-        return target + [copy_json(item) for item in patch if item not in target]
-    if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch):
-        return [copy_json(item) for item in patch if item.get("$patch") != "replace"]
+    key = schema.merge_key
+    if not key:
+        merged = list({_identity(item, ""): item for item in target + patch}.values())
+        return _in_order(merged, patch, target, "")
+    wanted, replaces = [], False
     for item in patch:
         if not isinstance(item, dict):
-            raise bad_request("map: expected a list of objects in the patch")
-        if schema.merge_key not in item:
-            raise bad_request(f"map: {item} does not contain declared merge key: {schema.merge_key}")
-        key = item[schema.merge_key]
-        place = next((i for i, held in enumerate(target) if held.get(schema.merge_key) == key), None)
-        if item.get("$patch") == "delete":
-            target = [held for held in target if held.get(schema.merge_key) != key]
-        elif place is None:
-            target.append(_merge_object({}, item, schema.items or ANY))
+            raise untyped("expected a list of objects in the patch")
+        directive = item.get("$patch")
+        if directive is None and "$patch" not in item:
+            wanted.append(item)
+        elif directive == DELETE:
+            _demand_key(item, key)
+            target = [held for held in target if held.get(key) != item[key]]
+        elif directive == REPLACE:
+            replaces = True
+        elif directive == MERGE:
+            raise untyped("merging lists cannot yet be specified in the patch")
         else:
-            target[place] = _merge_object(target[place], item, schema.items or ANY)
-    return target
+            raise untyped(f"unknown patch type: {spelled(directive)} in map: {spelled(item)}")
+    if replaces:
+        return [copy_json(item) for item in wanted]
+    merged = list(target)
+    for item in wanted:
+        _demand_key(item, key)
+        place = next((i for i, held in enumerate(merged) if held.get(key) == item[key]), None)
+        if place is None:
+            merged.append(_without_directives(item))
+        else:
+            merged[place] = _merge_object(merged[place], item, schema.items or ANY)
+    return _in_order(merged, wanted, target, key)
 
 
-def _ordered(items: list[Any], order: list[Any], merge_key: str) -> list[Any]:
-    """Items named by the patch in its order; others keep their place relative to their old neighbours, at the end."""
+def _demand_key(item: dict[str, Any], key: str) -> None:
+    if key not in item:
+        raise untyped(f"map: {spelled(item)} does not contain declared merge key: {key}")
 
-    def identity(item: Any) -> str:
-        return str(item.get(merge_key)) if merge_key and isinstance(item, dict) else str(item)
 
-    rank = {identity(item): place for place, item in enumerate(order)}
-    named = sorted((item for item in items if identity(item) in rank), key=lambda item: rank[identity(item)])
-    return named + [item for item in items if identity(item) not in rank]
+def _identity(item: Any, merge_key: str) -> str:
+    return spelled(item.get(merge_key)) if merge_key and isinstance(item, dict) else spelled(item)
+
+
+def _in_order(merged: list[Any], order: list[Any], before: list[Any], merge_key: str) -> list[Any]:
+    """What `order` names in its order, the others in the order of `before`; both woven by their places in `before`.
+
+    Where one of two was not there before, the named one goes first.
+    """
+    wanted = {_identity(item, merge_key): place for place, item in reversed(list(enumerate(order)))}
+    stood = {_identity(item, merge_key): place for place, item in reversed(list(enumerate(before)))}
+    named = sorted(
+        (item for item in merged if _identity(item, merge_key) in wanted),
+        key=lambda item: wanted[_identity(item, merge_key)],
+    )
+    others = [item for item in merged if _identity(item, merge_key) not in wanted]
+    woven = []
+    while named and others:
+        left, right = (stood.get(_identity(one[0], merge_key)) for one in (others, named))
+        woven.append((others if left is not None and right is not None and left < right else named).pop(0))
+    return woven + named + others
+
+
+def spelled(value: Any) -> str:
+    """A value as Go prints it in passing: `map[name:a port:1]`."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{spelled(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(spelled, value)) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "<nil>", True: "true", False: "false"}[value]
+    return str(value)

@@ -33,7 +33,7 @@ class PatchingVerbs(Verbs):
                 new = patches.merge_patch(old, patch)
             else:
                 new = patches.strategic_patch(old, patch, resource.schema)
-            return self.decode(resource, new, options)
+            return self.decode_patched(resource, new, options)
 
         return await self._retrying(resource, namespace, name, change, options)
 
@@ -46,8 +46,9 @@ class PatchingVerbs(Verbs):
             raise errors.unprocessable("PatchOptions", "meta.k8s.io", "", [cause])
         if not isinstance(config, dict):
             raise errors.bad_request("the applied configuration must be an object")
-        if not config.get("kind") or not config.get("apiVersion"):
-            raise errors.bad_request("the applied configuration must state apiVersion and kind")
+        said = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
+        if said != (resource.api_version, resource.kind):
+            raise errors.bad_request(f"invalid object type: {said[0] or '/'}, Kind={said[1]}")
         if (config.get("metadata") or {}).get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
         config = self.decode(resource, config, options)

@@ -13,7 +13,8 @@ from typing import Any
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.errors import ApiError
-from matrixcontainer.kubeapi.store import Change, Record, Store
+from matrixcontainer.kubeapi.records import Change, Record
+from matrixcontainer.kubeapi.store import Store
 
 GROUP = "rbac.authorization.k8s.io"
 ROLES, BINDINGS = f"roles.{GROUP}", f"rolebindings.{GROUP}"

@@ -37,13 +37,11 @@ class Reading(Answering):
         if not answer.form and answer.media == "application/json":
             return Response(listing.render_list(resource, page))
         if answer.form == "Table":
-            form = TableForm(resource, request.query.get("includeObject", ""), self.api.now)
+            form = TableForm(resource, request.query.get("includeObject", ""), self.api.now, answer.version)
             table = form.table([resource.show(record) for record in page.records], page.meta())
-            return self._encoded(table | {"apiVersion": f"meta.k8s.io/{answer.version}"}, 200, answer)
+            return self._encoded(table, 200, answer)
         if answer.form:
-            items = [partial(resource.show(record)) for record in page.records]
-            for item in items:
-                item |= {"apiVersion": f"meta.k8s.io/{answer.version}"}
+            items = [partial(resource.show(record), answer.version) for record in page.records]
             found = {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{answer.version}"}
             return self._encoded(found | {"metadata": page.meta(), "items": items}, 200, answer)
         return self._encoded(orjson.loads(listing.render_list(resource, page)), 200, answer)
@@ -76,7 +74,8 @@ class Reading(Answering):
             form_name=answer.form.removesuffix("List"),
         )
         if answer.form == "Table":
-            options.form = TableForm(resource, request.query.get("includeObject", ""), self.api.now)
+            include = request.query.get("includeObject", "")
+            options.form = TableForm(resource, include, self.api.now, answer.version)
         elif answer.form:
             options.form = partial_form
         key = (resource.group, resource.version, resource.plural)
@@ -85,4 +84,4 @@ class Reading(Answering):
             return self.api.stopping or self.api.registry.find(*key) is None
 
         watch = Watch(self.api.store, resource, query, options, self.api.chance, gone)
-        return Response(watch.lines(), media="application/json")
+        return Response(watch)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from matrixcontainer.kubeapi.jsonpath import JsonPath
+from matrixcontainer.kubeapi.records import Record
 from matrixcontainer.kubeapi.schema import Schema
 from matrixcontainer.kubeapi.selectors import Accessor, field_reader
-from matrixcontainer.kubeapi.store import Record
 from matrixcontainer.kubeapi.strategy import Strategy
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -114,7 +114,7 @@ class Resource:
             if record.body.startswith(self._head):
                 return record.body
             return self._head + record.body[record.body.index(b',"', record.body.index(b',"kind"') + 1) :]
-        from matrixcontainer.kubeapi.store import encode
+        from matrixcontainer.kubeapi.records import encode
 
         return encode(self.show(record))
 

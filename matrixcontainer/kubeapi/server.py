@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from matrixcontainer.kubeapi import api_services
 from matrixcontainer.kubeapi.access import Access
 from matrixcontainer.kubeapi.admission import Admission
 from matrixcontainer.kubeapi.builtin.kinds import register_builtins
@@ -36,9 +37,11 @@ class KubeApi:
 
     def __init__(self, store: Store, now: Callable[[], float], chance: random.Random, access: Access) -> None:
         self.store, self.now, self.chance, self.access = store, now, chance, access
+        self.started = now()
         self.authorizer = Authorizer(store)
         self.registry = Registry()
         register_builtins(self.registry)
+        api_services.register(self.registry)
         self.verbs = DeletingVerbs(store, now, chance)
         self.discovery = Discovery(self.registry)
         self.openapi = OpenApi(self.registry)
@@ -51,6 +54,7 @@ class KubeApi:
         self.workloads = Workloads(self)
         self.runs_workloads = True
         self.verbs.namespace_state = self.namespaces.state
+        self.verbs.kind_of = self.registry.by_kind
         self.verbs.gates += [self.namespaces.gate, priority_gate(store), EscalationGate(self.authorizer)]
         self.admission = Admission(store, self.registry, chance)
         self.verbs.gates.append(self.admission.mutate)
@@ -101,9 +105,8 @@ class KubeApi:
         await self.admission.caller.close()
 
     def wake_watches(self, storage: str | None = None) -> None:
-        for resource in [storage] if storage else list(self.store._logs):
-            for waiter in self.store.log(resource).waiters:
-                waiter.set()
+        for resource in [storage] if storage else list(self.store.history.logs):
+            self.store.log(resource).wake()
 
     def end_watches_of_the_gone(self, storage: str) -> None:
         """Watchers look for themselves whether their resource is still served."""

@@ -7,6 +7,7 @@ there are Name and Age. Times are shown as ages the way kubectl shows them: 5s, 
 from collections.abc import Callable
 from typing import Any
 
+from matrixcontainer.kubeapi.errors import bad_request, invalid
 from matrixcontainer.kubeapi.object_meta import parse_timestamp
 from matrixcontainer.kubeapi.resources import Printed, Resource
 
@@ -52,8 +53,10 @@ def column(
     return {"name": name, "type": kind, "format": format, "description": description, "priority": priority}
 
 
-NAME = column("Name", format="name", description="Name must be unique within a namespace.")
+NAME = column("Name", format="name", description="The object's name, of its own within its namespace.")
 AGE = column("Age", description="How long ago the object was created.")
+CUSTOM_AGE = AGE | {"type": "date"}
+INCLUDED = ("", "None", "Metadata", "Object")
 
 
 def columns_of(resource: Resource) -> Columns:
@@ -62,8 +65,17 @@ def columns_of(resource: Resource) -> Columns:
 
         return COLUMNS[resource.storage]
     if not resource.columns:
-        return [NAME, AGE]
+        return [NAME, CUSTOM_AGE]
     return [NAME] + [column(c.name, c.type, c.priority, c.format, c.description) for c in resource.columns]
+
+
+def row_conditions(resource: Resource) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
+    """What a kind says of its rows beside their cells."""
+    if resource.cells is None:
+        return lambda obj: []
+    from matrixcontainer.kubeapi.builtin.printing import ROW_CONDITIONS
+
+    return ROW_CONDITIONS.get(resource.storage, lambda obj: [])
 
 
 def cells_of(resource: Resource, obj: dict[str, Any], now: float) -> list[Any]:
@@ -94,28 +106,35 @@ def printed_cell(printed: Printed, obj: dict[str, Any], now: float) -> Any:
     return str(value)
 
 
-def partial(obj: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+def partial(obj: dict[str, Any], version: str = "v1") -> dict[str, Any]:
+    return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": obj["metadata"]}
 
 
 class TableForm:
     """Renders objects of one resource as tables; column definitions only in the first of a stream."""
 
-    def __init__(self, resource: Resource, include: str, now: Callable[[], float]) -> None:
-        self.resource, self.include, self.now = resource, include or "Metadata", now
+    def __init__(self, resource: Resource, include: str, now: Callable[[], float], version: str = "v1") -> None:
+        if include not in INCLUDED:
+            why = "must be 'Metadata', 'Object', 'None', or empty"
+            cause = invalid("includeObject", include, why)
+            raise bad_request(f"Unable to convert to Table as requested: {cause}")
+        self.resource, self.include, self.now, self.version = resource, include or "Metadata", now, version
+        self.conditions = row_conditions(resource)
 
     def row(self, obj: dict[str, Any]) -> dict[str, Any]:
         row: dict[str, Any] = {"cells": cells_of(self.resource, obj, self.now())}
+        if found := self.conditions(obj):
+            row["conditions"] = found
         if self.include == "Object":
             row["object"] = obj
-        elif self.include == "Metadata":
-            row["object"] = partial(obj)
+        else:
+            row["object"] = partial(obj, self.version) if self.include == "Metadata" else None
         return row
 
     def table(self, objects: list[dict[str, Any]], meta: dict[str, Any]) -> dict[str, Any]:
         return {
             "kind": "Table",
-            "apiVersion": "meta.k8s.io/v1",
+            "apiVersion": f"meta.k8s.io/{self.version}",
             "metadata": meta,
             "columnDefinitions": columns_of(self.resource),
             "rows": [self.row(obj) for obj in objects],

@@ -12,9 +12,10 @@ from typing import Any
 from matrixcontainer.kubeapi import apply, errors, object_meta
 from matrixcontainer.kubeapi.asked import Options, Outcome
 from matrixcontainer.kubeapi.decoding import Decoding
+from matrixcontainer.kubeapi.records import Key, Record, Stale, StoreLost
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
-from matrixcontainer.kubeapi.store import Key, Record, Stale, Store, StoreLost
+from matrixcontainer.kubeapi.store import Store
 
 RETRIES_MAX = 20
 
@@ -27,6 +28,7 @@ class Verbs(Decoding):
         self.now = now
         self.chance = chance
         self.namespace_state: Callable[[str], str] = lambda name: "Active"
+        self.kind_of: Callable[[str, str], Resource | None] = lambda api_version, kind: None
         self.gates: list[Gate] = []  # may change or refuse what is about to be written
         self.judges: list[Gate] = []  # see what is valid and final, and may refuse it
 
@@ -50,7 +52,7 @@ class Verbs(Decoding):
         obj = self.decode(resource, body, options)
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
-            raise errors.internal("resourceVersion should not be set on objects to be created")
+            raise errors.untyped("resourceVersion should not be set on objects to be created")
         self._settle_namespace(resource, namespace, meta)
         generated = not meta.get("name") and bool(meta.get("generateName"))
         for attempt in range(8):
@@ -61,8 +63,6 @@ class Verbs(Decoding):
                 self._demand_namespace(resource, namespace, name)
             if not generated or self.store.latest((resource.storage, namespace, name)) is None or attempt == 7:
                 break
-        if name and self.store.latest((resource.storage, namespace, name)) is not None:
-            raise errors.already_exists(resource.plural, resource.group, name)
         self._own_new(resource, obj, options)
         obj = await self._prepare_new(resource, obj, options)
         return await self._insert(resource, namespace, obj, options)
@@ -82,6 +82,7 @@ class Verbs(Decoding):
         self, resource: Resource, obj: dict[str, Any], options: Options, applied: bool = False
     ) -> dict[str, Any]:
         meta = obj["metadata"]
+        counted = 0 if resource.strategy.has_generation else meta.get("generation", 0)
         for key in object_meta.SERVER_OWNED:
             meta.pop(key, None)
         meta["uid"] = uid = object_meta.new_uid(self.chance)
@@ -99,6 +100,8 @@ class Verbs(Decoding):
         meta["creationTimestamp"] = object_meta.timestamp(self.now())
         if resource.strategy.has_generation:
             meta["generation"] = 1
+        elif counted:
+            meta["generation"] = counted  # kinds that do not count keep what they are told
         self._demand_valid(resource, obj, None)
         for judge in self.judges:
             await judge(resource, "CREATE", obj, None, options)
@@ -106,13 +109,22 @@ class Verbs(Decoding):
 
     async def _insert(self, resource: Resource, namespace: str, obj: dict[str, Any], options: Options) -> Outcome:
         name = obj["metadata"]["name"]
+        key = (resource.storage, namespace, name)
+        self._demand_free(resource, key, obj)
         if options.dry_run:
             return Outcome(obj, created=True)
         try:
-            record = await self._put((resource.storage, namespace, name), resource.store_form(obj), None)
+            record = await self._put(key, resource.store_form(obj), None)
         except Stale:
+            self._demand_free(resource, key, obj)
             raise errors.already_exists(resource.plural, resource.group, name) from None
         return Outcome(shown(resource, record, obj), created=True, record=record)
+
+    def _demand_free(self, resource: Resource, key: Key, obj: dict[str, Any]) -> None:
+        if (held := self.store.latest(key)) is not None:
+            going = b'"deletionTimestamp"' in held.body and "deletionTimestamp" in held.obj["metadata"]
+            made = bool(obj["metadata"].get("generateName"))
+            raise errors.already_exists(resource.plural, resource.group, key[2], going, made)
 
     # ---- update
 
@@ -135,8 +147,8 @@ class Verbs(Decoding):
                 return await self.create(resource, namespace, new, options)
             raise errors.not_found(resource.plural, resource.group, name)
         if not stated and not resource.strategy.unconditional_update:
-            cause = errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise errors.unprocessable(resource.kind, resource.group, name, [cause])
+            cause = errors.invalid("metadata.resourceVersion", errors.Spelled("0x0"), "must be specified for an update")
+            raise errors.unprocessable(resource.plural, resource.group, name, [cause])
         return await self._retrying(resource, namespace, name, lambda old: new, options, stated=stated, replace=True)
 
     async def modify(
@@ -146,9 +158,13 @@ class Verbs(Decoding):
         name: str,
         change: Callable[[dict[str, Any]], dict[str, Any]],
         options: Options,
+        track: bool = True,
     ) -> Outcome:
-        """Read, change, write, again if somebody was faster; for patches and for the server's own controllers."""
-        return await self._retrying(resource, namespace, name, change, options)
+        """Read, change, write, again if somebody was faster; for patches and for the server's own controllers.
+
+        Without `track` nobody comes to own what changed.
+        """
+        return await self._retrying(resource, namespace, name, change, options, track=track)
 
     async def _retrying(
         self,
@@ -167,7 +183,9 @@ class Verbs(Decoding):
                 raise errors.conflict(resource.plural, resource.group, name)
             old = resource.show(record)
             new = change(copy_json(old))
-            if not replace:
+            if replace:
+                _demand_same_uid(resource, old, new)
+            else:
                 wanted = str(new.get("metadata", {}).get("resourceVersion", ""))
                 if wanted and wanted != str(record.revision):
                     raise errors.conflict(resource.plural, resource.group, name)
@@ -204,7 +222,7 @@ class Verbs(Decoding):
                 strategy.default(new)
         if track:
             self._track(resource, old, new, options)
-        self._demand_valid(resource, new, old)
+        self._demand_valid(resource, new, old, options.subresource == "status")
         for judge in self.judges:
             await judge(resource, "UPDATE", new, old, options)
         if strategy.has_generation and options.subresource != "status" and _wish(resource, old) != _wish(resource, new):
@@ -228,11 +246,11 @@ class Verbs(Decoding):
         before, after = old["metadata"], new["metadata"]
         name = before["name"]
         if after.get("name", name) != name:
-            cause = errors.invalid("metadata.name", after.get("name"), "field is immutable")
-            raise errors.unprocessable(resource.kind, resource.group, name, [cause])
-        if after.get("uid") and after["uid"] != before["uid"]:
-            why = f"Precondition failed: UID in precondition: {after['uid']}, UID in object meta: {before['uid']}"
-            raise errors.conflict(resource.plural, resource.group, name, why)
+            raise errors.bad_request(
+                f"the name of the object ({after['name']}) does not match the name on the URL ({name})"
+            )
+        if found := object_meta.check_identity(after, before):
+            raise errors.unprocessable(resource.kind, resource.group, name, found)
         for key in (*object_meta.SERVER_OWNED, "name", "namespace", "generateName"):
             if key in before:
                 after[key] = before[key]
@@ -251,14 +269,28 @@ class Verbs(Decoding):
         try:
             gone = await self.store.remove(record.key, resource.store_form(last), record)
         except StoreLost as failure:
-            raise errors.internal(str(failure)) from failure
+            raise errors.store_lost(failure) from failure
         return Outcome(resource.show(gone), gone=True, record=gone)
 
     async def _put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
         try:
             return await self.store.put(key, obj, expected)
         except StoreLost as failure:
-            raise errors.internal(str(failure)) from failure
+            raise errors.store_lost(failure) from failure
+
+
+def _demand_same_uid(resource: Resource, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Who replaces an object by its uid wants that very object."""
+    stated, before = new["metadata"].get("uid"), old["metadata"]
+    if stated and stated != before["uid"]:
+        group = f"{resource.group}/" if resource.custom else ""
+        key = "/".join(part for part in (before.get("namespace", ""), before["name"]) if part)
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: /registry/{group}{resource.plural}/{key}, "
+            "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
+            f"UID in precondition: {stated}, UID in object meta: {before['uid']}"
+        )
+        raise errors.conflict(resource.plural, resource.group, before["name"], why)
 
 
 def shown(resource: Resource, record: Record, obj: dict[str, Any]) -> dict[str, Any]:

@@ -19,14 +19,15 @@ from pydantic import Field
 from matrixcontainer.kubeapi.access import Access, User, load_tokens
 from matrixcontainer.kubeapi.app import App
 from matrixcontainer.kubeapi.certificates import certificate_files, ensure_certificates, write_kubeconfig
+from matrixcontainer.kubeapi.database import open_database
 from matrixcontainer.kubeapi.server import KubeApi
-from matrixcontainer.kubeapi.store import Store, open_engine
+from matrixcontainer.kubeapi.store import Store
 from services.chassis.logging import configure
 from services.chassis.settings import ServiceSettings
 from services.kube.database import migrate
 from services.kube.folder import hold
 from services.kube.preparing import in_a_child
-from services.kube.serving import listen, server_of
+from services.kube.serving import Server, listen, tls_of
 
 log = logging.getLogger(__name__)
 
@@ -65,12 +66,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     url = f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}"
     database = settings.database_url("kube")
     names = [settings.host, advertised, *settings.certificate_names.split(",")]
-    in_a_child(lambda: _prepare(folder, names, database, settings.synchronous))
+    in_a_child(lambda: _prepare(folder, names, database))
     ca, certificate, key = certificate_files(folder)
-    engine = open_engine(database, settings.synchronous)
     chance = random.Random(settings.seed)
     tokens, signing_key = load_tokens(folder / "tokens.json", USERS, {"admin": settings.kube_admin_token})
-    store = Store(engine, time.time)
+    store = Store(open_database(database, settings.synchronous), time.time, threaded=True)
     api = KubeApi(store, time.time, chance, Access(tokens, signing_key, time.time))
     api.runs_workloads = settings.workloads
     api.namespaces.root_ca = ca.read_text()
@@ -82,14 +82,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         write_kubeconfig(kubeconfig, url, ca, "admin", admin)
         log.info("listening", extra={"url": url, "kubeconfig": str(kubeconfig.resolve())})
 
-    asyncio.run(server_of(App(api), certificate, key, announce).serve(sockets=[listener]))
+    async def serve() -> None:
+        server = Server(App(api), listener, tls_of(certificate, key))
+        server.stop_on_signals()
+        await server.serve(announce)
+
+    asyncio.run(serve())
     store.close()
     held.close()
     log.info("stopped")
 
 
-def _prepare(folder: Path, names: list[str], database: str, synchronous: str) -> None:
+def _prepare(folder: Path, names: list[str], database: str) -> None:
     ensure_certificates(folder, names)
-    engine = open_engine(database, synchronous)
-    migrate(engine)
-    engine.dispose()
+    migrate(database)

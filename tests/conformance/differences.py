@@ -34,7 +34,7 @@ class Accepted:
 
 ACCEPTED = (
     Accepted(
-        r"columnDefinitions\[\d+\]\.description",
+        r"(columnDefinitions|table-of-definitions \| columns \| \.value)\[\d+\]\.description",
         "Tables describe their columns in our own words; names, types, formats, priorities and cells are the same.",
     ),
     Accepted(
@@ -48,6 +48,10 @@ ACCEPTED = (
     Accepted(
         r"message: .*Invalid value: (\[\])?\w+\.\w+\{",
         "A refused value that is a whole object is shown as JSON; Go shows it as Go source.",
+    ),
+    Accepted(
+        r"message: .*pod updates may not change fields other than",
+        "A refused change of a pod's spec names the rule; Go adds a picture of the difference between two Go structs.",
     ),
     Accepted(
         r"(message|warnings).*(cannot unmarshal|json parse error|cannot restore|decode|unexpected end of JSON|invalid character)",

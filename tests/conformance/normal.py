@@ -11,6 +11,7 @@ from typing import Any
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 POINTER = re.compile(r"0x[0-9a-f]{6,}")
+IN_RECORD = re.compile(r"(?<=the ResourceVersion )in record \(\d+\)")
 AGE = re.compile(r"(\d+[smhdy])+|<unknown>")
 TOO_LARGE = re.compile(r"(Too large resource version: \d+, current: )\d+")
 TIMES = frozenset(
@@ -37,13 +38,20 @@ def normal(value: Any, table: bool = False) -> Any:
         table = table or value.get("kind") == "Table"
         if value.get("kind") == "Status":
             value = _with_causes_in_order(value)
-        return {key: _entry(key, one, value, table) for key, one in value.items()}
+        return {_key(key): _entry(key, one, value, table) for key, one in value.items()}
     if isinstance(value, list):
         return [normal(one, table) for one in value]
     if isinstance(value, str):
-        text = TOO_LARGE.sub(r"\1<rv>", POINTER.sub("<pointer>", UUID.sub("<uid>", value)))
-        return "<age>" if table and AGE.fullmatch(text) else text
+        text = POINTER.sub("<pointer>", UUID.sub("<uid>", value))
+        if table and (AGE.fullmatch(text) or TIME.fullmatch(text)):
+            return "<age>" if AGE.fullmatch(text) else "<time>"
+        return IN_RECORD.sub("in record (<rv>)", TOO_LARGE.sub(r"\1<rv>", text))
     return value
+
+
+def _key(key: str) -> str:
+    """Managed fields name owners by their uid."""
+    return UUID.sub("<uid>", key) if key.startswith("k:") else key
 
 
 def _manager(entry: dict[str, Any]) -> list[str]:

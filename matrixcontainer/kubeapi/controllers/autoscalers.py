@@ -27,10 +27,10 @@ from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.crds import set_condition
 from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.object_meta import timestamp
+from matrixcontainer.kubeapi.records import Change
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.selectors import LabelSelector
-from matrixcontainer.kubeapi.store import Change
 
 PERIOD_S = 15.0
 

@@ -7,9 +7,9 @@ from matrixcontainer.kubeapi.asked import Options
 from matrixcontainer.kubeapi.builtin.roles import RBAC, standing_bindings, standing_roles
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.rbac import CLUSTER_ROLES
+from matrixcontainer.kubeapi.records import Change
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.selectors import matches_label_selector
-from matrixcontainer.kubeapi.store import Change
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi

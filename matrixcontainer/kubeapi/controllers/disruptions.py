@@ -13,8 +13,8 @@ from matrixcontainer.kubeapi.asked import Options
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.object_meta import parse_timestamp, timestamp
+from matrixcontainer.kubeapi.records import Change
 from matrixcontainer.kubeapi.selectors import matches_label_selector
-from matrixcontainer.kubeapi.store import Change
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi

@@ -15,7 +15,7 @@ from matrixcontainer.kubeapi.controllers.node_facts import NodeFacts, made_up_ad
 from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.object_meta import timestamp
-from matrixcontainer.kubeapi.store import Change
+from matrixcontainer.kubeapi.records import Change
 
 Obj = dict[str, Any]
 

@@ -16,7 +16,7 @@ from matrixcontainer.kubeapi.controllers.pod_life import Next, live
 from matrixcontainer.kubeapi.controllers.pod_news import news
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.errors import ApiError
-from matrixcontainer.kubeapi.store import Change, Record
+from matrixcontainer.kubeapi.records import Change, Record
 
 LEASES, LEASE_NAMESPACE = "leases.coordination.k8s.io", "kube-node-lease"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from matrixcontainer.kubeapi.controllers.amounts import milli
-from matrixcontainer.kubeapi.store import Record
+from matrixcontainer.kubeapi.records import Record
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.controllers.amounts import requests_of
 from matrixcontainer.kubeapi.object_meta import parse_timestamp
-from matrixcontainer.kubeapi.store import Record
+from matrixcontainer.kubeapi.records import Record
 
 Name = tuple[str, str]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from matrixcontainer.kubeapi.controllers.pod_facts import Name, controller_of
-from matrixcontainer.kubeapi.store import Record
+from matrixcontainer.kubeapi.records import Record
 
 
 @dataclass(slots=True)

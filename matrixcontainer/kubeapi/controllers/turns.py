@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from matrixcontainer.kubeapi.asked import Options
 from matrixcontainer.kubeapi.errors import ApiError
-from matrixcontainer.kubeapi.store import Change, Record
+from matrixcontainer.kubeapi.records import Change, Record
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.controllers.workloads import Workloads

@@ -127,7 +127,7 @@ async def test_tables(widgets: Talk) -> None:
     whole = (await widgets.ask("GET", WIDGETS, accept=TABLE, includeObject="Object")).body
     assert whole["rows"][0]["object"]["kind"] == "Widget"
     bare = (await widgets.ask("GET", f"{WIDGETS}/one", accept=TABLE, includeObject="None")).body
-    assert bare["rows"] == [{"cells": ["one", 3, "3m12s"]}]
+    assert bare["rows"] == [{"cells": ["one", 3, "3m12s"], "object": None}]
     partial = (
         await widgets.ask("GET", WIDGETS, accept="application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
     ).body

@@ -65,7 +65,7 @@ async def test_generate_name(widgets: Talk) -> None:
         (
             {"spec": {"size": 1, "ports": [{"name": "a", "port": 1}, {"name": "a", "port": 2}]}},
             "spec.ports[1]",
-            'Duplicate value: {"name":"a"}',
+            'Duplicate value: map[string]interface {}{"name":"a"}',
         ),
         ({"spec": {"size": 1, "ports": [{"name": "a"}]}}, "spec.ports[0].port", "Required value"),
         ({"metadata": {"name": "Not_A_Name"}}, "metadata.name", "a lowercase RFC 1123 subdomain"),
@@ -139,7 +139,10 @@ async def test_unknown_fields_by_validation_level(widgets: Talk) -> None:
     strict = await widgets.post(WIDGETS, body, fieldValidation="Strict")
     assert strict.code == 400
     assert 'strict decoding error: unknown field "metadata.extra"' in strict.body["message"]
-    assert 'unknown field "spec.ports[0].x", unknown field "spec.sise"' in strict.body["message"]
+    assert (
+        'unknown field "metadata.extra", unknown field "spec.ports[0].x", unknown field "spec.sise"'
+        in strict.body["message"]
+    )
     warned = await widgets.post(WIDGETS, body)
     assert warned.code == 201
     assert '299 - "unknown field \\"spec.sise\\""' in warned.warnings
@@ -157,7 +160,7 @@ async def test_duplicate_keys(widgets: Talk) -> None:
 async def test_update_needs_the_present_version(widgets: Talk) -> None:
     made = (await widgets.post(WIDGETS, a_widget())).body
     nothing = await widgets.put(f"{WIDGETS}/one", a_widget())
-    assert nothing.causes == {"metadata.resourceVersion": "Invalid value: 0: must be specified for an update"}
+    assert nothing.causes == {"metadata.resourceVersion": "Invalid value: 0x0: must be specified for an update"}
     made["spec"]["size"] = 4
     fresh = await widgets.put(f"{WIDGETS}/one", made)
     assert (fresh.code, fresh.body["metadata"]["generation"]) == (200, 2)

@@ -1,0 +1,66 @@
+"""One object at one revision, and one committed write: what the store holds and everybody else is handed."""
+
+from typing import Any
+
+import orjson
+
+Key = tuple[str, str, str]  # resource ("plural.group"), namespace ("" for cluster scope), name
+
+
+class Stale(Exception):
+    """The object changed, appeared or went since it was read."""
+
+
+class StoreLost(Exception):
+    """The database failed; nothing acknowledged is lost. The text says why and what would help.
+
+    `kind` is Full, Locked, Damaged, Refused or Lost.
+    """
+
+    def __init__(self, text: str, kind: str = "Lost") -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+NO_LABELS: dict[str, str] = {}
+
+
+class Record:
+    """One object at one revision, as JSON bytes. `obj` is a fresh dict at every call; nobody can spoil the store."""
+
+    __slots__ = ("_labels", "body", "key", "revision", "uid")
+
+    def __init__(self, key: Key, uid: str, revision: int, body: bytes) -> None:
+        self.key, self.uid, self.revision, self.body = key, uid, revision, body
+        self._labels: dict[str, str] | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels, parsed once for all selectors; only to be read."""
+        if self._labels is None:
+            self._labels = self.obj["metadata"].get("labels") or NO_LABELS
+        return self._labels
+
+    @property
+    def obj(self) -> dict[str, Any]:
+        return orjson.loads(self.body)
+
+
+class Change:
+    """One committed write. `encoded` keeps each wire form of it, so that many watchers share one encoding."""
+
+    __slots__ = ("at", "encoded", "previous", "record", "type")
+
+    def __init__(self, type: str, record: Record, previous: Record | None, at: float) -> None:
+        self.type, self.record, self.previous, self.at = type, record, previous, at
+        self.encoded: dict[Any, Any] = {}
+
+    @property
+    def revision(self) -> int:
+        return self.record.revision
+
+
+def encode(obj: dict[str, Any]) -> bytes:
+    """JSON with apiVersion and kind first, as stored and sent."""
+    head = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
+    return orjson.dumps(head | obj)
