@@ -77,7 +77,7 @@ class Operator:
         return f"{action.verb}: {action.why}"
 
     async def _plan(self, body: dict[str, Any], observed: InstanceView | None) -> None:
-        """Ask whether it would fit and write the answer into the status; an instance that is there is told of as well."""
+        """Ask whether it would fit and write the answer into the status, beside what is there already."""
         metadata = body["metadata"]
         plan, refused = None, None
         try:

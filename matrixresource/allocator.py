@@ -94,7 +94,7 @@ class Allocator:
         return view if validate_only else held.view()
 
     def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
-        """Successors become members, and who they follow is let go, all at once. Raises Conflict while one is not ready.
+        """Successors become members, and who they follow is let go, all at once. Raises Conflict before all are ready.
 
         Asked again it changes nothing: nobody has a successor any more.
         """

@@ -8,8 +8,8 @@ from matrixcompute.contract import InstanceView, Network
 from matrixcontainer.crd_schema import structural_schema
 from matrixcontainer.node_mirror import node_object, node_status
 from matrixcontainer.reconcile import SOURCE_LABEL, next_action, wished_instance
-from matrixcontainer.status import instance_status
 from matrixcontainer.resources import custom_resource_definitions
+from matrixcontainer.status import instance_status
 from matrixcontainer.workload import pods_for
 from matrixresource.contract import NodeView, Placement
 from matrixresource.vocabulary.wire import Wire
