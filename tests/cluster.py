@@ -16,7 +16,7 @@ import httpx
 from matrixcontainer.kube_client import CRD, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
 from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.app import build_app
-from matrixcontainer.kubeapi.store import create_tables, open_engine
+from matrixcontainer.kubeapi.database import open_database
 from matrixcontainer.mirrors import Mirrors
 from matrixcontainer.operator import Operator
 from matrixcontainer.pod_scheduler import PodScheduler
@@ -68,10 +68,10 @@ class Cluster(Stack):
         self.http["infer"] = http_client("http://infer", transport=StreamingASGITransport(app))
 
     async def _serve_kubernetes(self) -> None:
-        engine = open_engine(f"sqlite:///{self.folder / 'kube.db'}")
-        create_tables(engine)
+        database = open_database(f"sqlite:///{self.folder / 'kube.db'}")
+        database.create_tables()
         admin = User("admin")
-        app = build_app(engine, self.clock.now, random.Random(self.seed), {"admin": admin})
+        app = build_app(database, self.clock.now, random.Random(self.seed), {"admin": admin})
         self.kube_api = app.api
         await self.kube_api.start()
         headers = {"Authorization": "Bearer admin"}

@@ -1,11 +1,11 @@
 """From a body to an object of a resource: version, kind, unknown fields, namespace; and the last word on validity."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from matrixcontainer.kubeapi import errors, object_meta
 from matrixcontainer.kubeapi.asked import Options
+from matrixcontainer.kubeapi.bodies import compact
 from matrixcontainer.kubeapi.errors import Cause
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
@@ -114,7 +114,9 @@ class Decoding:
             cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
             raise errors.forbidden(resource.plural, resource.group, name, why, [cause])
 
-    def _demand_valid(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+    def _demand_valid(
+        self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None, status: bool = False
+    ) -> None:
         if obj["kind"] != resource.kind:
             cause = errors.invalid("kind", obj["kind"], f"must be {resource.kind}")
             raise errors.unprocessable(obj["kind"], resource.group, obj["metadata"].get("name", ""), [cause])
@@ -122,8 +124,13 @@ class Decoding:
         if old is None:
             found = object_meta.check_metadata(obj, resource)
         elif object_meta.changed(obj, old):
-            found = object_meta.check_metadata(obj, resource) + object_meta.check_metadata_update(obj, old)
-        found += resource.strategy.validate(obj, old)
+            known = set(object_meta.check_metadata(old, resource))
+            found = [cause for cause in object_meta.check_metadata(obj, resource) if cause not in known]
+            found += object_meta.check_metadata_update(obj, old)
+        if status and old is not None:
+            found += resource.strategy.validate_status(obj, old)
+        else:
+            found += resource.strategy.validate(obj, old)
         if found:
             told = resource.strategy.told_group
             group = resource.group if told is None else told
@@ -137,9 +144,3 @@ def _without_kind(kind: str, body: bytes) -> str:
     text = body.decode(errors="replace")
     summary = f"{text[:SUMMARY_LENGTH]} ..." if len(text) > SUMMARY_LENGTH else text
     return f"the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{text}' ({summary})"  # noqa: E501
-
-
-def compact(value: Any) -> bytes:
-    """JSON as a Go server prints what has no fields of its own: sorted, without spaces, angle brackets escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").encode()

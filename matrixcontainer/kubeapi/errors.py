@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from matrixcontainer.kubeapi.records import StoreLost
+
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
 
 
@@ -45,6 +47,24 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def as_go(value: Any) -> Any:
+    """A refused value of no type of its own, as the Go source it is shown in; scalars stay what they are."""
+    return Spelled(_go_source(value)) if isinstance(value, (dict, list)) else value
+
+
+def _go_source(value: Any) -> str:
+    if isinstance(value, dict):
+        parts = ", ".join(f"{json.dumps(key, ensure_ascii=False)}:{_go_source(value[key])}" for key in sorted(value))
+        return "map[string]interface {}{" + parts + "}"
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(map(_go_source, value)) + "}"
+    return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def required(field: str, detail: str = "") -> Cause:
@@ -130,13 +150,28 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-class NoSuchPage(ApiError):
-    """Outside of what any group serves there is no Status, only a page that says so."""
+class PlainPage(ApiError):
+    """A refusal from before or beside the API: there is no Status, only a page of text."""
 
-    TEXT = "404 page not found\n"
+    def page(self, path: str) -> str:
+        return f"{self.message}\n"
+
+
+class NoSuchPage(PlainPage):
+    """Outside of what any group serves."""
 
     def __init__(self) -> None:
-        super().__init__(404, "NotFound", self.TEXT.strip())
+        super().__init__(404, "NotFound", "404 page not found")
+
+
+class BrokenRequest(PlainPage):
+    """A request that fails before anybody knows what it is about."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(500, "", why)
+
+    def page(self, path: str) -> str:
+        return f"Internal Server Error: {json.dumps(path)}: {self.message}\n"
 
 
 def already_exists(plural: str, group: str, name: str, going: bool = False, generated: bool = False) -> ApiError:
@@ -200,6 +235,19 @@ def too_large(limit: int) -> ApiError:
 
 def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
+
+
+def store_lost(failure: StoreLost) -> ApiError:
+    """What the database failed at, with the code that tells a client whether asking again may help."""
+    code, reason = {
+        "Full": (507, "InsufficientStorage"),
+        "Locked": (503, "ServiceUnavailable"),
+    }.get(failure.kind, (500, "InternalError"))
+    refusal = ApiError(code, reason, str(failure))
+    if code == 503:
+        refusal.details = {"retryAfterSeconds": 1}
+        refusal.headers = {"Retry-After": "1"}
+    return refusal
 
 
 def untyped(message: str) -> ApiError:

@@ -130,7 +130,7 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths) -> dict[str, Any]:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: meta[key] for key in kept if key in meta},
-        "spec": {"replicas": replicas} if replicas is not None else {},
+        "spec": {"replicas": replicas} if replicas else {},  # as Go leaves a zero out
         "status": status,
     }
 
@@ -158,7 +158,8 @@ async def _scale(app: "App", request: Request, resource: Resource, target: Targe
         else:
             scale = merge_patch(scale, stated)
         wanted = (scale.get("spec") or {}).get("replicas", 0)
-        _check_scale(target.name, wanted)
+        if not resource.custom:  # the rules of its definition judge it
+            _check_scale(target.name, wanted)
         revision = str((scale.get("metadata") or {}).get("resourceVersion") or "")
         if revision and revision != obj["metadata"]["resourceVersion"]:
             raise errors.conflict(resource.plural, resource.group, target.name)

@@ -222,7 +222,7 @@ class Verbs(Decoding):
                 self._keep_identity(resource, old, new)
                 self._keep_other_parts(resource, old, new, options)
                 strategy.default(new)
-        self._demand_valid(resource, new, old)
+        self._demand_valid(resource, new, old, options.subresource == "status")
         for judge in self.judges:
             await judge(resource, "UPDATE", new, old, options)
         if strategy.has_generation and options.subresource != "status" and _wish(resource, old) != _wish(resource, new):
@@ -233,8 +233,10 @@ class Verbs(Decoding):
         if options.dry_run:
             new["metadata"]["resourceVersion"] = str(record.revision)
             return Outcome(new, gone=ends)
-        if ends:
-            return await self._erase(resource, record, new)
+        if ends:  # watchers are told of the last state that was stored, the caller of what it made of it
+            gone = await self._erase(resource, record, old)
+            new["metadata"]["resourceVersion"] = gone.obj["metadata"]["resourceVersion"]
+            return Outcome(new, gone=True)
         kept = await self._put((resource.storage, namespace, name), resource.store_form(new), record)
         return Outcome(shown(resource, kept, new), record=kept)
 
@@ -286,14 +288,14 @@ class Verbs(Decoding):
         try:
             gone = await self.store.remove(record.key, resource.store_form(last), record)
         except StoreLost as failure:
-            raise errors.internal(str(failure)) from failure
+            raise errors.store_lost(failure) from failure
         return Outcome(resource.show(gone), gone=True, record=gone)
 
     async def _put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
         try:
             return await self.store.put(key, obj, expected)
         except StoreLost as failure:
-            raise errors.internal(str(failure)) from failure
+            raise errors.store_lost(failure) from failure
 
 
 def _demand_same_uid(resource: Resource, old: dict[str, Any], new: dict[str, Any]) -> None:

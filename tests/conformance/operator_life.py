@@ -104,6 +104,10 @@ class Life:
         self.until(lambda: _condition(self.get(f"{NODES}/{lost}"), type="Ready", status="True"), "the node is back")
         self.patch(f"{OURS}/cloudmatrixinstances/one/scale", {"spec": {"replicas": 20}})
         self.rest("scaled", 20)
+        self.patch(f"{OURS}/cloudmatrixinstances/one", {"spec": {"placement": {"policy": "spread"}}})
+        self.rest("moved", 20)
+        places = {each["cabinet"] for each in self.get(f"{OURS}/cloudmatrixinstances/one")["status"]["members"]}
+        self.note("cabinets after the move", sorted(places))
         self.note("refusals", [self.refusal(patch) for patch in REFUSED])
 
         for path in (f"{PODS}/asks", f"{PODS}/part", f"{OURS}/cloudmatrixinfers/one"):

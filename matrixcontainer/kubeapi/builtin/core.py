@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.strategy import Strategy, is_label, keep_part
+from matrixcontainer.kubeapi.names import is_label
+from matrixcontainer.kubeapi.strategy import Strategy, keep_part
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.resources import Resource

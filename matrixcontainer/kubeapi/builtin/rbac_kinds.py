@@ -4,7 +4,8 @@ from typing import Any
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.strategy import Strategy, is_path_segment
+from matrixcontainer.kubeapi.names import is_path_segment
+from matrixcontainer.kubeapi.strategy import Strategy
 
 RBAC = "rbac.authorization.k8s.io"
 SUBJECT_KINDS = ["ServiceAccount", "User", "Group"]

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.strategy import Strategy, is_label_1035
+from matrixcontainer.kubeapi.names import is_label_1035
+from matrixcontainer.kubeapi.strategy import Strategy
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.resources import Resource

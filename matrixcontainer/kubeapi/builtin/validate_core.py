@@ -24,9 +24,9 @@ from matrixcontainer.kubeapi.builtin.resource_names import (
 )
 from matrixcontainer.kubeapi.builtin.validate_pods import EFFECTS, PREEMPTION, PROTOCOLS
 from matrixcontainer.kubeapi.errors import Cause
+from matrixcontainer.kubeapi.names import is_label, is_subdomain
 from matrixcontainer.kubeapi.qualified_names import qualified_mistake
 from matrixcontainer.kubeapi.quantities import amount
-from matrixcontainer.kubeapi.strategy import is_label, is_subdomain
 
 # ---- quotas and limits
 

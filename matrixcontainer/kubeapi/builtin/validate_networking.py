@@ -19,7 +19,7 @@ from matrixcontainer.kubeapi.builtin.checks import (
 )
 from matrixcontainer.kubeapi.builtin.validate_pods import PROTOCOLS
 from matrixcontainer.kubeapi.errors import Cause, Spelled
-from matrixcontainer.kubeapi.strategy import is_label, is_label_1035, is_path_segment, is_subdomain
+from matrixcontainer.kubeapi.names import is_label, is_label_1035, is_path_segment, is_subdomain
 
 WILDCARD = re.compile(r"^\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
 WILDCARD_TEXT = (

@@ -20,8 +20,8 @@ from matrixcontainer.kubeapi.builtin.checks import (
 )
 from matrixcontainer.kubeapi.builtin.resource_names import requirements
 from matrixcontainer.kubeapi.errors import Cause
+from matrixcontainer.kubeapi.names import is_label, is_subdomain
 from matrixcontainer.kubeapi.qualified_names import label_value_mistakes, qualified_mistakes
-from matrixcontainer.kubeapi.strategy import is_label, is_subdomain
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")

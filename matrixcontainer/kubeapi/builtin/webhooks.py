@@ -5,7 +5,8 @@ from urllib.parse import urlsplit
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.strategy import Strategy, is_subdomain
+from matrixcontainer.kubeapi.names import is_subdomain
+from matrixcontainer.kubeapi.strategy import Strategy
 
 OPERATIONS = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]
 URL_FORM = "desired format: https://host[/path]"
@@ -57,7 +58,7 @@ def _check_hook(hook: dict[str, Any], path: str) -> list[Cause]:
     if not 1 <= hook.get("timeoutSeconds", 10) <= 30:
         text = "the timeout value must be between 1 and 30 seconds"
         found.append(errors.invalid(f"{path}.timeoutSeconds", hook["timeoutSeconds"], text))
-    found += _check_client(hook.get("clientConfig") or {}, f"{path}.clientConfig")
+    found += check_client(hook.get("clientConfig") or {}, f"{path}.clientConfig")
     return found + _check_conditions(hook.get("matchConditions") or [], f"{path}.matchConditions")
 
 
@@ -78,7 +79,8 @@ def _check_rule(rule: dict[str, Any], path: str) -> list[Cause]:
     return found
 
 
-def _check_client(client: dict[str, Any], path: str) -> list[Cause]:
+def check_client(client: dict[str, Any], path: str) -> list[Cause]:
+    """Where a webhook is said to be: a URL or a service, and a URL of the right form."""
     url, service = client.get("url"), client.get("service")
     if (url is None) == (service is None):
         return [errors.required(path, "exactly one of url or service is required")]

@@ -7,8 +7,9 @@ from matrixcontainer.kubeapi.builtin import validate_pods
 from matrixcontainer.kubeapi.builtin.checks import Obj, among, needed, not_negative, rules
 from matrixcontainer.kubeapi.builtin.validate_core import share
 from matrixcontainer.kubeapi.errors import Cause
+from matrixcontainer.kubeapi.names import is_label
 from matrixcontainer.kubeapi.selectors import matches_label_selector
-from matrixcontainer.kubeapi.strategy import Strategy, is_label
+from matrixcontainer.kubeapi.strategy import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -108,7 +108,7 @@ async def _follow(
     key = ("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
     wake = asyncio.Event()
     waiters = api.store.log("pods").waiters
-    waiters.add(wake)
+    waiters.add(wake.set)
     try:
         yield _text(shown, request)
         while not api.stopping:
@@ -125,4 +125,4 @@ async def _follow(
             wake.clear()
             await wake.wait()
     finally:
-        waiters.discard(wake)
+        waiters.discard(wake.set)
