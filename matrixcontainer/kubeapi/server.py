@@ -68,7 +68,7 @@ class KubeApi:
         self.upkeep = Upkeep(self)
         self.workloads = Workloads(self)
         verbs = self.verbs
-        verbs.namespace_state = self.namespaces.state
+        verbs.namespace_state, verbs.kind_of = self.namespaces.state, self.registry.by_kind
         verbs.gates = [self.namespaces.gate, priority_gate(self.store), EscalationGate(self.authorizer)]
         verbs.gates.append(self.admission.mutate)
         verbs.judges = [self.admission.validate]

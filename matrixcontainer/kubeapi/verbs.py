@@ -28,6 +28,7 @@ class Verbs(Decoding):
         self.now = now
         self.chance = chance
         self.namespace_state: Callable[[str], str] = lambda name: "Active"
+        self.kind_of: Callable[[str, str], Resource | None] = lambda api_version, kind: None
         self.gates: list[Gate] = []  # may change or refuse what is about to be written
         self.judges: list[Gate] = []  # see what is valid and final, and may refuse it
 
@@ -62,8 +63,6 @@ class Verbs(Decoding):
                 self._demand_namespace(resource, namespace, name)
             if not generated or self.store.latest((resource.storage, namespace, name)) is None or attempt == 7:
                 break
-        if name and self.store.latest((resource.storage, namespace, name)) is not None:
-            raise errors.already_exists(resource.plural, resource.group, name)
         self._own_new(resource, obj, options)
         obj = await self._prepare_new(resource, obj, options)
         return await self._insert(resource, namespace, obj, options)
@@ -83,6 +82,7 @@ class Verbs(Decoding):
         self, resource: Resource, obj: dict[str, Any], options: Options, applied: bool = False
     ) -> dict[str, Any]:
         meta = obj["metadata"]
+        counted = 0 if resource.strategy.has_generation else meta.get("generation", 0)
         for key in object_meta.SERVER_OWNED:
             meta.pop(key, None)
         meta["uid"] = uid = object_meta.new_uid(self.chance)
@@ -100,6 +100,8 @@ class Verbs(Decoding):
         meta["creationTimestamp"] = object_meta.timestamp(self.now())
         if resource.strategy.has_generation:
             meta["generation"] = 1
+        elif counted:
+            meta["generation"] = counted  # kinds that do not count keep what they are told
         self._demand_valid(resource, obj, None)
         for judge in self.judges:
             await judge(resource, "CREATE", obj, None, options)
@@ -107,13 +109,22 @@ class Verbs(Decoding):
 
     async def _insert(self, resource: Resource, namespace: str, obj: dict[str, Any], options: Options) -> Outcome:
         name = obj["metadata"]["name"]
+        key = (resource.storage, namespace, name)
+        self._demand_free(resource, key, obj)
         if options.dry_run:
             return Outcome(obj, created=True)
         try:
-            record = await self._put((resource.storage, namespace, name), resource.store_form(obj), None)
+            record = await self._put(key, resource.store_form(obj), None)
         except Stale:
+            self._demand_free(resource, key, obj)
             raise errors.already_exists(resource.plural, resource.group, name) from None
         return Outcome(shown(resource, record, obj), created=True, record=record)
+
+    def _demand_free(self, resource: Resource, key: Key, obj: dict[str, Any]) -> None:
+        if (held := self.store.latest(key)) is not None:
+            going = b'"deletionTimestamp"' in held.body and "deletionTimestamp" in held.obj["metadata"]
+            made = bool(obj["metadata"].get("generateName"))
+            raise errors.already_exists(resource.plural, resource.group, key[2], going, made)
 
     # ---- update
 
@@ -147,9 +158,13 @@ class Verbs(Decoding):
         name: str,
         change: Callable[[dict[str, Any]], dict[str, Any]],
         options: Options,
+        track: bool = True,
     ) -> Outcome:
-        """Read, change, write, again if somebody was faster; for patches and for the server's own controllers."""
-        return await self._retrying(resource, namespace, name, change, options)
+        """Read, change, write, again if somebody was faster; for patches and for the server's own controllers.
+
+        Without `track` nobody comes to own what changed.
+        """
+        return await self._retrying(resource, namespace, name, change, options, track=track)
 
     async def _retrying(
         self,
@@ -194,6 +209,14 @@ class Verbs(Decoding):
         name, namespace = record.key[2], record.key[1]
         strategy = resource.strategy
         self._keep_identity(resource, old, new)
+        claims = track and resource.custom and options.subresource == "status"
+        if claims:  # owned is what was said, though all but the status of it is dropped
+            strategy.default(new)
+            said = new | ({"spec": old["spec"]} if "spec" in old else {})
+            said["metadata"] = dict(new["metadata"])
+            self._track(resource, old, said, options)
+            new["metadata"] = said["metadata"]
+            track = False
         self._keep_other_parts(resource, old, new, options)
         strategy.default(new)
         for gate in self.gates:
@@ -207,7 +230,7 @@ class Verbs(Decoding):
                 strategy.default(new)
         if track:
             self._track(resource, old, new, options)
-        self._demand_valid(resource, new, old)
+        self._demand_valid(resource, new, old, options.subresource == "status")
         for judge in self.judges:
             await judge(resource, "UPDATE", new, old, options)
         if strategy.has_generation and options.subresource != "status" and _wish(resource, old) != _wish(resource, new):
@@ -218,8 +241,10 @@ class Verbs(Decoding):
         if options.dry_run:
             new["metadata"]["resourceVersion"] = str(record.revision)
             return Outcome(new, gone=ends)
-        if ends:
-            return await self._erase(resource, record, new)
+        if ends:  # watchers are told of the last state that was stored, the caller of what it made of it
+            gone = await self._erase(resource, record, old)
+            new["metadata"]["resourceVersion"] = gone.obj["metadata"]["resourceVersion"]
+            return Outcome(new, gone=True)
         kept = await self._put((resource.storage, namespace, name), resource.store_form(new), record)
         return Outcome(shown(resource, kept, new), record=kept)
 

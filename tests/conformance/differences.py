@@ -50,6 +50,10 @@ ACCEPTED = (
         "A refused value that is a whole object is shown as JSON; Go shows it as Go source.",
     ),
     Accepted(
+        r"message: .*pod updates may not change fields other than",
+        "A refused change of a pod's spec names the rule; Go adds a picture of the difference between two Go structs.",
+    ),
+    Accepted(
         r"(message|warnings).*(cannot unmarshal|json parse error|cannot restore|decode|unexpected end of JSON|invalid character)",
         "A body that cannot be decoded is refused; the text of Go's decoder is not imitated.",
     ),

@@ -102,15 +102,15 @@ class Definitions:
         if "deletionTimestamp" in crd["metadata"]:
             await self._empty(crd)
             return
-        if crds.CLEANUP not in (crd["metadata"].get("finalizers") or []):
-            await self.api.verbs.modify(self.resource, "", name, _add_finalizer, controller_options(""))
-        reason, message = crds.name_conflict(crd, self.api.registry)
+        names, reason, message = crds.judge_names(crd, self.api.registry)
         if reason:
-            await self._set(name, "NamesAccepted", "False", reason, message)
-            await self._set(name, "Established", "False", "NotAccepted", "not all names are accepted")
-            self._withdraw(crd)
+            await self._set(name, "NamesAccepted", "False", reason, message, names)
+            await self._keep_until_empty(crd)
+            if _condition(crd, "Established") != "True":
+                await self._set(name, "Established", "False", "NotAccepted", "not all names are accepted")
             return
-        await self._set(name, "NamesAccepted", "True", "NoConflicts", "no conflicts found", names=True)
+        await self._set(name, "NamesAccepted", "True", "NoConflicts", "no conflicts found", names)
+        await self._keep_until_empty(crd)
         latest = self.api.store.get((STORAGE, "", name))
         if latest is None:
             return
@@ -118,14 +118,21 @@ class Definitions:
             self._serve(latest.obj, latest.revision)
             await self._set(name, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
 
-    async def _set(self, name: str, kind: str, value: str, reason: str, message: str, names: bool = False) -> None:
+    async def _keep_until_empty(self, crd: dict[str, Any]) -> None:
+        if crds.CLEANUP not in (crd["metadata"].get("finalizers") or []):
+            name = crd["metadata"]["name"]
+            await self.api.verbs.modify(self.resource, "", name, _add_finalizer, controller_options(""))
+
+    async def _set(
+        self, name: str, kind: str, value: str, reason: str, message: str, names: dict[str, Any] | None = None
+    ) -> None:
         def change(crd: dict[str, Any]) -> dict[str, Any]:
             status = crd.setdefault("status", {})
             held: dict[str, Any] = next((c for c in status.get("conditions") or [] if c["type"] == kind), {})
             if (held.get("status"), held.get("reason")) != (value, reason):
                 crds.set_condition(status, kind, value, reason, message, self.api.now())
-            if names:
-                status["acceptedNames"] = crds.accepted_names(crd)
+            if names is not None:
+                status["acceptedNames"] = names
             return crd
 
         await self.api.verbs.modify(self.resource, "", name, change, controller_options())

@@ -141,7 +141,7 @@ class Talk:
 
 
 def condition(obj: dict[str, Any], kind: str) -> str:
-    return next((c["status"] for c in obj.get("status", {}).get("conditions", []) if c["type"] == kind), "")
+    return next((c["status"] for c in obj.get("status", {}).get("conditions") or [] if c["type"] == kind), "")
 
 
 class _Receiver:
@@ -255,7 +255,7 @@ def a_crd(**changes: Any) -> dict[str, Any]:
             {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
             {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         ],
-        "selectableFields": [{"jsonPath": ".spec.color"}],
+        "selectableFields": [{"jsonPath": ".spec.color"}] if "color" in spec.get("properties", {}) else [],
         "schema": {
             "openAPIV3Schema": {
                 "type": "object",
