@@ -76,6 +76,7 @@ class Decoding:
         """The same for what a patch made of an object: what is wrong with it is wrong with the patch."""
         if resource.custom and isinstance(body, dict):
             self._demand_kind_of_patched(resource, body)
+        whole = copy_json(body) if options.field_validation == "Strict" else body  # decoding drops what is unknown
         try:
             obj = self.decode(resource, body, options)
         except ApiError as failure:
@@ -85,7 +86,7 @@ class Decoding:
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
             )
             typed = not resource.custom and isinstance(body, dict)
-            printed = _in_go_order(body, resource) if typed else body
+            printed = _in_go_order(whole, resource) if typed else whole
             raise broken_patch(printed, why, typed) from failure
         return obj
 

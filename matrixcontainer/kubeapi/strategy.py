@@ -76,6 +76,7 @@ class Strategy:
             if cause.reason == "FieldValueTypeInvalid":
                 why = unmarshal_mistake(resource.type_name, obj) if resource.type_name else ""
                 raise unreadable(resource, why or f"json: cannot unmarshal into field {cause}")
+        typed.drop_empty(obj, resource.type_name)
         try:
             typed.read_texts(obj, resource.type_name)
         except typed.Unreadable as failure:
