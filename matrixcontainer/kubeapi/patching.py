@@ -4,6 +4,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi import apply, errors, object_meta, patches
 from matrixcontainer.kubeapi.asked import Options, Outcome
+from matrixcontainer.kubeapi.go_decoding import json_name
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.typed import demand_typed
@@ -32,11 +33,13 @@ class PatchingVerbs(Verbs):
                 self.report_unknown(patches.odd_words(patch), resource, options)
                 new = patches.json_patch(old, patch)
             elif not isinstance(patch, dict):
-                raise errors.bad_request("the patch must be an object")
+                why = f"json: cannot unmarshal {json_name(patch)} into Go value of type map[string]interface {{}}"
+                raise errors.bad_request(why if patch_type == "strategic" else f"error decoding patch: {why}")
             elif patch_type == "merge":
                 new = patches.merge_patch(old, patch)
             else:
                 new = patches.strategic_patch(old, patch, resource.schema)
+                new |= {"apiVersion": resource.api_version, "kind": resource.kind}  # whatever it says of them
             made = self.decode_patched(resource, new, options)
             self.demand_name(made, namespace, name)
             return made
