@@ -30,6 +30,7 @@ class Strategy:
     grace: Callable[[dict[str, Any], int | None], int] | None = None  # seconds a bound object stays after DELETE
     type_name = ""  # in the table of built-in types
     judge: Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]] | None = None  # by the rules of its type
+    judged_whole = False  # an update looks at all of the metadata once more
     told_group: str | None = None  # the group that refusals name, where it is not the resource's own
 
     def default(self, obj: dict[str, Any]) -> None:
