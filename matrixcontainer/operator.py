@@ -180,14 +180,30 @@ class Operator:
         return len(names)
 
     async def _report_infer(
-        self, body: dict[str, Any], deployment: dict[str, Any] | None, waiting: str, pods: int
+        self,
+        body: dict[str, Any],
+        deployment: dict[str, Any] | None,
+        waiting: str,
+        pods: int,
+        refused: MatrixError | None = None,
     ) -> None:
+        """Write the status. A `refused` wish leaves a deployment that is there as it was, and so it is told."""
         held = body.get("status") or {}
         generation = body["metadata"].get("generation", 1)
         state = deployment["state"] if deployment is not None else "Pending"
         serving = state == "Serving"
         told = [c for c in (deployment or {}).get("conditions") or [] if c["type"] == "Ready"]
-        message = waiting or (told[0]["message"] if told else f"the deployment is {state}")
+        message = told[0]["message"] if told else waiting or f"the deployment is {state}"
+        now = self._wall()
+        conditions = condition(
+            held.get("conditions") or [], "Ready", serving, state, message, generation=generation, now=now
+        )
+        why = ("Settled", "everything is as wished") if not waiting else ("Waiting", waiting)
+        if refused is not None:
+            why = (refused.reason, refused.message)
+        conditions = condition(
+            conditions, "Progressing", bool(waiting) and refused is None, *why, generation=generation, now=now
+        )
         status = {
             "state": state,
             "observedGeneration": generation,
@@ -195,15 +211,7 @@ class Operator:
             "prefillNpus": (deployment or {}).get("pools", {}).get("prefillNpus", 0),
             "decodeNpus": (deployment or {}).get("pools", {}).get("decodeNpus", 0),
             "pods": pods,
-            "conditions": condition(
-                held.get("conditions") or [],
-                "Ready",
-                serving,
-                state,
-                message,
-                generation=generation,
-                now=self._wall(),
-            ),
+            "conditions": conditions,
         }
         if any(held.get(key) != value for key, value in status.items()):
             metadata = body["metadata"]
@@ -222,7 +230,13 @@ class Operator:
             except NotFound:
                 continue
             except MatrixError as refused:
-                await self._report_infer(body, None, f"{refused.reason}: {refused.message}", 0)
+                await self._report_infer(
+                    body,
+                    await self._inference.find(body["metadata"]["name"]),
+                    f"{refused.reason}: {refused.message}",
+                    (body.get("status") or {}).get("pods", 0),
+                    refused,
+                )
         return f"{len(resources)} deployments reported"
 
     async def report_refusal(self, kind: Kind, body: dict[str, Any], refused: MatrixError) -> None:

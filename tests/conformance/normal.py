@@ -11,10 +11,11 @@ from typing import Any
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 POINTER = re.compile(r"0x[0-9a-f]{6,}")
-QUOTED = re.compile(r'(\\"(?:creationTimestamp|time|resourceVersion)\\":\\")[^"\\]*')
 IN_RECORD = re.compile(r"(?<=the ResourceVersion )in record \(\d+\)")
 AGE = re.compile(r"(\d+[smhdy])+|<unknown>")
 TOO_LARGE = re.compile(r"(Too large resource version: \d+, current: )\d+")
+QUOTED_TIME = re.compile(r'("(?:creationTimestamp|time)\\?":\\?")' + TIME.pattern)  # of an object inside a message
+QUOTED_VERSION = re.compile(r'("resourceVersion\\?":\\?")\d+')
 TIMES = frozenset(
     [
         "creationTimestamp",
@@ -46,7 +47,7 @@ def normal(value: Any, table: bool = False) -> Any:
         text = POINTER.sub("<pointer>", UUID.sub("<uid>", value))
         if table and (AGE.fullmatch(text) or TIME.fullmatch(text)):
             return "<age>" if AGE.fullmatch(text) else "<time>"
-        text = QUOTED.sub(r"\1<own>", text)  # in an object that is quoted whole
+        text = QUOTED_TIME.sub(r"\1<time>", QUOTED_VERSION.sub(r"\1<rv>", text))
         return IN_RECORD.sub("in record (<rv>)", TOO_LARGE.sub(r"\1<rv>", text))
     return value
 
