@@ -36,6 +36,7 @@ class Strategy:
     def default(self, obj: dict[str, Any]) -> None:
         """Fill in what a Go client could have left out."""
         if self.type_name:
+            typed.drop_empty(obj, self.type_name)
             typed.settle(obj, self.type_name)
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
@@ -73,10 +74,11 @@ class Strategy:
         schema.prune(obj, resource.schema, unknown=unknown, root=True)
         wrong = validation.validate({k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}, resource.schema)
         for cause in wrong:
-            if cause.reason == "FieldValueTypeInvalid":
+            if cause.reason == "FieldValueTypeInvalid" and "must be of type byte" not in cause.message:  # told below
                 value = cause.message.removeprefix("Invalid value: ")
                 raise unreadable(resource, f"json: cannot unmarshal into field {cause.field}: {value}")
-        typed.drop_empty(obj, resource.type_name)
+        if not self.type_name:  # of the others an applier owns also what is empty; it goes with the defaults
+            typed.drop_empty(obj, resource.type_name)
         try:
             typed.read_texts(obj, resource.type_name)
         except typed.Unreadable as failure:
