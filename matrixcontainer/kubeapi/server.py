@@ -15,12 +15,14 @@ from matrixcontainer.kubeapi import api_services
 from matrixcontainer.kubeapi.access import Access
 from matrixcontainer.kubeapi.admission import Admission
 from matrixcontainer.kubeapi.builtin.kinds import register_builtins
+from matrixcontainer.kubeapi.builtin.limit_ranges import limit_gate, limit_judge
 from matrixcontainer.kubeapi.builtin.priority import priority_gate
 from matrixcontainer.kubeapi.controllers.cluster_roles import ClusterRoles
 from matrixcontainer.kubeapi.controllers.definitions import Definitions
 from matrixcontainer.kubeapi.controllers.disruptions import Disruptions
 from matrixcontainer.kubeapi.controllers.garbage import GarbageCollector
 from matrixcontainer.kubeapi.controllers.namespaces import Namespaces
+from matrixcontainer.kubeapi.controllers.quotas import QuotaAdmission
 from matrixcontainer.kubeapi.controllers.upkeep import Upkeep
 from matrixcontainer.kubeapi.controllers.workloads import Workloads
 from matrixcontainer.kubeapi.deleting import DeletingVerbs
@@ -67,11 +69,13 @@ class KubeApi:
         self.disruptions = Disruptions(self)
         self.upkeep = Upkeep(self)
         self.workloads = Workloads(self)
-        verbs = self.verbs
-        verbs.namespace_state, verbs.kind_of = self.namespaces.state, self.registry.by_kind
-        verbs.gates = [self.namespaces.gate, priority_gate(self.store), EscalationGate(self.authorizer)]
+        self.quotas = QuotaAdmission(self)
+        store, verbs = self.store, self.verbs
+        verbs.namespace_state = self.namespaces.state
+        verbs.kind_of = self.registry.by_kind
+        verbs.gates = [self.namespaces.gate, limit_gate(store), priority_gate(store), EscalationGate(self.authorizer)]
         verbs.gates.append(self.admission.mutate)
-        verbs.judges = [self.admission.validate]
+        verbs.judges = [limit_judge(store), self.admission.validate, self.quotas.judge]
 
     async def start(self) -> None:
         """Ready to answer when it returns. On a shared database only one process acts; the others stand by."""

@@ -75,6 +75,7 @@ class Strategy:
             if cause.reason == "FieldValueTypeInvalid":
                 value = cause.message.removeprefix("Invalid value: ")
                 raise unreadable(resource, f"json: cannot unmarshal into field {cause.field}: {value}")
+        typed.drop_empty(obj, resource.type_name)
         try:
             typed.read_texts(obj, resource.type_name)
         except typed.Unreadable as failure:

@@ -77,7 +77,7 @@ async def answer(app: "App", request: Request, resource: Resource, target: Targe
             return obj
 
         verbs = app.api.verbs
-        outcome = await verbs.modify(resource, target.namespace, target.name, change, options, track=False)
+        outcome = await verbs.modify(resource, target.namespace, target.name, change, options)
         return app.outcome(request, resource, outcome)
     options = app.options(request, sub)
     body = app.parsed(request, resource, options)
@@ -231,6 +231,7 @@ def _log(app: "App", request: Request, resource: Resource, target: Target) -> Re
     from matrixcontainer.kubeapi.controllers import logs
 
     pod = app.api.verbs.get(resource, target.namespace, target.name)
+    logs.chosen_container(pod, request.query.get("container", ""))
     if not pod["spec"].get("nodeName"):
         return Response(b"", media="text/plain; charset=utf-8")  # nobody has started it, so there is nothing to read
     return Response(logs.answer(app.api, request, pod), media="text/plain; charset=utf-8")

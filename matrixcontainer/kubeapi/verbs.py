@@ -16,6 +16,7 @@ from matrixcontainer.kubeapi.records import Key, Record, Stale, StoreLost
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.store import Store
+from matrixcontainer.kubeapi.strategy import keep_part
 
 RETRIES_MAX = 20
 
@@ -209,27 +210,18 @@ class Verbs(Decoding):
         name, namespace = record.key[2], record.key[1]
         strategy = resource.strategy
         self._keep_identity(resource, old, new)
-        claims = track and resource.custom and options.subresource == "status"
-        if claims:  # owned is what was said, though all but the status of it is dropped
-            strategy.default(new)
-            said = new | ({"spec": old["spec"]} if "spec" in old else {})
-            said["metadata"] = dict(new["metadata"])
-            self._track(resource, old, said, options)
-            new["metadata"] = said["metadata"]
-            track = False
+        if track:
+            self._claim(resource, old, new, options)
         self._keep_other_parts(resource, old, new, options)
         strategy.default(new)
         for gate in self.gates:
             if (changed := await gate(resource, "UPDATE", new, old, options)) is not None:
-                if not track:
-                    self._track(resource, new, changed, options)
+                self._track(resource, new, changed, options)
                 new = changed
                 strategy.clean(new, resource)
                 self._keep_identity(resource, old, new)
                 self._keep_other_parts(resource, old, new, options)
                 strategy.default(new)
-        if track:
-            self._track(resource, old, new, options)
         self._demand_valid(resource, new, old, options.subresource == "status")
         for judge in self.judges:
             await judge(resource, "UPDATE", new, old, options)
@@ -247,6 +239,23 @@ class Verbs(Decoding):
             return Outcome(new, gone=True)
         kept = await self._put((resource.storage, namespace, name), resource.store_form(new), record)
         return Outcome(shown(resource, kept, new), record=kept)
+
+    def _claim(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
+        """The writer comes to own what it says, also where the strategy takes it back afterwards.
+
+        What its endpoint never writes it does not own: status on the main one, everything else on /status.
+        """
+        resource.strategy.default(new)
+        said = new | {"metadata": dict(new["metadata"])}
+        if options.subresource == "status":
+            for key in (set(said) | set(old)) - {"apiVersion", "kind", "metadata", "status"}:
+                keep_part(said, old, key)
+        elif resource.status and not options.from_controller:
+            keep_part(said, old, "status")
+        self._track(resource, old, said, options)
+        new["metadata"].pop("managedFields", None)
+        if "managedFields" in said["metadata"]:
+            new["metadata"]["managedFields"] = said["metadata"]["managedFields"]
 
     def _track(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
         now = object_meta.timestamp(self.now())
