@@ -73,6 +73,7 @@ class Decoding:
 
     def decode_patched(self, resource: Resource, body: Any, options: Options) -> dict[str, Any]:
         """The same for what a patch made of an object: what is wrong with it is wrong with the patch."""
+        whole = compact(body) if options.field_validation == "Strict" else b""  # decoding drops what is unknown
         try:
             return self.decode(resource, body, options)
         except errors.ApiError as failure:
@@ -81,7 +82,7 @@ class Decoding:
             why = failure.message.removeprefix(
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
             )
-            cause = errors.invalid("patch", compact(body).decode(), why)
+            cause = errors.invalid("patch", (whole or compact(body)).decode(), why)
             raise errors.unprocessable("", "", "", [cause]) from failure
 
     def report_unknown(self, texts: list[str], resource: Resource, options: Options) -> None:

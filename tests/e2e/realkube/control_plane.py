@@ -140,7 +140,6 @@ class RealKube:
             service_account_issuer="https://kubernetes.default.svc",
             service_cluster_ip_range="10.0.0.0/16",
             allow_privileged="true",
-            feature_gates="WatchList=true",  # on by default in 1.32 and from 1.34; 1.33 alone has it switched off
         )
 
     def start_beside(self, name: str, port: int, kubeconfig: Path | None = None) -> None:
