@@ -1,8 +1,9 @@
 """Starts the embedded Kubernetes API: `python -m services.kube --help`.
 
 Everything it keeps lies in the state folder: `kube.db` (unless a database is given), `kube/` with the CA, the server
-certificate and the token file, and `kubeconfig` for the administrator. The port is bound before the kubeconfig is
-written, so that `--port 0` tells its port there and in the log.
+certificate and the token file, `kubeconfig` for the administrator and `kubeconfig-operator` for the operator, who may
+do what its roles say (matrixcontainer/rights.py). The port is bound before they are written, so that `--port 0` tells
+its port there and in the log.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from matrixcontainer.kubeapi.certificates import certificate_files, ensure_certi
 from matrixcontainer.kubeapi.database import open_database
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.store import Store
+from matrixcontainer.rights import roles_for
 from services.chassis.logging import configure
 from services.chassis.settings import ServiceSettings
 from services.kube.database import migrate
@@ -33,7 +35,7 @@ log = logging.getLogger(__name__)
 
 USERS = {
     "admin": User("admin", ("system:masters", "system:authenticated")),
-    "operator": User("system:serviceaccount:cloudmatrix:operator", ("system:masters", "system:authenticated")),
+    "operator": User("cloudmatrix-operator", ("system:authenticated",)),
 }
 
 
@@ -75,11 +77,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     api.runs_workloads = settings.workloads
     api.namespaces.root_ca = ca.read_text()
     api.report = lambda failure, where: log.error("failed", exc_info=failure, extra={"where": where})
-    admin = next(token for token, user in tokens.items() if user.name == "admin")
+    operator = USERS["operator"].name
+    api.cluster_roles.also = roles_for(operator)
     kubeconfig = settings.state / "kubeconfig"
 
     def announce() -> None:
-        write_kubeconfig(kubeconfig, url, ca, "admin", admin)
+        token_of = {user.name: token for token, user in tokens.items()}
+        write_kubeconfig(settings.state / "kubeconfig-operator", url, ca, operator, token_of[operator])
+        write_kubeconfig(kubeconfig, url, ca, "admin", token_of["admin"])
         log.info("listening", extra={"url": url, "kubeconfig": str(kubeconfig.resolve())})
 
     async def serve() -> None:
