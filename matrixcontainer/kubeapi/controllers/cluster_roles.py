@@ -12,6 +12,7 @@ from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.rbac import CLUSTER_ROLES
 from matrixcontainer.kubeapi.records import Change
 from matrixcontainer.kubeapi.resources import Resource
+from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.selectors import matches_label_selector
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class ClusterRoles:
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace", "")
         held = self.api.store.latest((resource.storage, namespace, name))
         if held is None:
-            await self.api.verbs.create(resource, namespace, body, options())
+            await self.api.verbs.create(resource, namespace, copy_json(body), options())
             return
         found = held.obj
         updates = (found["metadata"].get("annotations") or {}).get(f"{RBAC}/autoupdate", "true")
