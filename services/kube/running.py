@@ -20,6 +20,7 @@ from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.records import StoreLost
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.store import Store
+from services.chassis.logging import configure
 from services.kube.serving import Server, tls_of
 from services.kube.users import tokens_of
 
@@ -39,28 +40,31 @@ def _report(failure: BaseException, where: str) -> None:
 
 @dataclass
 class Kube:
-    """Everything `main` settled."""
+    """Everything that was settled before."""
 
     listener: socket.socket
+    log_level: str
     url: str
-    folder: Path
-    kubeconfig: Path
+    folder: str
+    kubeconfig: str
     database: str
     synchronous: str
     admin_token: str
-    chance: random.Random
+    seed: int | None
     workloads: bool
 
     def run(self) -> None:
         """Serve until asked to stop. A database that cannot be used ends the process with one line."""
-        ca, certificate, key = certificate_files(self.folder)
-        tokens, signing_key = tokens_of(self.folder, self.admin_token)
+        configure("kube", self.log_level)
+        folder, kubeconfig = Path(self.folder), Path(self.kubeconfig)
+        ca, certificate, key = certificate_files(folder)
+        tokens, signing_key = tokens_of(folder, self.admin_token)
         try:
             store = Store(open_database(self.database, self.synchronous), time.time, threaded=True)
         except StoreLost as failure:
             print(f"kube: {failure}", file=sys.stderr)
             raise SystemExit(1) from None
-        api = KubeApi(store, time.time, self.chance, Access(tokens, signing_key, time.time))
+        api = KubeApi(store, time.time, random.Random(self.seed), Access(tokens, signing_key, time.time))
         api.runs_workloads = self.workloads
         api.root_ca = ca.read_text()
         api.report = _report
@@ -68,10 +72,11 @@ class Kube:
         sys.setswitchinterval(SWITCH_S)
         gc.freeze()
         gc.set_threshold(COLLECT_EVERY)
+        gc.enable()
 
         def announce() -> None:
-            write_kubeconfig(self.kubeconfig, self.url, ca, "admin", admin)
-            log.info("listening", extra={"url": self.url, "kubeconfig": str(self.kubeconfig.resolve())})
+            write_kubeconfig(kubeconfig, self.url, ca, "admin", admin)
+            log.info("listening", extra={"url": self.url, "kubeconfig": str(kubeconfig.resolve())})
 
         async def serve() -> None:
             server = Server(App(api), self.listener, tls_of(certificate, key))
