@@ -75,7 +75,7 @@ def plan_of(name: str) -> Plan:
             plan.zeros.append((key, {"quantity": "0", "intorstring": 0}.get(kind, ZEROS.get(kind))))
         elif "o" not in flags and shape != "one":
             plan.zeros.append((key, None))
-        if kind in ("map:quantity", "map:bytes", "bytes"):
+        if kind in ("map:quantity", "map:bytes", "bytes", "quantity"):
             plan.texts.append((key, kind))
         if shape and plan_of(struct):
             plan.children.append((key, shape, struct))
@@ -155,6 +155,8 @@ def read_texts(value: Obj, name: str) -> None:
         if kind == "map:quantity" and isinstance(held, dict):
             for resource, text in held.items():
                 held[resource] = _quantity(text)
+        elif kind == "quantity" and held is not None:
+            value[key] = _quantity(held)
         elif isinstance(held, dict):
             for text in held.values():
                 _check_base64(text)
