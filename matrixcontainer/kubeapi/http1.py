@@ -7,7 +7,6 @@ reads slowly holds up only itself: its watch waits until what it was sent has le
 import asyncio
 import time
 from collections import deque
-from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -216,5 +215,5 @@ def _date(now: int) -> str:
     """The Date header, made once a second."""
     global _DATE
     if _DATE[0] != now:
-        _DATE = (now, f"date: {formatdate(now, usegmt=True)}\r\n")
+        _DATE = (now, time.strftime("date: %a, %d %b %Y %H:%M:%S GMT\r\n", time.gmtime(now)))
     return _DATE[1]
