@@ -53,8 +53,8 @@ class App(Writing):
             return self._refusal(request, failure)
 
     def _refusal(self, request: Request, failure: Exception) -> Response:
-        if isinstance(failure, errors.NoSuchPage):
-            return Response(failure.TEXT.encode(), failure.code, "text/plain; charset=utf-8")
+        if isinstance(failure, errors.PlainPage):
+            return Response(failure.page(request.path).encode(), failure.code, "text/plain; charset=utf-8")
         if isinstance(failure, StoreLost):
             failure = errors.store_lost(failure)
         if isinstance(failure, (RecursionError, orjson.JSONEncodeError)):

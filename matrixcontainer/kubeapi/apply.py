@@ -9,7 +9,10 @@ others. Entries are one per (manager, operation, apiVersion, subresource), Apply
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from matrixcontainer.kubeapi import errors
+from matrixcontainer.kubeapi.bodies import compact
 from matrixcontainer.kubeapi.builtin.types import zero_of
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.field_sets import (
@@ -21,13 +24,15 @@ from matrixcontainer.kubeapi.field_sets import (
     child_schema,
     compare,
     from_fields,
+    in_set_order,
     is_associative,
     is_granular,
     item_element,
     path_text,
     to_fields,
+    with_fields,
 )
-from matrixcontainer.kubeapi.schema import Schema, copy_json
+from matrixcontainer.kubeapi.schema import Schema, copy_json, drop_nulls
 
 UPDATE_ENTRIES_MAX = 10
 
@@ -66,7 +71,7 @@ def write_managers(obj: dict[str, Any], managers: dict[Owner, Held]) -> None:
             "manager": manager,
             "operation": operation,
             "apiVersion": api_version,
-            "time": held.time,
+            **({"time": held.time} if held.time else {}),
             "fieldsType": "FieldsV1",
             "fieldsV1": to_fields(held.paths),
         }
@@ -75,6 +80,23 @@ def write_managers(obj: dict[str, Any], managers: dict[Owner, Held]) -> None:
         obj["metadata"]["managedFields"] = entries
     else:
         obj["metadata"].pop("managedFields", None)
+
+
+def _are_managers(entries: Any) -> bool:
+    """Whether entries are of the form managed fields are kept in."""
+
+    def is_set(node: Any) -> bool:
+        return isinstance(node, dict) and all(
+            key == "." or (key[:2] in ("f:", "k:", "v:", "i:") and is_set(child)) for key, child in node.items()
+        )
+
+    return all(
+        entry.get("operation") in ("Apply", "Update")
+        and bool(entry.get("apiVersion"))
+        and entry.get("fieldsType") == "FieldsV1"
+        and is_set(entry.get("fieldsV1") or {})
+        for entry in entries
+    )
 
 
 def without_ownership(obj: dict[str, Any]) -> dict[str, Any]:
@@ -86,15 +108,25 @@ def track_update(
 ) -> None:
     """Record in `new` what `manager` changed. Called for every write that is not an apply.
 
-    Managers start from what the body says when it says something (an empty list resets), else from the old object.
+    Managers start from what the body says when it says something (an empty list resets), else from the old object;
+    an object whose managers were reset is tracked again from the first apply on.
     """
     stated = new["metadata"].get("managedFields")
+    if (subresource and old is not None) or (stated and stated != [{}] and not _are_managers(stated)):
+        stated = (old or new)["metadata"].get("managedFields") or None  # nobody rewrites them there, or not so
+    if stated == [] and not schema.ref:
+        stated = None  # an empty list is none, but for decoded types
     if stated == [] or stated == [{}]:
         managers: dict[Owner, Held] = {}
         new["metadata"].pop("managedFields", None)
         write_managers(new, managers)
         return
-    managers = read_managers(new if stated is not None else old or {"metadata": {}})
+    managers = read_managers({"metadata": {"managedFields": stated}} if stated is not None else old or {"metadata": {}})
+    group = new["apiVersion"].rpartition("/")[0]
+    managers = {owner: held for owner, held in managers.items() if owner[2].rpartition("/")[0] == group}
+    if old is not None and not managers:
+        new["metadata"].pop("managedFields", None)
+        return
     empty = zero_of(schema.ref) if schema.ref else {}
     before = without_ownership(old) if old else {"metadata": {}} | empty | {"apiVersion": "", "kind": ""}
     added, modified, removed = compare(before, without_ownership(new), schema)
@@ -107,8 +139,10 @@ def track_update(
                 held.paths = drop_under(held.paths - gone, touched, keep_nodes=True)
         mine = managers.get(me, Held(frozenset(), now))
         paths = (mine.paths | touched) - gone
-        if paths != mine.paths or me not in managers:
-            managers[me] = Held(paths, now)
+        if touched or me not in managers:
+            managers[me] = Held(paths, "" if subresource == "scale" else now)
+        else:
+            mine.paths = paths
     write_managers(new, cap_updates(managers, now))
 
 
@@ -133,23 +167,33 @@ def cap_updates(managers: dict[Owner, Held], now: str) -> dict[Owner, Held]:
 # ---- apply
 
 
-def apply_config(
-    live: dict[str, Any] | None,
-    config: dict[str, Any],
-    schema: Schema,
-    manager: str,
-    subresource: str,
-    force: bool,
-    now: str,
-) -> dict[str, Any]:
-    """The object after `manager` applied `config`; raises ApiError 409 listing every conflict."""
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+CLIENT = "kubectl"  # the manager whose client-side applies become its server-side ones
+BEFORE = "before-first-apply"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Who applies, where, when, and the configuration as it was sent."""
+
+    manager: str
+    subresource: str
+    force: bool
+    now: str
+    stated: dict[str, Any]
+
+
+def apply_config(live: dict[str, Any] | None, config: dict[str, Any], schema: Schema, wish: Wish) -> dict[str, Any]:
+    """The object after `wish.manager` applied `config`; raises ApiError 409 listing every conflict."""
     base = live if live is not None else {"metadata": {}}
+    plain = without_ownership(base)
     managers = read_managers(base)
-    me: Owner = (manager, "Apply", config["apiVersion"], subresource)
-    earlier = [owner for owner in managers if owner[:2] == me[:2] and owner[3] == subresource]
+    if live is not None and not managers:
+        managers = _everything_before(plain, schema, config["apiVersion"], wish)
+    me: Owner = (wish.manager, "Apply", config["apiVersion"], wish.subresource)
+    earlier = [owner for owner in managers if owner[:2] == me[:2] and owner[3] == wish.subresource]
     last: Paths = frozenset().union(*(managers[owner].paths for owner in earlier))
     wanted = applied_paths(config, schema)
-    plain = without_ownership(base)
     merged = merge(plain, config, schema)
     added, modified, _ = compare(plain, merged, schema)
     changed = frozenset(added | modified)
@@ -157,16 +201,18 @@ def apply_config(
         (owner, path)
         for owner, held in managers.items()
         if owner not in earlier
-        for path in sorted(held.paths & changed)
+        for path in sorted(held.paths & changed, key=in_set_order)
         if path in wanted or any(path[: len(w)] == w for w in wanted)
     ]
-    if conflicts and not force:
-        raise conflict_error(conflicts)
+    if conflicts and not wish.force:
+        granted = _granted_to_client(plain, schema, config["apiVersion"]) if wish.manager == CLIENT else frozenset()
+        if left := [(owner, path) for owner, path in conflicts if path not in granted]:
+            raise conflict_error(left)
     for owner, path in conflicts:
         managers[owner].paths -= {path}
     others: Paths = frozenset().union(*(held.paths for owner, held in managers.items() if owner not in earlier))
-    merged = remove_paths(merged, last - wanted, wanted, others, schema)
-    since = next((managers[owner].time for owner in earlier if managers[owner].paths == wanted and owner == me), now)
+    merged = remove_paths(merged, with_fields(last, schema) - with_fields(wanted | others, schema), schema)
+    since = next((managers[owner].time for owner in earlier), "") if live is not None and merged == plain else wish.now
     for owner in earlier:
         del managers[owner]
     managers[me] = Held(wanted, since)
@@ -176,8 +222,38 @@ def apply_config(
         for owner, held in living.items():
             if owner != me:
                 held.paths -= frozenset(removed)
+    if wish.manager == CLIENT and (merged["metadata"].get("annotations") or {}).get(LAST_APPLIED):
+        annotations = merged["metadata"]["annotations"] | {LAST_APPLIED: _as_last_applied(wish.stated)}
+        merged = merged | {"metadata": merged["metadata"] | {"annotations": annotations}}
     write_managers(merged, living)
-    return merged
+    return drop_nulls(merged, schema) if schema.ref else merged
+
+
+def _everything_before(plain: dict[str, Any], schema: Schema, api_version: str, wish: Wish) -> dict[Owner, Held]:
+    """Who owns what an object nobody was tracked for holds at its first apply."""
+    added, modified, _ = compare({"metadata": {}}, plain, schema)
+    paths = frozenset((added | modified) - NEVER_OWNED)
+    return {(BEFORE, "Update", api_version, wish.subresource): Held(paths, wish.now)} if paths else {}
+
+
+def _granted_to_client(plain: dict[str, Any], schema: Schema, api_version: str) -> Paths:
+    """What kubectl applied on the client's side and is still so: taking it over is no conflict."""
+    text = (plain["metadata"].get("annotations") or {}).get(LAST_APPLIED, "")
+    try:
+        last = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return frozenset()
+    if not isinstance(last, dict) or last.get("apiVersion") != api_version:
+        return frozenset()
+    added, modified, removed = compare(last, plain, schema)
+    return applied_paths(last, schema) - added - modified - removed
+
+
+def _as_last_applied(stated: dict[str, Any]) -> str:
+    meta = dict(stated.get("metadata") or {})
+    if LAST_APPLIED in (meta.get("annotations") or {}):
+        meta["annotations"] = {key: value for key, value in meta["annotations"].items() if key != LAST_APPLIED}
+    return compact(stated | {"metadata": meta}).decode() + "\n"
 
 
 def merge(live: Any, config: Any, schema: Schema, path: Path = ()) -> Any:
@@ -202,12 +278,9 @@ def merge(live: Any, config: Any, schema: Schema, path: Path = ()) -> Any:
     return copy_json(config)
 
 
-def remove_paths(value: Any, gone: Paths, wanted: Paths, others: Paths, schema: Schema) -> Any:
-    """Take away what the applier gave up, unless someone else, or the applier itself below, holds it."""
-    held = wanted | others
-    keep = {path[:length] for path in held for length in range(1, len(path) + 1)}
-    doomed = {path for path in gone if path not in keep}
-    return _without(value, doomed, schema, ())
+def remove_paths(value: Any, doomed: Paths, schema: Schema) -> Any:
+    """Take away what the applier gave up: what it held, and nobody holds now, goes with everything in it."""
+    return _without(value, set(doomed), schema, ())
 
 
 def _without(value: Any, doomed: set[Path], schema: Schema, path: Path) -> Any:
@@ -252,7 +325,7 @@ def conflict_error(conflicts: list[tuple[Owner, Path]]) -> ApiError:
     if count == 1:
         body = f"conflict with {next(iter(texts))}: {path_text(conflicts[0][1])}"
     else:
-        body = "\n".join(f"conflicts with {who}:\n" + "\n".join(f"- {p}" for p in ps) for who, ps in texts.items())
+        body = "\n".join(f"conflicts with {who}:\n" + "\n".join(f"- {p}" for p in texts[who]) for who in sorted(texts))
     failure = errors.ApiError(
         409, "Conflict", f"Apply failed with {count} conflict{'s' if count > 1 else ''}: {body}", {"causes": causes}
     )

@@ -20,7 +20,7 @@ from matrixcontainer.kubeapi.names import is_label_1035, is_subdomain
 APPROVAL = "api-approved.kubernetes.io"
 SEE_APPROVAL = "see https://github.com/kubernetes/enhancements/pull/1111"
 COLUMN_TYPES = ["boolean", "date", "integer", "number", "string"]
-COLUMN_FORMATS = ["binary", "bool", "byte", "date", "datetime", "double", "float", "int32", "int64", "password"]
+COLUMN_FORMATS = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"]
 SELECTABLE_MAX = 8
 MISSING = (
     "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a "
@@ -409,6 +409,9 @@ def _check_conversion(spec: dict[str, Any]) -> list[Cause]:
     if client is None:
         found.append(errors.required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook"))
     else:
+        if service := client.get("service"):  # upstream takes the one for the other here
+            swapped = {"name": service.get("namespace"), "namespace": service.get("name")}
+            client = client | {"service": service | swapped}
         found += check_client(client, f"{path}.webhookClientConfig")
     found += _check_review_versions(versions, f"{path}.conversionReviewVersions")
     return found or [errors.not_supported(f"{path}.strategy", "Webhook", ["None"])]  # nobody converts here

@@ -11,7 +11,7 @@ from matrixcontainer.kubeapi.crd_structure import JUNCTIONS, check_structure, un
 from matrixcontainer.kubeapi.embedded import check_embedded
 from matrixcontainer.kubeapi.errors import Cause
 from matrixcontainer.kubeapi.schema import Schema, copy_json, prune_custom
-from matrixcontainer.kubeapi.validation import type_of, validate
+from matrixcontainer.kubeapi.validation import validate
 
 TYPES = ["array", "boolean", "integer", "number", "object", "string"]
 FORBIDDEN = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
@@ -21,81 +21,6 @@ WITH_STATUS = (  # what a root may say when the status has an endpoint of its ow
     "MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields "
     "XValidations"
 )
-
-
-SCHEMA, SCHEMAS, BY_NAME, TEXT, TEXTS, FLAG, COUNT, NUMBER, ANYTHING = range(9)
-
-SHAPES: dict[str, int] = {
-    **dict.fromkeys(("items", "not"), SCHEMA),
-    **dict.fromkeys(JUNCTIONS, SCHEMAS),
-    "properties": BY_NAME,
-    **dict.fromkeys(
-        ("type", "format", "title", "description", "pattern", "x-kubernetes-list-type", "x-kubernetes-map-type"), TEXT
-    ),
-    **dict.fromkeys(("required", "x-kubernetes-list-map-keys"), TEXTS),
-    **dict.fromkeys(
-        (
-            "nullable", "uniqueItems", "exclusiveMinimum", "exclusiveMaximum", "x-kubernetes-int-or-string",
-            "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource",
-        ),
-        FLAG,
-    ),
-    **dict.fromkeys(
-        ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), COUNT
-    ),
-    **dict.fromkeys(("minimum", "maximum", "multipleOf"), NUMBER),
-}  # fmt: skip
-
-
-def demand_shape(node: Any, path: str) -> None:
-    """Raise 400 when a schema is not even shaped like one, as decoding it into its type would; nulls are dropped."""
-    if not isinstance(node, dict):
-        raise _misshapen(path, node, "an object")
-    for key in [key for key, value in node.items() if value is None and key != "default"]:
-        del node[key]
-    for key, value in node.items():
-        where = f"{path}.{key}"
-        shape = SHAPES.get(key, ANYTHING)
-        if key == "items" and isinstance(value, list):
-            for index, part in enumerate(value):
-                demand_shape(part, f"{where}[{index}]")
-        elif shape == SCHEMA or (key == "additionalProperties" and not isinstance(value, bool)):
-            demand_shape(value, where)
-        elif shape == SCHEMAS:
-            for index, part in enumerate(_demand(value, list, where, "a list")):
-                demand_shape(part, f"{where}[{index}]")
-        elif shape == BY_NAME:
-            for name, child in _demand(value, dict, where, "an object").items():
-                demand_shape(child, f"{where}[{name}]")
-        elif shape == TEXT:
-            _demand(value, str, where, "text")
-        elif shape == TEXTS:
-            for word in _demand(value, list, where, "a list"):
-                _demand(word, str, where, "a list of texts")
-        elif shape == FLAG:
-            _demand(value, bool, where, "true or false")
-        elif shape in (COUNT, NUMBER):
-            if isinstance(value, bool) or not isinstance(value, int if shape == COUNT else (int, float)):
-                raise _misshapen(where, value, "a number")
-        elif key == "enum":
-            _demand(value, list, where, "a list")
-        elif key == "x-kubernetes-validations":
-            for rule in _demand(value, list, where, "a list"):
-                for word, text in _demand(rule, dict, where, "a list of objects").items():
-                    _demand(text, bool if word == "optionalOldSelf" else str, f"{where}.{word}", "text")
-
-
-def _demand(value: Any, kind: type, path: str, words: str) -> Any:
-    if not isinstance(value, kind):
-        raise _misshapen(path, value, words)
-    return value
-
-
-def _misshapen(path: str, value: Any, words: str) -> errors.ApiError:
-    return errors.bad_request(
-        'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition: '
-        f"json: cannot unmarshal {type_of(value)} into field {path}, which is {words}"
-    )
 
 
 def check_schema(document: dict[str, Any], path: str, with_status: bool = False) -> list[Cause]:

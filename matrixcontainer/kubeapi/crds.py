@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from matrixcontainer.kubeapi.crd_checks import check_crd, check_names
-from matrixcontainer.kubeapi.crd_schema import demand_shape
+from matrixcontainer.kubeapi.crd_shape import demand_shape
 from matrixcontainer.kubeapi.errors import Cause
 from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.object_meta import timestamp
@@ -31,7 +31,7 @@ class CrdStrategy(Strategy):
         for index, version in enumerate((obj.get("spec") or {}).get("versions") or []):
             document = (version.get("schema") or {}).get("openAPIV3Schema")
             if document is not None:
-                demand_shape(document, f"spec.versions[{index}].schema.openAPIV3Schema")
+                demand_shape(document, f"spec.versions[{index}].schema.openAPIV3Schema", unknown)
         return unknown
 
     def default(self, obj: dict[str, Any]) -> None:
@@ -41,8 +41,7 @@ class CrdStrategy(Strategy):
         names["singular"] = names.get("singular") or kind.lower()
         if kind:
             names["listKind"] = names.get("listKind") or f"{kind}List"
-        conversion = spec.setdefault("conversion", {})
-        conversion.setdefault("strategy", "None")
+        spec["conversion"] = {"strategy": "None"} if spec.get("conversion") is None else spec["conversion"]
 
     def prepare_create(self, obj: dict[str, Any], resource: Resource) -> None:
         obj["status"] = {

@@ -150,13 +150,28 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-class NoSuchPage(ApiError):
-    """Outside of what any group serves there is no Status, only a page that says so."""
+class PlainPage(ApiError):
+    """A refusal from before or beside the API: there is no Status, only a page of text."""
 
-    TEXT = "404 page not found\n"
+    def page(self, path: str) -> str:
+        return f"{self.message}\n"
+
+
+class NoSuchPage(PlainPage):
+    """Outside of what any group serves."""
 
     def __init__(self) -> None:
-        super().__init__(404, "NotFound", self.TEXT.strip())
+        super().__init__(404, "NotFound", "404 page not found")
+
+
+class BrokenRequest(PlainPage):
+    """A request that fails before anybody knows what it is about."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(500, "", why)
+
+    def page(self, path: str) -> str:
+        return f"Internal Server Error: {json.dumps(path)}: {self.message}\n"
 
 
 def already_exists(plural: str, group: str, name: str, going: bool = False, generated: bool = False) -> ApiError:
@@ -241,4 +256,4 @@ def untyped(message: str) -> ApiError:
 
 
 def internal(message: str) -> ApiError:
-    return ApiError(500, "InternalError", f"Internal error occurred: {message}")
+    return ApiError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [{"message": message}]})

@@ -37,7 +37,8 @@ class Http1:
         self.app, self.connection = app, connection
         self.loop = asyncio.get_running_loop()
         self.idle_since: float | None = self.loop.time()
-        self.ending = False  # no further request is taken
+        self.ending = False  # nothing further is read
+        self._last = False  # no further request is taken
         self._parser = httptools.HttpRequestParser(self)
         self._waiting: deque[tuple[Request, bool]] = deque()
         self._request: Request | None = None
@@ -53,7 +54,7 @@ class Http1:
     # ---- in
 
     def _received(self, data: bytes) -> None:
-        if self._upgraded:
+        if self._upgraded or self.ending:
             if isinstance(self._stream, websocket.WebSocket):
                 self._stream.received(data)
             return
@@ -80,7 +81,13 @@ class Http1:
         add_header(self._headers, name, value)
 
     def on_headers_complete(self) -> None:
-        if self._headers.get("expect", "").lower() == "100-continue" and not stated_too_large(self._headers):
+        if self._headers.get("expect", "").lower() != "100-continue":
+            return
+        if stated_too_large(self._headers):  # what the client asks about need not be sent to be refused
+            self._body_bytes = BODY_BYTES_MAX + 1
+            self.on_message_complete()
+            self.ending = True
+        else:
             self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -108,10 +115,12 @@ class Http1:
     # ---- one request after another
 
     def _next(self) -> None:
-        while self._request is None and self._waiting and self.connection.open and not self.ending:
+        while self._request is None and self._waiting and self.connection.open and not self._last:
             request, keep = self._waiting.popleft()
-            self.ending = not keep or self._upgraded
+            self._last = self.ending = self.ending or not keep or self._upgraded
             self._request, self.idle_since = request, None
+            if self._upgraded and websocket.is_wanted(request):
+                websocket.take_token(request)
             response = self.app.at_once(request)
             if response is not None:
                 self._answer(response)
@@ -137,25 +146,31 @@ class Http1:
             self.connection.write(self._head(request, response, b"%d" % len(body), shown))
             self._finished()
         elif isinstance(body, Watch) and self._upgraded and websocket.is_wanted(request):
-            self.connection.write(websocket.handshake(request))
-            stream = self._stream = websocket.WebSocket(self, body)
-            stream.wake()
-            stream.received(self._rest)
+            self._switch(request, body)
         else:
             self.connection.write(self._head(request, response, b"", b""))
             self._stream = WatchStream(self, body) if isinstance(body, Watch) else ChunkStream(self, body)
             self._stream.wake()
 
+    def _switch(self, request: Request, watch: Watch) -> None:
+        """From HTTP to a websocket, if the client asks as it should."""
+        if (refused := websocket.refusal(request)) is not None:
+            self._answer(Response(refused[1].encode(), refused[0], "text/plain; charset=utf-8"))
+            return
+        self.connection.write(websocket.handshake(request))
+        stream = self._stream = websocket.WebSocket(self, watch)
+        stream.wake()
+        stream.received(self._rest)
+
     def _head(self, request: Request, response: Response, length: bytes, body: bytes) -> bytes:
-        lines = [STATUS_LINES.get(response.code) or f"HTTP/1.1 {response.code} \r\n", _date(int(time.time()))]
+        first = STATUS_LINES.get(response.code) or f"HTTP/1.1 {response.code} \r\n"
         if response.headers or request.warnings:
-            for name, value in headers_of(request, response):
-                lines.append(f"{name}: {value}\r\n")
+            own = "".join(f"{name}: {value}\r\n" for name, value in headers_of(request, response))
         else:
-            lines.append(f"content-type: {response.media}\r\ncache-control: no-cache, private\r\n")
-        lines.append(f"content-length: {length.decode()}\r\n" if length else "transfer-encoding: chunked\r\n")
-        lines.append("connection: close\r\n\r\n" if self.ending else "\r\n")
-        return "".join(lines).encode("latin-1", "replace") + body
+            own = f"content-type: {response.media}\r\ncache-control: no-cache, private\r\n"
+        head = f"{first}{_date(int(time.time()))}{own}".encode("latin-1", "replace")
+        framing = b"content-length: %b\r\n" % length if length else b"transfer-encoding: chunked\r\n"
+        return b"%b%b%b\r\n%b" % (head, framing, b"connection: close\r\n" if self.ending else b"", body)
 
     def _finished(self) -> None:
         """The answer is on its way; the next request may come."""

@@ -145,6 +145,9 @@ class Schema:
             return found
         return self.additional if isinstance(self.additional, Schema) else None
 
+    def has_default(self) -> bool:
+        return self.default is not ABSENT
+
     def has_rules(self) -> bool:
         """Whether this node or any below it has validation rules; looked up once."""
         if self.with_rules is None:

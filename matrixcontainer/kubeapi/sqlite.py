@@ -20,6 +20,7 @@ TABLES = (
     " resource VARCHAR(320) NOT NULL, namespace VARCHAR(63) NOT NULL, name VARCHAR(253) NOT NULL,"
     " uid VARCHAR(36) NOT NULL, body BLOB NOT NULL, previous BLOB, at FLOAT NOT NULL, PRIMARY KEY (revision))",
     "CREATE TABLE IF NOT EXISTS kube_counters (name VARCHAR(32) NOT NULL, value BIGINT NOT NULL, PRIMARY KEY (name))",
+    "CREATE TABLE IF NOT EXISTS kube_identity (name VARCHAR(64) NOT NULL, value TEXT NOT NULL, PRIMARY KEY (name))",
     "CREATE TABLE IF NOT EXISTS kube_objects (resource VARCHAR(320) NOT NULL, namespace VARCHAR(63) NOT NULL,"
     " name VARCHAR(253) NOT NULL, uid VARCHAR(36) NOT NULL, revision BIGINT NOT NULL, body BLOB NOT NULL,"
     " PRIMARY KEY (resource, namespace, name))",
@@ -38,6 +39,13 @@ REMEDIES = {  # what to do, by the beginning of SQLite's name of the failure
     "SQLITE_READONLY": ("Refused", "the file may not be written; look at its permissions"),
     "SQLITE_CANTOPEN": ("Refused", "the file cannot be opened; look at its folder and permissions"),
 }
+
+
+def told(path: str, failure: sqlite3.Error) -> StoreLost:
+    name = getattr(failure, "sqlite_errorname", "") or type(failure).__name__
+    unknown = ("Lost", "look at the file, its folder and its disk")
+    kind, remedy = next((found for start, found in REMEDIES.items() if name.startswith(start)), unknown)
+    return StoreLost(f"{path}: {failure} ({name}): {remedy}", kind)
 
 
 class Sqlite:
@@ -62,11 +70,7 @@ class Sqlite:
         try:
             yield
         except sqlite3.Error as failure:
-            name = getattr(failure, "sqlite_errorname", "") or ""
-            kind, remedy = next(
-                (found for start, found in REMEDIES.items() if name.startswith(start)), ("Lost", "see the log")
-            )
-            raise StoreLost(f"{self.place}: {failure} ({name or type(failure).__name__}): {remedy}", kind) from failure
+            raise told(self.place, failure) from failure
 
     def create_tables(self) -> None:
         with self._told():

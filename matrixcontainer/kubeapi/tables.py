@@ -1,6 +1,6 @@
 """The tables of the store as SQLAlchemy knows them, for migrations only: the store speaks to its database directly."""
 
-from sqlalchemy import BigInteger, Column, Float, LargeBinary, MetaData, String, Table
+from sqlalchemy import BigInteger, Column, Float, LargeBinary, MetaData, String, Table, Text
 
 metadata = MetaData()
 objects = Table(
@@ -28,4 +28,7 @@ changes = Table(
 )
 counters = Table(
     "kube_counters", metadata, Column("name", String(32), primary_key=True), Column("value", BigInteger, nullable=False)
+)
+identity = Table(
+    "kube_identity", metadata, Column("name", String(64), primary_key=True), Column("value", Text, nullable=False)
 )

@@ -12,10 +12,12 @@ from typing import Any
 from matrixcontainer.kubeapi import apply, errors, object_meta
 from matrixcontainer.kubeapi.asked import Options, Outcome
 from matrixcontainer.kubeapi.decoding import Decoding
+from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.records import Key, Record, Stale, StoreLost
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.store import Store
+from matrixcontainer.kubeapi.strategy import keep_part
 
 RETRIES_MAX = 20
 
@@ -133,11 +135,7 @@ class Verbs(Decoding):
     ) -> Outcome:
         new = self.decode(resource, body, options)
         meta = new["metadata"]
-        if meta.get("name", name) != name:
-            raise errors.bad_request(
-                f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
-            )
-        meta["name"] = name
+        self.demand_name(new, "", name)
         self._settle_namespace(resource, namespace, meta)
         stated = object_meta.stated_revision(new, resource, name)
         record = self.store.latest((resource.storage, namespace, name))
@@ -147,8 +145,7 @@ class Verbs(Decoding):
                 return await self.create(resource, namespace, new, options)
             raise errors.not_found(resource.plural, resource.group, name)
         if not stated and not resource.strategy.unconditional_update:
-            cause = errors.invalid("metadata.resourceVersion", errors.Spelled("0x0"), "must be specified for an update")
-            raise errors.unprocessable(resource.plural, resource.group, name, [cause])
+            raise _without_revision(resource, name)
         return await self._retrying(resource, namespace, name, lambda old: new, options, stated=stated, replace=True)
 
     async def modify(
@@ -186,7 +183,9 @@ class Verbs(Decoding):
             if replace:
                 _demand_same_uid(resource, old, new)
             else:
-                wanted = str(new.get("metadata", {}).get("resourceVersion", ""))
+                wanted = object_meta.stated_revision(new, resource, name)
+                if not wanted and not resource.strategy.unconditional_update:
+                    raise _without_revision(resource, name)
                 if wanted and wanted != str(record.revision):
                     raise errors.conflict(resource.plural, resource.group, name)
             try:
@@ -209,19 +208,18 @@ class Verbs(Decoding):
         name, namespace = record.key[2], record.key[1]
         strategy = resource.strategy
         self._keep_identity(resource, old, new)
+        if track:
+            self._claim(resource, old, new, options)
         self._keep_other_parts(resource, old, new, options)
         strategy.default(new)
         for gate in self.gates:
             if (changed := await gate(resource, "UPDATE", new, old, options)) is not None:
-                if not track:
-                    self._track(resource, new, changed, options)
+                self._track(resource, new, changed, options)
                 new = changed
                 strategy.clean(new, resource)
                 self._keep_identity(resource, old, new)
                 self._keep_other_parts(resource, old, new, options)
                 strategy.default(new)
-        if track:
-            self._track(resource, old, new, options)
         self._demand_valid(resource, new, old, options.subresource == "status")
         for judge in self.judges:
             await judge(resource, "UPDATE", new, old, options)
@@ -233,10 +231,29 @@ class Verbs(Decoding):
         if options.dry_run:
             new["metadata"]["resourceVersion"] = str(record.revision)
             return Outcome(new, gone=ends)
-        if ends:
-            return await self._erase(resource, record, new)
+        if ends:  # watchers are told of the last state that was stored, the caller of what it made of it
+            gone = await self._erase(resource, record, old)
+            new["metadata"]["resourceVersion"] = gone.obj["metadata"]["resourceVersion"]
+            return Outcome(new, gone=True)
         kept = await self._put((resource.storage, namespace, name), resource.store_form(new), record)
         return Outcome(shown(resource, kept, new), record=kept)
+
+    def _claim(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
+        """The writer comes to own what it says, also where the strategy takes it back afterwards.
+
+        What its endpoint never writes it does not own: status on the main one, everything else on /status.
+        """
+        resource.strategy.default(new)
+        said = new | {"metadata": dict(new["metadata"])}
+        if options.subresource == "status":
+            for key in (set(said) | set(old)) - {"apiVersion", "kind", "metadata", "status"}:
+                keep_part(said, old, key)
+        elif resource.status and not options.from_controller:
+            keep_part(said, old, "status")
+        self._track(resource, old, said, options)
+        new["metadata"].pop("managedFields", None)
+        if "managedFields" in said["metadata"]:
+            new["metadata"]["managedFields"] = said["metadata"]["managedFields"]
 
     def _track(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
         now = object_meta.timestamp(self.now())
@@ -251,7 +268,7 @@ class Verbs(Decoding):
             )
         if found := object_meta.check_identity(after, before):
             raise errors.unprocessable(resource.kind, resource.group, name, found)
-        for key in (*object_meta.SERVER_OWNED, "name", "namespace", "generateName"):
+        for key in (*object_meta.SERVER_OWNED, "name", "namespace"):
             if key in before:
                 after[key] = before[key]
             else:
@@ -277,6 +294,11 @@ class Verbs(Decoding):
             return await self.store.put(key, obj, expected)
         except StoreLost as failure:
             raise errors.store_lost(failure) from failure
+
+
+def _without_revision(resource: Resource, name: str) -> ApiError:
+    cause = errors.invalid("metadata.resourceVersion", errors.Spelled("0x0"), "must be specified for an update")
+    return errors.unprocessable(resource.plural, resource.group, name, [cause])
 
 
 def _demand_same_uid(resource: Resource, old: dict[str, Any], new: dict[str, Any]) -> None:

@@ -166,7 +166,9 @@ class Watch:
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
         revision = str(self.store.revision)
-        meta: dict[str, Any] = {"resourceVersion": revision, "creationTimestamp": None}
+        meta: dict[str, Any] = {"resourceVersion": revision}
+        if not self.resource.custom:
+            meta["creationTimestamp"] = None  # as Go prints what a type has and nobody set
         if annotations:
             meta["annotations"] = annotations
         obj: dict[str, Any] = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": meta}

@@ -5,10 +5,13 @@ file gets the present tables at once, as the migrations would leave it.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from matrixcontainer.kubeapi.sqlite import TABLES
+from matrixcontainer.kubeapi.records import StoreLost
+from matrixcontainer.kubeapi.sqlite import TABLES, told
+from services.kube.preparing import Refused
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION_TABLE = (
@@ -19,6 +22,29 @@ VERSION_TABLE = (
 
 def newest_revision() -> str:
     return max(path.stem.split("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
+
+
+@contextmanager
+def refusing(url: str) -> Iterator[None]:
+    """Whatever the database fails at becomes one line that names it and what would help."""
+    try:
+        yield
+    except StoreLost as failure:
+        raise Refused(str(failure)) from failure
+    except sqlite3.Error as failure:
+        raise Refused(str(told(url.removeprefix("sqlite:///"), failure))) from failure
+    except OSError as failure:
+        raise Refused(f"{failure.filename or url}: {failure.strerror or failure}") from failure
+    except Exception as failure:
+        if not type(failure).__module__.startswith(("psycopg", "sqlalchemy")):
+            raise
+        said = str(getattr(failure, "orig", None) or failure).strip().replace("\n", " ")
+        raise Refused(f"{_without_secrets(url)}: {said}") from failure
+
+
+def _without_secrets(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 def migrate(url: str) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from matrixcontainer.kubeapi.app import App
 from matrixcontainer.kubeapi.http1 import Http1
 from matrixcontainer.kubeapi.sockets import Connection
+from services.kube.listening import listen
 
 BACKLOG = 512
 KEEP_ALIVE_S = 75.0
@@ -100,15 +101,6 @@ class Server:
                     await self._alone.wait()
         for client in list(self._clients):
             client.connection.abort()
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A bound TCP socket."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((host, port))
-    return listener
 
 
 def tls_of(certificate: Path, key: Path) -> ssl.SSLContext:

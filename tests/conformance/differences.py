@@ -42,6 +42,11 @@ ACCEPTED = (
         "`kubectl explain` shows the same fields and types; what built-in metadata means is told in our own words.",
     ),
     Accepted(
+        r"^watch-with-initial-events \|",
+        "A watch that asks for initial events gets them and their bookmark, as in 1.32 and from 1.34 on; 1.33 has this "
+        "switched off.",
+    ),
+    Accepted(
         r"message.*(compilation failed|undeclared reference|ERROR: <input>)",
         "A CEL rule that does not compile is refused for the same field; the compiler's explanation is worded differently.",
     ),

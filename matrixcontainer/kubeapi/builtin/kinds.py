@@ -120,16 +120,19 @@ KINDS = (
     Kind("core.v1.Event", "", "events", "ev", True, events.EventStrategy, fields=EVENT_FIELDS,
          acts="forgotten after one hour"),
     Kind("core.v1.Node", "", "nodes", "no", False, core.NodeStrategy, True, fields="spec.unschedulable",
-         acts="its pods run while it is Ready"),
+         acts="its pods run while it is Ready; bears taints of what it says"),
     Kind("core.v1.Pod", "", "pods", "po", True, pods.PodStrategy, True, categories="all", fields=POD_FIELDS,
          subresources=POD_SUBRESOURCES, acts="bound by a scheduler stand-in, run by emulated kubelets"),
     Kind("core.v1.Service", "", "services", "svc", True, services.ServiceStrategy, True, categories="all",
          fields="spec.clusterIP spec.type"),
     Kind("core.v1.Endpoints", "", "endpoints", "ep", True, UpsertStrategy),
     Kind("core.v1.PersistentVolume", "", "persistentvolumes", "pv", False, core.VolumeStrategy, True),
-    Kind("core.v1.PersistentVolumeClaim", "", "persistentvolumeclaims", "pvc", True, core.ClaimStrategy, True),
-    Kind("core.v1.ResourceQuota", "", "resourcequotas", "quota", True, core.KeptStrategy, True),
-    Kind("core.v1.LimitRange", "", "limitranges", "limits", True, UpsertStrategy),
+    Kind("core.v1.PersistentVolumeClaim", "", "persistentvolumeclaims", "pvc", True, core.ClaimStrategy, True,
+         acts="kept while pods use it; never bound"),
+    Kind("core.v1.ResourceQuota", "", "resourcequotas", "quota", True, core.KeptStrategy, True,
+         acts="charged at admission, counted"),
+    Kind("core.v1.LimitRange", "", "limitranges", "limits", True, UpsertStrategy,
+         acts="fills in and bounds pods and claims"),
     Kind("core.v1.PodTemplate", "", "podtemplates", "", True, ReturningStrategy),
     Kind("core.v1.ReplicationController", "", "replicationcontrollers", "rc", True, Strategy, True, REPLICAS, "all"),
     Kind("apps.v1.Deployment", "apps", "deployments", "deploy", True, workloads.DeploymentStrategy, True, WORKLOAD,
@@ -229,10 +232,15 @@ def resource_of(kind: Kind) -> Resource:
     )
 
 
+NOT_JUDGED = {"metadata", "status"}
+
+
 def judge_of(type_name: str) -> Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]]:
     """Asks the rules of a type, and on updates also what may never change."""
 
     def judge(obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+        if old is not None and all(obj.get(key) == old.get(key) for key in {*obj, *old} - NOT_JUDGED):
+            return []
         found = checks.check(obj, type_name)
         return found if old is None else found + list(validate_core.changes(obj, old, type_name))
 

@@ -44,9 +44,9 @@ def may_overcommit(name: str) -> bool:
 
 
 def check_name(name: str, path: str) -> list[Cause]:
-    found = [errors.invalid(path, name, why) for why in qualified_mistakes(name)]
+    found = [errors.invalid(path, errors.Spelled(name), why) for why in qualified_mistakes(name)]
     if not found and "/" not in name and name not in STANDARD and not name.startswith(HUGE_PAGES):
-        found.append(errors.invalid(path, name, "must be a standard resource type or fully qualified"))
+        found.append(errors.invalid(path, errors.Spelled(name), "must be a standard resource type or fully qualified"))
     return found
 
 
@@ -54,17 +54,17 @@ def check_container_name(name: str, path: str) -> list[Cause]:
     found = check_name(name, path)
     if "/" not in name:
         if name not in CONTAINER and not name.startswith(HUGE_PAGES):
-            found.append(errors.invalid(path, name, "must be a standard resource for containers"))
+            found.append(errors.invalid(path, errors.Spelled(name), "must be a standard resource for containers"))
     elif not is_native(name) and not is_extended(name):
-        found.append(errors.invalid(path, name, "doesn't follow extended resource name standard"))
+        found.append(errors.invalid(path, errors.Spelled(name), "doesn't follow extended resource name standard"))
     return found
 
 
 def check_quota_name(name: str, path: str) -> list[Cause]:
-    found = [errors.invalid(path, name, why) for why in qualified_mistakes(name)]
+    found = check_name(name, path)
     known = name in QUOTA or name.startswith((HUGE_PAGES, f"requests.{HUGE_PAGES}"))
-    if not found and "/" not in name and not known:
-        found.append(errors.invalid(path, name, "must be a standard resource for quota"))
+    if "/" not in name and not known:
+        found.append(errors.invalid(path, errors.Spelled(name), "must be a standard resource for quota"))
     return found
 
 

@@ -7,6 +7,7 @@ of each struct. Both walk only where a type has something to settle, by a plan m
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from matrixcontainer.kubeapi.builtin.defaults import DEEDS, DEFAULTS
@@ -16,6 +17,7 @@ from matrixcontainer.kubeapi.schema import copy_json
 
 Obj = dict[str, Any]
 STRUCT = object()
+ALWAYS_PRINTED = ("time", "microtime", "quantity", "intorstring", "raw", "fields", "json")
 BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 
 
@@ -73,7 +75,7 @@ def plan_of(name: str) -> Plan:
             plan.zeros.append((key, {"quantity": "0", "intorstring": 0}.get(kind, ZEROS.get(kind))))
         elif "o" not in flags and shape != "one":
             plan.zeros.append((key, None))
-        if kind in ("map:quantity", "map:bytes", "bytes"):
+        if kind in ("map:quantity", "map:bytes", "bytes", "quantity"):
             plan.texts.append((key, kind))
         if shape and plan_of(struct):
             plan.children.append((key, shape, struct))
@@ -118,6 +120,33 @@ def settle(value: Obj, name: str, root: bool = True) -> None:
             settle(item, struct, False)
 
 
+@cache
+def _left_out(name: str) -> tuple[frozenset[str], tuple[tuple[str, str, str], ...]]:
+    """(fields that are not printed when empty, fields that hold structs) of a struct."""
+    empty, below = set(), []
+    for key, row in flat_rows(name).items():
+        shape, struct = struct_of(row[2])
+        if shape:
+            below.append((key, shape, struct))
+        if "o" in row[3] and "p" not in row[3] and shape != "one" and row[2] not in ALWAYS_PRINTED:
+            empty.add(key)
+    return frozenset(empty), tuple(below)
+
+
+def drop_empty(value: Obj, name: str) -> None:
+    """Take away what Go does not print: zero values of fields that are left out when empty."""
+    empty, below = _left_out(name)
+    for key in [key for key in value if key in empty and not value[key]]:
+        del value[key]
+    for key, shape, struct in below:
+        held = value.get(key)
+        if held and isinstance(held, dict | list):
+            items = [held] if shape == "one" else held.values() if isinstance(held, dict) else held
+            for item in items:
+                if isinstance(item, dict):
+                    drop_empty(item, struct)
+
+
 def read_texts(value: Obj, name: str) -> None:
     """Quantities in their shortest form, bytes looked at; raises Unreadable."""
     plan = plan_of(name)
@@ -126,6 +155,8 @@ def read_texts(value: Obj, name: str) -> None:
         if kind == "map:quantity" and isinstance(held, dict):
             for resource, text in held.items():
                 held[resource] = _quantity(text)
+        elif kind == "quantity" and held is not None:
+            value[key] = _quantity(held)
         elif isinstance(held, dict):
             for text in held.values():
                 _check_base64(text)

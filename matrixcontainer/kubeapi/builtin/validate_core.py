@@ -14,6 +14,7 @@ from matrixcontainer.kubeapi.builtin.checks import (
     rules,
 )
 from matrixcontainer.kubeapi.builtin.resource_names import (
+    QUOTA,
     check_amount,
     check_container_name,
     check_list,
@@ -40,13 +41,25 @@ QUOTA_SCOPES = (
 CONFLICTS = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
 
 
+COMPUTE = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
+
+
+def shown_scopes(scopes: list[str]) -> errors.Spelled:
+    return errors.Spelled("[]core.ResourceQuotaScope{" + ", ".join(map(errors.shown, scopes)) + "}")
+
+
 def quota_spec(spec: Obj, path: str) -> Iterator[Cause]:
     yield from check_list(spec.get("hard") or {}, f"{path}.hard", check_quota_name)
     scopes = spec.get("scopes") or []
-    said, where = errors.Spelled("[]core.ResourceQuotaScope{" + ", ".join(map(errors.shown, scopes)) + "}"), "scopes"
+    said, where = shown_scopes(scopes), "scopes"
     yield from (
         errors.invalid(f"{path}.{where}", said, "unsupported scope") for one in scopes if one not in QUOTA_SCOPES
     )
+    for scope in scopes:
+        fitting = QUOTA if scope not in QUOTA_SCOPES else ("pods",) if scope == "BestEffort" else ("pods", *COMPUTE)
+        for name in spec.get("hard") or {}:
+            if name in QUOTA and name not in fitting:
+                yield errors.invalid(f"{path}.{where}", said, "unsupported scope applied to resource")
     for pair in CONFLICTS:
         if set(pair) <= set(scopes):
             yield errors.invalid(f"{path}.{where}", said, "conflicting scopes")
@@ -293,7 +306,7 @@ IMMUTABLE: dict[str, dict[str, str]] = {  # type: {path: why}; a path that ends 
     "node.v1.RuntimeClass": {"handler": FIXED},
     "discovery.v1.EndpointSlice": {"addressType": FIXED},
     "networking.v1.IngressClass": {"spec.controller": FIXED},
-    "core.v1.ResourceQuota": {"spec.scopes": FIXED, "spec.scopeSelector": FIXED},
+    "core.v1.ResourceQuota": {"spec.scopes": FIXED},
 }
 
 
@@ -304,4 +317,5 @@ def changes(new: Obj, old: Obj, name: str) -> Iterator[Cause]:
         for key in path.split("."):
             before, after = (before or {}).get(key), (after or {}).get(key)  # type: ignore[assignment]
         if before != after:
-            yield errors.forbidden_field(path, why) if word.endswith("!") else errors.invalid(path, after, why)
+            shown = shown_scopes(list(after or [])) if path == "spec.scopes" else after
+            yield errors.forbidden_field(path, why) if word.endswith("!") else errors.invalid(path, shown, why)

@@ -85,17 +85,21 @@ def check_client(client: dict[str, Any], path: str) -> list[Cause]:
     if (url is None) == (service is None):
         return [errors.required(path, "exactly one of url or service is required")]
     if service is not None:
-        found = [errors.required(f"{path}.service.{key}") for key in ("name", "namespace") if not service.get(key)]
-        return found
+        return [
+            errors.required(f"{path}.service.{key}", f"service {key} is required")
+            for key in ("name", "namespace")
+            if not service.get(key)
+        ]
     parts = urlsplit(str(url))
     where = f"{path}.url"
     found = []
     if parts.scheme != "https":
         found.append(errors.invalid(where, parts.scheme, f"'https' is the only allowed URL scheme; {URL_FORM}"))
-    if not parts.hostname:
+    if not parts.netloc:
         found.append(errors.invalid(where, parts.netloc, f"host must be specified; {URL_FORM}"))
     if parts.username is not None:
-        found.append(errors.invalid(where, parts.username, f"user information is not permitted in the URL; {URL_FORM}"))
+        who = parts.netloc.rpartition("@")[0]
+        found.append(errors.invalid(where, who, "user information is not permitted in the URL"))
     for word, held in (("fragments", parts.fragment), ("query parameters", parts.query)):
         if held:
             found.append(errors.invalid(where, held, f"{word} are not permitted in the URL"))

@@ -104,10 +104,11 @@ class Definitions:
             return
         names, reason, message = crds.judge_names(crd, self.api.registry)
         if reason:
-            await self._set(name, "NamesAccepted", "False", reason, message, names)
-            await self._keep_until_empty(crd)
+            told = [("NamesAccepted", "False", reason, message)]
             if _condition(crd, "Established") != "True":
-                await self._set(name, "Established", "False", "NotAccepted", "not all names are accepted")
+                told.append(("Established", "False", "NotAccepted", "not all names are accepted"))
+            await self._set_all(name, told, names)
+            await self._keep_until_empty(crd)
             return
         await self._set(name, "NamesAccepted", "True", "NoConflicts", "no conflicts found", names)
         await self._keep_until_empty(crd)
@@ -126,11 +127,19 @@ class Definitions:
     async def _set(
         self, name: str, kind: str, value: str, reason: str, message: str, names: dict[str, Any] | None = None
     ) -> None:
+        await self._set_all(name, [(kind, value, reason, message)], names)
+
+    async def _set_all(
+        self, name: str, told: list[tuple[str, str, str, str]], names: dict[str, Any] | None = None
+    ) -> None:
+        """Conditions as (type, status, reason, message), in one write: nobody sees one without the others."""
+
         def change(crd: dict[str, Any]) -> dict[str, Any]:
             status = crd.setdefault("status", {})
-            held: dict[str, Any] = next((c for c in status.get("conditions") or [] if c["type"] == kind), {})
-            if (held.get("status"), held.get("reason")) != (value, reason):
-                crds.set_condition(status, kind, value, reason, message, self.api.now())
+            for kind, value, reason, message in told:
+                held: dict[str, Any] = next((c for c in status.get("conditions") or [] if c["type"] == kind), {})
+                if (held.get("status"), held.get("reason")) != (value, reason):
+                    crds.set_condition(status, kind, value, reason, message, self.api.now())
             if names is not None:
                 status["acceptedNames"] = names
             return crd

@@ -36,8 +36,6 @@ def answer(api: "KubeApi", request: "Request", pod: Obj) -> bytes | AsyncIterato
 
 def chosen_container(pod: Obj, wanted: str) -> str:
     name, spec = pod["metadata"]["name"], pod["spec"]
-    if not spec.get("nodeName"):
-        raise errors.bad_request(f"pod {name} does not have a host assigned")
     names = [container["name"] for container in spec.get("containers") or []]
     known = names + [container["name"] for container in spec.get("initContainers") or []]
     if not wanted:

@@ -54,7 +54,6 @@ class Namespaces:
         self._waiting: set[str] = set()
         self._going: set[str] = set()
         self._wake = asyncio.Event()
-        self.root_ca = ""
 
     @property
     def resource(self) -> Resource:
@@ -131,12 +130,12 @@ class Namespaces:
     async def _furnish(self, name: str) -> None:
         """A service account to run as and the CA to trust, as every namespace has them."""
         if self.api.store.latest(("serviceaccounts", name, "default")) is None:
-            body: dict[str, Any] = {"metadata": {"name": "default"}}
-            await self.api.verbs.create(self._builtin("", "serviceaccounts"), name, body, options())
-        if self.root_ca and self.api.store.latest(("configmaps", name, "kube-root-ca.crt")) is None:
+            account = {"metadata": {"name": "default"}}
+            await self.api.verbs.create(self._builtin("", "serviceaccounts"), name, account, options())
+        if self.api.root_ca and self.api.store.latest(("configmaps", name, "kube-root-ca.crt")) is None:
             meta = {"name": "kube-root-ca.crt", "annotations": {"kubernetes.io/description": CA_DESCRIPTION}}
-            body = {"metadata": meta, "data": {"ca.crt": self.root_ca}}
-            await self.api.verbs.create(self._builtin("", "configmaps"), name, body, options())
+            bundle = {"metadata": meta, "data": {"ca.crt": self.api.root_ca}}
+            await self.api.verbs.create(self._builtin("", "configmaps"), name, bundle, options())
 
     async def _empty(self, name: str) -> None:
         left: list[tuple[Resource, Record]] = []

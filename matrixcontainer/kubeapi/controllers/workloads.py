@@ -19,6 +19,7 @@ from matrixcontainer.kubeapi.controllers.kubelets import Kubelets
 from matrixcontainer.kubeapi.controllers.node_facts import NodeIndex
 from matrixcontainer.kubeapi.controllers.node_taints import NodeTaints
 from matrixcontainer.kubeapi.controllers.pod_facts import PodIndex
+from matrixcontainer.kubeapi.controllers.quotas import QuotaCounter
 from matrixcontainer.kubeapi.controllers.replica_sets import ReplicaSets
 from matrixcontainer.kubeapi.controllers.set_index import SetIndex
 from matrixcontainer.kubeapi.controllers.told import Teller
@@ -56,6 +57,7 @@ class Workloads:
         self.lost_pods = LostPods(self)
         self.evictions = Evictions(self)
         self.claims, self.volumes = ClaimProtection(self), VolumeProtection(self)
+        self.quotas = QuotaCounter(self)
         self.listeners = (
             self.scheduler,
             self.kubelets,
@@ -67,7 +69,7 @@ class Workloads:
             self.jobs,
         )
         nodes = (self.emulated_nodes, self.node_taints)
-        self.controllers: list[Controller] = [*nodes, self.volumes, *self.listeners, self.autoscalers]
+        self.controllers: list[Controller] = [*nodes, self.volumes, self.quotas, *self.listeners, self.autoscalers]
 
     def _builtin(self, group: str, version: str, plural: str) -> Resource:
         found = self.api.registry.find(group, version, plural)
@@ -98,6 +100,7 @@ class Workloads:
 
     def notice(self, change: Change) -> None:
         storage = change.record.key[0]
+        self.quotas.notice_any(change)
         gone = change.type == "DELETED"
         if storage == "pods":
             before_pod, pod = (self.pods.drop(change.record.key[1:]), None) if gone else self.pods.put(change.record)

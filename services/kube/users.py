@@ -1,0 +1,20 @@
+"""Whom the API knows by a token from its first start on.
+
+The operator is nobody special: it may do what its roles say (matrixcontainer/rights.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matrixcontainer.kubeapi.access import User, load_tokens
+
+USERS = {
+    "admin": User("admin", ("system:masters", "system:authenticated")),
+    "operator": User("cloudmatrix-operator", ("system:authenticated",)),
+}
+
+
+def tokens_of(folder: Path, admin_token: str) -> tuple[dict[str, User], bytes]:
+    """(users by token, signing key) of the token file, which is made or completed."""
+    return load_tokens(folder / "tokens.json", USERS, {"admin": admin_token})
