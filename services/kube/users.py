@@ -1,4 +1,7 @@
-"""Whom the API knows by a token from its first start on."""
+"""Whom the API knows by a token from its first start on.
+
+The operator is nobody special: it may do what its roles say (matrixcontainer/rights.py).
+"""
 
 from __future__ import annotations
 
