@@ -157,9 +157,8 @@ class Decoding:
         if old is None:
             found = object_meta.check_metadata(obj, resource)
         elif object_meta.changed(obj, old):
-            known = set(object_meta.check_metadata(old, resource))
-            found = [cause for cause in object_meta.check_metadata(obj, resource) if cause not in known]
-            found += object_meta.check_metadata_update(obj, old)
+            whole = object_meta.check_metadata(obj, resource)
+            found = whole * (1 + resource.strategy.judged_whole) + object_meta.check_metadata_update(obj, old)
         if status and old is not None:
             found += resource.strategy.validate_status(obj, old)
         else:
