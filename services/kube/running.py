@@ -20,8 +20,9 @@ from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.records import StoreLost
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.store import Store
+from matrixcontainer.rights import roles_for
 from services.kube.serving import Server, tls_of
-from services.kube.users import tokens_of
+from services.kube.users import USERS, tokens_of
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +40,12 @@ def _report(failure: BaseException, where: str) -> None:
 
 @dataclass
 class Kube:
-    """Everything `main` settled."""
+    """Everything `main` settled; `kubeconfigs` is the folder they are written to."""
 
     listener: socket.socket
     url: str
     folder: Path
-    kubeconfig: Path
+    kubeconfigs: Path
     database: str
     synchronous: str
     admin_token: str
@@ -64,14 +65,18 @@ class Kube:
         api.runs_workloads = self.workloads
         api.root_ca = ca.read_text()
         api.report = _report
-        admin = next(token for token, user in tokens.items() if user.name == "admin")
+        operator = USERS["operator"].name
+        api.standing_also = roles_for(operator)
         sys.setswitchinterval(SWITCH_S)
         gc.freeze()
         gc.set_threshold(COLLECT_EVERY)
 
         def announce() -> None:
-            write_kubeconfig(self.kubeconfig, self.url, ca, "admin", admin)
-            log.info("listening", extra={"url": self.url, "kubeconfig": str(self.kubeconfig.resolve())})
+            token_of = {user.name: token for token, user in tokens.items()}
+            write_kubeconfig(self.kubeconfigs / "kubeconfig-operator", self.url, ca, operator, token_of[operator])
+            kubeconfig = self.kubeconfigs / "kubeconfig"
+            write_kubeconfig(kubeconfig, self.url, ca, "admin", token_of["admin"])
+            log.info("listening", extra={"url": self.url, "kubeconfig": str(kubeconfig.resolve())})
 
         async def serve() -> None:
             server = Server(App(api), self.listener, tls_of(certificate, key))

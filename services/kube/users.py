@@ -8,7 +8,7 @@ from matrixcontainer.kubeapi.access import User, load_tokens
 
 USERS = {
     "admin": User("admin", ("system:masters", "system:authenticated")),
-    "operator": User("system:serviceaccount:cloudmatrix:operator", ("system:masters", "system:authenticated")),
+    "operator": User("cloudmatrix-operator", ("system:authenticated",)),
 }
 
 
