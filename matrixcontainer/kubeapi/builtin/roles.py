@@ -5,6 +5,8 @@ whoever installs a CRD can add to them. Names and reach follow the public docume
 bindings"); kinds this server does not serve are left out.
 """
 
+import json
+from pathlib import Path
 from typing import Any
 
 RBAC = "rbac.authorization.k8s.io"
@@ -98,6 +100,21 @@ def _meta(name: str) -> dict[str, Any]:
     if name in FEEDS:
         labels[f"{RBAC}/aggregate-to-{FEEDS[name]}"] = "true"
     return {"name": name, "annotations": dict(AUTOUPDATE["annotations"]), "labels": labels}
+
+
+def programs() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(roles, bindings) of a control plane's own programs: controller manager, its controllers, scheduler, nodes."""
+    said = json.loads((Path(__file__).with_name("cluster_roles.json")).read_bytes())
+    roles = [{"metadata": _meta(name), "rules": rules} for name, rules in said["roles"].items()]
+    bindings = [
+        {
+            "metadata": _meta(name),
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+            "subjects": subjects,
+        }
+        for name, (role, subjects) in said["bindings"].items()
+    ]
+    return roles, bindings
 
 
 def standing_roles() -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi.asked import Options
-from matrixcontainer.kubeapi.builtin.roles import RBAC, standing_bindings, standing_roles
+from matrixcontainer.kubeapi.builtin.roles import RBAC, programs, standing_bindings, standing_roles
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.rbac import CLUSTER_ROLES
 from matrixcontainer.kubeapi.records import Change
@@ -33,6 +33,7 @@ class ClusterRoles:
             self._wake.set()
 
     async def run(self) -> None:
+        await self._ensure_programs()
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -44,6 +45,12 @@ class ClusterRoles:
         also = [self._ensure(f"{body['kind'].lower()}s", body) for body in self.api.standing_also]
         await asyncio.gather(*roles, *bindings, *also)
         await self.gather()
+
+    async def _ensure_programs(self) -> None:
+        """What a control plane's own programs may do; nobody waits for it at the start."""
+        roles, bindings = programs()
+        for plural, bodies in (("clusterroles", roles), ("clusterrolebindings", bindings)):
+            await asyncio.gather(*(self._ensure(plural, body) for body in bodies))
 
     def _resource(self, plural: str) -> Resource:
         found = self.api.registry.find(RBAC, "v1", plural)
