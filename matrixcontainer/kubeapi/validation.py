@@ -241,18 +241,20 @@ def _find_duplicates(value: Any, schema: Schema, path: str, found: list[Cause]) 
 
 def _check_unique(value: list[Any], schema: Schema, path: str, found: list[Cause]) -> None:
     keys = schema.list_keys
+    if schema.list_type == "map":
+        for index, item in enumerate(value):
+            if item is not None and not isinstance(item, dict):
+                text = "must be an object for an array of list-type map"
+                found.append(errors.invalid(f"{path}[{index}]", errors.as_go(item), text))
+                return
     seen: dict[Any, int] = {}
     for index, item in enumerate(value):
         if schema.list_type == "set":
             identity = _identity(item)
         elif isinstance(item, dict):
             identity = tuple([_identity(item.get(key, ABSENT)) for key in keys])
-        elif item is None:
-            identity = (ABSENT,) * len(keys)
         else:
-            text = "must be an object for an array of list-type map"
-            found.append(errors.invalid(f"{path}[{index}]", errors.as_go(item), text))
-            return
+            identity = tuple([_identity(ABSENT)] * len(keys))
         times = seen[identity] = seen.get(identity, 0) + 1
         if times == 2:
             held = item or {}
