@@ -218,12 +218,14 @@ def prune_custom(
         for key in list(value):
             if key in exempt:
                 continue
+            item = value[key]
             if schema is not None and (child := schema.properties.get(key)) is not None:
-                prune_custom(value[key], child, join(path, key), unknown)
+                if isinstance(item, (dict, list)):
+                    prune_custom(item, child, join(path, key), unknown)
             elif schema is not None and schema.additional is not None:
-                if isinstance(schema.additional, Schema) or not keeps:
+                if isinstance(item, (dict, list)) and (isinstance(schema.additional, Schema) or not keeps):
                     inner = schema.additional if isinstance(schema.additional, Schema) else None
-                    prune_custom(value[key], inner, join(path, key), unknown)
+                    prune_custom(item, inner, join(path, key), unknown)
             elif not keeps:
                 del value[key]
                 unknown.append(join(path, key))
@@ -232,7 +234,8 @@ def prune_custom(
         if keeps and inner is None:
             return
         for index, item in enumerate(value):
-            prune_custom(item, inner, f"{path}[{index}]", unknown, keeps=keeps)
+            if isinstance(item, (dict, list)):
+                prune_custom(item, inner, f"{path}[{index}]", unknown, keeps=keeps)
 
 
 # ---- default

@@ -240,17 +240,30 @@ def _find_duplicates(value: Any, schema: Schema, path: str, found: list[Cause]) 
 
 
 def _check_unique(value: list[Any], schema: Schema, path: str, found: list[Cause]) -> None:
-    members: list[Any] = value
+    keys = schema.list_keys
     if schema.list_type == "map":
         for index, item in enumerate(value):
             if item is not None and not isinstance(item, dict):
                 text = "must be an object for an array of list-type map"
                 found.append(errors.invalid(f"{path}[{index}]", errors.as_go(item), text))
                 return
-        members = [{key: item[key] for key in schema.list_keys if key in item} for item in value if item is not None]
-    seen: dict[str, int] = {}
-    for index, member in enumerate(members):
-        identity = errors.shown(member)
-        seen[identity] = seen.get(identity, 0) + 1
-        if seen[identity] == 2:
-            found.append(errors.duplicate(f"{path}[{index}]", errors.as_go(member)))
+    seen: dict[Any, int] = {}
+    for index, item in enumerate(value):
+        if schema.list_type == "set":
+            identity = _identity(item)
+        elif isinstance(item, dict):
+            identity = tuple([_identity(item.get(key, ABSENT)) for key in keys])
+        else:
+            identity = tuple([_identity(ABSENT)] * len(keys))
+        times = seen[identity] = seen.get(identity, 0) + 1
+        if times == 2:
+            held = item or {}
+            shown = item if schema.list_type == "set" else {key: held[key] for key in keys if key in held}
+            found.append(errors.duplicate(f"{path}[{index}]", errors.as_go(shown)))
+
+
+def _identity(member: Any) -> Any:
+    """What equal members share, and others do not: true is not 1, and text is no number."""
+    if isinstance(member, str):
+        return member
+    return (type(member), errors.as_json(member) if isinstance(member, (dict, list)) else member)
