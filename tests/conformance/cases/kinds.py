@@ -212,7 +212,7 @@ rows(
         ("labels badly", "~configmaps", META, {"metadata": {"labels": {"a": "b c"}}}, 422),
         ("a service's ports", "~services", META | {"spec": {"clusterIP": "None", "ports": [{"port": 80}]}}, {"spec": {"ports": [{"port": 81, "name": "x"}]}}, 200),
         ("a policy's generation", f"{NET}/networkpolicies", policy(), {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}}, 200),
-        ("a quota counts no generation", "~resourcequotas", META | {"spec": {"hard": {"pods": "1"}}}, {"metadata": {"labels": {"a": "b"}}}, 200),
+        ("a limit range counts no generation", "~limitranges", META | {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}}, {"metadata": {"labels": {"a": "b"}}}, 200),
     ],
     fixed,
 )  # fmt: skip
