@@ -12,6 +12,7 @@ from matrixcontainer.kubeapi.asked import Deletion, Options
 from matrixcontainer.kubeapi.builtin.core import IMMUTABLE_NAMESPACES
 from matrixcontainer.kubeapi.crds import set_condition
 from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.object_meta import timestamp
 from matrixcontainer.kubeapi.records import Change, Record
 from matrixcontainer.kubeapi.resources import Resource
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi
 
 STANDING = ("default", "kube-system", "kube-public", "kube-node-lease")
+TOKENS_TRACKED = "kube-apiserver-legacy-service-account-token-tracking"  # since when old tokens are looked after
 CA_DESCRIPTION = (
     "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
     "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
@@ -136,6 +138,10 @@ class Namespaces:
             meta = {"name": "kube-root-ca.crt", "annotations": {"kubernetes.io/description": CA_DESCRIPTION}}
             bundle = {"metadata": meta, "data": {"ca.crt": self.api.root_ca}}
             await self.api.verbs.create(self._builtin("", "configmaps"), name, bundle, options())
+        if name == "kube-system" and self.api.store.latest(("configmaps", name, TOKENS_TRACKED)) is None:
+            since = timestamp(self.api.now())[:10]
+            tracked = {"metadata": {"name": TOKENS_TRACKED}, "data": {"since": since}}
+            await self.api.verbs.create(self._builtin("", "configmaps"), name, tracked, options())
 
     async def _empty(self, name: str) -> None:
         left: list[tuple[Resource, Record]] = []
