@@ -38,6 +38,7 @@ class Strategy:
         """Fill in what a Go client could have left out."""
         if self.type_name:
             typed.drop_empty(obj, self.type_name)
+            typed.read_texts(obj, self.type_name)
             typed.settle(obj, self.type_name)
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
@@ -78,10 +79,10 @@ class Strategy:
             if cause.reason == "FieldValueTypeInvalid" and "must be of type byte" not in cause.message:  # told below
                 why = unmarshal_mistake(resource.type_name, obj) if resource.type_name else ""
                 raise unreadable(resource, why or f"json: cannot unmarshal into field {cause}")
-        if not self.type_name:  # of the others an applier owns also what is empty; it goes with the defaults
+        if not self.type_name:  # the others keep what is empty and how amounts are spelled: an applier owns it as it is
             typed.drop_empty(obj, resource.type_name)
         try:
-            typed.read_texts(obj, resource.type_name)
+            typed.read_texts(obj, resource.type_name, spell=False)
         except typed.Unreadable as failure:
             raise unreadable(resource, str(failure)) from failure
         return unknown

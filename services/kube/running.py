@@ -20,9 +20,10 @@ from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.records import StoreLost
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.store import Store
+from matrixcontainer.rights import roles_for
 from services.chassis.logging import configure
 from services.kube.serving import Server, tls_of
-from services.kube.users import tokens_of
+from services.kube.users import USERS, tokens_of
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def _report(failure: BaseException, where: str) -> None:
 
 @dataclass
 class Kube:
-    """Everything that was settled before."""
+    """Everything that was settled before; beside `kubeconfig` lies the operator's."""
 
     listener: socket.socket
     log_level: str
@@ -68,14 +69,17 @@ class Kube:
         api.runs_workloads = self.workloads
         api.root_ca = ca.read_text()
         api.report = _report
-        admin = next(token for token, user in tokens.items() if user.name == "admin")
+        operator = USERS["operator"].name
+        api.standing_also = roles_for(operator)
         sys.setswitchinterval(SWITCH_S)
         gc.freeze()
         gc.set_threshold(COLLECT_EVERY)
         gc.enable()
 
         def announce() -> None:
-            write_kubeconfig(kubeconfig, self.url, ca, "admin", admin)
+            token_of = {user.name: token for token, user in tokens.items()}
+            write_kubeconfig(kubeconfig.with_name("kubeconfig-operator"), self.url, ca, operator, token_of[operator])
+            write_kubeconfig(kubeconfig, self.url, ca, "admin", token_of["admin"])
             log.info("listening", extra={"url": self.url, "kubeconfig": str(kubeconfig.resolve())})
 
         async def serve() -> None:

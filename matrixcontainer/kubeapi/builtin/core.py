@@ -146,6 +146,7 @@ class NodeStrategy(Strategy):
 
 class LeaseStrategy(Strategy):
     has_generation = False
+    unconditional_update = False
     create_on_update = True
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:

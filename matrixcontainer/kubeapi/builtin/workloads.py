@@ -191,20 +191,42 @@ class JobStrategy(Strategy):
         spec, meta = obj.setdefault("spec", {}), obj["metadata"]
         if not spec.get("manualSelector"):
             _own_selector(spec, meta.get("name", ""), meta["uid"])
-        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-        if labels and not meta.get("labels"):
-            meta["labels"] = dict(labels)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         spec = obj["spec"]
-        found = super().validate(obj, old) + check_job(spec, "spec")
+        found = super().validate(obj, old) + check_job(spec, "spec") + _check_own_selector(spec)
         if old is not None:
-            found += [
-                errors.invalid(f"spec.{key}", spec.get(key), "field is immutable")
-                for key in ("template", "selector", "completionMode")
-                if old["spec"].get(key) != spec.get(key)
-            ]
+            found *= 2  # told twice, as the rules for new Jobs and those for changed ones both look
+            waiting = old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime")
+            before, after = (_template(one, bool(waiting)) for one in (old, obj))
+            changed = ["template"] if before != after else []
+            changed += [key for key in ("selector", "completionMode") if old["spec"].get(key) != spec.get(key)]
+            found += [errors.invalid(f"spec.{key}", spec.get(key), "field is immutable") for key in changed]
         return found
+
+
+DIRECTIVES = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
+
+
+def _template(job: Obj, waiting: bool) -> Obj:
+    """The part of a Job's template that stays; one that has never run may still be sent elsewhere."""
+    held = job["spec"].get("template") or {}
+    if not waiting:
+        return held
+    spec = {key: value for key, value in (held.get("spec") or {}).items() if key not in DIRECTIVES}
+    meta = {key: value for key, value in (held.get("metadata") or {}).items() if key not in ("labels", "annotations")}
+    return {"metadata": meta, "spec": spec}
+
+
+def _check_own_selector(spec: Obj) -> list[Cause]:
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    selector = spec.get("selector")
+    found = [] if selector is not None else [errors.required("spec.selector")]
+    if not matches_label_selector(selector, labels):
+        shown = errors.go_map(labels) if labels else errors.Spelled("map[string]string(nil)")
+        text = "`selector` does not match template `labels`"
+        found.append(errors.invalid("spec.template.metadata.labels", shown, text))
+    return found
 
 
 def _own_selector(spec: dict[str, Any], name: str, uid: str) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.conformance.cases.objects import SOUND as EVERYDAY
 from tests.conformance.cases.objects import refused_create, sound
 from tests.conformance.cases.tables import built_in
 from tests.conformance.catalogue import case, rows
@@ -192,6 +193,8 @@ def pods_that_ended_mark_their_row(talk: Talk) -> None:
 
 def fixed(talk: Talk, path: str, body: dict[str, Any], change: dict[str, Any], code: int) -> None:
     name = talk.post(path, body, note=False)["metadata"]["name"]
+    if path.endswith("resourcequotas"):  # a controller counts what is used, sooner or later
+        talk.until(f"{path}/{name}", lambda said: "used" in said.body.get("status", {}), note=False)
     talk.patch(f"{path}/{name}", change, want=code)
 
 
@@ -213,3 +216,66 @@ rows(
     ],
     fixed,
 )  # fmt: skip
+
+
+def own(said: Any) -> dict[str, Any]:
+    """An object without what controllers write, who are quick."""
+    kept = {key: value for key, value in said.body.items() if key != "status"}
+    if kept["kind"] == "Node":
+        kept["spec"] = {key: value for key, value in kept["spec"].items() if key != "taints"}
+    if "metadata" not in kept:
+        return kept
+    meta = dict(kept["metadata"])
+    mine = [one for one in meta.get("managedFields") or [] if one["manager"] in ("conformance", "one")]
+    meta.pop("annotations", None)
+    return kept | {"metadata": meta | {"managedFields": mine, "generation": 0 if meta.get("generation") else None}}
+
+
+WATCHED = ("Deployment", "DaemonSet", "ReplicaSet", "StatefulSet", "Job", "ReplicationController", "Node")
+
+
+def life(talk: Talk, path: str, body: dict[str, Any]) -> None:
+    """Patched three ways, replaced, read in part, deleted."""
+    if "pods" in path:
+        talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    name = f"{body['metadata']['name']}-life" if "drivers" not in path else "life.test"
+    body = body | {"metadata": body["metadata"] | {"name": name}}
+    at = f"{path}/{name}"
+    talk.post(path, body, note=False)
+
+    def did(what: str, said: Any) -> None:
+        talk.note(what, [said.code, own(said)])
+
+    did("merge", talk.patch(at, {"metadata": {"labels": {"a": "b"}}}, want=None, note=False))
+    strategic = {"metadata": {"labels": {"a": None, "e": "f"}}}
+    did("strategic", talk.patch(at, strategic, kind="application/strategic-merge-patch+json", want=None, note=False))
+    operations = [{"op": "add", "path": "/metadata/labels/g", "value": "h"}]
+    did("json", talk.patch(at, operations, kind="application/json-patch+json", want=None, note=False))
+    kept = {key: value for key, value in body.items() if key not in ("kind", "apiVersion")}
+    shown = talk.get(at, note=False)
+    version, kind = shown["apiVersion"], shown["kind"]
+    did("apply", talk.apply(at, kept | {"apiVersion": version, "kind": kind}, want=None, note=False, force=True))
+    fresh = talk.get(at, note=False).body
+    fresh["metadata"].pop("labels", None)
+    if kind in (
+        "Deployment",
+        "DaemonSet",
+        "ReplicaSet",
+        "StatefulSet",
+        "Job",
+        "ReplicationController",
+    ):  # controllers write too
+        del fresh["metadata"]["resourceVersion"]
+    did("put", talk.put(at, fresh, want=None, note=False))
+    without = {"metadata": {"name": name}} | {key: value for key, value in body.items() if key != "metadata"}
+    said = talk.put(at, without, want=None, note=False)
+    talk.note("put without a version", [said.code, sorted([one["reason"], one["field"]] for one in said.causes)])
+    partial = talk.get(at, accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", note=False)
+    talk.note("partial", sorted(partial.body))
+    said = talk.delete(at, {"propagationPolicy": "Background"}, note=False)
+    talk.note("delete", [said.code, said["kind"]])
+
+
+UNCHANGING = ("empties", "free headless service", "controller revision")
+LIVES = [row for row in (*EVERYDAY, *SOUND) if row[0] not in UNCHANGING]
+rows("P1", "kinds", "life of a", LIVES, life)

@@ -127,7 +127,10 @@ async def test_leases_may_be_made_by_put(talk: Talk) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
     said = await talk.put(path, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}})
     assert said.code == 201
-    assert (await talk.put(path, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "you"}})).code == 200
+    other = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "you"}}
+    assert (await talk.put(path, other)).code == 422, "which version is replaced has to be said"
+    other["metadata"]["resourceVersion"] = said.body["metadata"]["resourceVersion"]
+    assert (await talk.put(path, other)).code == 200
 
 
 async def test_services_keep_their_address(talk: Talk) -> None:
