@@ -2,17 +2,22 @@
 
 With `synchronous=NORMAL` an acknowledged write survives `kill -9` of the process at any instruction; a loss of power
 may cost the last moments but never consistency. With FULL it survives loss of power too, at the price of one disk flush
-per batch. Tables are those of the migrations; `tests/upkeep` compares them.
+per batch. What the log has gathered is moved into the file by a thread of its own, over a connection of its own, so
+that no commit has to wait for it; should that fall behind, a commit does the rest. Tables are those of the migrations;
+`tests/services/test_kube_tables.py` compares them.
 """
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from matrixcontainer.kubeapi.database import ChangeRow, ObjectRow, change_rows, object_rows
 from matrixcontainer.kubeapi.records import Change, StoreLost
 
+CHECKPOINT_BYTES = 2**20  # of objects written, after which the log is moved into the file
+LOG_PAGES_MAX = 4000  # when a commit does it itself
 LOCK_WAIT_S = 0.25  # the event loop waits for it, and a client does better to ask again
 
 TABLES = (
@@ -63,6 +68,10 @@ class Sqlite:
             )
             self.connection.execute("PRAGMA journal_mode=WAL")
             self.connection.execute(f"PRAGMA synchronous={synchronous}")
+            self.connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
+        self._mover: ThreadPoolExecutor | None = None
+        self._moving: Future[None] | None = None
+        self._written = 0
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -110,6 +119,7 @@ class Sqlite:
             if gone:
                 run("DELETE FROM kube_objects WHERE resource = ? AND namespace = ? AND name = ?", gone)
             run("UPDATE kube_counters SET value = ? WHERE name = 'revision'", [(batch[-1].revision,)])
+        self._written += sum(len(change.record.body) for change in batch)
 
     def commit(self) -> None:
         try:
@@ -118,6 +128,22 @@ class Sqlite:
         except StoreLost:
             self.abandon()
             raise
+        if self._written > CHECKPOINT_BYTES and self.place != ":memory:":
+            self._move_the_log()
+
+    def _move_the_log(self) -> None:
+        """Begin to, unless it is being done."""
+        if self._moving is not None and not self._moving.done():
+            return
+        self._written = 0
+        if self._mover is None:
+            self._mover = ThreadPoolExecutor(1, "kube-log")
+        self._moving = self._mover.submit(self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        """What cannot be moved now will be later; a commit, or the next start, sees to it."""
+        with suppress(sqlite3.Error), closing(sqlite3.connect(self.place, timeout=0.0, isolation_level=None)) as apart:
+            apart.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def abandon(self) -> None:
         with suppress(sqlite3.Error):
@@ -146,6 +172,8 @@ class Sqlite:
         """Nobody else writes to it."""
 
     def close(self) -> None:
+        if self._mover is not None:
+            self._mover.shutdown()
         with suppress(sqlite3.Error):
             self.connection.close()
 

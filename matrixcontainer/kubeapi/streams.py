@@ -35,23 +35,19 @@ class WatchStream:
                 chunk = watch.take()
                 if chunk:
                     connection.write(self._framed(chunk))
-                elif not watch.ended:
-                    break
                 if watch.ended:
                     self.close()
                     self._end()
                     return
+                if not chunk or (self._timer is not None and not watch.behind):
+                    break
         except Exception as failure:  # one broken watch must not keep the others from their lines
             self.close()
             self._http.stream_failed(failure)
             return
-        if self._timer is None or self._timer.when() > watch.due:
-            self._set_timer()
-
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._http.loop.call_at(self._watch.due, self._ring)
+        # What is due only ever moves away; who is held up by a slow client is woken when there is room.
+        if self._timer is None and connection.open and connection.waiting < WAITING_BYTES_MAX:
+            self._timer = self._http.loop.call_at(watch.due, self._ring)
 
     def _ring(self) -> None:
         self._timer = None

@@ -78,6 +78,11 @@ class Watch:
             self.log.waiters.discard(self._wake)
 
     @property
+    def behind(self) -> bool:
+        """Whether there is something `take` has not given yet."""
+        return self._place is None or self._place != self.log.end()
+
+    @property
     def due(self) -> float:
         """The moment, on the loop's clock, to take again at the latest."""
         return min(self._ends, self._next_bookmark) if self.options.bookmarks else self._ends
@@ -91,8 +96,10 @@ class Watch:
             return self._too_old(self.store.floor)
         fresh = log.since(self._place)
         self._place += len(fresh)
-        if fresh and (chunk := b"".join(filter(None, map(self._line_of, fresh)))):
-            return chunk
+        if fresh:
+            lines = [line for change in fresh if (line := self._line_of(change)) is not None]
+            if lines:
+                return lines[0] if len(lines) == 1 else b"".join(lines)
         now = self._clock()
         if now >= self._ends or self.gone():
             self.ended = True
