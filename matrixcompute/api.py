@@ -14,7 +14,7 @@ from matrixcompute.instance_states import INSTANCE_STATES
 from matrixcompute.recovery import broken_members
 from matrixcompute.saga import SagaRunner
 from matrixcompute.store import OPEN, ComputeStore, SagaRow
-from matrixresource.contract import MemberView
+from matrixresource.contract import MemberView, Placement
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, NotYetSupported
 from matrixresource.vocabulary.quantities import from_timestamp
@@ -64,6 +64,16 @@ def routes(
         with store.reading() as session:
             shape = store.instance(session, name).shape
         return await conductor.ensure(name, shape.model_copy(update={"nodes": nodes}), if_match=if_match)
+
+    @api.post("/instances/{name}:move", status_code=202)
+    async def move(
+        name: str, body: Placement, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> InstanceView:
+        """Another placement for the same shape; with `validateOnly` the view's members are where it would lie."""
+        with store.reading() as session:
+            shape = store.instance(session, name).shape
+        wish = shape.model_copy(update={"placement": body})
+        return await conductor.ensure(name, wish, if_match=if_match, validate_only=validate_only)
 
     def verb_not_yet(verb: str) -> None:
         @api.post(f"/instances/{{name}}:{verb}", include_in_schema=False)

@@ -15,17 +15,27 @@ from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcompute.instance import Observed, conditions_of
 from matrixcompute.neighbours import Neighbours
 from matrixcompute.recovery import Recovery, RecoveryPolicy, plan_recovery
-from matrixcompute.saga import REPAIR, SagaRunner
+from matrixcompute.saga import MOVE, REPAIR, SagaRunner
 from matrixcompute.store import ComputeStore, InstanceRow
 from matrixresource.contract import AllocationView
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import Conflict, NotYetSupported
+from matrixresource.vocabulary.errors import Conflict
 from matrixresource.vocabulary.names import checked_resource_name
 from matrixresource.vocabulary.records import check_etag
 from matrixresource.vocabulary.wire import condition
 
 INSTANCE_NAME_LENGTH_MAX = 58
 """So that `<instance>-rdma` is still a legal name."""
+
+
+def change_verb(instance: InstanceRow) -> str:
+    """The saga that brings an instance to its wish: a move where its place changes, or a move has not come to its end.
+
+    How far that one got, only MatrixResource knows; a move finds out, and where nothing is to be moved it scales.
+    """
+    moving = instance.generation != instance.observed_generation and (instance.operation or "").startswith(MOVE)
+    held = InstanceRequest.model_validate(instance.applied) if instance.applied else instance.shape
+    return MOVE if moving or instance.shape.placement != held.placement else "scale-instance"
 
 
 class Conductor:
@@ -61,7 +71,7 @@ class Conductor:
             )
         planned: AllocationView | None = None
         if validate_only:
-            planned = await self._neighbours.reserve(name, compose(name, request).allocation, validate_only=True)
+            planned = await self._planned(name, request)
         with self._store.transaction(dry=validate_only) as session:
             instance = session.get(InstanceRow, name)
             check_etag(instance, if_match)
@@ -74,6 +84,14 @@ class Conductor:
             return view.model_copy(update={"members": planned.members})
         self._wake()
         return instance.view()
+
+    async def _planned(self, name: str, request: InstanceRequest) -> AllocationView:
+        """Where it would lie; what is held stays as far as it can."""
+        wish = compose(name, request).allocation
+        held = await self._neighbours.allocation(name)
+        if held is not None and held.placement != request.placement:
+            return await self._neighbours.move(name, wish, validate_only=True)
+        return await self._neighbours.reserve(name, wish, validate_only=True)
 
     def _created(self, session: Session, name: str, request: InstanceRequest) -> InstanceRow:
         instance = InstanceRow(
@@ -104,8 +122,6 @@ class Conductor:
         held = instance.shape
         if request.project != held.project:
             raise Conflict("an instance stays in its project", field="project")
-        if request.placement != held.placement:
-            raise NotYetSupported("moving an instance to another placement is not there yet", field="placement")
         if request == held:
             return
         shape_changed = request.model_copy(update={"labels": held.labels}) != held
@@ -122,7 +138,7 @@ class Conductor:
             self._clock.now(),
         )
         if instance.state == "Active":
-            self._open(session, "scale-instance", instance, "Updating", "Scaling")
+            self._open_change(session, instance)
 
     def delete(self, name: str, *, if_match: str | None = None) -> InstanceView:
         """Give everything back and forget the instance. Overtakes whatever was under way; asked again, it goes on."""
@@ -143,6 +159,10 @@ class Conductor:
             instance.retry_at = 0.0
         self._wake()
         return instance.view()
+
+    def _open_change(self, session: Session, instance: InstanceRow) -> None:
+        verb = change_verb(instance)
+        self._open(session, verb, instance, "Updating", "Moving" if verb == MOVE else "Scaling")
 
     def _open(self, session: Session, verb: str, instance: InstanceRow, state: str, reason: str) -> None:
         self._runner.open(session, verb, instance)
@@ -223,7 +243,7 @@ class Conductor:
             self._open(session, "create-instance", instance, "Provisioning", "Creating")
             return 1
         if instance.state in ("Updating", "Repairing"):  # its saga ended without a word: bring it home
-            self._runner.open(session, "scale-instance", instance)
+            self._runner.open(session, change_verb(instance), instance)
             return 1
         if recovery.action == "replace":
             assert observed.allocation is not None
@@ -236,7 +256,7 @@ class Conductor:
             gone_spares += [(instance.name, node) for node in recovery.nodes]
             return 0
         if instance.generation != instance.observed_generation or not self._whole(observed):
-            self._open(session, "scale-instance", instance, "Updating", "Scaling")
+            self._open_change(session, instance)
             return 1
         instance.conditions = condition(
             instance.conditions or [],

@@ -55,7 +55,7 @@ class InstanceShape(Wire):
     project: str = Field("default", min_length=1, max_length=63, description="whose instance it is; cannot be changed")
     nodes: int = Field(ge=1, le=MEMBERS_MAX, description="whole nodes, eight NPUs each; what `kubectl scale` sets")
     spares: int = Field(0, ge=0, le=48, description="nodes held ready beside them to step in for a lost one")
-    placement: Placement = Field(Placement(), description="how the nodes may lie; cannot be changed yet")
+    placement: Placement = Field(Placement(), description="how the nodes may lie; changed, the instance moves")
     network: Network = Field(Network(), description="the share of each plane")
 
 

@@ -44,6 +44,15 @@ class NeighboursOverHttp:
     async def replace(self, name: str, node: str, reason: str) -> AllocationView:
         return await self._resource.replace(name, node, reason)
 
+    async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
+        return await self._resource.move(name, request, validate_only)
+
+    async def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
+        return await self._resource.change_over(name, request)
+
+    async def stay(self, name: str) -> AllocationView:
+        return await self._resource.stay(name)
+
     async def release(self, name: str) -> bool:
         return await self._resource.release(name)
 

@@ -25,7 +25,7 @@ from matrixresource.vocabulary.errors import MatrixError, from_problem
 
 log = logging.getLogger(__name__)
 
-REPAIR = "replace-node"
+REPAIR, MOVE = "replace-node", "move-instance"
 
 WAIT_S, WAIT_FLOOR_WALL_S = 15.0, 0.5
 """How often a waiting step looks again even when nobody nudges."""
@@ -53,6 +53,11 @@ class Work:
         with self.store.reading() as session:
             applied = self.store.instance(session, self.instance).applied
         return InstanceRequest.model_validate(applied) if applied else None
+
+    def newest(self) -> int:
+        """The generation that is wished now."""
+        with self.store.reading() as session:
+            return self.store.instance(session, self.instance).generation
 
     def say(self, reason: str, message: str, warning: bool = False) -> None:
         with self.store.transaction() as session:

@@ -8,8 +8,11 @@
 | Kueue | annotations `kueue.x-k8s.io/podset-required-topology` and `-preferred-` with a node label | the domain |
 | MindCluster | label `huawei.com/schedule_minAvailable` | the gang's size |
 | MindCluster | annotation `sp-block`, in dies (16 a node) | the logical supernode: must divide the gang |
+| MindCluster | annotation `reserve-nodes` | nodes held ready beside the gang to step in for a lost one |
+| Volcano, coscheduling | PodGroup: `minMember`, `networkTopology` | size and domain (`pod_groups.py`) |
 
-A gang is placed whole: all its pods or none. A pod takes whole nodes' worth of NPUs (8), one pod a node. Everything a
+A gang is placed whole: all its pods or none. A pod takes whole nodes' worth of NPUs (8), one pod a node; who speaks
+MindCluster may count them in dies (16). A pod with scheduling gates is not there yet. Everything a
 gang gets lies in one supernode, which is what a tier-1 HyperNode of CCE, or a `sp-block` of a job, asks for at least.
 Sources: Volcano and Kueue API documentation; Ascend/mind-cluster scheduling documentation (commit 22bb3d98).
 """
@@ -18,10 +21,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from matrixcontainer.pod_groups import PodGroup, group_named
 from matrixcontainer.workload import NPU_RESOURCE
 from matrixresource.contract import Placement
 from matrixresource.vocabulary.errors import InvalidField, NotYetSupported
@@ -30,6 +34,7 @@ from matrixresource.vocabulary.names import NodeName
 SCHEDULER_NAME = "matrix-scheduler"
 DIES_PER_NODE = 16
 NPUS_PER_NODE = 8
+SPARES_MAX = 48
 
 CABINET_KEYS = ("cloudmatrix.io/cabinet", "topology.kubernetes.io/zone")
 SUPERNODE_KEYS = ("cloudmatrix.io/supernode", "volcano.sh/hypernode")
@@ -43,6 +48,7 @@ class Gang:
     name: str
     pods: list[dict[str, Any]] = field(default_factory=list)
     size: int = 1
+    group: PodGroup = field(default_factory=PodGroup)
 
     @property
     def allocation(self) -> str:
@@ -53,11 +59,22 @@ class Gang:
     def alive(self) -> list[dict[str, Any]]:
         """Pods that need a place or have one, in rank order."""
         living = [pod for pod in self.pods if not finished(pod) and not pod["metadata"].get("deletionTimestamp")]
-        return sorted(living, key=_rank)
+        return sorted((pod for pod in living if not pod["spec"].get("schedulingGates")), key=_rank)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What is said of the gang, by its PodGroup and, before that, by its first pod."""
+        return {**self.group.annotations, **(self.pods[0]["metadata"].get("annotations") or {})}
+
+    @property
+    def spares(self) -> int:
+        """Nodes to hold ready beside it."""
+        text = self.notes.get("reserve-nodes", "0")
+        return min(int(text), SPARES_MAX) if text.isdigit() else 0
 
     def placement(self) -> Placement:
-        """How the gang may lie, from what its first pod says. Raises InvalidField for a key that is no domain here."""
-        annotations = self.pods[0]["metadata"].get("annotations") or {}
+        """How the gang may lie. Raises InvalidField for a key that is no domain here."""
+        annotations = self.notes
         for strength, required in (("required", True), ("preferred", False)):
             key = annotations.get(f"kueue.x-k8s.io/podset-{strength}-topology")
             if key in CABINET_KEYS:
@@ -68,18 +85,19 @@ class Gang:
                 raise InvalidField(
                     f"{key!r} is no topology level; use one of {', '.join(CABINET_KEYS + SUPERNODE_KEYS)}"
                 )
-        return Placement()
+        return self.group.placement or Placement()
 
     def check(self) -> None:
         """Raises what cannot be placed as it is asked for."""
         for pod in self.alive():
-            npus = npus_of(pod)
-            if npus != NPUS_PER_NODE:
-                raise NotYetSupported(
-                    f"pod {pod['metadata']['name']} asks for {npus} {NPU_RESOURCE}; parts of a node are not there yet: "
-                    f"ask for {NPUS_PER_NODE}"
-                )
-        block = (self.pods[0]["metadata"].get("annotations") or {}).get("sp-block")
+            npus, name = npus_of(pod), pod["metadata"]["name"]
+            if npus == NPUS_PER_NODE or (npus == DIES_PER_NODE and _speaks_mindcluster(pod, self.notes)):
+                continue
+            told = f"pod {name} asks for {npus} {NPU_RESOURCE}; a node has {NPUS_PER_NODE}"
+            if npus > NPUS_PER_NODE:
+                raise InvalidField(f"{told}: make it a gang of pods with {NPUS_PER_NODE} each")
+            raise NotYetSupported(f"{told} and is given whole; parts of a node are not there yet: ask for all")
+        block = self.notes.get("sp-block")
         if block is not None:
             dies = int(block) if block.isdigit() else 0
             if dies < DIES_PER_NODE or dies % DIES_PER_NODE or (self.size * DIES_PER_NODE) % dies:
@@ -89,8 +107,11 @@ class Gang:
                 )
 
 
-def gangs_of(pods: Iterable[dict[str, Any]]) -> list[Gang]:
-    """The pods of our scheduler, gathered into gangs; a pod that names none is a gang of its own."""
+def gangs_of(pods: Iterable[dict[str, Any]], groups: Mapping[tuple[str, str], PodGroup] | None = None) -> list[Gang]:
+    """The pods of our scheduler, gathered into gangs; a pod that names none is a gang of its own.
+
+    `groups` are the PodGroups that there are, by namespace and name.
+    """
     found: dict[tuple[str, str], Gang] = {}
     sizes: dict[tuple[str, str], int] = defaultdict(int)
     for pod in pods:
@@ -99,8 +120,9 @@ def gangs_of(pods: Iterable[dict[str, Any]]) -> list[Gang]:
         metadata = pod["metadata"]
         name, size = _named(pod)
         key = (metadata["namespace"], name)
-        found.setdefault(key, Gang(*key)).pods.append(pod)
-        sizes[key] = max(sizes[key], size)
+        group = (groups or {}).get(key, PodGroup()) if group_named(pod) == name else PodGroup()
+        found.setdefault(key, Gang(*key, group=group)).pods.append(pod)
+        sizes[key] = max(sizes[key], size, group.least)
     for key, gang in found.items():
         gang.size = max(sizes[key], 1)
     return sorted(found.values(), key=lambda gang: (gang.namespace, gang.name))
@@ -109,12 +131,7 @@ def gangs_of(pods: Iterable[dict[str, Any]]) -> list[Gang]:
 def _named(pod: dict[str, Any]) -> tuple[str, int]:
     labels = pod["metadata"].get("labels") or {}
     annotations = pod["metadata"].get("annotations") or {}
-    name = (
-        annotations.get("scheduling.k8s.io/group-name")
-        or labels.get("scheduling.x-k8s.io/pod-group")
-        or labels.get("kueue.x-k8s.io/pod-group-name")
-        or pod["metadata"]["name"]
-    )
+    name = group_named(pod) or labels.get("kueue.x-k8s.io/pod-group-name") or pod["metadata"]["name"]
     size = (
         annotations.get("kueue.x-k8s.io/pod-group-total-count") or labels.get("huawei.com/schedule_minAvailable") or "1"
     )
@@ -131,6 +148,12 @@ def npus_of(pod: dict[str, Any]) -> int:
         )
         total += int(wanted or 0)
     return total
+
+
+def _speaks_mindcluster(pod: dict[str, Any], notes: Mapping[str, str]) -> bool:
+    """Whether it bears the words of MindCluster, for which a node has sixteen chips."""
+    labels = pod["metadata"].get("labels") or {}
+    return "sp-block" in notes or any(key.startswith("huawei.com/schedule_") for key in labels)
 
 
 def finished(pod: dict[str, Any]) -> bool:

@@ -14,15 +14,8 @@ from typing import Any, Protocol
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
 from matrixcontainer.kube_client import EVENT, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
-from matrixcontainer.reconcile import (
-    MANAGED_BY,
-    MANAGED_LABEL,
-    event_object,
-    instance_status,
-    next_action,
-    planned_status,
-    wished_instance,
-)
+from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL, next_action, wished_instance
+from matrixcontainer.status import event_object, instance_status, planned_status, told_of
 from matrixcontainer.workload import DEPLOYMENT_LABEL, pods_for
 from matrixresource.vocabulary.errors import Conflict, MatrixError, NotFound
 from matrixresource.vocabulary.wire import condition
@@ -73,7 +66,7 @@ class Operator:
         observed = await self._compute.find_instance(name)
         action = next_action(body, observed)
         if action.verb == "PlanInstance":
-            await self._plan(body)
+            await self._plan(body, observed)
             return f"{action.verb}: {action.why}"
         if action.verb == "EnsureInstance":
             assert action.request is not None
@@ -83,8 +76,8 @@ class Operator:
         await self.report_instance(body, observed)
         return f"{action.verb}: {action.why}"
 
-    async def _plan(self, body: dict[str, Any]) -> None:
-        """Ask whether it would fit and write the answer into the status."""
+    async def _plan(self, body: dict[str, Any], observed: InstanceView | None) -> None:
+        """Ask whether it would fit and write the answer into the status, beside what is there already."""
         metadata = body["metadata"]
         plan, refused = None, None
         try:
@@ -93,7 +86,7 @@ class Operator:
             if why.retryable:
                 raise
             refused = why
-        status = planned_status(body, plan, refused, self._wall())
+        status = planned_status(body, observed, plan, refused, self._wall())
         await self._kube.merge(INSTANCE, metadata["name"], {"status": status}, metadata["namespace"], "status")
 
     async def delete_instance(self, name: str) -> bool:
@@ -104,6 +97,8 @@ class Operator:
         """Write the status, if it says anything new."""
         status = instance_status(body, observed, self._wall())
         held = body.get("status") or {}
+        if held.get("plan") and not body["spec"].get("dryRun"):
+            status["plan"] = None  # what was planned is the wish now
         if any(held.get(key) != value for key, value in status.items()):
             metadata = body["metadata"]
             await self._kube.merge(INSTANCE, metadata["name"], {"status": status}, metadata["namespace"], "status")
@@ -185,14 +180,30 @@ class Operator:
         return len(names)
 
     async def _report_infer(
-        self, body: dict[str, Any], deployment: dict[str, Any] | None, waiting: str, pods: int
+        self,
+        body: dict[str, Any],
+        deployment: dict[str, Any] | None,
+        waiting: str,
+        pods: int,
+        refused: MatrixError | None = None,
     ) -> None:
+        """Write the status. A `refused` wish leaves a deployment that is there as it was, and so it is told."""
         held = body.get("status") or {}
         generation = body["metadata"].get("generation", 1)
         state = deployment["state"] if deployment is not None else "Pending"
         serving = state == "Serving"
         told = [c for c in (deployment or {}).get("conditions") or [] if c["type"] == "Ready"]
-        message = waiting or (told[0]["message"] if told else f"the deployment is {state}")
+        message = told[0]["message"] if told else waiting or f"the deployment is {state}"
+        now = self._wall()
+        conditions = condition(
+            held.get("conditions") or [], "Ready", serving, state, message, generation=generation, now=now
+        )
+        why = ("Settled", "everything is as wished") if not waiting else ("Waiting", waiting)
+        if refused is not None:
+            why = (refused.reason, refused.message)
+        conditions = condition(
+            conditions, "Progressing", bool(waiting) and refused is None, *why, generation=generation, now=now
+        )
         status = {
             "state": state,
             "observedGeneration": generation,
@@ -200,19 +211,13 @@ class Operator:
             "prefillNpus": (deployment or {}).get("pools", {}).get("prefillNpus", 0),
             "decodeNpus": (deployment or {}).get("pools", {}).get("decodeNpus", 0),
             "pods": pods,
-            "conditions": condition(
-                held.get("conditions") or [],
-                "Ready",
-                serving,
-                state,
-                message,
-                generation=generation,
-                now=self._wall(),
-            ),
+            "conditions": conditions,
         }
         if any(held.get(key) != value for key, value in status.items()):
             metadata = body["metadata"]
             await self._kube.merge(INFER, metadata["name"], {"status": status}, metadata["namespace"], "status")
+            if state != held.get("state"):
+                await self._tell(body, "Normal", state, message, status["conditions"])
 
     async def report_infers(self) -> str:
         """Look at every CloudMatrixInfer again: the layout follows the instance as nodes come and go."""
@@ -225,7 +230,13 @@ class Operator:
             except NotFound:
                 continue
             except MatrixError as refused:
-                await self._report_infer(body, None, f"{refused.reason}: {refused.message}", 0)
+                await self._report_infer(
+                    body,
+                    await self._inference.find(body["metadata"]["name"]),
+                    f"{refused.reason}: {refused.message}",
+                    (body.get("status") or {}).get("pods", 0),
+                    refused,
+                )
         return f"{len(resources)} deployments reported"
 
     async def report_refusal(self, kind: Kind, body: dict[str, Any], refused: MatrixError) -> None:
@@ -240,9 +251,23 @@ class Operator:
             generation=metadata.get("generation", 1),
             now=self._wall(),
         )
-        status = {"state": "Refused", "conditions": conditions}
+        status = {
+            "state": "Refused",
+            "observedGeneration": metadata.get("generation", 1),
+            "conditions": conditions,
+        }
         with contextlib.suppress(NotFound):
             await self._kube.merge(kind, metadata["name"], {"status": status}, metadata.get("namespace"), "status")
+            await self._tell(body, "Warning", refused.reason, refused.message, conditions)
+
+    async def _tell(
+        self, body: dict[str, Any], type: str, reason: str, message: str, conditions: list[dict[str, Any]]
+    ) -> None:
+        """An event on the resource, once for each time its Ready condition came to say so."""
+        since = next(each["lastTransitionTime"] for each in conditions if each["type"] == "Ready")
+        event = told_of(body, type, reason, message, self._wall(), since)
+        with contextlib.suppress(Conflict, NotFound):
+            await self._kube.create(EVENT, event, event["metadata"]["namespace"])
 
     # -- MatrixFault ---------------------------------------------------------------------------------------------
 
@@ -252,8 +277,16 @@ class Operator:
         parameters = {key: _number(value) for key, value in (spec.get("parameters") or {}).items()}
         request = {"kind": spec["kind"], "target": spec["target"], "parameters": parameters}
         await self._faults.inject(body["metadata"]["name"], request)
-        status = {"state": "Injected", "observedGeneration": body["metadata"].get("generation", 1)}
+        held, generation = body.get("status") or {}, body["metadata"].get("generation", 1)
+        if (held.get("state"), held.get("observedGeneration")) == ("Injected", generation):
+            return
+        message = f"{spec['kind']} is on {spec['target']}; the control plane is not told"
+        conditions = condition(
+            held.get("conditions") or [], "Ready", True, "Injected", message, generation=generation, now=self._wall()
+        )
+        status = {"state": "Injected", "observedGeneration": generation, "conditions": conditions}
         await self._kube.merge(FAULT, body["metadata"]["name"], {"status": status}, subresource="status")
+        await self._tell(body, "Normal", "Injected", message, conditions)
 
     async def clear_fault(self, name: str) -> None:
         with contextlib.suppress(NotFound):

@@ -12,9 +12,10 @@ import hashlib
 import logging
 from collections.abc import Callable
 
-from matrixcontainer.gangs import Gang, bindings, gangs_of
+from matrixcontainer.gangs import SCHEDULER_NAME, Gang, bindings, gangs_of
 from matrixcontainer.kube_client import EVENT, POD, KubeClient
 from matrixcontainer.kube_events import event_body
+from matrixcontainer.pod_groups import pod_groups
 from matrixresource.client import ResourceClient
 from matrixresource.contract import AllocationRequest, AllocationView
 from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
@@ -38,7 +39,8 @@ class PodScheduler:
     async def look(self) -> str:
         """Place what waits, release what is over. A sentence about what was done."""
         pods, _ = await self._kube.list(POD)
-        gangs = gangs_of(pods)
+        ours = [pod for pod in pods if pod["spec"].get("schedulerName") == SCHEDULER_NAME]
+        gangs = gangs_of(ours, await pod_groups(self._kube, ours))
         held = {each.name: each for each in await self._resource.allocations() if GANG_LABEL in each.labels}
         bound = 0
         for gang in gangs:
@@ -56,9 +58,10 @@ class PodScheduler:
             if len(pods) < gang.size:
                 await self._explain(gang, "Waiting", f"{len(pods)} of the gang's {gang.size} pods are there")
                 return 0
-            if held is None or held.nodes != len(pods):
+            if held is None or (held.nodes, held.spares) != (len(pods), gang.spares):
                 request = AllocationRequest(
                     nodes=len(pods),
+                    spares=gang.spares,
                     placement=gang.placement() if held is None else held.placement,
                     labels={GANG_LABEL: f"{gang.namespace}.{gang.name}"[:63]},
                 )

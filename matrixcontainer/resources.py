@@ -8,6 +8,7 @@ CloudMatrixInstance (cmi) and CloudMatrixInfer (cminf) are wishes, MatrixFault (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -29,7 +30,9 @@ class InstanceSpec(InstanceShape):
     """The shape of an instance, and whether it is only to be planned."""
 
     dry_run: bool = Field(
-        False, description="only plan: status.plan says whether it fits, where, or what stands in the way"
+        False,
+        description="only plan: status.plan says whether it fits, where, which members would move, or what stands in "
+        "the way; an instance that is there stays as it is meanwhile",
     )
 
 
@@ -83,6 +86,22 @@ def _status(**properties: Any) -> dict[str, Any]:
             "observedGeneration": {"type": "integer", "format": "int64"},
             "conditions": _CONDITIONS,
             **properties,
+        },
+    }
+
+
+def _parts(key: str, description: str) -> dict[str, Any]:
+    """A list of parts, each with its own conditions."""
+    return {
+        "type": "array",
+        "description": description,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": [key],
+        "items": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+            "required": [key],
+            "properties": {key: {"type": "string"}, "conditions": _CONDITIONS},
         },
     }
 
@@ -158,7 +177,6 @@ def _crd(
 def _instance_spec() -> dict[str, Any]:
     spec = structural_schema(InstanceSpec)
     spec["x-kubernetes-validations"] = [
-        {"rule": "self.placement == oldSelf.placement", "message": "placement cannot be changed in this version"},
         {"rule": "self.project == oldSelf.project", "message": "an instance stays in its project"},
     ]
     for share in spec["properties"]["network"]["properties"].values():
@@ -186,8 +204,19 @@ def _fault_spec() -> dict[str, Any]:
     return spec
 
 
-def custom_resource_definitions() -> list[dict[str, Any]]:
-    """Every CRD of the group, ready to apply."""
+def custom_resource_definitions(versions: Sequence[str] = (VERSION,), storage: str = VERSION) -> list[dict[str, Any]]:
+    """Every CRD of the group, ready to apply, serving `versions` and storing one of them.
+
+    All say the same, so there is nothing to convert (docs/decisions/0162).
+    """
+    definitions = _definitions()
+    for crd in definitions:
+        (alone,) = crd["spec"]["versions"]
+        crd["spec"]["versions"] = [alone | {"name": name, "storage": name == storage} for name in versions]
+    return definitions
+
+
+def _definitions() -> list[dict[str, Any]]:
     return [
         _crd(
             "CloudMatrixInstance",
@@ -199,8 +228,8 @@ def custom_resource_definitions() -> list[dict[str, Any]]:
                 readySpares={"type": "integer", "format": "int32"},
                 operation={"type": "string"},
                 repairs={"type": "integer", "format": "int32"},
-                members={"type": "array", "items": _OPEN},
-                slices={"type": "array", "items": _OPEN},
+                members=_parts("node", "every node, spares and successors among them"),
+                slices=_parts("plane", "the share of each plane"),
                 plan=_OPEN,
             ),
             [

@@ -6,9 +6,12 @@ whole or not at all; what the agents then do is watched, and `settle` moves stat
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy.orm import Session
 
 from matrixresource.contract import AllocationRequest, AllocationView, NodeView
+from matrixresource.moving import Held, Move, begun, plan_move
 from matrixresource.placement import Wish, place
 from matrixresource.store import AllocationRow, AssignmentRow, NodeRow, ResourceStore, SupernodeRow
 from matrixresource.topology.supernode import Supernode
@@ -59,7 +62,60 @@ class Allocator:
             if held.state == "Reserved":
                 held.move("Binding")
             for node in self._store.held_by(session, name):
-                self._wish(session, node, "Member" if node.role == "member" else "Spare", held)
+                self._wish(session, node, _wished_of(node.role), held)
+            self._settle(session, held)
+        return held.view()
+
+    def move(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
+        """Take successors for the members that would lie elsewhere under `request`; everything held stays held.
+
+        Asked again it finds the move it began; with another wish it begins that one instead. With `validate_only` the
+        view is of the allocation as it would be in the end.
+        """
+        nodes = self._whole_nodes(request)
+        with self._store.transaction(dry=validate_only) as session:
+            held = self._store.allocation(session, name)
+            if held.state == "Releasing":
+                raise Conflict(f"allocation {name!r} is being released")
+            current = {node.node_name: node for node in self._store.held_by(session, name)}
+            move = self._planned(session, held, request, nodes)
+            for node in list(current.values()):
+                if node.role == "successor" and move.coming.get(node.node_name) != node.rank:
+                    self._let_go(session, node)
+                    current.pop(node.node_name)
+            for coming, rank in move.coming.items():
+                if current.get(coming) is None:
+                    self._take(session, held, coming, "successor", rank)
+            session.flush()
+            if validate_only:
+                self._changed_over(session, held, request, move.ranks)
+            self._settle(session, held)
+            view = held.view()
+        return view if validate_only else held.view()
+
+    def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
+        """Successors become members, and who they follow is let go, all at once. Raises Conflict before all are ready.
+
+        Asked again it changes nothing: nobody has a successor any more.
+        """
+        nodes = self._whole_nodes(request)
+        with self._store.transaction() as session:
+            held = self._store.allocation(session, name)
+            ranks = begun(self._held(session, held, nodes))
+            if len(ranks) != nodes:
+                raise Conflict(f"{len(ranks)} of {nodes} ranks have somebody to take them over; move again")
+            for node in self._store.held_by(session, name):
+                if node.role == "successor" and not node.ready:
+                    raise Conflict(f"{node.name} is not ready to take over rank {node.rank}")
+            self._changed_over(session, held, request, ranks)
+            self._settle(session, held)
+        return held.view()
+
+    def stay(self, name: str) -> AllocationView:
+        """Give a move up: its successors are let go."""
+        with self._store.transaction() as session:
+            held = self._store.allocation(session, name)
+            self._give_up_move(session, held)
             self._settle(session, held)
         return held.view()
 
@@ -198,7 +254,8 @@ class Allocator:
         if held.state == "Releasing":
             raise Conflict(f"allocation {held.name!r} is being released; wait until it is gone")
         if request.placement.wire() != held.placement:
-            raise NotYetSupported("moving an allocation to another placement is not there yet", field="placement")
+            raise Conflict("an allocation moves to another placement by PUT .../move", field="placement")
+        self._give_up_move(session, held)
         held.labels = {**held.labels, **request.labels}
         if (nodes, request.spares) == (held.nodes, held.spares):
             return
@@ -232,7 +289,62 @@ class Allocator:
         session.flush()
         self._replenish(session, held)
 
+    def _planned(self, session: Session, held: AllocationRow, request: AllocationRequest, nodes: int) -> Move:
+        snapshot = self._store.snapshot(session).without(request.exclude_nodes, "Excluded")
+        return plan_move(snapshot, self._held(session, held, nodes), Wish(nodes, **request.placement.model_dump()))
+
+    def _held(self, session: Session, held: AllocationRow, nodes: int) -> Held:
+        """Who holds, or will hold, the ranks that there will be."""
+        ranks: dict[str | None, dict[NodeName, int]] = {"member": {}, "successor": {}}
+        fit = set()
+        for node in self._store.held_by(session, held.name):
+            if node.role in ranks and node.rank is not None and node.rank < nodes:
+                ranks[node.role][node.node_name] = node.rank
+                if node.agent == "Connected" and node.health != "Unhealthy":
+                    fit.add(node.node_name)
+        return Held(ranks["member"], ranks["successor"], frozenset(fit))
+
+    def _changed_over(
+        self, session: Session, held: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
+    ) -> None:
+        changed = False
+        for node in self._store.held_by(session, held.name):
+            if node.node_name in ranks:
+                changed |= (node.role, node.rank) != ("member", ranks[node.node_name])
+                node.role, node.rank = "member", ranks[node.node_name]
+                if held.bound:
+                    self._wish(session, node, "Member", held)
+            elif node.role != "spare":
+                self._let_go(session, node)
+                changed = True
+        spares = [node for node in self._store.held_by(session, held.name) if node.role == "spare"]
+        for node in spares[request.spares :]:
+            self._let_go(session, node)
+        held.placement, held.nodes = request.placement.wire(), len(ranks)
+        held.labels = {**held.labels, **request.labels}
+        changed |= held.spares != request.spares
+        held.spares = request.spares
+        if changed:
+            held.generation += 1
+            if held.state in ("Bound", "Degraded"):
+                held.move("Binding")
+        session.flush()
+        self._replenish(session, held)
+
+    def _give_up_move(self, session: Session, held: AllocationRow) -> None:
+        for node in self._store.held_by(session, held.name):
+            if node.role == "successor":
+                self._let_go(session, node)
+
     def _step_in(self, session: Session, held: AllocationRow, gone: NodeRow) -> None:
+        follows = [
+            node
+            for node in self._store.held_by(session, held.name)
+            if node.role == "successor" and node.rank == gone.rank and node.agent == "Connected"
+        ]
+        if follows:
+            follows[0].role = "member"
+            return
         spares = [node for node in self._store.held_by(session, held.name) if node.role == "spare"]
         fit = [node for node in spares if node.agent == "Connected" and node.health != "Unhealthy"]
         # The spare that is ready soonest: already prepared, then in the lost node's own cabinet.
@@ -268,7 +380,7 @@ class Allocator:
             raise Conflict(f"{name} is held by {node.holder}")  # the snapshot of this transaction says otherwise: a bug
         node.holder, node.role, node.rank = held.name, role, rank
         if held.bound:
-            self._wish(session, node, "Member" if role == "member" else "Spare", held)
+            self._wish(session, node, _wished_of(role), held)
         node.read_state()
 
     def _let_go(self, session: Session, node: NodeRow) -> None:
@@ -334,3 +446,8 @@ class Allocator:
         )
         held.members = [node.member_view().wire() for node in nodes]
         return False
+
+
+def _wished_of(role: str | None) -> str:
+    """What a node's agent is asked for: a successor is deployed as the member it is going to be."""
+    return "Spare" if role == "spare" else "Member"

@@ -131,6 +131,19 @@ def routes(
     async def bind(name: str) -> AllocationView:
         return allocator.bind(name)
 
+    @api.put("/allocations/{name}/move")
+    async def move(name: str, body: AllocationRequest, validate_only: ValidateOnly = False) -> AllocationView:
+        """Take successors for members that would lie elsewhere; `:changeOver` ends the move, DELETE gives it up."""
+        return allocator.move(name, body, validate_only=validate_only)
+
+    @api.delete("/allocations/{name}/move")
+    async def stay(name: str) -> AllocationView:
+        return allocator.stay(name)
+
+    @api.post("/allocations/{name}:changeOver")
+    async def change_over(name: str, body: AllocationRequest) -> AllocationView:
+        return allocator.change_over(name, body)
+
     @api.post("/allocations/{name}:replace")
     async def replace(name: str, body: ReplaceRequest) -> AllocationView:
         return allocator.replace(name, body.node, body.reason)

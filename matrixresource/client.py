@@ -47,6 +47,20 @@ class ResourceClient:
             await call(self._http, "POST", f"/v1/allocations/{name}:replace", body=body)
         )
 
+    async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
+        """Take successors for what would lie elsewhere; with `validate_only`, show the layout in the end."""
+        params = {"validateOnly": "true"} if validate_only else None
+        answer = await call(self._http, "PUT", f"/v1/allocations/{name}/move", body=request.wire(), params=params)
+        return AllocationView.model_validate(answer)
+
+    async def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
+        path = f"/v1/allocations/{name}:changeOver"
+        return AllocationView.model_validate(await call(self._http, "POST", path, body=request.wire()))
+
+    async def stay(self, name: str) -> AllocationView:
+        """Give a move up."""
+        return AllocationView.model_validate(await call(self._http, "DELETE", f"/v1/allocations/{name}/move"))
+
     async def release(self, name: str) -> bool:
         """Ask for release; True once the allocation is gone."""
         try:

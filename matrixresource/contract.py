@@ -52,11 +52,14 @@ class ReplaceRequest(Wire):
 
 
 class MemberView(Wire):
-    """One node of an allocation. `state` is the node's; `ready` says its agent has reported what is wished of it."""
+    """One node of an allocation. `state` is the node's; `ready` says its agent has reported what is wished of it.
+
+    A successor is deployed beside the member whose rank it will take over, while an allocation moves.
+    """
 
     node: str
     cabinet: str
-    role: Literal["member", "spare"]
+    role: Literal["member", "spare", "successor"]
     rank: int | None = None
     state: str
     agent: str

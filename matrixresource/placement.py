@@ -19,7 +19,8 @@ from matrixresource.vocabulary.names import CabinetName, NodeName, SupernodeName
 
 @dataclass(frozen=True)
 class Wish:
-    """How many members and spares, and how they may lie. `near` are nodes already held by the same owner."""
+    """How many members and spares, and how they may lie. `near` are nodes already held by the same owner, `keep` those
+    that are taken before others of their cabinet."""
 
     nodes: int
     spares: int = 0
@@ -27,6 +28,7 @@ class Wish:
     level: str = "cabinet"
     required: bool = False
     near: tuple[NodeName, ...] = ()
+    keep: frozenset[NodeName] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def place(snapshot: Snapshot, wish: Wish) -> Placed:
     ]
     # The supernode with the fewest free nodes that still fits keeps the others whole.
     for name, nodes in sorted(candidates, key=lambda each: (len(each[1]), each[0])):
-        members = _members(_by_cabinet(nodes), wish, _cabinets_of(snapshot, name))
+        members = _members(_by_cabinet(nodes, wish.keep), wish, _cabinets_of(snapshot, name))
         if members is not None:
             taken = set(members)
             rest = _by_cabinet(node for node in nodes if node.name not in taken)
@@ -58,11 +60,13 @@ def place(snapshot: Snapshot, wish: Wish) -> Placed:
     raise _refusal(snapshot, wish)
 
 
-def _by_cabinet(nodes: Iterable[NodeOffer]) -> dict[CabinetName, list[NodeName]]:
+def _by_cabinet(
+    nodes: Iterable[NodeOffer], keep: frozenset[NodeName] = frozenset()
+) -> dict[CabinetName, list[NodeName]]:
     cabinets: dict[CabinetName, list[NodeName]] = defaultdict(list)
     for node in nodes:
         cabinets[node.cabinet].append(node.name)
-    return {name: sorted(held) for name, held in sorted(cabinets.items())}
+    return {name: sorted(held, key=lambda node: (node not in keep, node)) for name, held in sorted(cabinets.items())}
 
 
 def _cabinets_of(snapshot: Snapshot, supernode: SupernodeName) -> int:
@@ -73,7 +77,7 @@ def _members(free: dict[CabinetName, list[NodeName]], wish: Wish, cabinets: int)
     if wish.level == "supernode" or not wish.nodes:
         return _packed(free, wish)  # one supernode is already given; inside it, packing is the better neighbour
     if wish.policy == "spread":
-        return _spread(free, wish.nodes, -(-wish.nodes // cabinets) if wish.required else None)
+        return _spread(free, wish, -(-wish.nodes // cabinets) if wish.required else None)
     if wish.required and not any(len(nodes) >= wish.nodes for nodes in free.values()):
         return None
     return _packed(free, wish)
@@ -94,15 +98,15 @@ def _packed(free: dict[CabinetName, list[NodeName]], wish: Wish) -> list[NodeNam
     return chosen
 
 
-def _spread(free: dict[CabinetName, list[NodeName]], wanted: int, most: int | None) -> list[NodeName] | None:
+def _spread(free: dict[CabinetName, list[NodeName]], wish: Wish, most: int | None) -> list[NodeName] | None:
     left = {name: list(nodes) for name, nodes in free.items()}
     chosen: list[NodeName] = []
     dealt = 0
-    while len(chosen) < wanted:
+    while len(chosen) < wish.nodes:
         if most is not None and dealt >= most:
             return None
-        for name in sorted(left, key=lambda each: (-len(left[each]), each)):
-            if left[name] and len(chosen) < wanted:
+        for name in sorted(left, key=lambda each: (-len(left[each]), not wish.keep & set(left[each]), each)):
+            if left[name] and len(chosen) < wish.nodes:
                 chosen.append(left[name].pop(0))
         dealt += 1
     return chosen

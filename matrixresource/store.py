@@ -180,7 +180,7 @@ class NodeRow(ResourceRow, Base):
         return MemberView(
             node=self.name,
             cabinet=self.node_name.cabinet,
-            role="member" if self.role == "member" else "spare",
+            role={"member": "member", "successor": "successor"}.get(self.role or "", "spare"),
             rank=self.rank,
             state=self.state,
             agent=self.agent,
@@ -257,7 +257,9 @@ class ResourceStore:
     def held_by(self, session: Session, allocation: str) -> list[NodeRow]:
         """Members in rank order, then spares by name."""
         held = session.scalars(select(NodeRow).where(NodeRow.holder == allocation))
-        return sorted(held, key=lambda node: (node.role != "member", node.rank or 0, node.name))
+        return sorted(
+            held, key=lambda node: (node.role != "member", node.role != "successor", node.rank or 0, node.name)
+        )
 
     def allocation(self, session: Session, name: str) -> AllocationRow:
         return find(session, AllocationRow, name)

@@ -16,11 +16,12 @@ import httpx
 from matrixcontainer.kube_client import CRD, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
 from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.app import build_app
-from matrixcontainer.kubeapi.store import create_tables, open_engine
+from matrixcontainer.kubeapi.database import open_database
 from matrixcontainer.mirrors import Mirrors
 from matrixcontainer.operator import Operator
 from matrixcontainer.pod_scheduler import PodScheduler
 from matrixcontainer.resources import custom_resource_definitions
+from matrixresource.vocabulary.errors import MatrixError
 from services.chassis.database import Database
 from services.chassis.http import http_client
 from services.infer import main as infer_main
@@ -68,10 +69,10 @@ class Cluster(Stack):
         self.http["infer"] = http_client("http://infer", transport=StreamingASGITransport(app))
 
     async def _serve_kubernetes(self) -> None:
-        engine = open_engine(f"sqlite:///{self.folder / 'kube.db'}")
-        create_tables(engine)
+        database = open_database(f"sqlite:///{self.folder / 'kube.db'}")
+        database.create_tables()
         admin = User("admin")
-        app = build_app(engine, self.clock.now, random.Random(self.seed), {"admin": admin})
+        app = build_app(database, self.clock.now, random.Random(self.seed), {"admin": admin})
         self.kube_api = app.api
         await self.kube_api.start()
         headers = {"Authorization": "Bearer admin"}
@@ -95,15 +96,26 @@ class Cluster(Stack):
             )
         for body in (await self.kube.list(INFER))[0]:
             await self._with_finalizer(INFER, body, lambda b=body: self.operator.delete_infer(b))
+        for body in (await self.kube.list(FAULT))[0]:
+            await self._with_finalizer(FAULT, body, lambda b=body: self._cleared(b["metadata"]["name"]))
+            if not body["metadata"].get("deletionTimestamp"):
+                try:
+                    await self.operator.inject_fault(body)
+                except MatrixError as refused:
+                    await self.operator.report_refusal(FAULT, body, refused)
         await self.operator.report_all()
         await self.operator.report_infers()
         await self.mirrors.look()
         await self.scheduler.look()
 
+    async def _cleared(self, name: str) -> bool:
+        await self.operator.clear_fault(name)
+        return True
+
     async def _with_finalizer(self, kind: Kind, body: dict[str, Any], gone: Any) -> None:
         """What Kopf does around a deletion: hold the resource by a finalizer until the deed says that nothing is left."""
         metadata = body["metadata"]
-        name, namespace = metadata["name"], metadata["namespace"]
+        name, namespace = metadata["name"], metadata.get("namespace")
         if metadata.get("deletionTimestamp"):
             if await gone():
                 await self.kube.merge(kind, name, {"metadata": {"finalizers": []}}, namespace)

@@ -1,20 +1,20 @@
-"""Two sagas over an instance that runs: a changed shape, and a member to replace. The rest keeps working meanwhile."""
+"""Sagas over an instance that runs: a changed shape, another place, a member to replace. The rest works meanwhile."""
 
 from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from matrixcompute.saga import REPAIR, Saga, Step
+from matrixcompute.saga import MOVE, REPAIR, Saga, Step
 from matrixcompute.sagas import steps
 from matrixcompute.sagas.create_instance import RETRY_S
 from matrixcompute.store import InstanceRow
-from matrixresource.vocabulary.errors import MatrixError
+from matrixresource.vocabulary.errors import MatrixError, StaleGeneration
 from matrixresource.vocabulary.wire import condition
 
 
 def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
     instance.move("Active")
-    instance.retry_at = now + RETRY_S
+    instance.retry_at = now if isinstance(refused, StaleGeneration) else now + RETRY_S
     instance.conditions = condition(
         instance.conditions or [],
         "Progressing",
@@ -38,6 +38,24 @@ SCALE_INSTANCE = Saga(
     ),
     refused=_kept_as_it_was,
 )
+
+MOVE_INSTANCE = Saga(
+    MOVE,
+    (
+        Step(steps.take_successors, undo=steps.give_up_move),
+        Step(steps.bind_nodes),
+        Step(steps.await_successors),
+        Step(steps.reach_both, undo=steps.reach_members),
+        Step(steps.await_routes),
+        Step(steps.change_over),
+        Step(steps.admit_slices),
+        Step(steps.program_routes),
+        Step(steps.await_ready),
+        Step(steps.mark_active),
+    ),
+    refused=_kept_as_it_was,
+)
+"""Make before break: until `change_over` a refusal leaves everything where it was."""
 
 REPLACE_NODE = Saga(
     REPAIR,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from matrixcompute.composition import compose
-from matrixcompute.contract import SliceSummary
+from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.recovery import plan_recovery
 from matrixcompute.saga import Waiting, Work
 from matrixresource.contract import AllocationView, MemberView
-from matrixresource.vocabulary.errors import InsufficientCapacity, MatrixError, NotFound
+from matrixresource.vocabulary.errors import InsufficientCapacity, MatrixError, NotFound, StaleGeneration
 
 
 async def reserve_nodes(work: Work) -> None:
@@ -37,10 +37,14 @@ async def release_nodes(work: Work) -> None:
 
 async def admit_slices(work: Work) -> None:
     """A slice on each plane for the current members, each within what every link has."""
+    await _admit(work, work.shape, {"member"})
+
+
+async def _admit(work: Work, shape: InstanceRequest, roles: set[str]) -> None:
     allocation = await _held(work)
-    members = [member.node for member in allocation.members if member.role == "member"]
-    for wish in compose(work.instance, work.shape).slices:
-        await work.neighbours.admit(work.instance, wish, members)
+    nodes = [member.node for member in allocation.members if member.role in roles]
+    for wish in compose(work.instance, shape).slices:
+        await work.neighbours.admit(work.instance, wish, nodes)
 
 
 async def withdraw_slices(work: Work) -> None:
@@ -59,6 +63,72 @@ async def program_routes(work: Work) -> None:
     """Have the agents program the routes of every slice."""
     for wish in compose(work.instance, work.shape).slices:
         await work.neighbours.program(wish.name)
+
+
+async def take_successors(work: Work) -> None:
+    """Hold, beside every member that shall lie elsewhere, the node it moves to; nothing is given up yet."""
+    held = await work.neighbours.move(work.instance, compose(work.instance, work.shape).allocation)
+    coming = [member for member in held.members if member.role == "successor"]
+    if coming:
+        work.say("Moving", f"{len(coming)} members move to {', '.join(sorted(each.node for each in coming))}")
+
+
+async def give_up_move(work: Work) -> None:
+    """Let the successors go: the instance stays where it is."""
+    if await work.neighbours.allocation(work.instance) is not None:
+        await work.neighbours.stay(work.instance)
+
+
+async def await_successors(work: Work) -> None:
+    """Until every successor is deployed; who breaks meanwhile is replaced, and the move planned anew.
+
+    A newer wish turns the move round while it still can be.
+    """
+    if (newest := work.newest()) > work.wish:
+        raise StaleGeneration(f"generation {newest} is wished now")
+    allocation = await _held(work)
+    plan = plan_recovery(allocation.members, await _silent(work), work.policy)
+    if plan.action == "hold":
+        raise Waiting(plan.message)
+    if plan.action == "replace":
+        successors = {member.node for member in allocation.members if member.role == "successor"}
+        if set(plan.nodes) - successors:
+            await replace_members(work)
+        await take_successors(work)
+        await bind_nodes(work)
+        raise Waiting(plan.message)
+    coming = [member for member in allocation.members if member.role == "successor"]
+    ready = sum(member.ready for member in coming)
+    if ready < len(coming):
+        raise Waiting(f"{ready} of {len(coming)} successors are active; what was there serves meanwhile")
+
+
+async def reach_both(work: Work) -> None:
+    """Slices over members and successors together, so that routes are there before anybody changes over."""
+    await _admit(work, work.shape, {"member", "successor"})
+    await program_routes(work)
+
+
+async def reach_members(work: Work) -> None:
+    """Slices over the members alone, with the shares that last were active."""
+    await _admit(work, work.applied() or work.shape, {"member"})
+    await program_routes(work)
+
+
+async def await_routes(work: Work) -> None:
+    """Until the routes to the successors are programmed."""
+    slices = (await work.neighbours.slices()).get(work.instance, [])
+    if not all(each.programmed for each in slices):
+        raise Waiting(f"routes to the successors are programmed{_states(slices)}")
+
+
+async def change_over(work: Work) -> None:
+    """Successors take over at once; the nodes they follow are cleaned."""
+    before = await _held(work)
+    after = await work.neighbours.change_over(work.instance, compose(work.instance, work.shape).allocation)
+    gone = {m.node for m in before.members if m.role == "member"} - {m.node for m in after.members}
+    if gone:
+        work.say("Moved", f"{', '.join(sorted(gone))} gave their places up")
 
 
 async def replace_members(work: Work) -> None:

@@ -9,7 +9,10 @@ others. Entries are one per (manager, operation, apiVersion, subresource), Apply
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from matrixcontainer.kubeapi import errors
+from matrixcontainer.kubeapi.bodies import compact
 from matrixcontainer.kubeapi.builtin.types import zero_of
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.field_sets import (
@@ -66,7 +69,7 @@ def write_managers(obj: dict[str, Any], managers: dict[Owner, Held]) -> None:
             "manager": manager,
             "operation": operation,
             "apiVersion": api_version,
-            "time": held.time,
+            **({"time": held.time} if held.time else {}),
             "fieldsType": "FieldsV1",
             "fieldsV1": to_fields(held.paths),
         }
@@ -86,15 +89,21 @@ def track_update(
 ) -> None:
     """Record in `new` what `manager` changed. Called for every write that is not an apply.
 
-    Managers start from what the body says when it says something (an empty list resets), else from the old object.
+    Managers start from what the body says when it says something (an empty list resets), else from the old object;
+    an object whose managers were reset is tracked again from the first apply on.
     """
     stated = new["metadata"].get("managedFields")
+    if subresource and old is not None:  # below an object nobody rewrites who owns it
+        stated = old["metadata"].get("managedFields") or None
     if stated == [] or stated == [{}]:
         managers: dict[Owner, Held] = {}
         new["metadata"].pop("managedFields", None)
         write_managers(new, managers)
         return
-    managers = read_managers(new if stated is not None else old or {"metadata": {}})
+    managers = read_managers({"metadata": {"managedFields": stated}} if stated is not None else old or {"metadata": {}})
+    if old is not None and not managers:
+        new["metadata"].pop("managedFields", None)
+        return
     empty = zero_of(schema.ref) if schema.ref else {}
     before = without_ownership(old) if old else {"metadata": {}} | empty | {"apiVersion": "", "kind": ""}
     added, modified, removed = compare(before, without_ownership(new), schema)
@@ -107,8 +116,10 @@ def track_update(
                 held.paths = drop_under(held.paths - gone, touched, keep_nodes=True)
         mine = managers.get(me, Held(frozenset(), now))
         paths = (mine.paths | touched) - gone
-        if paths != mine.paths or me not in managers:
-            managers[me] = Held(paths, now)
+        if touched or me not in managers:
+            managers[me] = Held(paths, "" if subresource == "scale" else now)
+        else:
+            mine.paths = paths
     write_managers(new, cap_updates(managers, now))
 
 
@@ -133,23 +144,33 @@ def cap_updates(managers: dict[Owner, Held], now: str) -> dict[Owner, Held]:
 # ---- apply
 
 
-def apply_config(
-    live: dict[str, Any] | None,
-    config: dict[str, Any],
-    schema: Schema,
-    manager: str,
-    subresource: str,
-    force: bool,
-    now: str,
-) -> dict[str, Any]:
-    """The object after `manager` applied `config`; raises ApiError 409 listing every conflict."""
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+CLIENT = "kubectl"  # the manager whose client-side applies become its server-side ones
+BEFORE = "before-first-apply"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Who applies, where, when, and the configuration as it was sent."""
+
+    manager: str
+    subresource: str
+    force: bool
+    now: str
+    stated: dict[str, Any]
+
+
+def apply_config(live: dict[str, Any] | None, config: dict[str, Any], schema: Schema, wish: Wish) -> dict[str, Any]:
+    """The object after `wish.manager` applied `config`; raises ApiError 409 listing every conflict."""
     base = live if live is not None else {"metadata": {}}
+    plain = without_ownership(base)
     managers = read_managers(base)
-    me: Owner = (manager, "Apply", config["apiVersion"], subresource)
-    earlier = [owner for owner in managers if owner[:2] == me[:2] and owner[3] == subresource]
+    if live is not None and not managers:
+        managers = _everything_before(plain, schema, config["apiVersion"], wish)
+    me: Owner = (wish.manager, "Apply", config["apiVersion"], wish.subresource)
+    earlier = [owner for owner in managers if owner[:2] == me[:2] and owner[3] == wish.subresource]
     last: Paths = frozenset().union(*(managers[owner].paths for owner in earlier))
     wanted = applied_paths(config, schema)
-    plain = without_ownership(base)
     merged = merge(plain, config, schema)
     added, modified, _ = compare(plain, merged, schema)
     changed = frozenset(added | modified)
@@ -160,13 +181,15 @@ def apply_config(
         for path in sorted(held.paths & changed)
         if path in wanted or any(path[: len(w)] == w for w in wanted)
     ]
-    if conflicts and not force:
-        raise conflict_error(conflicts)
+    if conflicts and not wish.force:
+        granted = _granted_to_client(plain, schema, config["apiVersion"]) if wish.manager == CLIENT else frozenset()
+        if left := [(owner, path) for owner, path in conflicts if path not in granted]:
+            raise conflict_error(left)
     for owner, path in conflicts:
         managers[owner].paths -= {path}
     others: Paths = frozenset().union(*(held.paths for owner, held in managers.items() if owner not in earlier))
     merged = remove_paths(merged, last - wanted, wanted, others, schema)
-    since = next((managers[owner].time for owner in earlier if managers[owner].paths == wanted and owner == me), now)
+    since = next((managers[owner].time for owner in earlier), "") if live is not None and merged == plain else wish.now
     for owner in earlier:
         del managers[owner]
     managers[me] = Held(wanted, since)
@@ -176,8 +199,38 @@ def apply_config(
         for owner, held in living.items():
             if owner != me:
                 held.paths -= frozenset(removed)
+    if wish.manager == CLIENT and (merged["metadata"].get("annotations") or {}).get(LAST_APPLIED):
+        annotations = merged["metadata"]["annotations"] | {LAST_APPLIED: _as_last_applied(wish.stated)}
+        merged = merged | {"metadata": merged["metadata"] | {"annotations": annotations}}
     write_managers(merged, living)
     return merged
+
+
+def _everything_before(plain: dict[str, Any], schema: Schema, api_version: str, wish: Wish) -> dict[Owner, Held]:
+    """Who owns what an object nobody was tracked for holds at its first apply."""
+    added, modified, _ = compare({"metadata": {}}, plain, schema)
+    paths = frozenset((added | modified) - NEVER_OWNED)
+    return {(BEFORE, "Update", api_version, wish.subresource): Held(paths, wish.now)} if paths else {}
+
+
+def _granted_to_client(plain: dict[str, Any], schema: Schema, api_version: str) -> Paths:
+    """What kubectl applied on the client's side and is still so: taking it over is no conflict."""
+    text = (plain["metadata"].get("annotations") or {}).get(LAST_APPLIED, "")
+    try:
+        last = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return frozenset()
+    if not isinstance(last, dict) or last.get("apiVersion") != api_version:
+        return frozenset()
+    added, modified, removed = compare(last, plain, schema)
+    return applied_paths(last, schema) - added - modified - removed
+
+
+def _as_last_applied(stated: dict[str, Any]) -> str:
+    meta = dict(stated.get("metadata") or {})
+    if LAST_APPLIED in (meta.get("annotations") or {}):
+        meta["annotations"] = {key: value for key, value in meta["annotations"].items() if key != LAST_APPLIED}
+    return compact(stated | {"metadata": meta}).decode() + "\n"
 
 
 def merge(live: Any, config: Any, schema: Schema, path: Path = ()) -> Any:

@@ -1,106 +1,41 @@
-"""Whether the schema of a CRD is structural, and everything that makes it not so.
+"""The openAPIV3Schema of a CRD version: whether it is shaped like one, and everything that is wrong with it.
 
-Rules of the public documentation ("Specifying a structural schema"): every node has a type unless it says
-int-or-string or preserve-unknown-fields; inside allOf, anyOf, oneOf and not there is no type, default, description,
-nullable or additionalProperties; metadata may only restrict name and generateName; defaults fit the schema they stand
-in.
+A schema that is not structural is told so first (crd_structure.py); of a structural one the defaults are held against
+it; keywords that contradict each other are told in any case; rules are judged only when nothing else is wrong.
 """
 
 from typing import Any
 
 from matrixcontainer.kubeapi import errors
+from matrixcontainer.kubeapi.crd_structure import JUNCTIONS, check_structure, unsupported
+from matrixcontainer.kubeapi.embedded import check_embedded
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.schema import Schema, compile_pattern
-from matrixcontainer.kubeapi.validation import type_of, validate
+from matrixcontainer.kubeapi.schema import Schema, copy_json, prune_custom
+from matrixcontainer.kubeapi.validation import validate
 
-TYPES = ("object", "array", "string", "integer", "number", "boolean")
-JUNCTIONS = ("allOf", "anyOf", "oneOf")
-NOT_IN_JUNCTIONS = ("type", "default", "description", "nullable", "additionalProperties", "title")
-FORBIDDEN = ("$ref", "definitions", "dependencies", "patternProperties", "id", "$schema", "additionalItems")
-
-
-SCHEMA, SCHEMAS, BY_NAME, TEXT, TEXTS, FLAG, COUNT, NUMBER, ANYTHING = range(9)
-
-SHAPES: dict[str, int] = {
-    **dict.fromkeys(("items", "not"), SCHEMA),
-    **dict.fromkeys(JUNCTIONS, SCHEMAS),
-    "properties": BY_NAME,
-    **dict.fromkeys(
-        ("type", "format", "title", "description", "pattern", "x-kubernetes-list-type", "x-kubernetes-map-type"), TEXT
-    ),
-    **dict.fromkeys(("required", "x-kubernetes-list-map-keys"), TEXTS),
-    **dict.fromkeys(
-        (
-            "nullable", "uniqueItems", "exclusiveMinimum", "exclusiveMaximum", "x-kubernetes-int-or-string",
-            "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource",
-        ),
-        FLAG,
-    ),
-    **dict.fromkeys(
-        ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), COUNT
-    ),
-    **dict.fromkeys(("minimum", "maximum", "multipleOf"), NUMBER),
-}  # fmt: skip
+TYPES = ["array", "boolean", "integer", "number", "object", "string"]
+FORBIDDEN = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
+META = ("metadata", "apiVersion", "kind")
+WITH_STATUS = (  # what a root may say when the status has an endpoint of its own, in Go's and in the wire's words
+    "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "
+    "MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields "
+    "XValidations"
+)
 
 
-def demand_shape(node: Any, path: str) -> None:
-    """Raise 400 when a schema is not even shaped like one, as decoding it into its type would; nulls are dropped."""
-    if not isinstance(node, dict):
-        raise _misshapen(path, node, "an object")
-    for key in [key for key, value in node.items() if value is None and key != "default"]:
-        del node[key]
-    for key, value in node.items():
-        where = f"{path}.{key}"
-        shape = SHAPES.get(key, ANYTHING)
-        if shape == SCHEMA or (key == "additionalProperties" and not isinstance(value, bool)):
-            demand_shape(value, where)
-        elif shape == SCHEMAS:
-            for index, part in enumerate(_demand(value, list, where, "a list")):
-                demand_shape(part, f"{where}[{index}]")
-        elif shape == BY_NAME:
-            for name, child in _demand(value, dict, where, "an object").items():
-                demand_shape(child, f"{where}[{name}]")
-        elif shape == TEXT:
-            _demand(value, str, where, "text")
-        elif shape == TEXTS:
-            for word in _demand(value, list, where, "a list"):
-                _demand(word, str, where, "a list of texts")
-        elif shape == FLAG:
-            _demand(value, bool, where, "true or false")
-        elif shape in (COUNT, NUMBER):
-            if isinstance(value, bool) or not isinstance(value, int if shape == COUNT else (int, float)):
-                raise _misshapen(where, value, "a number")
-        elif key == "enum":
-            _demand(value, list, where, "a list")
-        elif key == "x-kubernetes-validations":
-            for rule in _demand(value, list, where, "a list"):
-                for word, text in _demand(rule, dict, where, "a list of objects").items():
-                    _demand(text, bool if word == "optionalOldSelf" else str, f"{where}.{word}", "text")
-
-
-def _demand(value: Any, kind: type, path: str, words: str) -> Any:
-    if not isinstance(value, kind):
-        raise _misshapen(path, value, words)
-    return value
-
-
-def _misshapen(path: str, value: Any, words: str) -> errors.ApiError:
-    return errors.bad_request(
-        'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition: '
-        f"json: cannot unmarshal {type_of(value)} into field {path}, which is {words}"
-    )
-
-
-def check_schema(document: dict[str, Any], path: str) -> list[Cause]:
+def check_schema(document: dict[str, Any], path: str, with_status: bool = False) -> list[Cause]:
     """All mistakes of one version's openAPIV3Schema."""
     found: list[Cause] = []
-    if not isinstance(document, dict):
-        return [errors.invalid(path, document, "must be an object")]
-    _check_node(document, path, found, root=True)
-    if document.get("type") != "object":
-        found.append(errors.invalid(f"{path}.type", document.get("type", ""), "must be object at the root"))
-    if not found:
-        _check_defaults(document, path, found)
+    if with_status:
+        found += _check_root_with_status(document, path)
+    if document.get("nullable"):
+        found.append(errors.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root"))
+    refused = unsupported(document)
+    if not refused:
+        found += check_structure(document, path) or check_defaults(document, path)
+    _check_keywords(document, path, found, root=True)
+    if refused and not found:
+        found.append(errors.invalid(path, "", refused))
     if not found and Schema(document).has_rules():
         from matrixcontainer.kubeapi import cel_check
 
@@ -108,111 +43,187 @@ def check_schema(document: dict[str, Any], path: str) -> list[Cause]:
     return found
 
 
-def _check_node(node: dict[str, Any], path: str, found: list[Cause], root: bool = False) -> None:
-    kind = node.get("type")
-    free = node.get("x-kubernetes-int-or-string") or node.get("x-kubernetes-preserve-unknown-fields")
-    if not kind:
-        if not free:
-            found.append(errors.required(f"{path}.type", "must not be empty for specified object fields"))
-    elif kind not in TYPES:
-        found.append(errors.not_supported(f"{path}.type", kind, sorted(TYPES)))
-    found += [errors.forbidden_field(f"{path}.{key}", f"{key} is not supported") for key in FORBIDDEN if node.get(key)]
+def _check_root_with_status(document: dict[str, Any], path: str) -> list[Cause]:
+    if document.get("type") != "object":
+        text = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+        return [errors.invalid(f"{path}.type", document.get("type", ""), text)]
+    allowed = {word[0].lower() + word[1:] for word in WITH_STATUS.split()}
+    allowed |= {"x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations"}
+    if any(value and key not in allowed for key, value in document.items()):
+        text = f"only [{WITH_STATUS}] fields are allowed at the root of the schema if the status subresource is enabled"
+        return [errors.invalid(path, errors.as_go(document), text)]
+    return []
+
+
+# ---- keywords
+
+
+def _check_keywords(
+    node: Any, path: str, found: list[Cause], root: bool = False, no_default: str = "", in_meta: bool = False
+) -> None:
+    """What no schema may say, structural or not; `no_default` is why a default may not stand here."""
+    if not isinstance(node, dict):
+        return
+    _check_standard(node, path, found, no_default, in_meta)
     if node.get("uniqueItems"):
         text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         found.append(errors.forbidden_field(f"{path}.uniqueItems", text))
-    if node.get("pattern"):
-        try:
-            compile_pattern(node["pattern"])
-        except ValueError as failure:
-            found.append(
-                errors.invalid(f"{path}.pattern", node["pattern"], f"must be a valid regular expression: {failure}")
-            )
-    if node.get("properties") and node.get("additionalProperties"):
-        found.append(
-            errors.forbidden_field(
-                f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive"
-            )
-        )
-    if kind == "array":
-        if not isinstance(node.get("items"), dict):
-            found.append(errors.required(f"{path}.items", "must be specified"))
-        _check_list_type(node, path, found)
-    if root and isinstance(meta := (node.get("properties") or {}).get("metadata"), dict):
-        extra = set(meta.get("properties") or {}) - {"name", "generateName"}
-        if extra:
-            text = f"must not specify anything other than name and generateName, but metadata is implicitly specified: {sorted(extra)}"  # noqa: E501
-            found.append(errors.forbidden_field(f"{path}.properties[metadata]", text))
-    for name, child in (node.get("properties") or {}).items():
-        _check_node(child, f"{path}.properties[{name}]", found)
-    if isinstance(node.get("items"), dict):
-        _check_node(node["items"], f"{path}.items", found)
-    if isinstance(node.get("additionalProperties"), dict):
-        _check_node(node["additionalProperties"], f"{path}.additionalProperties", found)
+    properties, extra = node.get("properties") or {}, node.get("additionalProperties")
+    if extra is not None:
+        if properties and extra is not True:
+            text = "additionalProperties and properties are mutual exclusive"
+            found.append(errors.forbidden_field(f"{path}.additionalProperties", text))
+        why = "inside additionalProperties applying to object metadata" if in_meta else no_default
+        _check_keywords(extra, f"{path}.additionalProperties", found, no_default=why, in_meta=in_meta)
+    for name, child in properties.items():
+        meta = (root or bool(node.get("x-kubernetes-embedded-resource"))) and name in META
+        why = f"in top-level {name}" if meta and root else no_default
+        _check_keywords(child, f"{path}.properties[{name}]", found, no_default=why, in_meta=in_meta or meta)
+    _check_keywords(node.get("not"), f"{path}.not", found, no_default=no_default, in_meta=in_meta)
     for word in JUNCTIONS:
         for index, part in enumerate(node.get(word) or []):
-            _check_junction(part, node, f"{path}.{word}[{index}]", found)
-    if isinstance(node.get("not"), dict):
-        _check_junction(node["not"], node, f"{path}.not", found)
+            _check_keywords(part, f"{path}.{word}[{index}]", found, no_default=no_default, in_meta=in_meta)
+    items = node.get("items")
+    for part, where in (
+        [(part, f"{path}.items[{index}]") for index, part in enumerate(items)]
+        if isinstance(items, list)
+        else [(items, f"{path}.items")]
+    ):
+        _check_keywords(part, where, found, no_default=no_default, in_meta=in_meta)
+    _check_lists_and_maps(node, path, found)
 
 
-def _check_list_type(node: dict[str, Any], path: str, found: list[Cause]) -> None:
-    list_type = node.get("x-kubernetes-list-type")
-    keys = node.get("x-kubernetes-list-map-keys")
-    if list_type is not None and list_type not in ("atomic", "set", "map"):
-        found.append(errors.not_supported(f"{path}.x-kubernetes-list-type", list_type, ["atomic", "set", "map"]))
-    if list_type == "map":
+def _check_standard(node: dict[str, Any], path: str, found: list[Cause], no_default: str, in_meta: bool) -> None:
+    kind = node.get("type", "")
+    if kind and kind not in TYPES:
+        found.append(errors.not_supported(f"{path}.type", kind, TYPES))
+    if node.get("default") is not None and no_default:
+        found.append(errors.forbidden_field(f"{path}.default", f"must not be set {no_default}"))
+    found += [
+        errors.forbidden_field(f"{path}.{key}", f"{key} is not supported")
+        for key in FORBIDDEN
+        if node.get(key) or (key in ("additionalItems", "dependencies", "$ref") and node.get(key) is not None)
+    ]
+    if kind == "null":
+        text = "type cannot be set to null, use nullable as an alternative"
+        found.append(errors.forbidden_field(f"{path}.type", text))
+    if isinstance(node.get("items"), list) and node["items"]:
+        found.append(errors.forbidden_field(f"{path}.items", "items must be a schema object and not an array"))
+    if in_meta and node.get("x-kubernetes-embedded-resource"):
+        text = "must not be used inside of resource meta"
+        found.append(errors.forbidden_field(f"{path}.x-kubernetes-embedded-resource", text))
+
+
+def _check_lists_and_maps(node: dict[str, Any], path: str, found: list[Cause]) -> None:
+    kind = node.get("type", "")
+    if node.get("x-kubernetes-preserve-unknown-fields") is False:
+        where = f"{path}.x-kubernetes-preserve-unknown-fields"
+        found.append(errors.invalid(where, False, "must be true or undefined"))
+    for word, wanted, allowed in (
+        ("map", "object", ["atomic", "granular"]),
+        ("list", "array", ["atomic", "set", "map"]),
+    ):
+        said = node.get(f"x-kubernetes-{word}-type")
+        if said is None:
+            continue
+        if kind != wanted:
+            text = f"must be {wanted} if x-kubernetes-{word}-type is specified"
+            found.append(errors.invalid(f"{path}.type", kind, text) if kind else errors.required(f"{path}.type", text))
+        elif said == "set" and isinstance(node.get("items"), dict):
+            _check_set_items(node["items"], f"{path}.items", found)
+        if said not in allowed:
+            found.append(errors.not_supported(f"{path}.x-kubernetes-{word}-type", said, allowed))
+    _check_map_list(node, path, found)
+
+
+def _check_set_items(items: dict[str, Any], path: str, found: list[Cause]) -> None:
+    list_type, map_type = items.get("x-kubernetes-list-type"), items.get("x-kubernetes-map-type")
+    text = "must be atomic as item of a list with x-kubernetes-list-type=set"
+    shown = "null" if list_type is None else list_type
+    if items.get("type") == "array" and list_type not in (None, "atomic"):
+        found.append(errors.invalid(f"{path}.x-kubernetes-list-type", shown, text))
+    if items.get("type") == "object" and map_type != "atomic":
+        found.append(errors.invalid(f"{path}.x-kubernetes-map-type", shown, text))
+
+
+def _check_map_list(node: dict[str, Any], path: str, found: list[Cause]) -> None:
+    said, keys, items = node.get("x-kubernetes-list-type"), node.get("x-kubernetes-list-map-keys"), node.get("items")
+    if keys and said != "map":
+        text, where = "must be map if x-kubernetes-list-map-keys is non-empty", f"{path}.x-kubernetes-list-type"
+        found.append(errors.required(where, text) if said is None else errors.invalid(where, said, text))
+    where = f"{path}.x-kubernetes-list-map-keys"
+    if said == "map":
         if not keys:
-            text = "must not be empty if x-kubernetes-list-type is map"
-            found.append(errors.required(f"{path}.x-kubernetes-list-map-keys", text))
-        items = node.get("items") or {}
-        for key in keys or []:
-            if key not in (items.get("properties") or {}):
-                text = "entries must all be names of item properties"
-                found.append(errors.invalid(f"{path}.x-kubernetes-list-map-keys", keys, text))
-            elif key not in (items.get("required") or []) and "default" not in items["properties"][key]:
-                where = f"{path}.items.properties[{key}].default"
-                found.append(
-                    errors.required(
-                        where,
-                        "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property",  # noqa: E501
-                    )
-                )
-    elif keys:
-        text = "must be map if x-kubernetes-list-map-keys is non-empty"
-        found.append(errors.invalid(f"{path}.x-kubernetes-list-type", list_type or "", text))
+            found.append(errors.required(where, "must not be empty if x-kubernetes-list-type is map"))
+        if items is None:
+            found.append(errors.required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map"))
+        elif isinstance(items, dict) and items.get("type") != "object":
+            text = "must be object if parent array's x-kubernetes-list-type is map"
+            found.append(errors.invalid(f"{path}.items.type", items.get("type", ""), text))
+        elif isinstance(items, dict):
+            _check_keys(keys or [], items, where, f"{path}.items", found)
+    if said in ("set", "map") and isinstance(items, dict):
+        if items.get("nullable"):
+            text = f"cannot be nullable when x-kubernetes-list-type is {said}"
+            found.append(errors.forbidden_field(f"{path}.items.nullable", text))
+        for key in (keys or []) if said == "map" else []:
+            _check_key(key, items, f"{path}.items", found)
 
 
-def _check_junction(part: dict[str, Any], owner: dict[str, Any], path: str, found: list[Cause]) -> None:
-    int_or_string = owner.get("x-kubernetes-int-or-string")
-    found += [
-        errors.forbidden_field(f"{path}.{key}", "must be empty to be structural")
-        for key in NOT_IN_JUNCTIONS
-        if key in part and not (key == "type" and int_or_string)
-    ]
-    found += [
-        errors.forbidden_field(f"{path}.{key}", "must be false to be structural")
-        for key in part
-        if key.startswith("x-kubernetes-") and key != "x-kubernetes-validations"
-    ]
-    for name, child in (part.get("properties") or {}).items():
-        _check_junction(child, {}, f"{path}.properties[{name}]", found)
-        if name not in (owner.get("properties") or {}) and not owner.get("additionalProperties") and owner.get("type"):
-            where = path.split(".allOf[")[0].split(".anyOf[")[0].split(".oneOf[")[0].split(".not")[0]
-            text = f"because it is defined in {path}.properties[{name}]"
-            found.append(errors.required(f"{where}.properties[{name}]", text))
-    if isinstance(part.get("items"), dict):
-        _check_junction(part["items"], {}, f"{path}.items", found)
-    for word in JUNCTIONS:
-        for index, deeper in enumerate(part.get(word) or []):
-            _check_junction(deeper, owner, f"{path}.{word}[{index}]", found)
+def _check_keys(keys: list[str], items: dict[str, Any], where: str, path: str, found: list[Cause]) -> None:
+    shown = errors.go_list(keys)
+    for place, key in enumerate(keys):
+        field = (items.get("properties") or {}).get(key)
+        if field is None:
+            found.append(errors.invalid(where, shown, "entries must all be names of item properties"))
+        elif field.get("type") in ("array", "object"):
+            text = "must be a scalar type if parent array's x-kubernetes-list-type is map"
+            found.append(errors.invalid(f"{path}.properties[{key}].type", items.get("type", ""), text))
+        if key in keys[:place]:
+            found.append(errors.invalid(where, shown, "must not contain duplicate entries"))
 
 
-def _check_defaults(node: dict[str, Any], path: str, found: list[Cause]) -> None:
-    if "default" in node:
-        mistakes = validate(node["default"], Schema(node), f"{path}.default")
-        found += mistakes
+def _check_key(key: str, items: dict[str, Any], path: str, found: list[Cause]) -> None:
+    field = (items.get("properties") or {}).get(key)
+    if field is None:
+        return
+    said = "this property is in x-kubernetes-list-map-keys, so it"
+    if key not in (items.get("required") or []) and field.get("default") is None:
+        text = f"{said} must have a default or be a required property"
+        found.append(errors.required(f"{path}.properties[{key}].default", text))
+    if field.get("nullable"):
+        found.append(errors.forbidden_field(f"{path}.properties[{key}].nullable", f"{said} cannot be nullable"))
+
+
+# ---- defaults
+
+
+def check_defaults(node: dict[str, Any], path: str) -> list[Cause]:
+    """Defaults that do not fit the schema they stand in, or say more than it knows."""
+    found: list[Cause] = []
+    if node.get("default") is not None:
+        found += _check_default(node["default"], Schema(node), f"{path}.default")
+    if isinstance(node.get("items"), dict):
+        found += check_defaults(node["items"], f"{path}.items")
     for name, child in (node.get("properties") or {}).items():
-        _check_defaults(child, f"{path}.properties[{name}]", found)
-    for key in ("items", "additionalProperties"):
-        if isinstance(node.get(key), dict):
-            _check_defaults(node[key], f"{path}.{key}", found)
+        found += check_defaults(child, f"{path}.properties[{name}]")
+    return found
+
+
+def _check_default(value: Any, schema: Schema, where: str) -> list[Cause]:
+    unknown: list[str] = []
+    prune_custom(copy_json(value), schema, "", unknown, root=schema.embedded)
+    found: list[Cause] = []
+    if unknown:
+        found.append(errors.invalid(where, errors.as_go(value), "must not have unknown fields"))
+    mistakes = check_embedded(value, schema, where) or validate(value, schema, below=where)
+    if not mistakes and schema.has_rules():
+        from matrixcontainer.kubeapi import cel
+
+        mistakes = [_placed(cause, where) for cause in cel.check(schema, value, None)]
+    return found + mistakes
+
+
+def _placed(cause: Cause, where: str) -> Cause:
+    dot = "" if not cause.field or cause.field.startswith("[") else "."
+    return Cause(cause.reason, cause.message, f"{where}{dot}{cause.field}")

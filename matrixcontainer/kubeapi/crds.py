@@ -7,30 +7,20 @@ first.
 
 import hashlib
 import json
-import re
 from typing import Any
 
-from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.crd_schema import check_schema, demand_shape
+from matrixcontainer.kubeapi.crd_checks import check_crd, check_names
+from matrixcontainer.kubeapi.crd_shape import demand_shape
 from matrixcontainer.kubeapi.errors import Cause
 from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.object_meta import timestamp
-from matrixcontainer.kubeapi.resources import Printed, Registry, Resource, ScalePaths
+from matrixcontainer.kubeapi.resources import Printed, Registry, Resource, ScalePaths, version_rank
 from matrixcontainer.kubeapi.schema import Schema
 from matrixcontainer.kubeapi.selectors import field_reader
-from matrixcontainer.kubeapi.strategy import (
-    LABEL_1035,
-    CustomStrategy,
-    Strategy,
-    is_label_1035,
-    is_subdomain,
-    keep_part,
-)
+from matrixcontainer.kubeapi.strategy import CustomStrategy, Strategy, keep_part
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 GROUP = "apiextensions.k8s.io"
-DNS_LABEL = LABEL_1035
-VERSION_NAME = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 
 
 class CrdStrategy(Strategy):
@@ -41,25 +31,25 @@ class CrdStrategy(Strategy):
         for index, version in enumerate((obj.get("spec") or {}).get("versions") or []):
             document = (version.get("schema") or {}).get("openAPIV3Schema")
             if document is not None:
-                demand_shape(document, f"spec.versions[{index}].schema.openAPIV3Schema")
+                demand_shape(document, f"spec.versions[{index}].schema.openAPIV3Schema", unknown)
         return unknown
 
     def default(self, obj: dict[str, Any]) -> None:
         spec = obj.setdefault("spec", {})
         names = spec.setdefault("names", {})
-        if names.get("kind"):
-            names.setdefault("singular", names["kind"].lower())
-            names.setdefault("listKind", names["kind"] + "List")
-        conversion = spec.setdefault("conversion", {})
-        conversion.setdefault("strategy", "None")
+        kind = names.get("kind") or ""
+        names["singular"] = names.get("singular") or kind.lower()
+        if kind:
+            names["listKind"] = names.get("listKind") or f"{kind}List"
+        spec["conversion"] = {"strategy": "None"} if spec.get("conversion") is None else spec["conversion"]
 
     def prepare_create(self, obj: dict[str, Any], resource: Resource) -> None:
         obj["status"] = {
-            "conditions": [],
+            "conditions": None,  # as Go prints what was never set
             "acceptedNames": {"kind": "", "plural": ""},
             "storedVersions": [
                 v.get("name", "") for v in obj.get("spec", {}).get("versions") or [] if v.get("storage")
-            ],
+            ][:1],
         }
 
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: Resource) -> None:
@@ -77,132 +67,8 @@ class CrdStrategy(Strategy):
             return []
         return check_crd(obj, old)
 
-
-def check_crd(crd: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-    """Everything that keeps a CRD from being served."""
-    spec = crd["spec"]
-    names = spec.get("names") or {}
-    found: list[Cause] = []
-    group, plural = spec.get("group", ""), names.get("plural", "")
-    if crd["metadata"].get("name") != f"{plural}.{group}":
-        text = 'must be spec.names.plural+"."+spec.group'
-        found.append(errors.invalid("metadata.name", crd["metadata"].get("name", ""), text))
-    if not group:
-        found.append(errors.required("spec.group"))
-    elif why := is_subdomain(group):
-        found.append(errors.invalid("spec.group", group, why))
-    elif "." not in group:
-        found.append(errors.invalid("spec.group", group, "should be a domain with at least one dot"))
-    if spec.get("scope") not in ("Namespaced", "Cluster"):
-        if not spec.get("scope"):
-            found.append(errors.required("spec.scope"))
-        else:
-            found.append(errors.not_supported("spec.scope", spec["scope"], ["Cluster", "Namespaced"]))
-    for key in ("plural", "kind"):
-        if not names.get(key):
-            found.append(errors.required(f"spec.names.{key}"))
-        elif why := is_label_1035(names[key].lower()):
-            found.append(errors.invalid(f"spec.names.{key}", names[key], why))
-    if names.get("kind") and names.get("kind") == names.get("listKind"):
-        found.append(errors.invalid("spec.names.listKind", names["listKind"], "kind and listKind may not be the same"))
-    if old is not None:
-        for path, key in (("spec.group", "group"), ("spec.scope", "scope")):
-            if old["spec"].get(key) != spec.get(key):
-                found.append(errors.invalid(path, spec.get(key), "field is immutable"))
-        if old["spec"]["names"].get("plural") != names.get("plural"):
-            found.append(errors.invalid("spec.names.plural", names.get("plural"), "field is immutable"))
-    found += [_hoisted(cause, spec) for cause in _check_versions(spec, crd)]
-    conversion = spec.get("conversion") or {}
-    if conversion.get("strategy") == "Webhook":
-        found.append(errors.not_supported("spec.conversion.strategy", "Webhook", ["None"]))
-    return found
-
-
-HOISTED = (
-    ("spec.versions[0].schema.openAPIV3Schema", "spec.validation.openAPIV3Schema"),
-    ("spec.versions[0].subresources", "spec.subresources"),
-    ("spec.versions[0].additionalPrinterColumns", "spec.additionalPrinterColumns"),
-    ("spec.versions[0].selectableFields", "spec.selectableFields"),
-)
-
-
-def _hoisted(cause: Cause, spec: dict[str, Any]) -> Cause:
-    """What all versions have in common is looked for at the top of the definition, and named there."""
-    versions = spec.get("versions") or []
-    parts = [{k: v for k, v in one.items() if k not in ("name", "served", "storage")} for one in versions]
-    if any(part != parts[0] for part in parts):
-        return cause
-    for within, instead in HOISTED:
-        if cause.field.startswith(within):
-            field = instead + cause.field.removeprefix(within)
-            if instead == "spec.additionalPrinterColumns":
-                field = field.replace(".jsonPath", ".JSONPath")
-            return Cause(cause.reason, cause.message.replace(within, instead), field)
-    return cause
-
-
-def _check_versions(spec: dict[str, Any], crd: dict[str, Any]) -> list[Cause]:
-    found: list[Cause] = []
-    versions = spec.get("versions") or []
-    if not versions:
-        return [errors.required("spec.versions", "must have at least one version")]
-    seen = set()
-    for index, version in enumerate(versions):
-        path = f"spec.versions[{index}]"
-        name = version.get("name", "")
-        if not VERSION_NAME.match(name):
-            found.append(errors.invalid(f"{path}.name", name, "must be a DNS-1035 label"))
-        if name in seen:
-            found.append(errors.duplicate(f"{path}.name", name))
-        seen.add(name)
-        document = (version.get("schema") or {}).get("openAPIV3Schema")
-        if document is None:
-            found.append(errors.required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
-        else:
-            found += check_schema(document, f"{path}.schema.openAPIV3Schema")
-        found += _check_subresources(version, path)
-        for place, field in enumerate(version.get("selectableFields") or []):
-            if not re.match(r"^(\.[A-Za-z_][\w-]*)+$", field.get("jsonPath", "")):
-                where = f"{path}.selectableFields[{place}].jsonPath"
-                found.append(
-                    errors.invalid(where, field.get("jsonPath", ""), "is an invalid path: must be a field path")
-                )
-        for place, printed in enumerate(version.get("additionalPrinterColumns") or []):
-            where = f"{path}.additionalPrinterColumns[{place}]"
-            found += [errors.required(f"{where}.{key}") for key in ("name", "jsonPath") if not printed.get(key)]
-            kinds = ["boolean", "date", "integer", "number", "string"]
-            if printed.get("type") not in kinds:
-                text = f"must be one of {','.join(kinds)}"
-                found.append(errors.invalid(f"{where}.type", printed.get("type", ""), text))
-            try:
-                JsonPath(printed.get("jsonPath", ""))
-            except ValueError as failure:
-                where = f"{path}.additionalPrinterColumns[{place}].jsonPath"
-                found.append(errors.invalid(where, printed.get("jsonPath", ""), str(failure)))
-    if sum(bool(version.get("storage")) for version in versions) != 1:
-        text = "must have exactly one version marked as storage version"
-        found.append(errors.invalid("spec.versions", [v.get("name") for v in versions], text))
-    stored = (crd.get("status") or {}).get("storedVersions") or []
-    found.extend(
-        errors.invalid("status.storedVersions", name, "missing from spec.versions; must not be removed while stored")
-        for name in stored
-        if name not in seen
-    )
-    return found
-
-
-def _check_subresources(version: dict[str, Any], path: str) -> list[Cause]:
-    scale = (version.get("subresources") or {}).get("scale")
-    found = []
-    if scale is not None:
-        for key, root in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
-            value = scale.get(key, "")
-            if not value:
-                found.append(errors.required(f"{path}.subresources.scale.{key}"))
-            elif not value.startswith(root):
-                text = f"should be a json path under {root[:-1]}"
-                found.append(errors.invalid(f"{path}.subresources.scale.{key}", value, text))
-    return found
+    def validate_status(self, obj: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+        return check_names((obj.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames")
 
 
 # ---- serving
@@ -223,7 +89,7 @@ def resources_of(crd: dict[str, Any], revision: int) -> list[Resource]:
             continue
         document = version["schema"]["openAPIV3Schema"]
         sub = version.get("subresources") or {}
-        scale = sub.get("scale")
+        paths = _scale_paths(sub.get("scale"))
         many = len([v for v in spec["versions"] if v.get("served")]) > 1
         found.append(
             Resource(
@@ -233,18 +99,14 @@ def resources_of(crd: dict[str, Any], revision: int) -> list[Resource]:
                 kind=names["kind"],
                 namespaced=spec["scope"] == "Namespaced",
                 schema=(compiled := Schema(document)),
-                strategy=CustomStrategy(compiled),
+                strategy=CustomStrategy(compiled, paths),
                 singular=names.get("singular", ""),
                 list_kind=names.get("listKind", ""),
                 short_names=tuple(names.get("shortNames") or ()),
                 categories=tuple(names.get("categories") or ()),
                 custom=True,
                 status="status" in sub,
-                scale=ScalePaths(
-                    scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath", "")
-                )
-                if scale
-                else None,
+                scale=paths,
                 columns=tuple(_printed(column) for column in version.get("additionalPrinterColumns") or ()),
                 storage_version=f"{spec['group']}/{storage_version}",
                 document=document,
@@ -254,15 +116,29 @@ def resources_of(crd: dict[str, Any], revision: int) -> list[Resource]:
                 },
                 refresh_before=2**63 if many and version["name"] != storage_version else revision,
                 fingerprint=fingerprint([version, names]),
-                deprecated=(
-                    version.get("deprecationWarning")
-                    or f"{spec['group']}/{version['name']} {names['kind']} is deprecated"
-                )
-                if version.get("deprecated")
-                else "",
+                deprecated=_deprecation(version, spec),
             )
         )
     return found
+
+
+def _scale_paths(scale: dict[str, Any] | None) -> ScalePaths | None:
+    if not scale:
+        return None
+    return ScalePaths(scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath", ""))
+
+
+def _deprecation(version: dict[str, Any], spec: dict[str, Any]) -> str:
+    """What a client of a deprecated version is warned of: the best version to go to, when there is a better one."""
+    if not version.get("deprecated"):
+        return ""
+    if said := version.get("deprecationWarning"):
+        return str(said)
+    group, kind, rank = spec["group"], spec["names"]["kind"], version_rank(version["name"])
+    better = [one["name"] for one in spec["versions"] if one.get("served") and not one.get("deprecated")]
+    better = sorted((name for name in better if version_rank(name) < rank), key=version_rank)
+    text = f"{group}/{version['name']} {kind} is deprecated"
+    return f"{text}; use {group}/{better[0]} {kind}" if better else text
 
 
 def _printed(column: dict[str, Any]) -> Printed:
@@ -276,30 +152,41 @@ def _printed(column: dict[str, Any]) -> Printed:
     )
 
 
-def name_conflict(crd: dict[str, Any], registry: Registry) -> tuple[str, str]:
-    """(reason, message) when another resource of the group has one of the names; ("", "") when all are free."""
+def judge_names(crd: dict[str, Any], registry: Registry) -> tuple[dict[str, Any], str, str]:
+    """(the names that are granted, reason, message); the last two are "" when nothing of it is taken by others."""
     spec = crd["spec"]
     names = spec["names"]
+    granted = dict((crd.get("status") or {}).get("acceptedNames") or {})
     taken = [r for r in registry.all() if r.group == spec["group"] and r.plural != names["plural"]]
     words = {r.plural for r in taken} | {r.singular for r in taken} | {s for r in taken for s in r.short_names}
     kinds = {r.kind for r in taken} | {r.list_kind for r in taken}
-    if names["plural"] in words:
-        return "PluralConflict", f'"{names["plural"]}" is already in use'
-    if names.get("singular") in words:
-        return "SingularConflict", f'"{names["singular"]}" is already in use'
-    for short in names.get("shortNames") or ():
-        if short in words:
-            return "ShortNamesConflict", f'"{short}" is already in use'
-    if names["kind"] in kinds:
-        return "KindConflict", f'"{names["kind"]}" is already in use'
-    if names.get("listKind") in kinds:
-        return "ListKindConflict", f'"{names["listKind"]}" is already in use'
-    return "", ""
+    reason = message = ""
+    for key, used in (
+        ("plural", words), ("singular", words), ("shortNames", words), ("kind", kinds), ("listKind", kinds),
+    ):  # fmt: skip
+        wanted, held = names.get(key), granted.get(key)
+        asked = wanted or [] if isinstance(wanted, list) else [wanted]
+        clashes = [
+            word for word in asked if word in used and word not in (held or [] if key == "shortNames" else [held])
+        ]
+        if clashes:
+            reason = f"{key[0].upper()}{key[1:]}Conflict"
+            texts = [f'"{word}" is already in use' for word in clashes]
+            message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        elif wanted:
+            granted[key] = wanted
+        else:
+            granted.pop(key, None)
+    if names.get("categories"):
+        granted["categories"] = names["categories"]
+    else:
+        granted.pop("categories", None)
+    return {"plural": "", "kind": ""} | granted, reason, message
 
 
 def set_condition(status: dict[str, Any], kind: str, value: str, reason: str, message: str, now: float) -> None:
     """Set one condition in place; its transition time moves only when its status does."""
-    conditions = status.setdefault("conditions", [])
+    conditions = status["conditions"] = status.get("conditions") or []
     fresh = {"type": kind, "status": value, "lastTransitionTime": timestamp(now), "reason": reason, "message": message}
     for index, held in enumerate(conditions):
         if held["type"] == kind:
@@ -308,9 +195,3 @@ def set_condition(status: dict[str, Any], kind: str, value: str, reason: str, me
             conditions[index] = fresh
             return
     conditions.append(fresh)
-
-
-def accepted_names(crd: dict[str, Any]) -> dict[str, Any]:
-    names = crd["spec"]["names"]
-    wanted = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
-    return {key: names[key] for key in wanted if key in names}

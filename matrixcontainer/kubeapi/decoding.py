@@ -1,19 +1,21 @@
 """From a body to an object of a resource: version, kind, unknown fields, namespace; and the last word on validity."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from matrixcontainer.kubeapi import errors, object_meta
 from matrixcontainer.kubeapi.asked import Options
+from matrixcontainer.kubeapi.bodies import compact
 from matrixcontainer.kubeapi.errors import Cause
 from matrixcontainer.kubeapi.resources import Resource
+from matrixcontainer.kubeapi.schema import copy_json
 
 
 class Decoding:
     """The part of the verbs that reads and judges; it writes nothing."""
 
     namespace_state: Callable[[str], str]
+    kind_of: Callable[[str, str], Resource | None]
 
     def decode(self, resource: Resource, body: dict[str, Any], options: Options) -> dict[str, Any]:
         """A body as an object of this resource: kind and version checked; unknown fields refused, warned of or dropped."""  # noqa: E501
@@ -23,10 +25,7 @@ class Decoding:
         if resource.custom:
             return self._decode_custom(resource, body, options)
         if (kind and kind != resource.kind) or (api_version and api_version != resource.api_version):
-            raise errors.bad_request(
-                f"the API version in the data ({api_version}, Kind={kind}) does not match the expected API version "
-                f"({resource.api_version}, Kind={resource.kind})"
-            )
+            raise errors.bad_request(self._another(resource, str(api_version or resource.api_version), str(kind), body))
         obj = {"apiVersion": resource.api_version, "kind": resource.kind} | {
             key: value for key, value in body.items() if key not in ("apiVersion", "kind")
         }
@@ -34,6 +33,22 @@ class Decoding:
         unknown += [path for path in object_meta.clean_metadata(obj, resource) if path not in unknown]
         self.report_unknown([f'unknown field "{path}"' for path in unknown], resource, options)
         return obj
+
+    def _another(self, resource: Resource, api_version: str, kind: str, body: dict[str, Any]) -> str:
+        """Why what was sent cannot be an object of this built-in resource."""
+        group, _, version = api_version.rpartition("/")
+        told = f'{kind} in version "{version}" cannot be handled as a {resource.kind}: '
+        meant = self.kind_of(api_version, kind)
+        if meant is None or meant.custom:
+            shown = api_version if group else version
+            return f'{told}no kind "{kind}" is registered for version "{shown}" in scheme "pkg/runtime/scheme.go:110"'
+        try:
+            meant.strategy.clean(copy_json(body), meant)
+        except errors.ApiError as failure:
+            return told + failure.message.partition(f"cannot be handled as a {kind}: ")[2]
+        if meant.kind == resource.kind:
+            return f"the API version in the data ({api_version}) does not match the expected API version ({resource.api_version})"  # noqa: E501
+        return f"{told}converting ({meant.version}.{kind}) to (v1.{resource.kind}): unknown conversion"
 
     def _decode_custom(self, resource: Resource, body: dict[str, Any], options: Options) -> dict[str, Any]:
         """An object of another kind is left as it is: that it has another kind is told when it is judged."""
@@ -58,6 +73,7 @@ class Decoding:
 
     def decode_patched(self, resource: Resource, body: Any, options: Options) -> dict[str, Any]:
         """The same for what a patch made of an object: what is wrong with it is wrong with the patch."""
+        whole = compact(body) if options.field_validation == "Strict" else b""  # decoding drops what is unknown
         try:
             return self.decode(resource, body, options)
         except errors.ApiError as failure:
@@ -66,7 +82,7 @@ class Decoding:
             why = failure.message.removeprefix(
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
             )
-            cause = errors.invalid("patch", compact(body).decode(), why)
+            cause = errors.invalid("patch", (whole or compact(body)).decode(), why)
             raise errors.unprocessable("", "", "", [cause]) from failure
 
     def report_unknown(self, texts: list[str], resource: Resource, options: Options) -> None:
@@ -99,17 +115,27 @@ class Decoding:
             cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
             raise errors.forbidden(resource.plural, resource.group, name, why, [cause])
 
-    def _demand_valid(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None) -> None:
+    def _demand_valid(
+        self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None, status: bool = False
+    ) -> None:
         if obj["kind"] != resource.kind:
             cause = errors.invalid("kind", obj["kind"], f"must be {resource.kind}")
             raise errors.unprocessable(obj["kind"], resource.group, obj["metadata"].get("name", ""), [cause])
-        found = object_meta.check_metadata(obj, resource)
-        if old is not None:
+        found: list[Cause] = []
+        if old is None:
+            found = object_meta.check_metadata(obj, resource)
+        elif object_meta.changed(obj, old):
             known = set(object_meta.check_metadata(old, resource))
-            found = [cause for cause in found if cause not in known] + object_meta.check_metadata_update(obj, old)
-        found += resource.strategy.validate(obj, old)
+            found = [cause for cause in object_meta.check_metadata(obj, resource) if cause not in known]
+            found += object_meta.check_metadata_update(obj, old)
+        if status and old is not None:
+            found += resource.strategy.validate_status(obj, old)
+        else:
+            found += resource.strategy.validate(obj, old)
         if found:
-            raise errors.unprocessable(resource.kind, resource.group, obj["metadata"].get("name", ""), found)
+            told = resource.strategy.told_group
+            group = resource.group if told is None else told
+            raise errors.unprocessable(resource.kind, group, obj["metadata"].get("name", ""), found)
 
 
 SUMMARY_LENGTH = 30
@@ -119,9 +145,3 @@ def _without_kind(kind: str, body: bytes) -> str:
     text = body.decode(errors="replace")
     summary = f"{text[:SUMMARY_LENGTH]} ..." if len(text) > SUMMARY_LENGTH else text
     return f"the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{text}' ({summary})"  # noqa: E501
-
-
-def compact(value: Any) -> bytes:
-    """JSON as a Go server prints what has no fields of its own: sorted, without spaces, angle brackets escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").encode()

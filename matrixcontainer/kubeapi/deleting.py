@@ -26,7 +26,8 @@ class DeletingVerbs(PatchingVerbs):
             ):
                 if said and said != held:
                     why = f"the {word} in the precondition ({said}) does not match the {word} in record ({held})"
-                    why += ". The object might have been deleted and then recreated" if word == "UID" else ""
+                    fate = "deleted and then recreated" if word == "UID" else "modified"
+                    why += f". The object might have been {fate}"
                     raise errors.conflict(resource.kind, resource.group, name, why)
             for gate in (*self.gates, *self.judges):
                 await gate(resource, "DELETE", None, obj, replace(options, dry_run=options.dry_run or wish.dry_run))
@@ -61,15 +62,14 @@ class DeletingVerbs(PatchingVerbs):
             meta["deletionTimestamp"] = object_meta.timestamp(base + grace)
             if resource.strategy.tells_grace:
                 meta["deletionGracePeriodSeconds"] = grace
-            if first and resource.strategy.has_generation and "generation" in meta:
+            if first and meta.get("generation", 0) > 0:
                 meta["generation"] += 1
             resource.strategy.mark_deleted(obj)
         if not pending_work(obj):
             if wish.dry_run:
                 return Outcome(before, gone=True)
-            if first and not resource.strategy.returns_deleted:
-                return await self._erase(resource, record, before)
-            return await self._erase(resource, record, obj if grace == 0 and not first else before)
+            marked = not first or resource.strategy.grace is not None
+            return await self._erase(resource, record, obj if grace == 0 and marked else before)
         if wish.dry_run:
             return Outcome(obj)
         if not differs(before, obj):

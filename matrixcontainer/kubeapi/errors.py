@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from matrixcontainer.kubeapi.records import StoreLost
+
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
 
 
@@ -47,6 +49,24 @@ def shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def as_go(value: Any) -> Any:
+    """A refused value of no type of its own, as the Go source it is shown in; scalars stay what they are."""
+    return Spelled(_go_source(value)) if isinstance(value, (dict, list)) else value
+
+
+def _go_source(value: Any) -> str:
+    if isinstance(value, dict):
+        parts = ", ".join(f"{json.dumps(key, ensure_ascii=False)}:{_go_source(value[key])}" for key in sorted(value))
+        return "map[string]interface {}{" + parts + "}"
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(map(_go_source, value)) + "}"
+    return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
+
+
 def required(field: str, detail: str = "") -> Cause:
     return Cause("FieldValueRequired", "Required value" + (f": {detail}" if detail else ""), field)
 
@@ -66,6 +86,10 @@ def not_supported(field: str, value: Any, allowed: list[Any]) -> Cause:
 
 def duplicate(field: str, value: Any) -> Cause:
     return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", field)
+
+
+def not_found_value(field: str, value: Any) -> Cause:
+    return Cause("FieldValueNotFound", f"Not found: {shown(value)}", field)
 
 
 def too_long(field: str, limit: int) -> Cause:
@@ -126,17 +150,36 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-class NoSuchPage(ApiError):
-    """Outside of what any group serves there is no Status, only a page that says so."""
+class PlainPage(ApiError):
+    """A refusal from before or beside the API: there is no Status, only a page of text."""
 
-    TEXT = "404 page not found\n"
+    def page(self, path: str) -> str:
+        return f"{self.message}\n"
+
+
+class NoSuchPage(PlainPage):
+    """Outside of what any group serves."""
 
     def __init__(self) -> None:
-        super().__init__(404, "NotFound", self.TEXT.strip())
+        super().__init__(404, "NotFound", "404 page not found")
 
 
-def already_exists(plural: str, group: str, name: str) -> ApiError:
+class BrokenRequest(PlainPage):
+    """A request that fails before anybody knows what it is about."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(500, "", why)
+
+    def page(self, path: str) -> str:
+        return f"Internal Server Error: {json.dumps(path)}: {self.message}\n"
+
+
+def already_exists(plural: str, group: str, name: str, going: bool = False, generated: bool = False) -> ApiError:
+    """409; `going` says that the one there is being deleted, `generated` that the name was made here."""
     text = f'{qualified(plural, group)} "{name}" already exists'
+    if generated:
+        text += ", the server was not able to generate a unique name for the object"
+    text = f"object is being deleted: {text}" if going else text
     return ApiError(409, "AlreadyExists", text, _details(name, group, plural))
 
 
@@ -168,11 +211,6 @@ def forbidden(plural: str, group: str, name: str, why: str, causes: list[Cause] 
     return ApiError(403, "Forbidden", text, _details(name, group, plural, causes=listed))
 
 
-def unexplained(message: str) -> ApiError:
-    """A failure the server has no reason for: 500 with the bare text."""
-    return ApiError(500, "", message)
-
-
 def unauthorized() -> ApiError:
     return ApiError(401, "Unauthorized", "Unauthorized")
 
@@ -197,6 +235,19 @@ def too_large(limit: int) -> ApiError:
 
 def expired(message: str) -> ApiError:
     return ApiError(410, "Expired", message)
+
+
+def store_lost(failure: StoreLost) -> ApiError:
+    """What the database failed at, with the code that tells a client whether asking again may help."""
+    code, reason = {
+        "Full": (507, "InsufficientStorage"),
+        "Locked": (503, "ServiceUnavailable"),
+    }.get(failure.kind, (500, "InternalError"))
+    refusal = ApiError(code, reason, str(failure))
+    if code == 503:
+        refusal.details = {"retryAfterSeconds": 1}
+        refusal.headers = {"Retry-After": "1"}
+    return refusal
 
 
 def untyped(message: str) -> ApiError:

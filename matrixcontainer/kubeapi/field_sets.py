@@ -82,7 +82,8 @@ def paths_of(value: Any, schema: Schema, path: Path = (), nodes: bool = False) -
             inner = (*path, f"f:{key}")
             child = child_schema(schema, key, path)
             found |= paths_of(item, child, inner, nodes)
-            bare = item is None or item == {} or (bool(path) and not schema.properties)
+            declared = key in schema.properties or (not path and key in ("apiVersion", "kind", "metadata"))
+            bare = item is None or item == {} or not declared
             if bare or (nodes and (is_granular(child, item) or is_associative(child, item))):
                 found.add(inner)
     elif is_associative(schema, value):
@@ -202,14 +203,14 @@ def _normal(element: str) -> str:
 
 def path_text(path: Path) -> str:
     """A path as conflict messages print it: `.spec.ports[port=80].name`."""
-    text = ""
-    for element in path:
-        kind, _, rest = element.partition(":")
-        if kind == "f":
-            text += f".{rest}"
-        elif kind == "k":
-            keys = ",".join(f"{key}={_compact(value)}" for key, value in json.loads(rest).items())
-            text += f"[{keys}]"
-        else:
-            text += f"[={rest}]"
-    return text
+    return "".join(map(element_text, path))
+
+
+def element_text(element: str) -> str:
+    kind, _, rest = element.partition(":")
+    if kind == "f":
+        return f".{rest}"
+    if kind == "k":
+        keys = ",".join(f"{key}={_compact(value)}" for key, value in json.loads(rest).items())
+        return f"[{keys}]"
+    return f"[={rest}]"

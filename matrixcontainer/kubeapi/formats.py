@@ -1,4 +1,7 @@
-"""The string formats a schema may name, each with its check; unknown formats are not checked, as in Kubernetes."""
+"""The string formats a schema may name, each with its check; unknown formats are not checked, as in Kubernetes.
+
+Names are compared without their dashes. What each format takes follows the Go packages the API refers to.
+"""
 
 import base64
 import binascii
@@ -7,17 +10,32 @@ import re
 from collections.abc import Callable
 from datetime import date
 from urllib.parse import urlparse
-from uuid import UUID
 
 DATE_TIME = re.compile(
     r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt ]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?([Zz]|[+-]\d\d:\d\d)$"  # noqa: E501
 )
+DATE = re.compile(r"^\d{4}-\d\d-\d\d$")
 DURATION = re.compile(
     r"^[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*$|^[+-]?0$"
 )
+LONG_DURATION = re.compile(
+    r"\d+\s*(ns|nano\w*|us|µs|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|d|day\w*|w|wk|week\w*)(?![A-Za-zµ])",
+    re.IGNORECASE,
+)
 HOSTNAME = re.compile(r"^(?=.{1,253}$)([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$")  # fmt: skip  # noqa: E501
 EMAIL = re.compile(r"^[^@\s]+@[^@\s]+$")
-MAC = re.compile(r"^([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}$")
+MAC = re.compile(
+    r"^([0-9A-Fa-f]{2}([:-]))([0-9A-Fa-f]{2}\2){4}([0-9A-Fa-f]{2}\2){0,14}[0-9A-Fa-f]{2}$|^([0-9A-Fa-f]{4}\.){2,9}[0-9A-Fa-f]{4}$"
+)
+HEX = "[0-9a-fA-F]"
+CREDIT_CARD = re.compile(
+    r"^(4\d{12}(\d{3})?|5[1-5]\d{14}|6(011|5\d\d)\d{12}|3[47]\d{13}|3(0[0-5]|[68]\d)\d{11}|(2131|1800|35\d{3})\d{11})$"
+)
+RGB = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
+
+
+def normal_name(name: str) -> str:
+    return name.replace("-", "")
 
 
 def _holds(check: Callable[[str], object]) -> Callable[[str], bool]:
@@ -31,25 +49,81 @@ def _holds(check: Callable[[str], object]) -> Callable[[str], bool]:
     return test
 
 
-def _uri(text: str) -> object:
-    if not urlparse(text).scheme:
-        raise ValueError(text)
-    return text
+def _matches(pattern: str) -> Callable[[str], bool]:
+    compiled = re.compile(pattern)
+    return lambda text: compiled.fullmatch(text) is not None
+
+
+def _is_uri(text: str) -> bool:
+    if not text or any(ord(letter) <= 32 or ord(letter) == 127 for letter in text):
+        return False
+    try:
+        return text.startswith("/") or bool(urlparse(text).scheme)
+    except ValueError:
+        return False
+
+
+def _is_cidr(text: str) -> bool:
+    address, slash, length = text.partition("/")
+    if not slash or not length.isdigit():
+        return False
+    try:
+        return int(length) <= ipaddress.ip_address(address).max_prefixlen
+    except ValueError:
+        return False
+
+
+def _uuid(version: str = "", variant: str = HEX) -> Callable[[str], bool]:
+    third = f"{version}{HEX}{{3}}" if version else f"{HEX}{{4}}"
+    return _matches(f"{HEX}{{8}}-?{HEX}{{4}}-?{third}-?{variant}{HEX}{{3}}-?{HEX}{{12}}")
+
+
+def _is_isbn10(text: str) -> bool:
+    digits = re.sub(r"[\s-]", "", text)
+    if not re.fullmatch(r"\d{9}[\dX]", digits):
+        return False
+    values = [10 if digit == "X" else int(digit) for digit in digits]
+    return sum(weight * value for weight, value in zip(range(10, 0, -1), values, strict=True)) % 11 == 0
+
+
+def _is_isbn13(text: str) -> bool:
+    digits = re.sub(r"[\s-]", "", text)
+    if not re.fullmatch(r"\d{13}", digits):
+        return False
+    return sum(int(digit) * (3 if place % 2 else 1) for place, digit in enumerate(digits)) % 10 == 0
+
+
+def _is_credit_card(text: str) -> bool:
+    digits = re.sub(r"\D", "", text)
+    if not CREDIT_CARD.match(digits):
+        return False
+    doubled = [int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits))]
+    return sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
 
 
 FORMATS: dict[str, Callable[[str], bool]] = {
-    "date-time": lambda text: bool(DATE_TIME.match(text)),
     "datetime": lambda text: bool(DATE_TIME.match(text)),
-    "date": _holds(date.fromisoformat),
-    "duration": lambda text: bool(DURATION.match(text)),
+    "date": _holds(lambda text: date.fromisoformat(text if DATE.match(text) else "")),
+    "duration": lambda text: bool(DURATION.match(text) or LONG_DURATION.search(text)),
     "byte": _holds(lambda text: base64.b64decode(text, validate=True)),
     "ipv4": _holds(ipaddress.IPv4Address),
     "ipv6": _holds(ipaddress.IPv6Address),
-    "ip": _holds(ipaddress.ip_address),
-    "cidr": _holds(lambda text: ipaddress.ip_network(text, strict=False)),
+    "cidr": _is_cidr,
     "hostname": lambda text: bool(HOSTNAME.match(text)),
     "email": lambda text: bool(EMAIL.match(text)),
     "mac": lambda text: bool(MAC.match(text)),
-    "uuid": _holds(UUID),
-    "uri": _holds(_uri),
+    "uuid": _uuid(),
+    "uuid3": _uuid("3"),
+    "uuid4": _uuid("4", "[89abAB]"),
+    "uuid5": _uuid("5", "[89abAB]"),
+    "uri": _is_uri,
+    "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
+    "isbn10": _is_isbn10,
+    "isbn13": _is_isbn13,
+    "creditcard": _is_credit_card,
+    "ssn": _matches(r"\d{3}[- ]?\d{2}[- ]?\d{4}"),
+    "hexcolor": _matches(f"#?({HEX}{{3}}|{HEX}{{6}})"),
+    "rgbcolor": _matches(rf"rgb\({RGB},{RGB},{RGB}\)"),
+    "bsonobjectid": _matches(f"{HEX}{{24}}"),
+    "password": lambda text: True,
 }

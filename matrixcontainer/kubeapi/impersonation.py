@@ -7,10 +7,11 @@ authentication.k8s.io. Contract: public documentation "Authenticating", section 
 from urllib.parse import unquote
 
 from matrixcontainer.kubeapi.access import User, service_account_groups
-from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.errors import BrokenRequest
 from matrixcontainer.kubeapi.rbac import Authorizer, Wish
 
 AUTHENTICATION = "authentication.k8s.io"
+VERSION = f"{AUTHENTICATION}/v1"
 AUTHENTICATED, UNAUTHENTICATED, ANONYMOUS = "system:authenticated", "system:unauthenticated", "system:anonymous"
 ACCOUNT = "system:serviceaccount:"
 EXTRA = "impersonate-extra-"
@@ -25,10 +26,18 @@ def who_is_meant(user: User, headers: dict[str, str], authorizer: Authorizer) ->
     if not name:
         if not (groups or uid or extra):
             return user
-        raise ApiError(500, "InternalError", "Internal error occurred: impersonation without naming a user")
+        raise BrokenRequest(f"requested {_references(groups, uid, extra)} without impersonating a user")
     for wish in _wishes(name, groups, uid, extra):
         authorizer.demand(user, wish)
     return User(name, _settled_groups(name, groups), uid, extra)
+
+
+def _references(groups: list[str], uid: str, extra: dict[str, list[str]]) -> str:
+    """What was asked for, as Go prints a list of object references: kind, namespace, name, uid, version, field."""
+    found = [f"{{Group  {group}    }}" for group in groups]
+    found += [f"{{UserExtra  {value}  {VERSION}  {key}}}" for key, values in extra.items() for value in values]
+    found += [f"{{UID  {uid}  {VERSION}  }}"] if uid else []
+    return f"[{' '.join(found)}]"
 
 
 def _values(headers: dict[str, str], key: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from matrixcontainer.kubeapi import errors, schema, validation
 from matrixcontainer.kubeapi.builtin.types import schema_of
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.qualified_names import label_value_mistake, qualified_mistake
+from matrixcontainer.kubeapi.qualified_names import label_value_mistakes, qualified_mistakes
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.resources import Resource
@@ -82,7 +82,7 @@ def clean_metadata(obj: dict[str, Any], resource: "Resource") -> list[str]:
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
                 f"json: cannot unmarshal into field {cause.field}: {cause.message.removeprefix('Invalid value: ')}"
             )
-    for key in ("labels", "annotations", "finalizers", "ownerReferences"):
+    for key in CHECKED:
         if key in meta and not meta[key]:
             del meta[key]
     return unknown
@@ -92,61 +92,86 @@ def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
     """Everything wrong with metadata, name included."""
     meta = obj["metadata"]
     found: list[Cause] = []
+    if (prefix := meta.get("generateName")) and (why := resource.strategy.check_name(_masked(prefix))):
+        found.append(errors.invalid("metadata.generateName", prefix, why))
     name = meta.get("name", "")
     if not name:
         found.append(errors.required("metadata.name", "name or generateName is required"))
     elif why := resource.strategy.check_name(name):
         found.append(errors.invalid("metadata.name", name, why))
+    found += _check_marks(meta)
+    for index, finalizer in enumerate(meta.get("finalizers") or []):
+        found += [errors.invalid("metadata.finalizers", finalizer, why) for why in qualified_mistakes(finalizer)]
+        if "/" not in finalizer and not resource.custom and finalizer not in STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            found.append(errors.invalid(f"metadata.finalizers[{index}]", finalizer, why))
+    both = [word for word in ("foregroundDeletion", "orphan") if word in (meta.get("finalizers") or [])]
+    if len(both) == 2:
+        why = "finalizer orphan and foregroundDeletion cannot be both set"
+        found.append(errors.invalid("metadata.finalizers", errors.go_list(meta["finalizers"]), why))
+    return found
+
+
+def _masked(prefix: str) -> str:
+    """A prefix may end in a dash, as no name may."""
+    return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
+
+
+def _check_marks(meta: dict[str, Any]) -> list[Cause]:
+    """Labels, annotations and owners."""
+    found: list[Cause] = []
     for key, value in (meta.get("labels") or {}).items():
-        if why := qualified_mistake(key):
-            found.append(errors.invalid("metadata.labels", key, why))
-        if why := label_value_mistake(value):
-            found.append(errors.invalid("metadata.labels", value, why))
+        found += [errors.invalid("metadata.labels", key, why) for why in qualified_mistakes(key)]
+        found += [errors.invalid("metadata.labels", value, why) for why in label_value_mistakes(value)]
     total = 0
     for key, value in (meta.get("annotations") or {}).items():
         total += len(key) + len(value)
-        if why := qualified_mistake(key.lower()):
-            found.append(errors.invalid("metadata.annotations", key, why))
+        found += [errors.invalid("metadata.annotations", key, why) for why in qualified_mistakes(key.lower())]
     if total > ANNOTATIONS_BYTES_MAX:
         found.append(errors.too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX))
-    for finalizer in meta.get("finalizers") or []:
-        if why := qualified_mistake(finalizer):
-            found.append(errors.invalid("metadata.finalizers", finalizer, why))
-        elif "/" not in finalizer and not resource.custom and finalizer not in STANDARD_FINALIZERS:
-            why = "name is neither a standard finalizer name nor is it fully qualified"
-            found.append(errors.invalid("metadata.finalizers", finalizer, why))
-    found.extend(_check_owners(meta.get("ownerReferences") or []))
-    return found
+    return found + _check_owners(meta.get("ownerReferences") or [])
 
 
 def _check_owners(owners: list[dict[str, Any]]) -> list[Cause]:
     found: list[Cause] = []
-    controllers = 0
+    controller = ""
     path = "metadata.ownerReferences"
     for owner in owners:
-        found.extend(
-            errors.invalid(f"{path}.{key}", owner.get(key, ""), f"{key} must not be empty")
-            for key in ("apiVersion", "kind", "name", "uid")
-            if not owner.get(key)
-        )
-        controllers += bool(owner.get("controller"))
-    if controllers > 1:
-        text = "Only one reference can have Controller set to true."
-        found.append(errors.invalid("metadata.ownerReferences", owners, text))
+        for key in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(key):
+                word = "version" if key == "apiVersion" else key
+                found.append(errors.invalid(f"{path}.{key}", owner.get(key, ""), f"{word} must not be empty"))
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            found.append(errors.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
+        if owner.get("controller"):
+            this = f"{owner.get('kind', '')}/{owner.get('name', '')}"
+            if controller:
+                text = 'Only one reference can have Controller set to true. Found "true" in references for '
+                found.append(errors.invalid(path, owners, f"{text}{controller} and {this}"))
+            controller = controller or this
     return found
 
 
+CHECKED = ("labels", "annotations", "ownerReferences", "finalizers")
+
+
+def changed(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    """Whether an update touches metadata that has to be looked at."""
+    before, after = old["metadata"], new["metadata"]
+    return any(before.get(key) != after.get(key) for key in CHECKED)
+
+
 def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """What may not change, and which finalizers may not come while an object is going."""
+    """What may not change, and which finalizers may not come while an object is going; told twice, as upstream does."""
     found: list[Cause] = []
     before, after = old["metadata"], new["metadata"]
     if before.get("deletionTimestamp"):
         added = [f for f in after.get("finalizers") or [] if f not in (before.get("finalizers") or [])]
         if added:
-            listed = ", ".join(f'"{name}"' for name in added)
-            text = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"  # noqa: E501
+            listed = errors.go_list(sorted(added))
+            text = f"no new finalizers can be added if the object is being deleted, found new finalizers {listed}"
             found.append(errors.forbidden_field("metadata.finalizers", text))
-    return found
+    return (found + _check_marks(after)) * 2
 
 
 def check_identity(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:

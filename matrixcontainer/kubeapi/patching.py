@@ -5,6 +5,9 @@ from typing import Any
 from matrixcontainer.kubeapi import apply, errors, object_meta, patches
 from matrixcontainer.kubeapi.asked import Options, Outcome
 from matrixcontainer.kubeapi.resources import Resource
+from matrixcontainer.kubeapi.schema import copy_json
+from matrixcontainer.kubeapi.typed import demand_typed
+from matrixcontainer.kubeapi.validation import type_of
 from matrixcontainer.kubeapi.verbs import Verbs
 
 
@@ -45,12 +48,17 @@ class PatchingVerbs(Verbs):
             cause = errors.required("fieldManager", "is required for apply patch")
             raise errors.unprocessable("PatchOptions", "meta.k8s.io", "", [cause])
         if not isinstance(config, dict):
-            raise errors.bad_request("the applied configuration must be an object")
+            raise errors.bad_request(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+                f"{type_of(config)} into Go value of type map[string]interface {{}}"
+            )
         said = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
         if said != (resource.api_version, resource.kind):
             raise errors.bad_request(f"invalid object type: {said[0] or '/'}, Kind={said[1]}")
         if (config.get("metadata") or {}).get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
+        demand_typed(config, resource.schema, resource.api_version)
+        stated_config = copy_json(config)
         config = self.decode(resource, config, options)
         meta = config["metadata"]
         if meta.get("name", name) != name:
@@ -68,15 +76,9 @@ class PatchingVerbs(Verbs):
                 raise errors.not_found(resource.plural, resource.group, name)
             if resource.namespaced:
                 self._demand_namespace(resource, namespace, name)
-            obj = apply.apply_config(
-                None,
-                config,
-                resource.schema,
-                options.manager,
-                "",
-                options.force,
-                object_meta.timestamp(self.now()),
-            )
+            now = object_meta.timestamp(self.now())
+            wish = apply.Wish(options.manager, "", options.force, now, stated_config)
+            obj = apply.apply_config(None, config, resource.schema, wish)
             return await self._insert(
                 resource, namespace, await self._prepare_new(resource, obj, options, True), options
             )
@@ -84,7 +86,8 @@ class PatchingVerbs(Verbs):
         def change(old: dict[str, Any]) -> dict[str, Any]:
             now = object_meta.timestamp(self.now())
             sub = options.subresource
-            return apply.apply_config(old, config, resource.schema, options.manager, sub, options.force, now)
+            wish = apply.Wish(options.manager, sub, options.force, now, stated_config)
+            return apply.apply_config(old, config, resource.schema, wish)
 
         return await self._retrying(resource, namespace, name, change, options, stated=stated, track=False)
 

@@ -84,4 +84,4 @@ class Reading(Answering):
             return self.api.stopping or self.api.registry.find(*key) is None
 
         watch = Watch(self.api.store, resource, query, options, self.api.chance, gone)
-        return Response(watch.lines(), media="application/json")
+        return Response(watch)

@@ -12,7 +12,14 @@ class Stale(Exception):
 
 
 class StoreLost(Exception):
-    """The database refused a batch; nothing of the batch was kept. The text says why and what would help."""
+    """The database failed; nothing acknowledged is lost. The text says why and what would help.
+
+    `kind` is Full, Locked, Damaged, Refused or Lost.
+    """
+
+    def __init__(self, text: str, kind: str = "Lost") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 NO_LABELS: dict[str, str] = {}

@@ -1,21 +1,15 @@
 """One HTTP request, taken apart once: path, query, headers, body; and the path as a Kubernetes one."""
 
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.access import ANONYMOUS, User
-from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.rbac import Wish
 
 BODY_BYTES_MAX = 3 * 2**20
-
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 @dataclass
@@ -24,9 +18,9 @@ class Request:
     path: str
     query: dict[str, str]
     headers: dict[str, str]
-    receive: Receive
-    user: User = ANONYMOUS
     body: bytes = b""
+    too_large: bool = False  # there was more of a body than is read
+    user: User = ANONYMOUS
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -50,37 +44,21 @@ class Request:
             raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
-def request_of(scope: dict[str, Any], receive: Receive) -> Request:
-    headers: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        key = name.decode("latin-1").lower()
-        text = value.decode("latin-1")
-        between = "\n" if key.startswith("impersonate-") else ","
-        headers[key] = f"{headers[key]}{between}{text}" if key in headers else text
-    query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
-    raw = scope.get("raw_path")
-    path = raw.decode("latin-1").partition("?")[0] if raw else scope["path"]
-    return Request(scope["method"], path, query, headers, receive)
+def query_of(text: bytes) -> dict[str, str]:
+    return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True)) if text else {}
 
 
-async def read_body(request: Request) -> None:
-    """Read the whole body; 413 as soon as it is over the limit."""
-    stated = request.headers.get("content-length", "0")
-    if stated.isdigit() and int(stated) > BODY_BYTES_MAX:
-        raise errors.too_large(BODY_BYTES_MAX)
-    parts = []
-    size = 0
-    while True:
-        message = await request.receive()
-        if message["type"] != "http.request":
-            raise ApiError(400, "BadRequest", "the client went away")
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > BODY_BYTES_MAX:
-            raise errors.too_large(BODY_BYTES_MAX)
-        if not message.get("more_body"):
-            break
-    request.body = b"".join(parts)
+def add_header(headers: dict[str, str], name: bytes, value: bytes) -> None:
+    """Repeated headers become one; of those that impersonate, values may hold commas."""
+    key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+    if key in headers:
+        text = f"{headers[key]}{chr(10) if key.startswith('impersonate-') else ','}{text}"
+    headers[key] = text
+
+
+def stated_too_large(headers: dict[str, str]) -> bool:
+    stated = headers.get("content-length", "0")
+    return stated.isdigit() and int(stated) > BODY_BYTES_MAX
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,20 @@
 """What goes back: a code, a media type, headers, and bytes or a stream of them."""
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+if TYPE_CHECKING:
+    from matrixcontainer.kubeapi.watch import Watch
+
 
 class Response:
-    """Status code, body, media type and headers; or a stream of chunks."""
+    """Status code, body, media type and headers; the body may be a watch or a stream of chunks."""
 
     def __init__(
         self,
-        body: bytes | AsyncIterator[bytes],
+        body: "bytes | Watch | AsyncIterator[bytes]",
         code: int = 200,
         media: str = "application/json",
         headers: dict[str, str] | None = None,

@@ -31,7 +31,7 @@ def answer_review(
         return body | {"status": _rules_status(authorizer, user, spec)}
     causes = _mistakes(kind, spec, body, namespace)
     if causes:
-        raise errors.unprocessable(kind, AUTHORIZATION, "", causes)
+        raise errors.unprocessable("", AUTHORIZATION, "", causes)  # of no kind, as upstream has it
     if kind != "SelfSubjectAccessReview":
         groups = tuple(spec.get("groups") or spec.get("group") or ())
         user = User(spec.get("user", ""), groups, spec.get("uid", ""), spec.get("extra") or {})

@@ -12,7 +12,9 @@ from typing import Any
 
 import orjson
 
-from matrixcontainer.kubeapi.errors import ABSENT
+from matrixcontainer.kubeapi.errors import ABSENT, Cause
+
+Judge = Callable[[Any, str, Any, list[Cause]], int]  # value, its name, its former self, mistakes: checks that held
 
 try:
     import re2
@@ -25,7 +27,26 @@ def compile_pattern(pattern: str) -> Callable[[str], Any]:
     try:
         return (re2 or re).compile(pattern).search
     except Exception as failure:
-        raise ValueError(str(failure)) from failure
+        raise ValueError(_as_go_tells_it(failure)) from failure
+
+
+RE2_SAYS = {  # what the engine says, and what Go says of the same mistake
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+
+
+def _as_go_tells_it(failure: Exception) -> str:
+    said = failure.args[0] if failure.args else str(failure)
+    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    what, colon, where = text.partition(": ")
+    return f"error parsing regexp: {RE2_SAYS.get(what, what)}" + (f": `{where}`" if colon else "")
 
 
 class Schema:
@@ -44,6 +65,7 @@ class Schema:
         "format",
         "int_or_string",
         "items",
+        "judge",
         "list_keys",
         "list_type",
         "map_type",
@@ -70,7 +92,9 @@ class Schema:
         "strategy",
         "type",
         "unique_items",
+        "with_embedded",
         "with_rules",
+        "with_unique_lists",
     )
 
     def __init__(self, document: dict[str, Any] | None = None) -> None:
@@ -111,6 +135,9 @@ class Schema:
         self.description: str = d.get("description", "")
         self.ref = ""
         self.with_rules: bool | None = None
+        self.with_embedded: bool | None = None
+        self.with_unique_lists: bool | None = None
+        self.judge: Judge | None = None  # compiled when first asked
 
     def child(self, key: str) -> "Schema | None":
         """The schema of an object's field, from its properties or its additional ones."""
@@ -118,11 +145,26 @@ class Schema:
             return found
         return self.additional if isinstance(self.additional, Schema) else None
 
+    def has_default(self) -> bool:
+        return self.default is not ABSENT
+
     def has_rules(self) -> bool:
         """Whether this node or any below it has validation rules; looked up once."""
         if self.with_rules is None:
             self.with_rules = any(node.rules for node in walk(self))
         return self.with_rules
+
+    def has_unique_lists(self) -> bool:
+        """Whether any list here or below is a set or a map; looked up once."""
+        if self.with_unique_lists is None:
+            self.with_unique_lists = any(node.list_type in ("set", "map") for node in walk(self))
+        return self.with_unique_lists
+
+    def has_embedded(self) -> bool:
+        """Whether whole objects with metadata stand here or below; looked up once."""
+        if self.with_embedded is None:
+            self.with_embedded = any(node.embedded for node in walk(self))
+        return self.with_embedded
 
 
 def walk(schema: Schema) -> Iterator[Schema]:
@@ -164,6 +206,33 @@ def prune(value: Any, schema: Schema, path: str = "", unknown: list[str] | None 
         for index, item in enumerate(value):
             prune(item, schema.items, f"{path}[{index}]", unknown)
     return value
+
+
+def prune_custom(
+    value: Any, schema: Schema | None, path: str, unknown: list[str], root: bool = False, keeps: bool = False
+) -> None:
+    """The same for values that were not decoded into types: even below a scalar nothing unknown stays."""
+    keeps = keeps or (schema is not None and schema.preserve)
+    if isinstance(value, dict):
+        exempt = ("apiVersion", "kind", "metadata") if root or (schema is not None and schema.embedded) else ()
+        for key in list(value):
+            if key in exempt:
+                continue
+            if schema is not None and (child := schema.properties.get(key)) is not None:
+                prune_custom(value[key], child, join(path, key), unknown)
+            elif schema is not None and schema.additional is not None:
+                if isinstance(schema.additional, Schema) or not keeps:
+                    inner = schema.additional if isinstance(schema.additional, Schema) else None
+                    prune_custom(value[key], inner, join(path, key), unknown)
+            elif not keeps:
+                del value[key]
+                unknown.append(join(path, key))
+    elif isinstance(value, list):
+        inner = schema.items if schema is not None else None
+        if keeps and inner is None:
+            return
+        for index, item in enumerate(value):
+            prune_custom(item, inner, f"{path}[{index}]", unknown, keeps=keeps)
 
 
 # ---- default
@@ -218,18 +287,4 @@ def drop_nulls(value: Any, schema: Schema) -> Any:
     elif isinstance(value, list) and schema.items is not None:
         for item in value:
             drop_nulls(item, schema.items)
-    return value
-
-
-def spell_quantities(value: Any, schema: Schema) -> Any:
-    """Amounts given as numbers, as the text a typed server would store; returns the value, changed in place."""
-    if schema.format == "quantity" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f"{value:g}" if isinstance(value, float) else str(value)
-    if isinstance(value, dict):
-        for key, item in value.items():
-            child = schema.child(key)
-            if child is not None and item is not None:
-                value[key] = spell_quantities(item, child)
-    elif isinstance(value, list) and schema.items is not None:
-        value[:] = [spell_quantities(item, schema.items) for item in value]
     return value

@@ -1,147 +1,100 @@
 """Where objects live: one counter of revisions, every object once, every change in order, durable before acknowledged.
 
 The database is the truth; a copy of the living objects is kept in memory as encoded JSON, filled at start, so that
-reads and watches never wait for it. A write is checked against the newest state, gets the next revision, and joins
-the batch of this turn of the event loop; the batch is one transaction, and only after it has been committed are
-writers answered, readers served the new state and watchers woken, all in revision order.
+reads and watches never wait for it. A write is checked against the newest state, gets the next revision, and joins the
+batch that goes next. One batch is under way at a time: one transaction, and while the disk makes it durable the next
+one gathers. Only after the commit are writers answered, readers served the new state and watchers woken, all in
+revision order.
 
-Durability: SQLite in WAL mode. With `synchronous=NORMAL` an acknowledged write survives `kill -9` of the process at any
-instruction; a loss of power may cost the last moments but never consistency. With `synchronous=FULL`, which the process
-uses unless told otherwise, it survives loss of power too, at the price of one disk flush per batch. PostgreSQL follows
-its own `synchronous_commit`.
-One process serves one store; a second one is noticed at its first write (the counter moved) and gives up.
+On a database that others write to as well (`database.shared`) each batch first takes the turn to write. What others
+wrote in the meantime is shown first; then the batch is held against it: writes that lost are refused as Stale, the
+others get the revisions that are free. A commit of somebody else is followed as soon as it is heard of.
 """
 
 import asyncio
+import contextlib
 import logging
+import time
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Engine,
-    Float,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    bindparam,
-    create_engine,
-    delete,
-    event,
-    select,
-    text,
-    update,
-)
+import orjson
 
+from matrixcontainer.kubeapi.database import ChangeRow, Database, Gap, change_of, records_of
+from matrixcontainer.kubeapi.history import HISTORY_S_MIN, History, Log
 from matrixcontainer.kubeapi.records import Change, Key, Record, Stale, StoreLost, encode
 
-HISTORY_S_MIN = 300.0  # changes younger than this are kept unless there are too many of them
-HISTORY_S_MAX = 900.0
-HISTORY_CHANGES_MAX = 40_000
-HISTORY_BYTES_MAX = 48 * 2**20
-
-metadata = MetaData()
-objects = Table(
-    "kube_objects",
-    metadata,
-    Column("resource", String(320), primary_key=True),
-    Column("namespace", String(63), primary_key=True),
-    Column("name", String(253), primary_key=True),
-    Column("uid", String(36), nullable=False),
-    Column("revision", BigInteger, nullable=False),
-    Column("body", LargeBinary, nullable=False),
-)
-
 log = logging.getLogger(__name__)
-changes = Table(
-    "kube_changes",
-    metadata,
-    Column("revision", BigInteger, primary_key=True, autoincrement=False),
-    Column("type", String(8), nullable=False),
-    Column("resource", String(320), nullable=False),
-    Column("namespace", String(63), nullable=False),
-    Column("name", String(253), nullable=False),
-    Column("uid", String(36), nullable=False),
-    Column("body", LargeBinary, nullable=False),
-    Column("previous", LargeBinary),
-    Column("at", Float, nullable=False),
-)
-counters = Table(
-    "kube_counters", metadata, Column("name", String(32), primary_key=True), Column("value", BigInteger, nullable=False)
-)
+
+INLINE_S = 0.0005  # a disk that is faster than this is not worth a change of threads
+LOST = -1  # the revision of a write that somebody else's came before
 
 
-@dataclass
-class Log:
-    """The changes of one resource, oldest first, and who waits for more. `start` counts what was trimmed away."""
+class Batch:
+    """Changes that become durable together; `done` is settled when they have or have not."""
 
-    changes: deque[Change] = field(default_factory=deque)
-    start: int = 0
-    waiters: set[asyncio.Event] = field(default_factory=set)
-
-    def end(self) -> int:
-        return self.start + len(self.changes)
-
-    def position_after(self, revision: int) -> int:
-        """The place of the first change newer than `revision`."""
-        low, high = 0, len(self.changes)
-        while low < high:
-            middle = (low + high) // 2
-            if self.changes[middle].revision <= revision:
-                low = middle + 1
-            else:
-                high = middle
-        return self.start + low
-
-
-def _place(record: Record) -> Key:
-    return record.key
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class Store:
-    """`await put(...)` and `await remove(...)` return when the change is durable; reads never wait."""
+    """`await put(...)` and `await remove(...)` return when the change is durable; reads never wait.
 
-    def __init__(self, engine: Engine, now: Callable[[], float]) -> None:
-        self.engine = engine
+    With `threaded` a disk that takes its time is waited for in a thread of its own; without, in the event loop, which
+    suits memory.
+    """
+
+    def __init__(self, database: Database, now: Callable[[], float], threaded: bool = False) -> None:
+        self.database = database
         self.now = now
         self.revision = 0
-        self.floor = 0  # the newest revision whose successors may have been forgotten
+        self.history = History()
+        self.listeners: list[Callable[[Change], None]] = []
         self._next = 0
         self._objects: dict[str, dict[tuple[str, str], Record]] = {}
         self._sorted: dict[str, list[Record]] = {}
+        self._lent: set[str] = set()  # whose sorted list somebody may be reading
         self._pending: dict[Key, Record | None] = {}
-        self._batch: list[Change] = []
-        self._committed: asyncio.Future[None] | None = None
-        self._logs: dict[str, Log] = {}
-        self._history: deque[Change] = deque()
-        self._history_bytes = 0
-        self._statements: dict[str, tuple[str, list[str] | None]] = {}
-        self.listeners: list[Callable[[Change], None]] = []
+        self._gathering: Batch | None = None
+        self._under_way: Batch | None = None
+        self._worker = ThreadPoolExecutor(1, "kube-store") if threaded else None
+        self._disk_s = 0.0  # what a commit takes, the last ones weighing most
+        self._looking: asyncio.Future[None] | None = None
         self._load()
 
     # ---- reading
+
+    @property
+    def shared(self) -> bool:
+        return self.database.shared
+
+    @property
+    def floor(self) -> int:
+        """The newest revision whose successors may have been forgotten."""
+        return self.history.floor
+
+    def log(self, resource: str) -> Log:
+        return self.history.log(resource)
 
     def get(self, key: Key) -> Record | None:
         """The committed state."""
         return self._objects.get(key[0], {}).get(key[1:])
 
     def latest(self, key: Key) -> Record | None:
-        """The newest state, the batch of this moment included: what a read-modify-write starts from."""
+        """The newest state, what is being written included: what a read-modify-write starts from."""
         return self._pending[key] if key in self._pending else self.get(key)
 
     def objects_of(self, resource: str, namespace: str = "") -> list[Record]:
         """Committed objects of a resource by namespace and name; all namespaces when none is given."""
         ordered = self._sorted.get(resource)
         if ordered is None:
-            ordered = sorted(self._objects.get(resource, {}).values(), key=lambda record: record.key)
+            ordered = sorted(self._objects.get(resource, {}).values(), key=_place)
             self._sorted[resource] = ordered
         if not namespace:
+            self._lent.add(resource)
             return ordered
         first = bisect_left(ordered, (resource, namespace, ""), key=_place)
         return ordered[first : bisect_left(ordered, (resource, namespace + "\0", ""), key=_place)]
@@ -156,7 +109,7 @@ class Store:
                 state.pop(change.record.key[1:], None)
             else:
                 state[change.record.key[1:]] = change.previous
-        found = sorted(state.values(), key=lambda record: record.key)
+        found = sorted(state.values(), key=_place)
         return [record for record in found if not namespace or record.key[1] == namespace]
 
     def count(self, resource: str) -> int:
@@ -164,9 +117,6 @@ class Store:
 
     def resources(self) -> Iterable[str]:
         return [resource for resource, held in self._objects.items() if held]
-
-    def log(self, resource: str) -> Log:
-        return self._logs.setdefault(resource, Log())
 
     # ---- writing
 
@@ -191,74 +141,209 @@ class Store:
         return Record(key, obj["metadata"]["uid"], self._next, encode(obj))
 
     async def _enqueue(self, change: Change) -> Record:
-        self._batch.append(change)
-        self._pending[change.record.key] = None if change.type == "DELETED" else change.record
-        if self._committed is None:
-            loop = asyncio.get_running_loop()
-            self._committed = loop.create_future()
-            loop.call_soon(self._commit)
-        await asyncio.shield(self._committed)
+        batch = self._gathering
+        if batch is None:
+            batch = self._gathering = Batch()
+            if self._under_way is None:
+                asyncio.get_running_loop().call_soon(self._begin)
+        batch.changes.append(change)
+        self._pending[change.record.key] = _left_by(change)
+        await asyncio.shield(batch.done)
+        if change.record.revision == LOST:
+            raise Stale(change.record.key)
         return change.record
 
-    def _commit(self) -> None:
-        """Write the batch in one transaction, then show it to everybody, in order."""
-        batch, waiting = self._batch, self._committed
-        self._batch, self._committed, self._pending = [], None, {}
-        assert waiting is not None
-        try:
-            self._write(batch)
-        except Exception as failure:
-            self._next = self.revision
-            waiting.set_exception(StoreLost(f"the store could not keep the change: {failure}"))
-            waiting.exception()  # every writer of the batch may have gone already
+    def _begin(self) -> None:
+        """Send the gathered batch on its way, unless one is under way; its end begins the next."""
+        if self._under_way is not None or self._gathering is None:
             return
-        self.revision = batch[-1].revision
-        for change in batch:
-            self._show(change)
-        waiting.set_result(None)
-        for resource in {change.record.key[0] for change in batch}:
-            for waiter in self._logs[resource].waiters:
-                waiter.set()
-
-    def _write(self, batch: list[Change]) -> None:
-        last: dict[Key, Change] = {change.record.key: change for change in batch}
-        gone = [change.record.key for change in last.values() if change.type == "DELETED"]
-        kept = [change.record for change in last.values() if change.type != "DELETED"]
-        with self.engine.begin() as connection:
-            moved = connection.execute(
-                update(counters)
-                .where(counters.c.name == "revision", counters.c.value == self.revision)
-                .values(value=batch[-1].revision)
-            )
-            if moved.rowcount != 1:
-                raise RuntimeError("another process writes to this store")
-            self._many(connection, "changes", changes.insert(), [_change_row(change) for change in batch])
-            if kept:
-                self._many(connection, "objects", UPSERT, [_object_row(record) for record in kept])
-            if gone:
-                connection.execute(FORGET, [dict(zip("rsn", key, strict=True)) for key in gone])
-
-    def _many(self, connection: Connection, name: str, statement: Any, rows: list[dict[str, Any]]) -> None:
-        """Run one statement for many rows, its text made once per store."""
-        made = self._statements.get(name)
-        if made is None:
-            compiled = statement.compile(dialect=self.engine.dialect, column_keys=list(rows[0]))
-            made = self._statements[name] = (str(compiled), compiled.positiontup)
-        text, order = made
-        if order:
-            connection.exec_driver_sql(text, [tuple(row[column] for column in order) for row in rows])
+        self._under_way, self._gathering = self._gathering, None
+        after = self.revision
+        if not self._under_way.changes:
+            self._settle(None, None)
+            return
+        if self.shared:
+            self._do(lambda: self.database.turn(after), self._have_turn)
+            return
+        try:
+            self.database.turn(after)
+            self._write()
+        except StoreLost as failure:
+            self._settle(None, failure)
+            return
+        if self._disk_s < INLINE_S:  # sooner done than handed over
+            self._settle(*_outcome(self._timed_commit))
         else:
-            connection.exec_driver_sql(text, rows)
+            self._do(self._timed_commit, self._settle)
+
+    def _timed_commit(self) -> None:
+        began = time.perf_counter()
+        self.database.commit()
+        self._disk_s += 0.25 * (time.perf_counter() - began - self._disk_s)
+
+    def _have_turn(self, foreign: list[ChangeRow] | None, failure: Exception | None) -> None:
+        if foreign is None:
+            self._settle(None, failure)
+            return
+        if foreign:
+            self._follow(foreign)
+            self._rebase()
+        assert self._under_way is not None
+        if self._under_way.changes:
+            self._do(self._write_and_commit, self._settle)
+        else:
+            self._do(self.database.abandon, self._settle)
+
+    def _write(self) -> None:
+        assert self._under_way is not None
+        try:
+            self.database.write(self._under_way.changes)
+        except StoreLost:
+            self.database.abandon()
+            raise
+
+    def _write_and_commit(self) -> None:
+        self._write()
+        self.database.commit()
+
+    def _do(self, job: Callable[[], Any], then: Callable[[Any, Exception | None], None]) -> None:
+        """Run a job of the database, in its thread if there is one, and go on with its result or failure."""
+        if self._worker is None:
+            then(*_outcome(job))
+            return
+        loop = asyncio.get_running_loop()
+        self._worker.submit(lambda: loop.call_soon_threadsafe(then, *_outcome(job)))
+
+    def _settle(self, _: Any, failure: Exception | None) -> None:
+        """The batch is durable, or lost with all that was built on it."""
+        batch, self._under_way = self._under_way, None
+        assert batch is not None
+        if failure is not None:
+            self._lose(batch, failure)
+            return
+        for change in batch.changes:
+            self._show(change)
+        if batch.changes:
+            self.revision = batch.changes[-1].revision
+        gathered = self._gathering.changes if self._gathering else []
+        self._pending = {change.record.key: _left_by(change) for change in gathered} if gathered else {}
+        batch.done.set_result(None)
+        self._wake(batch.changes)
+        self._begin()
+
+    def _lose(self, batch: Batch, failure: Exception) -> None:
+        lost = failure if isinstance(failure, StoreLost) else StoreLost(f"the store failed: {failure!r}")
+        for one in (batch, self._gathering):
+            if one is not None:
+                one.done.set_exception(lost)
+                one.done.exception()  # every writer of the batch may have gone already
+        self._gathering, self._pending = None, {}
+        self._next = self.revision
+        if isinstance(failure, Gap):
+            self._reload()
+        # A commit whose answer was lost may have been kept all the same; then it is found as somebody else's would be.
+        self.look()
+
+    # ---- what others wrote
+
+    def _rebase(self) -> None:
+        """Number anew what waits, after what others wrote; who expected another state has lost."""
+        self._next, self._pending = self.revision, {}
+        for batch in (self._under_way, self._gathering):
+            if batch is not None:
+                batch.changes = [change for change in batch.changes if self._renumber(change)]
+
+    def _renumber(self, change: Change) -> bool:
+        record = change.record
+        if self.latest(record.key) is not change.previous:
+            record.revision = LOST
+            return False
+        obj = record.obj
+        self._next += 1
+        record.revision = self._next
+        obj["metadata"]["resourceVersion"] = str(self._next)
+        record.body = orjson.dumps(obj)
+        self._pending[record.key] = _left_by(change)
+        return True
+
+    def _follow(self, rows: Iterable[ChangeRow]) -> None:
+        """Show what others committed."""
+        seen = []
+        for row in rows:
+            if row[0] <= self.revision:
+                continue
+            change = change_of(row, self.get((row[2], row[3], row[4])))
+            self._show(change)
+            self.revision = change.revision
+            seen.append(change)
+        if seen and self._under_way is None and self._gathering is None:
+            self._next = self.revision
+        self._wake(seen)
+
+    def look(self) -> "asyncio.Future[None]":
+        """See what others wrote up to now; done when it has been shown. All who ask meanwhile share one look."""
+        if self._looking is None:
+            looking = self._looking = asyncio.get_running_loop().create_future()
+
+            def begin() -> None:
+                after = self.revision
+                if self._looking is looking:
+                    self._looking = None  # who asks from here on may want to see more
+                self._do(
+                    lambda: self.database.changes_after(after), lambda rows, lost: self._looked(looking, rows, lost)
+                )
+
+            asyncio.get_running_loop().call_soon(begin)
+        return self._looking
+
+    def _looked(self, looking: "asyncio.Future[None]", rows: list[ChangeRow] | None, failure: Exception | None) -> None:
+        if rows:
+            self._follow(rows)
+            if self._under_way is None:
+                self._rebase()
+        elif isinstance(failure, Gap):
+            self._reload()
+        if looking.cancelled():
+            return
+        if isinstance(failure, StoreLost):
+            looking.set_exception(failure)
+            looking.exception()
+        else:
+            looking.set_result(None)
+
+    async def see_all(self) -> None:
+        """Return when everything committed before now, by whomever, can be read. Raises StoreLost."""
+        if self.shared:
+            await asyncio.shield(self.look())
+
+    def listen(self) -> None:
+        """From now on follow the commits of others by themselves."""
+        loop = asyncio.get_running_loop()
+
+        def heard() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self.look)
+
+        self.database.listen(heard)
+
+    async def lead(self) -> bool:
+        """Whether the controllers of this process, among all on the database, are to act."""
+        if self._worker is None:
+            return self.database.lead()
+        return await asyncio.get_running_loop().run_in_executor(self._worker, self.database.lead)
+
+    # ---- showing
 
     def _show(self, change: Change) -> None:
         key = change.record.key
         held = self._objects.setdefault(key[0], {})
-        if change.type == "DELETED":
+        left = _left_by(change)
+        if left is None:
             held.pop(key[1:], None)
         else:
-            held[key[1:]] = change.record
-        self._keep_sorted(key, None if change.type == "DELETED" else change.record)
-        self._remember(change)
+            held[key[1:]] = left
+        self._keep_sorted(key, left)
+        self.history.remember(change)
         for listener in self.listeners:
             try:
                 listener(change)
@@ -271,122 +356,81 @@ class Store:
         ordered = self._sorted.get(key[0])
         if ordered is None:
             return
-        ordered = ordered.copy()
         at = bisect_left(ordered, key, key=_place)
         end = at + 1 if at < len(ordered) and ordered[at].key == key else at
+        if key[0] in self._lent:
+            self._lent.discard(key[0])
+            ordered = self._sorted[key[0]] = ordered.copy()
         ordered[at:end] = [record] if record else []
-        self._sorted[key[0]] = ordered
 
-    # ---- history
+    def _wake(self, changes: list[Change]) -> None:
+        for resource in {change.record.key[0] for change in changes}:
+            self.log(resource).wake()
 
-    def _remember(self, change: Change) -> None:
-        self.log(change.record.key[0]).changes.append(change)
-        self._history.append(change)
-        self._history_bytes += len(change.record.body)
-        while self._history and self._too_much(change.at):
-            oldest = self._history.popleft()
-            self._history_bytes -= len(oldest.record.body)
-            self.floor = oldest.revision
-            log = self._logs[oldest.record.key[0]]
-            log.changes.popleft()
-            log.start += 1
+    # ---- life
 
-    def _too_much(self, now: float) -> bool:
-        return (
-            len(self._history) > HISTORY_CHANGES_MAX
-            or self._history_bytes > HISTORY_BYTES_MAX
-            or now - self._history[0].at > HISTORY_S_MAX
-        )
-
-    def compact(self) -> int:
+    async def compact(self) -> int:
         """Delete from the database the changes no longer remembered, and forget old ones; returns rows deleted."""
-        while self._history and self.now() - self._history[0].at > HISTORY_S_MIN:
-            oldest = self._history.popleft()
-            self._history_bytes -= len(oldest.record.body)
-            self.floor = oldest.revision
-            log = self._logs[oldest.record.key[0]]
-            log.changes.popleft()
-            log.start += 1
-        with self.engine.begin() as connection:
-            gone = connection.execute(delete(changes).where(changes.c.revision <= self.floor)).rowcount
-            connection.execute(update(counters).where(counters.c.name == "floor").values(value=self.floor))
-        return gone
+        while self._under_way is not None:
+            await asyncio.wait((self._under_way.done,))
+        self.history.forget_until(self.now() - HISTORY_S_MIN)
+        floor, place = self.floor, Batch()
+        self._under_way = place  # so that nothing is written meanwhile
+        deleted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def then(count: int, failure: Exception | None) -> None:
+            if failure is None:
+                deleted.set_result(count)
+            else:
+                deleted.set_exception(failure)
+            self._settle(None, None)
+
+        self._do(lambda: self.database.forget(floor), then)
+        return await deleted
 
     def _load(self) -> None:
-        with self.engine.begin() as connection:
-            known = {row.name: row.value for row in connection.execute(select(counters))}
-            for name in {"revision", "floor"} - known.keys():
-                connection.execute(counters.insert(), {"name": name, "value": 0})
-            self.revision = self._next = known.get("revision", 0)
-            self.floor = known.get("floor", 0)
-            for row in connection.execute(select(objects)):
-                key = (row.resource, row.namespace, row.name)
-                record = Record(key, row.uid, row.revision, bytes(row.body))
-                self._objects.setdefault(row.resource, {})[key[1:]] = record
-            for row in connection.execute(select(changes).order_by(changes.c.revision)):
-                key = (row.resource, row.namespace, row.name)
-                record = Record(key, row.uid, row.revision, bytes(row.body))
-                previous = Record(key, row.uid, 0, bytes(row.previous)) if row.previous is not None else None
-                self._remember(Change(row.type, record, previous, row.at))
+        self.revision, floor, objects, changes = self.database.load()
+        self._next = self.revision
+        self.history.floor = floor
+        for record in records_of(objects):
+            self._objects.setdefault(record.key[0], {})[record.key[1:]] = record
+        seen: dict[Key, Record | None] = {}
+        for row in changes:
+            change = change_of(row)
+            key = change.record.key
+            if change.previous is not None:
+                change.previous = seen.get(key) or change.previous
+            now = self.get(key)
+            if now is not None and now.revision == change.revision:
+                change.record = now
+            seen[key] = _left_by(change)
+            self.history.remember(change)
+
+    def _reload(self) -> None:
+        """After a gap: everything anew; every watch has to begin again."""
+        self.history.forget_all(self.revision)
+        self._objects.clear()
+        self._sorted.clear()
+        self._load()
+        for held in list(self.history.logs.values()):
+            held.wake()
 
     def close(self) -> None:
-        self.engine.dispose()
+        if self._worker is not None:
+            self._worker.shutdown()
+        self.database.close()
 
 
-UPSERT = text(
-    "INSERT INTO kube_objects (resource, namespace, name, uid, revision, body)"
-    " VALUES (:resource, :namespace, :name, :uid, :revision, :body)"
-    " ON CONFLICT (resource, namespace, name)"
-    " DO UPDATE SET uid = excluded.uid, revision = excluded.revision, body = excluded.body"
-)
+def _place(record: Record) -> Key:
+    return record.key
 
 
-FORGET = delete(objects).where(
-    objects.c.resource == bindparam("r"), objects.c.namespace == bindparam("s"), objects.c.name == bindparam("n")
-)
+def _left_by(change: Change) -> Record | None:
+    return None if change.type == "DELETED" else change.record
 
 
-def _object_row(record: Record) -> dict[str, Any]:
-    resource, namespace, name = record.key
-    return {
-        "resource": resource,
-        "namespace": namespace,
-        "name": name,
-        "uid": record.uid,
-        "revision": record.revision,
-        "body": record.body,
-    }
-
-
-def _change_row(change: Change) -> dict[str, Any]:
-    previous = change.previous.body if change.previous else None
-    return _object_row(change.record) | {"type": change.type, "previous": previous, "at": change.at}
-
-
-def open_engine(url: str, synchronous: str = "NORMAL") -> Engine:
-    """An engine for a `sqlite:///file` or `postgresql+psycopg://` URL, set up as the durability promise needs it."""
-    if not url.startswith("sqlite"):
-        return create_engine(url, pool_size=1, max_overflow=2, pool_pre_ping=True)
-    if synchronous not in ("NORMAL", "FULL"):
-        raise ValueError(f"synchronous is NORMAL or FULL, not {synchronous}")
-    if url in ("sqlite://", "sqlite:///:memory:"):
-        from sqlalchemy.pool import StaticPool
-
-        engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
-    else:
-        engine = create_engine(url)
-
-    @event.listens_for(engine, "connect")
-    def configure(connection: Any, _: Any) -> None:
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute(f"PRAGMA synchronous={synchronous}")
-        cursor.execute("PRAGMA busy_timeout=5000")
-        cursor.close()
-
-    return engine
-
-
-def create_tables(engine: Engine) -> None:
-    """Tables without migrations: for tests and in-memory stores."""
-    metadata.create_all(engine)
+def _outcome(job: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    try:
+        return job(), None
+    except Exception as failure:
+        return None, failure

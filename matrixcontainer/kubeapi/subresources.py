@@ -9,7 +9,7 @@ from matrixcontainer.kubeapi import errors, reviews
 from matrixcontainer.kubeapi.accept import OFFERED, choose
 from matrixcontainer.kubeapi.asked import Options
 from matrixcontainer.kubeapi.builtin.pod_parts import POD_PARTS
-from matrixcontainer.kubeapi.builtin.pods import bind
+from matrixcontainer.kubeapi.builtin.pods import BINDING, bind, check_binding
 from matrixcontainer.kubeapi.builtin.types import schema_of
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.eviction import evict
@@ -76,7 +76,8 @@ async def answer(app: "App", request: Request, resource: Resource, target: Targe
             obj.setdefault("spec", {})["finalizers"] = finalizers
             return obj
 
-        outcome = await app.api.verbs.modify(resource, target.namespace, target.name, change, options)
+        verbs = app.api.verbs
+        outcome = await verbs.modify(resource, target.namespace, target.name, change, options)
         return app.outcome(request, resource, outcome)
     options = app.options(request, sub)
     body = app.parsed(request, resource, options)
@@ -129,7 +130,7 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths) -> dict[str, Any]:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: meta[key] for key in kept if key in meta},
-        "spec": {"replicas": replicas} if replicas is not None else {},
+        "spec": {"replicas": replicas} if replicas else {},  # as Go leaves a zero out
         "status": status,
     }
 
@@ -157,7 +158,8 @@ async def _scale(app: "App", request: Request, resource: Resource, target: Targe
         else:
             scale = merge_patch(scale, stated)
         wanted = (scale.get("spec") or {}).get("replicas", 0)
-        _check_scale(target.name, wanted)
+        if not resource.custom:  # the rules of its definition judge it
+            _check_scale(target.name, wanted)
         revision = str((scale.get("metadata") or {}).get("resourceVersion") or "")
         if revision and revision != obj["metadata"]["resourceVersion"]:
             raise errors.conflict(resource.plural, resource.group, target.name)
@@ -186,30 +188,36 @@ def _check_scale(name: str, wanted: Any) -> None:
 
 
 async def _bind(app: "App", resource: Resource, target: Target, body: dict[str, Any], options: Options) -> Response:
-    node = (body.get("target") or {}).get("name", "")
-    if not node:
-        raise errors.unprocessable("Binding", "", target.name, [errors.required("target.name")])
+    stated = (body.get("metadata") or {}).get("name") or target.name
+    if stated != target.name:
+        raise errors.bad_request("name in URL does not match name in Binding object")
+    told = body.get("target") or {}
+    if found := check_binding(told):
+        text = ", ".join(map(str, found))
+        raise errors.untyped(text if len(found) == 1 else f"[{text}]")
+    node = told["name"]
     said = (body.get("metadata") or {}).get("uid")
     marks = (body.get("metadata") or {}).get("annotations") or {}
 
     def change(pod: dict[str, Any]) -> dict[str, Any]:
         if said and said != pod["metadata"]["uid"]:
             raise errors.conflict("pods", "", target.name, f"Precondition failed: UID in precondition: {said}")
+        why = ""
         if "deletionTimestamp" in pod["metadata"]:
-            raise errors.conflict(
-                "pods", "", target.name, f"pod {target.name} is being deleted, cannot be assigned to a host"
-            )
-        if pod["spec"].get("nodeName"):
-            held = pod["spec"]["nodeName"]
-            raise errors.conflict(
-                "pods/binding", "", target.name, f'pod {target.name} is already assigned to node "{held}"'
-            )
+            why = f"pod {target.name} is being deleted, cannot be assigned to a host"
+        elif held := pod["spec"].get("nodeName"):
+            why = f'pod {target.name} is already assigned to node "{held}"'
+        elif pod["spec"].get("schedulingGates"):
+            why = f"pod {target.name} has non-empty .spec.schedulingGates"
+        if why:
+            raise errors.conflict("pods/binding", "", target.name, why)
         if marks:
             pod["metadata"].setdefault("annotations", {}).update(marks)
         return bind(pod, node, timestamp(app.api.now()))
 
     options.from_controller = True
-    await app.api.verbs.modify(resource, target.namespace, target.name, change, options)
+    pods = replace(resource, strategy=BINDING)
+    await app.api.verbs.modify(pods, target.namespace, target.name, change, options)
     return as_json({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}, 201)
 
 
@@ -223,6 +231,7 @@ def _log(app: "App", request: Request, resource: Resource, target: Target) -> Re
     from matrixcontainer.kubeapi.controllers import logs
 
     pod = app.api.verbs.get(resource, target.namespace, target.name)
+    logs.chosen_container(pod, request.query.get("container", ""))
     if not pod["spec"].get("nodeName"):
         return Response(b"", media="text/plain; charset=utf-8")  # nobody has started it, so there is nothing to read
     return Response(logs.answer(app.api, request, pod), media="text/plain; charset=utf-8")

@@ -1,31 +1,26 @@
 """Everything that is wrong with a value under its schema, told together, in the wording clients of the API know.
 
-Unchanged parts of an object are not judged again (ratcheting), so that a stricter schema does not block other changes.
-Wording follows the validation errors of the public API; the order of causes is that of the object's fields.
+A schema is compiled once, on first use, into a judge: a function that knows for each kind of JSON value which checks
+apply and asks no more than those. Unchanged parts of an object are not judged again (ratcheting), so that a stricter
+schema does not block other changes. Wording follows the validation errors of the public API; where nothing in an
+anyOf or oneOf fits, the part that came nearest tells its mistakes too.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.errors import ABSENT, Cause
-from matrixcontainer.kubeapi.formats import FORMATS
-from matrixcontainer.kubeapi.schema import Schema, join
+from matrixcontainer.kubeapi.formats import FORMATS, normal_name
+from matrixcontainer.kubeapi.junctions import junctions_of
+from matrixcontainer.kubeapi.scalar_checks import NAMES, enum_check, number_checks, string_checks, type_mistake
+from matrixcontainer.kubeapi.schema import Judge, Schema
+
+NOWHERE = "<nil>"  # how a mistake without a field is shown
 
 
 def type_of(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int):
-        return "integer"
-    if isinstance(value, float):
-        return "number"
-    return "array" if isinstance(value, list) else "object"
+    return NAMES[type(value)]
 
 
 def fits_type(value: Any, wanted: str) -> bool:
@@ -37,102 +32,120 @@ def fits_type(value: Any, wanted: str) -> bool:
     return wanted == "integer" and actual == "number" and float(value).is_integer()
 
 
-def validate(value: Any, schema: Schema, path: str = "", old: Any = ABSENT) -> list[Cause]:
-    """Every mistake in `value`; an unchanged part of `old` is not judged again (ratcheting)."""
+def validate(value: Any, schema: Schema, path: str = "", old: Any = ABSENT, below: str = "") -> list[Cause]:
+    """Every mistake in `value`; an unchanged part of `old` is not judged again (ratcheting).
+
+    `path` is how messages and fields call the value; `below` stands before it in fields only.
+    """
     found: list[Cause] = []
-    _validate(value, schema, path, old, found)
+    judge_of(schema)(value, path, old, found)
+    if not found:
+        return found
+    return [_placed(cause, below) for cause in dict.fromkeys(found)]
+
+
+def _placed(cause: Cause, below: str) -> Cause:
+    name = cause.field.removeprefix(".")
+    if name == NOWHERE or not name:
+        return Cause(cause.reason, cause.message, below or NOWHERE)
+    return Cause(cause.reason, cause.message, f"{below}.{name}" if below else name)
+
+
+def judge_of(schema: Schema) -> Judge:
+    """The compiled form of a schema."""
+    if schema.judge is None:
+        schema.judge = _compiled(schema)
+    return schema.judge
+
+
+def _compiled(schema: Schema) -> Judge:
+    types = ("integer", "string") if schema.int_or_string else (schema.type,) if schema.type else ()
+    kind = normal_name(schema.format)
+    form = schema.format if kind in FORMATS else ""
+    shared = [*junctions_of(schema, judge_of)]
+    last = enum_check(schema.enum) if schema.enum else None
+    plans: dict[type, tuple[int, tuple[Judge, ...]]] = {}
+    for python in (str, int, float, bool, list, dict):
+        checks: list[Judge] = []
+        count = 4  # the junctions, the enum and the value itself are always counted
+        if types or form:
+            if (mistake := type_mistake(python, types, form)) is not None:
+                checks.append(mistake)
+                count += 1
+            else:
+                count += 2
+        checks += shared
+        if python is str:
+            checks += string_checks(schema, FORMATS.get(kind))
+            count += 2 if kind in FORMATS else 1
+        elif python in (int, float):
+            checks += number_checks(schema)
+            count += 2
+        elif python is list:
+            checks += _list_checks(schema)
+            count += 2
+        if last is not None:
+            checks.append(last)
+        if python is dict:
+            checks += _object_checks(schema)
+            count += 1
+        plans[python] = (count, tuple(checks))
+    nullable = schema.nullable or not types
+
+    def judge(value: Any, name: str, old: Any, found: list[Cause]) -> int:
+        if value is None:
+            if not nullable:
+                text = f'{name} in body must be of type {",".join(types)}: "null"'
+                found.append(errors.type_invalid(name, "null", text))
+            if last is not None:
+                last(value, name, old, found)
+            return 1
+        if old is not ABSENT and type(old) is type(value) and old == value:
+            return 1
+        matches, checks = plans[type(value)]
+        for check in checks:
+            matches += check(value, name, old, found)
+        return matches
+
+    return judge
+
+
+# ---- lists
+
+
+def _list_checks(schema: Schema) -> list[Judge]:
+    most, least, items = schema.max_items, schema.min_items, schema.items
+    found: list[Judge] = []
+    if items is not None:
+        inner = judge_of(items)
+
+        def each(value: list[Any], name: str, old: Any, found: list[Cause]) -> int:
+            before = correlate_list(schema, old) if isinstance(old, list) else None
+            matches = 0
+            for index, item in enumerate(value):
+                earlier = before(index, item) if before is not None else ABSENT
+                matches += inner(item, f"{name}[{index}]", earlier, found)
+            return matches
+
+        found.append(each)
+    if least is not None or most is not None or schema.unique_items:
+
+        def size(value: list[Any], name: str, old: Any, found: list[Cause]) -> int:
+            if least is not None and len(value) < least:
+                text = f"{name} in body should have at least {least} items"
+                found.append(errors.invalid(name, len(value), text))
+            if most is not None and len(value) > most:
+                found.append(errors.too_many(name, len(value), most))
+            if schema.unique_items and len({errors.shown(item) for item in value}) < len(value):
+                found.append(errors.invalid(name, "", f"{name} in body shouldn't contain duplicates"))
+            return 0
+
+        found.append(size)
     return found
 
 
-def _validate(value: Any, schema: Schema, path: str, old: Any, found: list[Cause]) -> None:
-    if old is not ABSENT and old == value and type(old) is type(value):
-        return
-    if value is None:
-        if schema.nullable or not (schema.type or schema.int_or_string):
-            return
-        found.append(errors.type_invalid(path, "null", f'{path} in body must be of type {schema.type}: "null"'))
-        return
-    if schema.int_or_string:
-        if type_of(value) not in ("integer", "string"):
-            kind = type_of(value)
-            found.append(errors.type_invalid(path, kind, f'{path} in body must be of type integer,string: "{kind}"'))
-            return
-    elif schema.type and not fits_type(value, schema.type):
-        kind = type_of(value)
-        found.append(errors.type_invalid(path, kind, f'{path} in body must be of type {schema.type}: "{kind}"'))
-        return
-    if schema.enum is not None and not any(value == word and type(value) is type(word) for word in schema.enum):
-        found.append(errors.not_supported(path, value, schema.enum))
-    if isinstance(value, str):
-        _validate_string(value, schema, path, found)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        _validate_number(value, schema, path, found)
-    elif isinstance(value, list):
-        _validate_list(value, schema, path, old, found)
-    elif isinstance(value, dict):
-        _validate_object(value, schema, path, old, found)
-    _validate_junctions(value, schema, path, found)
-
-
-def _validate_string(value: str, schema: Schema, path: str, found: list[Cause]) -> None:
-    if schema.max_length is not None and len(value) > schema.max_length:
-        found.append(errors.too_long(path, schema.max_length))
-    if schema.min_length is not None and len(value) < schema.min_length:
-        found.append(errors.invalid(path, value, f"{path} in body should be at least {schema.min_length} chars long"))
-    if schema.pattern is not None and not schema.pattern(value):
-        found.append(errors.invalid(path, value, f"{path} in body should match '{schema.pattern_text}'"))
-    check = FORMATS.get(schema.format)
-    if check is not None and not check(value):
-        detail = f"{path} in body must be of type {schema.format}: {errors.shown(value)}"
-        found.append(errors.type_invalid(path, value, detail))
-
-
-RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-
-
-def _validate_number(value: float, schema: Schema, path: str, found: list[Cause]) -> None:
-    low, high = schema.minimum, schema.maximum
-    if low is not None and (value <= low if schema.exclusive_minimum else value < low):
-        words = "greater than" if schema.exclusive_minimum else "greater than or equal to"
-        found.append(errors.invalid(path, value, f"{path} in body should be {words} {low}"))
-    if high is not None and (value >= high if schema.exclusive_maximum else value > high):
-        words = "less than" if schema.exclusive_maximum else "less than or equal to"
-        found.append(errors.invalid(path, value, f"{path} in body should be {words} {high}"))
-    if schema.multiple_of and not _is_multiple(value, schema.multiple_of):
-        found.append(errors.invalid(path, value, f"{path} in body should be a multiple of {schema.multiple_of}"))
-    if schema.format in RANGES and schema.type == "integer":
-        least, most = RANGES[schema.format]
-        if not least <= value <= most:
-            found.append(errors.invalid(path, value, f"{path} in body must be of type {schema.format}: {value}"))
-
-
-def _is_multiple(value: float, step: float) -> bool:
-    if isinstance(value, int) and isinstance(step, int):
-        return value % step == 0
-    ratio = value / step
-    return math.isclose(ratio, round(ratio), rel_tol=1e-9)
-
-
-def _validate_list(value: list[Any], schema: Schema, path: str, old: Any, found: list[Cause]) -> None:
-    if schema.max_items is not None and len(value) > schema.max_items:
-        found.append(errors.too_many(path, len(value), schema.max_items))
-    if schema.min_items is not None and len(value) < schema.min_items:
-        detail = f"{path} in body should have at least {schema.min_items} items"
-        found.append(errors.invalid(path, len(value), detail))
-    if schema.unique_items and len({errors.shown(v) for v in value}) < len(value):
-        found.append(errors.invalid(path, value, f"{path} in body shouldn't contain duplicates"))
-    if schema.list_type in ("set", "map"):
-        _find_duplicates(value, schema, path, found)
-    if schema.items is None:
-        return
-    before = correlate_list(schema, old) if isinstance(old, list) else None
-    for index, item in enumerate(value):
-        earlier = before(index, item) if before is not None else ABSENT
-        _validate(item, schema.items, f"{path}[{index}]", earlier, found)
-
-
 def correlate_list(schema: Schema, old: list[Any]) -> Callable[[int, Any], Any]:
-    """How an item finds its former self: by key in map lists; by place for ratcheting only where that is all there is."""  # noqa: E501
+    """How an item finds its former self: by key in map lists; nowhere else."""
     if schema.list_type == "map":
         by_key = {list_key(schema, item): item for item in old if isinstance(item, dict)}
         return lambda index, item: by_key.get(list_key(schema, item), ABSENT) if isinstance(item, dict) else ABSENT
@@ -150,55 +163,94 @@ def list_key(schema: Schema, item: dict[str, Any]) -> str:
     return errors.shown(parts)
 
 
-def _find_duplicates(value: list[Any], schema: Schema, path: str, found: list[Cause]) -> None:
-    seen = set()
-    for index, item in enumerate(value):
-        if schema.list_type == "set":
-            identity, shown = errors.shown(item), item
-        elif isinstance(item, dict):
-            identity = list_key(schema, item)
-            shown = {key: item.get(key) for key in schema.list_keys}
-        else:
-            continue
-        if identity in seen:
-            found.append(errors.duplicate(f"{path}[{index}]", shown))
-        seen.add(identity)
+# ---- objects
 
 
-def _validate_object(value: dict[str, Any], schema: Schema, path: str, old: Any, found: list[Cause]) -> None:
-    if schema.max_properties is not None and len(value) > schema.max_properties:
-        found.append(errors.too_many(path, len(value), schema.max_properties))
-    if schema.min_properties is not None and len(value) < schema.min_properties:
-        detail = f"{path} in body should have at least {schema.min_properties} properties"
-        found.append(errors.invalid(path, value, detail))
-    found.extend(errors.required(join(path, key)) for key in schema.required if key not in value)
-    if schema.embedded:
-        found.extend(
-            errors.required(join(path, key), "must not be empty")
-            for key in ("apiVersion", "kind")
-            if not value.get(key)
-        )
-    for key, item in value.items():
-        child = schema.child(key)
-        if child is not None:
-            earlier = old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
-            _validate(item, child, join(path, key), earlier, found)
+def _object_checks(schema: Schema) -> list[Judge]:
+    least, most, required = schema.min_properties, schema.max_properties, tuple(schema.required)
+    children = {key: judge_of(child) for key, child in schema.properties.items()}
+    extra = judge_of(schema.additional) if isinstance(schema.additional, Schema) else None
+    closed = schema.additional is False
+
+    def parts(value: dict[str, Any], name: str, old: Any, found: list[Cause]) -> int:
+        matches = 0
+        dotted = f"{name}." if name else ""
+        before = old if isinstance(old, dict) else None
+        for key, item in value.items():
+            child = children.get(key)
+            if child is not None:
+                where = dotted + key
+            elif extra is not None:
+                child, where = extra, f"{name}.{key}"
+            elif closed:
+                found.append(errors.invalid(name, key, f"{name}.{key} in body is a forbidden property"))
+                continue
+            else:
+                continue
+            earlier = ABSENT if before is None else before.get(key, ABSENT)
+            matches += child(item, where, earlier, found)
+        return matches
+
+    def size(value: dict[str, Any], name: str, old: Any, found: list[Cause]) -> int:
+        if least is not None and len(value) < least:
+            text = f"{name} in body should have at least {least} properties"
+            found.append(errors.invalid(name, len(value), text))
+        if most is not None and len(value) > most:
+            found.append(errors.too_many(name, len(value), most))
+        return 0
+
+    def demands(value: dict[str, Any], name: str, old: Any, found: list[Cause]) -> int:
+        found.extend(errors.required(f"{name}.{key}") for key in required if key not in value)
+        return 0
+
+    checks: list[Judge] = []
+    if least is not None or most is not None:
+        checks.append(size)
+    if children or extra is not None or closed:
+        checks.append(parts)
+    if required:
+        checks.append(demands)
+    return checks
 
 
-def _validate_junctions(value: Any, schema: Schema, path: str, found: list[Cause]) -> None:
-    for part in schema.all_of:
-        _validate(value, part, path, ABSENT, found)
-    if (
-        schema.any_of
-        and not schema.int_or_string
-        and not any(not validate(value, part, path) for part in schema.any_of)
-    ):
-        found.append(errors.invalid(path, value, f'"{path}" must validate at least one schema (anyOf)'))
-    if schema.one_of:
-        fits = sum(not validate(value, part, path) for part in schema.one_of)
-        if fits != 1:
-            seen = "Found none valid" if fits == 0 else f"Found {fits} valid alternatives"
-            detail = f'"{path}" must validate one and only one schema (oneOf). {seen}'
-            found.append(errors.invalid(path, value, detail))
-    if schema.negated is not None and not validate(value, schema.negated, path):
-        found.append(errors.invalid(path, value, f'"{path}" must not validate the schema (not)'))
+# ---- sets and map lists
+
+
+def find_duplicates(value: Any, schema: Schema, path: str = "") -> list[Cause]:
+    """Members that come twice where lists say they are sets or maps; the second of each is named."""
+    found: list[Cause] = []
+    if schema.has_unique_lists():
+        _find_duplicates(value, schema, path, found)
+    return found
+
+
+def _find_duplicates(value: Any, schema: Schema, path: str, found: list[Cause]) -> None:
+    if isinstance(value, list):
+        if schema.list_type in ("set", "map"):
+            _check_unique(value, schema, path, found)
+        if schema.items is not None and schema.items.has_unique_lists():
+            for index, item in enumerate(value):
+                _find_duplicates(item, schema.items, f"{path}[{index}]", found)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if (child := schema.properties.get(key)) is not None:
+                _find_duplicates(item, child, f"{path}.{key}" if path else key, found)
+            elif isinstance(schema.additional, Schema):
+                _find_duplicates(item, schema.additional, f"{path}[{key}]", found)
+
+
+def _check_unique(value: list[Any], schema: Schema, path: str, found: list[Cause]) -> None:
+    members: list[Any] = value
+    if schema.list_type == "map":
+        for index, item in enumerate(value):
+            if item is not None and not isinstance(item, dict):
+                text = "must be an object for an array of list-type map"
+                found.append(errors.invalid(f"{path}[{index}]", errors.as_go(item), text))
+                return
+        members = [{key: item[key] for key in schema.list_keys if key in item} for item in value if item is not None]
+    seen: dict[str, int] = {}
+    for index, member in enumerate(members):
+        identity = errors.shown(member)
+        seen[identity] = seen.get(identity, 0) + 1
+        if seen[identity] == 2:
+            found.append(errors.duplicate(f"{path}[{index}]", errors.as_go(member)))

@@ -16,6 +16,7 @@ from matrixcontainer.kubeapi.records import Key, Record, Stale, StoreLost
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.store import Store
+from matrixcontainer.kubeapi.strategy import keep_part
 
 RETRIES_MAX = 20
 
@@ -28,6 +29,7 @@ class Verbs(Decoding):
         self.now = now
         self.chance = chance
         self.namespace_state: Callable[[str], str] = lambda name: "Active"
+        self.kind_of: Callable[[str, str], Resource | None] = lambda api_version, kind: None
         self.gates: list[Gate] = []  # may change or refuse what is about to be written
         self.judges: list[Gate] = []  # see what is valid and final, and may refuse it
 
@@ -62,8 +64,6 @@ class Verbs(Decoding):
                 self._demand_namespace(resource, namespace, name)
             if not generated or self.store.latest((resource.storage, namespace, name)) is None or attempt == 7:
                 break
-        if name and self.store.latest((resource.storage, namespace, name)) is not None:
-            raise errors.already_exists(resource.plural, resource.group, name)
         self._own_new(resource, obj, options)
         obj = await self._prepare_new(resource, obj, options)
         return await self._insert(resource, namespace, obj, options)
@@ -83,6 +83,7 @@ class Verbs(Decoding):
         self, resource: Resource, obj: dict[str, Any], options: Options, applied: bool = False
     ) -> dict[str, Any]:
         meta = obj["metadata"]
+        counted = 0 if resource.strategy.has_generation else meta.get("generation", 0)
         for key in object_meta.SERVER_OWNED:
             meta.pop(key, None)
         meta["uid"] = uid = object_meta.new_uid(self.chance)
@@ -100,6 +101,8 @@ class Verbs(Decoding):
         meta["creationTimestamp"] = object_meta.timestamp(self.now())
         if resource.strategy.has_generation:
             meta["generation"] = 1
+        elif counted:
+            meta["generation"] = counted  # kinds that do not count keep what they are told
         self._demand_valid(resource, obj, None)
         for judge in self.judges:
             await judge(resource, "CREATE", obj, None, options)
@@ -107,13 +110,22 @@ class Verbs(Decoding):
 
     async def _insert(self, resource: Resource, namespace: str, obj: dict[str, Any], options: Options) -> Outcome:
         name = obj["metadata"]["name"]
+        key = (resource.storage, namespace, name)
+        self._demand_free(resource, key, obj)
         if options.dry_run:
             return Outcome(obj, created=True)
         try:
-            record = await self._put((resource.storage, namespace, name), resource.store_form(obj), None)
+            record = await self._put(key, resource.store_form(obj), None)
         except Stale:
+            self._demand_free(resource, key, obj)
             raise errors.already_exists(resource.plural, resource.group, name) from None
         return Outcome(shown(resource, record, obj), created=True, record=record)
+
+    def _demand_free(self, resource: Resource, key: Key, obj: dict[str, Any]) -> None:
+        if (held := self.store.latest(key)) is not None:
+            going = b'"deletionTimestamp"' in held.body and "deletionTimestamp" in held.obj["metadata"]
+            made = bool(obj["metadata"].get("generateName"))
+            raise errors.already_exists(resource.plural, resource.group, key[2], going, made)
 
     # ---- update
 
@@ -147,9 +159,13 @@ class Verbs(Decoding):
         name: str,
         change: Callable[[dict[str, Any]], dict[str, Any]],
         options: Options,
+        track: bool = True,
     ) -> Outcome:
-        """Read, change, write, again if somebody was faster; for patches and for the server's own controllers."""
-        return await self._retrying(resource, namespace, name, change, options)
+        """Read, change, write, again if somebody was faster; for patches and for the server's own controllers.
+
+        Without `track` nobody comes to own what changed.
+        """
+        return await self._retrying(resource, namespace, name, change, options, track=track)
 
     async def _retrying(
         self,
@@ -194,20 +210,19 @@ class Verbs(Decoding):
         name, namespace = record.key[2], record.key[1]
         strategy = resource.strategy
         self._keep_identity(resource, old, new)
+        if track:
+            self._claim(resource, old, new, options)
         self._keep_other_parts(resource, old, new, options)
         strategy.default(new)
         for gate in self.gates:
             if (changed := await gate(resource, "UPDATE", new, old, options)) is not None:
-                if not track:
-                    self._track(resource, new, changed, options)
+                self._track(resource, new, changed, options)
                 new = changed
                 strategy.clean(new, resource)
                 self._keep_identity(resource, old, new)
                 self._keep_other_parts(resource, old, new, options)
                 strategy.default(new)
-        if track:
-            self._track(resource, old, new, options)
-        self._demand_valid(resource, new, old)
+        self._demand_valid(resource, new, old, options.subresource == "status")
         for judge in self.judges:
             await judge(resource, "UPDATE", new, old, options)
         if strategy.has_generation and options.subresource != "status" and _wish(resource, old) != _wish(resource, new):
@@ -218,10 +233,29 @@ class Verbs(Decoding):
         if options.dry_run:
             new["metadata"]["resourceVersion"] = str(record.revision)
             return Outcome(new, gone=ends)
-        if ends:
-            return await self._erase(resource, record, new)
+        if ends:  # watchers are told of the last state that was stored, the caller of what it made of it
+            gone = await self._erase(resource, record, old)
+            new["metadata"]["resourceVersion"] = gone.obj["metadata"]["resourceVersion"]
+            return Outcome(new, gone=True)
         kept = await self._put((resource.storage, namespace, name), resource.store_form(new), record)
         return Outcome(shown(resource, kept, new), record=kept)
+
+    def _claim(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
+        """The writer comes to own what it says, also where the strategy takes it back afterwards.
+
+        What its endpoint never writes it does not own: status on the main one, everything else on /status.
+        """
+        resource.strategy.default(new)
+        said = new | {"metadata": dict(new["metadata"])}
+        if options.subresource == "status":
+            for key in (set(said) | set(old)) - {"apiVersion", "kind", "metadata", "status"}:
+                keep_part(said, old, key)
+        elif resource.status and not options.from_controller:
+            keep_part(said, old, "status")
+        self._track(resource, old, said, options)
+        new["metadata"].pop("managedFields", None)
+        if "managedFields" in said["metadata"]:
+            new["metadata"]["managedFields"] = said["metadata"]["managedFields"]
 
     def _track(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
         now = object_meta.timestamp(self.now())
@@ -254,14 +288,14 @@ class Verbs(Decoding):
         try:
             gone = await self.store.remove(record.key, resource.store_form(last), record)
         except StoreLost as failure:
-            raise errors.internal(str(failure)) from failure
+            raise errors.store_lost(failure) from failure
         return Outcome(resource.show(gone), gone=True, record=gone)
 
     async def _put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
         try:
             return await self.store.put(key, obj, expected)
         except StoreLost as failure:
-            raise errors.internal(str(failure)) from failure
+            raise errors.store_lost(failure) from failure
 
 
 def _demand_same_uid(resource: Resource, old: dict[str, Any], new: dict[str, Any]) -> None:

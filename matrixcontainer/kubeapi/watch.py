@@ -1,15 +1,14 @@
 """Watches: what changed after a revision, in order, as lines of JSON, until the time is up or the client has gone.
 
-Every watcher walks the store's log of its resource at its own pace and is woken after each commit; the line of a
+Every watcher walks the store's log of its resource at its own pace and is called after each commit; the line of a
 change is encoded once per form and shared by all watchers. An object that enters or leaves a selector appears as
 ADDED or DELETED. Bookmarks carry the store's revision, and only once everything up to it has been handed over.
 """
 
 import asyncio
-import contextlib
 import json
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +40,11 @@ def line(kind: str, obj: bytes) -> bytes:
 
 
 class Watch:
-    """One client's stream; `lines()` yields chunks of whole lines."""
+    """One client's stream. `open` says whom to call when there may be more, `take` gives what is new as whole lines.
+
+    The client's connection asks at its own pace: a slow one misses nothing until the history forgets it, and then it is
+    told so. `ended` tells that nothing will follow, `due` when to ask although nothing happened.
+    """
 
     def __init__(
         self,
@@ -55,55 +58,59 @@ class Watch:
         self.store, self.resource, self.query, self.options = store, resource, query, options
         self.gone = gone
         self.log = store.log(resource.storage)
-        self.wake = asyncio.Event()
         self.timeout_s = options.timeout_s or chance.uniform(1800, 3600)
         self.first = True
+        self.ended = False
+        self._plain = options.form is None and not query.labels and not query.fields
+        self._namespace = query.namespace
+        self._place: int | None = None
+        self._wake: Callable[[], None] | None = None
+        self._clock = asyncio.get_running_loop().time
+        self._ends = self._clock() + self.timeout_s
+        self._next_bookmark = self._clock() + min(BOOKMARK_S, max(self.timeout_s - LAST_BOOKMARK_S, 0.0))
 
-    async def lines(self) -> AsyncIterator[bytes]:
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + self.timeout_s
-        self.log.waiters.add(self.wake)
-        try:
-            revision = self.query.revision
-            if revision in ("", "0"):
-                place = self.log.end()
-                yield self._present()
-            else:
-                if int(revision) < self.store.floor:
-                    yield self._too_old(int(revision))
-                    return
-                place = self.log.position_after(int(revision))
-            async for chunk in self._follow(place, ends):
-                yield chunk
-        finally:
-            self.log.waiters.discard(self.wake)
+    def open(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self.log.waiters.add(wake)
 
-    async def _follow(self, place: int, ends: float) -> AsyncIterator[bytes]:
-        loop = asyncio.get_running_loop()
-        next_bookmark = loop.time() + min(BOOKMARK_S, max(self.timeout_s - LAST_BOOKMARK_S, 0.0))
-        while True:
-            self.wake.clear()
-            if place < self.log.start:
-                yield self._too_old(self.store.floor)
-                return
-            end = self.log.end()
-            if place < end:
-                fresh = [self.log.changes[index - self.log.start] for index in range(place, end)]
-                place = end
-                if chunk := b"".join(filter(None, map(self._line_of, fresh))):
-                    yield chunk
-                continue
-            now = loop.time()
-            if now >= ends or self.gone():
-                return
-            if self.options.bookmarks and now >= next_bookmark:
-                yield self._bookmark()
-                final = ends - LAST_BOOKMARK_S
-                next_bookmark = final if now < final < now + BOOKMARK_S else now + BOOKMARK_S
-                continue
-            deadline = min(ends, next_bookmark) if self.options.bookmarks else ends
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.wake.wait(), max(deadline - now, 0.001))
+    def close(self) -> None:
+        if self._wake is not None:
+            self.log.waiters.discard(self._wake)
+
+    @property
+    def due(self) -> float:
+        """The moment, on the loop's clock, to take again at the latest."""
+        return min(self._ends, self._next_bookmark) if self.options.bookmarks else self._ends
+
+    def take(self) -> bytes:
+        """What is new; b"" when nothing is. Never called again once it has ended."""
+        if self._place is None:
+            return self._begin()
+        log = self.log
+        if self._place < log.start:
+            return self._too_old(self.store.floor)
+        fresh = log.since(self._place)
+        self._place += len(fresh)
+        if fresh and (chunk := b"".join(filter(None, map(self._line_of, fresh)))):
+            return chunk
+        now = self._clock()
+        if now >= self._ends or self.gone():
+            self.ended = True
+        elif self.options.bookmarks and now >= self._next_bookmark:
+            final = self._ends - LAST_BOOKMARK_S
+            self._next_bookmark = final if now < final < now + BOOKMARK_S else now + BOOKMARK_S
+            return self._bookmark()
+        return b""
+
+    def _begin(self) -> bytes:
+        revision = self.query.revision
+        if revision in ("", "0"):
+            self._place = self.log.end()
+            return self._present()
+        if int(revision) < self.store.floor:
+            return self._too_old(int(revision))
+        self._place = self.log.position_after(int(revision))
+        return self.take()
 
     # ---- lines
 
@@ -124,8 +131,10 @@ class Watch:
 
     def _line_of(self, change: Change) -> bytes | None:
         record = change.record
-        if self.query.namespace and record.key[1] != self.query.namespace:
+        if self._namespace and record.key[1] != self._namespace:
             return None
+        if self._plain:
+            return self._shared_line(change.type, change)
         now = change.type != "DELETED" and self._selects(record)
         before = self._selects(change.previous)
         if not now and not before:
@@ -139,10 +148,13 @@ class Watch:
             return line(kind, self._body(record))
         if self.options.form is not None:
             return line(kind, self._body(record))
+        return self._shared_line(kind, change)
+
+    def _shared_line(self, kind: str, change: Change) -> bytes:
         token = (kind, self.resource.api_version)
-        encoded = change.encoded.get(token)
-        if encoded is None or self.resource.refresh_before >= record.revision:
-            encoded = change.encoded[token] = line(kind, self._body(record))
+        encoded: bytes | None = change.encoded.get(token)
+        if encoded is None or self.resource.refresh_before >= change.record.revision:
+            encoded = change.encoded[token] = line(kind, self._body(change.record))
         return encoded
 
     def _body(self, record: Record) -> bytes:
@@ -154,7 +166,9 @@ class Watch:
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
         revision = str(self.store.revision)
-        meta: dict[str, Any] = {"resourceVersion": revision, "creationTimestamp": None}
+        meta: dict[str, Any] = {"resourceVersion": revision}
+        if not self.resource.custom:
+            meta["creationTimestamp"] = None  # as Go prints what a type has and nobody set
         if annotations:
             meta["annotations"] = annotations
         obj: dict[str, Any] = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": meta}
@@ -167,5 +181,6 @@ class Watch:
         return line("BOOKMARK", json.dumps(obj, separators=(",", ":")).encode())
 
     def _too_old(self, revision: int) -> bytes:
+        self.ended = True
         failure = errors.expired(f"too old resource version: {revision} ({self.store.floor})")
         return line("ERROR", json.dumps(failure.status(), separators=(",", ":")).encode())

@@ -26,7 +26,7 @@ class Writing(Reading):
     def options(self, request: Request, subresource: str = "") -> Options:
         dry_run = request.query.get("dryRun", "")
         if dry_run not in ("", "All"):
-            cause = errors.not_supported("dryRun", dry_run, ["All"])
+            cause = errors.not_supported("dryRun", errors.go_list([dry_run]), ["All"])
             raise errors.unprocessable("CreateOptions", "meta.k8s.io", "", [cause])
         validation = request.query.get("fieldValidation", "") or "Warn"
         if validation not in ("Strict", "Warn", "Ignore"):
@@ -133,7 +133,12 @@ def deletion_of(request: Request) -> Deletion:
     """DeleteOptions from the body, else from the query."""
     said: dict[str, Any] = {}
     if request.body.strip():
-        value = parse_body(request.body, request.media_type, [])
+        try:
+            value = parse_body(request.body, request.media_type, [])
+        except ApiError as failure:
+            if failure.code != 400:
+                raise
+            raise errors.untyped(failure.message) from failure
         if not isinstance(value, dict):
             raise errors.bad_request("DeleteOptions must be an object")
         said = value
@@ -142,16 +147,20 @@ def deletion_of(request: Request) -> Deletion:
     }
     propagation = said["propagationPolicy"] or ""
     if propagation not in ("", "Background", "Foreground", "Orphan"):
-        allowed = ["Foreground", "Background", "Orphan", ""]
+        allowed = ["Foreground", "Background", "Orphan", "nil"]
         cause = errors.not_supported("propagationPolicy", propagation, allowed)
         raise errors.unprocessable("DeleteOptions", "meta.k8s.io", "", [cause])
-    if said["orphanDependents"] is not None and not propagation:
+    if said["orphanDependents"] is not None and propagation:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        cause = errors.invalid("propagationPolicy", propagation, why)
+        raise errors.unprocessable("DeleteOptions", "meta.k8s.io", "", [cause])
+    if said["orphanDependents"] is not None:
         propagation = "Orphan" if str(said["orphanDependents"]).lower() == "true" else "Background"
     dry_run = said["dryRun"] or []
     dry_run = [dry_run] if isinstance(dry_run, str) else dry_run
     if any(word != "All" for word in dry_run):
         raise errors.unprocessable(
-            "DeleteOptions", "meta.k8s.io", "", [errors.not_supported("dryRun", dry_run, ["All"])]
+            "DeleteOptions", "meta.k8s.io", "", [errors.not_supported("dryRun", errors.go_list(dry_run), ["All"])]
         )
     try:
         grace = int(said["gracePeriodSeconds"]) if said["gracePeriodSeconds"] is not None else None

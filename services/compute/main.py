@@ -17,7 +17,7 @@ from matrixcompute.neighbours import Neighbours
 from matrixcompute.neighbours_over_http import NeighboursOverHttp
 from matrixcompute.recovery import RecoveryPolicy
 from matrixcompute.saga import SagaRunner
-from matrixcompute.sagas.change_instance import REPLACE_NODE, SCALE_INSTANCE
+from matrixcompute.sagas.change_instance import MOVE_INSTANCE, REPLACE_NODE, SCALE_INSTANCE
 from matrixcompute.sagas.create_instance import CREATE_INSTANCE
 from matrixcompute.sagas.delete_instance import DELETE_INSTANCE
 from matrixcompute.store import Base, ComputeStore
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-SAGAS = {saga.verb: saga for saga in (CREATE_INSTANCE, SCALE_INSTANCE, REPLACE_NODE, DELETE_INSTANCE)}
+SAGAS = {saga.verb: saga for saga in (CREATE_INSTANCE, SCALE_INSTANCE, MOVE_INSTANCE, REPLACE_NODE, DELETE_INSTANCE)}
 
 TEND_PERIOD_S = 10.0
 ORPHAN_PERIOD_S = 60.0

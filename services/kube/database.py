@@ -1,30 +1,85 @@
-"""Brings the database to the present tables. Alembic is only loaded when there is something to do: it costs memory."""
+"""Brings the database to the present tables. Alembic is only loaded when there is something to migrate: a fresh SQLite
+file gets the present tables at once, as the migrations would leave it.
+"""
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from sqlalchemy import Engine, inspect, text
+from matrixcontainer.kubeapi.records import StoreLost
+from matrixcontainer.kubeapi.sqlite import TABLES, told
+from services.kube.preparing import Refused
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+VERSION_TABLE = (
+    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,"
+    " CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
 
 
 def newest_revision() -> str:
     return max(path.stem.split("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
 
 
-def migrate(engine: Engine) -> bool:
+@contextmanager
+def refusing(url: str) -> Iterator[None]:
+    """Whatever the database fails at becomes one line that names it and what would help."""
+    try:
+        yield
+    except StoreLost as failure:
+        raise Refused(str(failure)) from failure
+    except sqlite3.Error as failure:
+        raise Refused(str(told(url.removeprefix("sqlite:///"), failure))) from failure
+    except OSError as failure:
+        raise Refused(f"{failure.filename or url}: {failure.strerror or failure}") from failure
+    except Exception as failure:
+        if not type(failure).__module__.startswith(("psycopg", "sqlalchemy")):
+            raise
+        said = str(getattr(failure, "orig", None) or failure).strip().replace("\n", " ")
+        raise Refused(f"{_without_secrets(url)}: {said}") from failure
+
+
+def _without_secrets(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+def migrate(url: str) -> bool:
     """Returns whether migrations had to run."""
+    if url.startswith("sqlite:///") and _is_present(url.removeprefix("sqlite:///")):
+        return False
+    from alembic import command
+    from alembic.config import Config
+    from sqlalchemy import create_engine, inspect, text
+
+    engine = create_engine(url)
     with engine.connect() as connection:
         if inspect(connection).has_table("alembic_version"):
             found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
             if found == newest_revision():
                 return False
-    from alembic import command
-    from alembic.config import Config
-
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["engine"] = engine
     command.upgrade(config, "head")
+    engine.dispose()
     return True
+
+
+def _is_present(file: str) -> bool:
+    """Whether the file has the present tables; an empty one is given them."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        held = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not held:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in (*TABLES, VERSION_TABLE):
+                connection.execute(statement)
+            connection.execute("INSERT INTO alembic_version VALUES (?)", (newest_revision(),))
+            connection.execute("COMMIT")
+            return True
+        if "alembic_version" not in held:
+            return False
+        return connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(newest_revision(),)]

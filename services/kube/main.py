@@ -7,33 +7,17 @@ written, so that `--port 0` tells its port there and in the log.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import random
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field
 
-from matrixcontainer.kubeapi.access import Access, User, load_tokens
-from matrixcontainer.kubeapi.app import App
-from matrixcontainer.kubeapi.certificates import certificate_files, ensure_certificates, write_kubeconfig
-from matrixcontainer.kubeapi.server import KubeApi
-from matrixcontainer.kubeapi.store import Store, open_engine
 from services.chassis.logging import configure
 from services.chassis.settings import ServiceSettings
-from services.kube.database import migrate
 from services.kube.folder import hold
-from services.kube.preparing import in_a_child
-from services.kube.serving import listen, server_of
-
-log = logging.getLogger(__name__)
-
-USERS = {
-    "admin": User("admin", ("system:masters", "system:authenticated")),
-    "operator": User("system:serviceaccount:cloudmatrix:operator", ("system:masters", "system:authenticated")),
-}
+from services.kube.listening import listen
+from services.kube.preparing import Child
 
 
 class KubeSettings(ServiceSettings):
@@ -65,31 +49,36 @@ def main(argv: Sequence[str] | None = None) -> None:
     url = f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}"
     database = settings.database_url("kube")
     names = [settings.host, advertised, *settings.certificate_names.split(",")]
-    in_a_child(lambda: _prepare(folder, names, database, settings.synchronous))
-    ca, certificate, key = certificate_files(folder)
-    engine = open_engine(database, settings.synchronous)
-    chance = random.Random(settings.seed)
-    tokens, signing_key = load_tokens(folder / "tokens.json", USERS, {"admin": settings.kube_admin_token})
-    store = Store(engine, time.time)
-    api = KubeApi(store, time.time, chance, Access(tokens, signing_key, time.time))
-    api.runs_workloads = settings.workloads
-    api.namespaces.root_ca = ca.read_text()
-    api.report = lambda failure, where: log.error("failed", exc_info=failure, extra={"where": where})
-    admin = next(token for token, user in tokens.items() if user.name == "admin")
-    kubeconfig = settings.state / "kubeconfig"
+    child = Child(lambda: _prepare(folder, names, database, settings.kube_admin_token))
+    from services.kube.running import Kube  # while the child is at work
 
-    def announce() -> None:
-        write_kubeconfig(kubeconfig, url, ca, "admin", admin)
-        log.info("listening", extra={"url": url, "kubeconfig": str(kubeconfig.resolve())})
-
-    asyncio.run(server_of(App(api), certificate, key, announce).serve(sockets=[listener]))
-    store.close()
+    child.wait()
+    kube = Kube(
+        listener=listener,
+        url=url,
+        folder=folder,
+        kubeconfig=settings.state / "kubeconfig",
+        database=database,
+        synchronous=settings.synchronous,
+        admin_token=settings.kube_admin_token,
+        chance=random.Random(settings.seed),
+        workloads=settings.workloads,
+    )
+    kube.run()
     held.close()
-    log.info("stopped")
 
 
-def _prepare(folder: Path, names: list[str], database: str, synchronous: str) -> None:
-    ensure_certificates(folder, names)
-    engine = open_engine(database, synchronous)
-    migrate(engine)
-    engine.dispose()
+def _prepare(folder: Path, names: list[str], database: str, admin_token: str) -> None:
+    from matrixcontainer.kubeapi.certificates import ensure_certificates
+    from services.kube.database import migrate, refusing
+    from services.kube.identity import hand_over, one_at_a_time, take_over
+    from services.kube.users import tokens_of
+
+    with refusing(database), one_at_a_time(database) as connection:
+        migrate(database)
+        if connection is not None:
+            take_over(connection, folder)
+        ensure_certificates(folder, names)
+        tokens_of(folder, admin_token)
+        if connection is not None:
+            hand_over(connection, folder)

@@ -6,86 +6,126 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
-from types import FrameType
-
-import uvicorn
 
 from matrixcontainer.kubeapi.app import App
+from matrixcontainer.kubeapi.http1 import Http1
+from matrixcontainer.kubeapi.sockets import Connection
+from services.kube.listening import listen
+
+BACKLOG = 512
+KEEP_ALIVE_S = 75.0
+SWEEP_S = 5.0
+FAREWELL_S = 1.0  # for requests under way, once asked to stop
 
 
-class Server(uvicorn.Server):
+class Server:
     """Starts the controllers before it listens; ends open watches before it waits for connections to finish."""
 
-    def __init__(self, config: uvicorn.Config, app: App, announce: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._api = app.api
-        self._announce = announce
+    def __init__(self, app: App, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        self.app, self._listener, self._tls = app, listener, tls
+        self._clients: set[Http1] = set()
+        self._stopping = asyncio.Event()
+        self._alone = asyncio.Event()
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if sig == signal.SIGINT:
-            sig = signal.SIGTERM  # a second Ctrl-C is no reason to cut off writes
-        super().handle_exit(sig, frame)
+    async def serve(self, announce: Callable[[], None] = lambda: None) -> None:
+        """Until `stop`; `announce` is called once the first connection would be answered."""
+        loop = asyncio.get_running_loop()
+        await self.app.api.start()
+        self._listener.setblocking(False)
+        self._listener.listen(BACKLOG)
+        loop.add_reader(self._listener, self._accept)
+        announce()
+        try:
+            while not self._stopping.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(SWEEP_S):
+                        await self._stopping.wait()
+                self._sweep(loop.time() - KEEP_ALIVE_S)
+        finally:
+            loop.remove_reader(self._listener)
+            self._listener.close()
+            await self.app.api.stop()
+            await self._farewell()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._api.start()
-        await super().startup(sockets)
-        self._announce()
+    def stop(self) -> None:
+        self._stopping.set()
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._api.stop()
-        await super().shutdown(sockets)
-        self._captured_signals.clear()  # having been asked to stop and having stopped is success
+    def stop_on_signals(self) -> None:
+        """SIGTERM and SIGINT stop it; having been asked to stop and having stopped is success."""
+        for name in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(name, self.stop)
+
+    def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(BACKLOG):
+            try:
+                sock, _address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:  # no file handles left: those who wait are accepted once some are free
+                loop.remove_reader(self._listener)
+                loop.call_later(1.0, self._accept_again)
+                return
+            connection = Connection(loop, sock, self._tls)
+            client = Http1(self.app, connection)
+            self._clients.add(client)
+            connection.ended = partial(self._gone, client)
+            connection.start()
+
+    def _gone(self, client: Http1) -> None:
+        self._clients.discard(client)
+        if not self._clients:
+            self._alone.set()
+
+    def _accept_again(self) -> None:
+        if not self._stopping.is_set():
+            asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    def _sweep(self, before: float) -> None:
+        """End connections nobody has used for a while, those that never finished a request among them."""
+        for client in list(self._clients):
+            if client.idle_since is not None and client.idle_since < before:
+                client.connection.abort()
+
+    async def _farewell(self) -> None:
+        self._alone.clear()
+        for client in list(self._clients):
+            client.end()
+        if self._clients:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FAREWELL_S):
+                    await self._alone.wait()
+        for client in list(self._clients):
+            client.connection.abort()
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A bound TCP socket. The protocol is named because asyncio turns Nagle's delay off only where it is."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind((host, port))
-    return listener
-
-
-def server_of(
-    app: App,
-    certificate: Path | None = None,
-    key: Path | None = None,
-    announce: Callable[[], None] = lambda: None,
-) -> Server:
-    """`announce` is called once the first connection would be answered."""
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        http="httptools",
-        loop="asyncio",
-        ws="none",
-        lifespan="off",
-        ssl_certfile=certificate,
-        ssl_keyfile=key,
-        timeout_graceful_shutdown=1,
-        timeout_keep_alive=75,
-        server_header=False,
-        backlog=512,
-    )
-    return Server(config, app, announce)
+def tls_of(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 @contextlib.asynccontextmanager
 async def in_this_loop(app: App, host: str = "127.0.0.1") -> AsyncIterator[str]:
     """Serve without TLS on a free loopback port while the block runs; yields the URL, for clients that need one."""
     listener = listen(host, 0)
-    server = server_of(app)
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
-    task = asyncio.create_task(server.serve(sockets=[listener]))
+    server = Server(app, listener)
+    ready = asyncio.Event()
+    url = f"http://{host}:{listener.getsockname()[1]}"
+    task = asyncio.create_task(server.serve(ready.set))
+    waiting = asyncio.create_task(ready.wait())
     try:
-        while not server.started:
-            if task.done():
-                task.result()
-            await asyncio.sleep(0.005)
-        yield f"http://{host}:{listener.getsockname()[1]}"
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        yield url
     finally:
-        server.should_exit = True
+        waiting.cancel()
+        server.stop()
         await task

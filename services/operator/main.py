@@ -298,7 +298,8 @@ class OperatorProcess:
         for task in tasks:
             task.cancel()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(operator, 2.0)
+            async with asyncio.timeout(2.0):  # wait_for would lose a cancellation that comes with the end
+                await operator
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -42,12 +42,21 @@ ACCEPTED = (
         "`kubectl explain` shows the same fields and types; what built-in metadata means is told in our own words.",
     ),
     Accepted(
+        r"^watch-with-initial-events \|",
+        "A watch that asks for initial events gets them and their bookmark, as in 1.32 and from 1.34 on; 1.33 has this "
+        "switched off.",
+    ),
+    Accepted(
         r"message.*(compilation failed|undeclared reference|ERROR: <input>)",
         "A CEL rule that does not compile is refused for the same field; the compiler's explanation is worded differently.",
     ),
     Accepted(
         r"message: .*Invalid value: (\[\])?\w+\.\w+\{",
         "A refused value that is a whole object is shown as JSON; Go shows it as Go source.",
+    ),
+    Accepted(
+        r"message: .*pod updates may not change fields other than",
+        "A refused change of a pod's spec names the rule; Go adds a picture of the difference between two Go structs.",
     ),
     Accepted(
         r"(message|warnings).*(cannot unmarshal|json parse error|cannot restore|decode|unexpected end of JSON|invalid character)",

@@ -14,6 +14,8 @@ POINTER = re.compile(r"0x[0-9a-f]{6,}")
 IN_RECORD = re.compile(r"(?<=the ResourceVersion )in record \(\d+\)")
 AGE = re.compile(r"(\d+[smhdy])+|<unknown>")
 TOO_LARGE = re.compile(r"(Too large resource version: \d+, current: )\d+")
+QUOTED_TIME = re.compile(r'("(?:creationTimestamp|time)\\?":\\?")' + TIME.pattern)  # of an object inside a message
+QUOTED_VERSION = re.compile(r'("resourceVersion\\?":\\?")\d+')
 TIMES = frozenset(
     [
         "creationTimestamp",
@@ -45,6 +47,7 @@ def normal(value: Any, table: bool = False) -> Any:
         text = POINTER.sub("<pointer>", UUID.sub("<uid>", value))
         if table and (AGE.fullmatch(text) or TIME.fullmatch(text)):
             return "<age>" if AGE.fullmatch(text) else "<time>"
+        text = QUOTED_TIME.sub(r"\1<time>", QUOTED_VERSION.sub(r"\1<rv>", text))
         return IN_RECORD.sub("in record (<rv>)", TOO_LARGE.sub(r"\1<rv>", text))
     return value
 

@@ -12,6 +12,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from itertools import dropwhile
 from typing import Any
 
 import httpx
@@ -58,9 +59,9 @@ class Watched:
         return str(body["metadata"]["resourceVersion"])
 
     def until_gone(self) -> list[str]:
-        """All states but the first Pending, which may pass before anybody looks."""
+        """All states but the first passing ones, which may be over before anybody looks."""
         assert self._ended.wait(PATIENCE_WALL_S), self.states
-        return self.states[1:] if self.states[0] == "Pending" else self.states
+        return list(dropwhile(lambda state: state in ("Pending", "Loading"), self.states))
 
 
 class Life:
@@ -86,6 +87,7 @@ class Life:
 
         self.post(PODS, A_POD)
         self.until(lambda: self.running("app=asks") == 1, "the pod that asks for a node runs")
+        self.live_with_a_pod_group()
         self.post(PODS, A_PART)
         refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         self.until(lambda: _condition(self.get(f"{PODS}/part"), **refused), "the pod that cannot be placed is told why")
@@ -104,13 +106,17 @@ class Life:
         self.until(lambda: _condition(self.get(f"{NODES}/{lost}"), type="Ready", status="True"), "the node is back")
         self.patch(f"{OURS}/cloudmatrixinstances/one/scale", {"spec": {"replicas": 20}})
         self.rest("scaled", 20)
+        self.patch(f"{OURS}/cloudmatrixinstances/one", {"spec": {"placement": {"policy": "spread"}}})
+        self.rest("moved", 20)
+        places = {each["cabinet"] for each in self.get(f"{OURS}/cloudmatrixinstances/one")["status"]["members"]}
+        self.note("cabinets after the move", sorted(places))
         self.note("refusals", [self.refusal(patch) for patch in REFUSED])
 
         for path in (f"{PODS}/asks", f"{PODS}/part", f"{OURS}/cloudmatrixinfers/one"):
             self.delete(path)
             self.gone(path)
         self.delete(f"{OURS}/cloudmatrixinstances/one")
-        self.note("states of the workload", infer.until_gone())
+        self.note("states of the workload", sorted(set(infer.until_gone())))
         self.note("states of the instance", instance.until_gone())
         self.until(lambda: not self.items(f"{GROUP}/networkslices") and not self.items(PODS), "nothing is left")
         labelled = lambda: [n for n in self.items(NODES) if "cloudmatrix.io/instance" in n["metadata"]["labels"]]  # noqa: E731
@@ -119,6 +125,31 @@ class Life:
         self.note("events", self.events("CloudMatrixInstance"))
         self.note("events of pods", sorted(set(self.events("Pod"))))
         return self.seen
+
+    def live_with_a_pod_group(self) -> None:
+        """Three pods of a PodGroup of Volcano's kind: nobody goes before all are there, then all do, and leave."""
+        crd = self.client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json=POD_GROUPS)
+        assert crd.status_code == 201, crd.text
+        groups = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+        self.until(lambda: self.client.get(groups).status_code == 200, "PodGroups are served")
+        spec = {"minMember": 3, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+        head = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
+        self.post(groups, head | {"metadata": {"name": "job"}, "spec": spec})
+        waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        for at in range(3):
+            pod = _pod(f"job-{at}", "8")
+            pod["metadata"] |= {"labels": {"app": "job"}, "annotations": {"scheduling.k8s.io/group-name": "job"}}
+            self.post(PODS, pod)
+            if at == 1:
+                self.until(
+                    lambda: "2 of the gang's 3" in _condition(self.get(f"{PODS}/job-1"), **waits).get("message", ""),
+                    "two of three wait",
+                )
+        self.until(lambda: self.running("app=job") == 3, "the gang runs")
+        self.note("nodes of the gang", len({pod["spec"]["nodeName"] for pod in self.items(PODS, "app=job")}))
+        for at in range(3):
+            self.delete(f"{PODS}/job-{at}")
+            self.gone(f"{PODS}/job-{at}")
 
     # -- what it is made of ---------------------------------------------------------------------------------------
 
@@ -228,5 +259,18 @@ def _pod(name: str, npus: str) -> dict[str, Any]:
 
 
 A_POD, A_PART = _pod("asks", "8"), _pod("part", "3")
+
+_ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+POD_GROUPS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "podgroups.scheduling.volcano.sh"},
+    "spec": {
+        "group": "scheduling.volcano.sh",
+        "scope": "Namespaced",
+        "names": {"kind": "PodGroup", "plural": "podgroups", "shortNames": ["pg"]},
+        "versions": [{"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": _ANYTHING}}],
+    },
+}
 
 REFUSED: list[dict[str, Any]] = [{"project": "other"}, {"nodes": 0}, {"placement": {"policy": "anyhow"}}]

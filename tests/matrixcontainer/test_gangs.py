@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from matrixcontainer.gangs import Gang, bindings, gangs_of, npus_of
-from matrixresource.vocabulary.errors import InvalidField, NotYetSupported
+from matrixcontainer.pod_groups import PodGroup, read_group
+from matrixresource.contract import Placement
+from matrixresource.vocabulary.errors import InvalidField, MatrixError, NotYetSupported
 from matrixresource.vocabulary.names import NodeName
 
 
@@ -41,6 +43,57 @@ def pod(name, labels=None, annotations=None, npus="8", node=None, scheduler="mat
 def test_a_gang_is_named_and_sized(sentence, labels, annotations, name, size):
     (gang,) = gangs_of([pod("a", labels, annotations)])
     assert (gang.name, gang.size) == (name, size), sentence
+
+
+@pytest.mark.parametrize(
+    ("sentence", "body", "size", "placement", "spares"),
+    [
+        ("nothing said", {}, 1, Placement(), 0),
+        ("coscheduling, Volcano", {"spec": {"minMember": 3}}, 3, Placement(), 0),
+        (
+            "a tier that must be kept", {"spec": {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}},
+            1, Placement(level="supernode", required=True), 0,
+        ),
+        ("one that is liked", {"spec": {"networkTopology": {"mode": "soft"}}}, 1, Placement(level="supernode"), 0),
+        ("spares", {"metadata": {"annotations": {"reserve-nodes": "2"}}}, 1, Placement(), 2),
+    ],
+)  # fmt: skip
+def test_a_pod_group_says_how_many_and_where(sentence, body, size, placement, spares):
+    group = read_group({"metadata": {}, **body})
+    named = {"scheduling.k8s.io/group-name": "job"}
+    (gang,) = gangs_of([pod("a", annotations=named)], {("ns", "job"): group, ("other", "job"): PodGroup(9)})
+    assert (gang.size, gang.placement(), gang.spares) == (size, placement, spares), sentence
+
+
+def test_a_pod_of_another_name_is_not_of_the_group():
+    (gang,) = gangs_of([pod("job")], {("ns", "job"): PodGroup(9)})
+    assert gang.size == 1
+
+
+def test_a_gated_pod_is_not_there_yet():
+    gated = pod("b", {"kueue.x-k8s.io/pod-group-name": "job"})
+    gated["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+    (gang,) = gangs_of([pod("a", {"kueue.x-k8s.io/pod-group-name": "job"}), gated])
+    assert [each["metadata"]["name"] for each in gang.alive()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("npus", "annotations", "refused"),
+    [
+        ("8", {}, None),
+        ("16", {"sp-block": "16"}, None),
+        ("16", {}, "a node has 8: make it a gang"),
+        ("3", {}, "a node has 8 and is given whole"),
+        ("0", {}, "asks for 0"),
+    ],
+)
+def test_a_pod_takes_a_whole_node(npus, annotations, refused):
+    (gang,) = gangs_of([pod("a", annotations=annotations, npus=npus)])
+    if refused is None:
+        gang.check()
+    else:
+        with pytest.raises(MatrixError, match=refused):
+            gang.check()
 
 
 def test_other_schedulers_pods_are_left_alone():

@@ -1,6 +1,6 @@
 """Every durable write is followed by a possible end of the process; starting again converges.
 
-One story (create, lose a node, grow, delete) is run over and over. In each run one service dies right after its n-th
+One story (create, lose a node, grow, move, delete) is run over and over. In each run one service dies right after its n-th
 committed write: the caller never hears that it succeeded, everything in memory is gone, and the service starts again
 on what it had written. Whatever n is, the story ends the same and the invariants hold.
 """
@@ -92,6 +92,10 @@ async def story(tmp_path, killer: Killer) -> None:
         await stack.active("one", 5)
         await stack.check()
         stack.mend("f")
+        await insist(lambda: stack.apply("one", 5, spares=1, placement={"policy": "spread"}))
+        moved = await stack.active("one", 5)
+        assert len({m.cabinet for m in moved.members if m.role == "member"}) == 5
+        await stack.check()
         await insist(lambda: stack.compute.delete_instance("one"))
         await stack.gone("one")
         await stack.nothing_left()
@@ -108,7 +112,7 @@ async def count_commits(tmp_path, killer, service: str) -> int:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize(("service", "commits"), [("compute", 64), ("link", 32), ("resource", 44)])
+@pytest.mark.parametrize(("service", "commits"), [("compute", 97), ("link", 51), ("resource", 71)])
 async def test_a_crash_after_any_commit_converges(tmp_path, killer, service, commits, share):
     one = killer(service, max(1, int(commits * share)))
     await story(tmp_path, one)

@@ -37,6 +37,8 @@ async def test_a_resource_becomes_an_instance_that_serves_and_leaves_nothing(tmp
         assert {each["plane"] for each in body["status"]["slices"]} == {"ub", "rdma", "vpc"}
 
         served = await cluster.settles(INFER, "one", lambda b: condition(b, "Ready") == "True", "the model is served")
+        told = [e["reason"] for e in (await cluster.kube.list(EVENT))[0] if e["involvedObject"]["kind"] == INFER.kind]
+        assert {"Loading", "Serving"} <= set(told)
         assert served["status"]["pods"] == 6
         running = lambda: all(pod["status"]["phase"] == "Running" for pod in pods)  # noqa: E731
         pods = await cluster.pods()
@@ -148,8 +150,26 @@ async def test_a_dry_run_shows_its_plan_in_the_status_and_creates_nothing(tmp_pa
         not_so = await cluster.settles(INSTANCE, "plan", lambda b: not b["status"]["plan"]["fits"], "it does not fit")
         assert not_so["status"]["plan"]["reason"] == "InsufficientCapacity"
         assert await cluster.compute.instances() == []
-        await cluster.apply_resource(INSTANCE, "plan", {"nodes": 2, "dryRun": False})
-        await cluster.settles(INSTANCE, "plan", ready(2), "without dryRun it is committed")
+        await cluster.apply_resource(INSTANCE, "plan", {"nodes": 3, "dryRun": False})
+        body = await cluster.settles(INSTANCE, "plan", ready(3), "without dryRun it is committed")
+        assert "plan" not in body["status"]
+
+
+async def test_a_move_is_planned_in_the_status_of_an_instance_that_serves_and_then_made(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "one", {"nodes": 3})
+        before = await cluster.settles(INSTANCE, "one", ready(3), "it is ready")
+        spread = {"nodes": 3, "placement": {"policy": "spread"}}
+        await cluster.apply_resource(INSTANCE, "one", spread | {"dryRun": True})
+        planned = await cluster.settles(INSTANCE, "one", lambda b: "plan" in b["status"], "it is planned")
+        assert (planned["status"]["state"], condition(planned, "Ready")) == ("Active", "True")
+        assert len(planned["status"]["plan"]["moves"]) == 2
+        assert [m["node"] for m in planned["status"]["members"]] == [m["node"] for m in before["status"]["members"]]
+        await cluster.apply_resource(INSTANCE, "one", spread | {"dryRun": False})
+        after = await cluster.settles(INSTANCE, "one", ready(3), "it has moved")
+        places = {m["rank"]: m["node"] for m in after["status"]["members"]}
+        assert all(places[move["rank"]] == move["to"] for move in planned["status"]["plan"]["moves"])
+        assert all(c["status"] == "True" for m in after["status"]["members"] for c in m["conditions"])
 
 
 def gang_pod(name: str, group: str, count: int, **annotations: str) -> dict:

@@ -18,10 +18,11 @@ SOURCES = {
 
 
 class HorizontalPodAutoscalerStrategy(Strategy):
+    has_generation = False
+
     def default(self, obj: dict[str, Any]) -> None:
-        spec = obj.setdefault("spec", {})
-        if spec.get("minReplicas") is None:
-            spec["minReplicas"] = 1
+        super().default(obj)
+        spec = obj["spec"]
         if not spec.get("metrics"):
             target = {"type": "Utilization", "averageUtilization": 80}
             spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
@@ -34,7 +35,7 @@ class HorizontalPodAutoscalerStrategy(Strategy):
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         spec = obj["spec"]
-        found: list[Cause] = []
+        found = super().validate(obj, old)
         most, least = spec.get("maxReplicas") or 0, spec["minReplicas"]
         if most < 1:
             found.append(errors.invalid("spec.maxReplicas", most, "must be greater than 0"))

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.strategy import Strategy, is_label, keep_part
+from matrixcontainer.kubeapi.names import is_label
+from matrixcontainer.kubeapi.strategy import Strategy, keep_part
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.resources import Resource
@@ -34,6 +35,7 @@ class NamespaceStrategy(Strategy):
         self._label(obj)
 
     def default(self, obj: dict[str, Any]) -> None:
+        super().default(obj)
         self._label(obj)
 
     def _label(self, obj: dict[str, Any]) -> None:
@@ -95,17 +97,10 @@ class SecretStrategy(Strategy):
             data = obj.setdefault("data", {})
             for key, value in plain.items():
                 data[key] = base64.b64encode(value.encode()).decode()
-        obj.setdefault("type", "Opaque")
+        super().default(obj)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found = _check_data(obj, ("data",)) + _check_immutable(obj, old, ("data",))
-        for key, value in (obj.get("data") or {}).items():
-            try:
-                base64.b64decode(value, validate=True)
-            except ValueError:
-                raise errors.bad_request(
-                    f'Secret in version "v1" cannot be handled as a Secret: illegal base64 data at data.{key}'
-                ) from None
+        found = super().validate(obj, old) + _check_data(obj, ("data",)) + _check_immutable(obj, old, ("data",))
         if old is not None and old.get("type") != obj.get("type"):
             found.append(errors.invalid("type", obj.get("type"), "field is immutable"))
         wanted = {"kubernetes.io/tls": ("tls.crt", "tls.key"), "kubernetes.io/dockerconfigjson": (".dockerconfigjson",)}
@@ -117,31 +112,25 @@ class SecretStrategy(Strategy):
 
 class ServiceAccountStrategy(Strategy):
     has_generation = False
+    returns_deleted = True
 
 
 class NodeStrategy(Strategy):
     has_generation = False
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
-        """A node may bring its status along: kubelets register themselves that way."""
-
-    def default(self, obj: dict[str, Any]) -> None:
-        obj.setdefault("spec", {})
-        status = obj.setdefault("status", {})
-        if "capacity" in status and "allocatable" not in status:
-            status["allocatable"] = dict(status["capacity"])
+        """A node may bring its status along, as kubelets do; it bears the not-ready taint until it is seen to be."""
+        taints = obj["spec"].get("taints") or []
+        if not any((taint.get("key"), taint.get("effect")) == NOT_READY for taint in taints):
+            obj["spec"]["taints"] = [*taints, {"key": NOT_READY[0], "effect": NOT_READY[1]}]
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found = []
+        found = super().validate(obj, old)
         seen = set()
-        for index, taint in enumerate(obj.get("spec", {}).get("taints") or []):
-            path = f"spec.taints[{index}]"
-            if taint.get("effect") not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
-                allowed = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
-                found.append(errors.not_supported(f"{path}.effect", taint.get("effect", ""), allowed))
+        for index, taint in enumerate(obj["spec"].get("taints") or []):
             identity = (taint.get("key"), taint.get("effect"))
             if identity in seen:
-                found.append(errors.duplicate(path, taint))
+                found.append(errors.duplicate(f"spec.taints[{index}]", taint))
             seen.add(identity)
         before = (old or {}).get("spec", {}).get("providerID")
         if before and before != obj["spec"].get("providerID"):
@@ -169,16 +158,72 @@ class LeaseStrategy(Strategy):
 class PriorityClassStrategy(Strategy):
     has_generation = True
 
-    def default(self, obj: dict[str, Any]) -> None:
-        obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
-        obj.setdefault("value", 0)
-
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found = []
+        found = super().validate(obj, old)
         name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
-        if value > 1_000_000_000 and not name.startswith("system-"):
+        if name.startswith("system-") and old is None:
+            if SYSTEM_PRIORITIES.get(name) != value:
+                known = "is not a known system priority class"
+                if name in SYSTEM_PRIORITIES:
+                    known = f"value of {name} PriorityClass must be {SYSTEM_PRIORITIES[name]}"
+                text = "priority class names with 'system-' prefix are reserved for system use only. error: "
+                text += known if name in SYSTEM_PRIORITIES else f"{name} {known}"
+                found.append(errors.forbidden_field("metadata.name", text))
+        elif value > 1_000_000_000 and not name.startswith("system-"):
             text = "maximum allowed value of a user defined priority is 1000000000"
             found.append(errors.forbidden_field("value", text))
-        if old is not None and old.get("value", 0) != value:
-            found.append(errors.forbidden_field("value", "may not be changed in an update."))
         return found
+
+
+class ClaimStrategy(Strategy):
+    """A claim is held until nobody uses it; its size is all that may change later."""
+
+    has_generation = False
+    returns_deleted = True
+
+    def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
+        super().prepare_create(obj, resource)
+        _protect(obj, CLAIM_PROTECTION)
+
+    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+        found = super().validate(obj, old)
+        if old is not None and _without_size(obj["spec"]) != _without_size(old["spec"]):
+            found.append(errors.forbidden_field("spec", CLAIM_FIXED))
+        return found
+
+
+def _without_size(spec: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in spec.items() if key not in ("resources", "volumeName", "storageClassName")}
+
+
+class VolumeStrategy(Strategy):
+    """A volume is held while it is bound."""
+
+    has_generation = False
+    returns_deleted = True
+
+    def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
+        super().prepare_create(obj, resource)
+        _protect(obj, VOLUME_PROTECTION)
+
+
+def _protect(obj: dict[str, Any], finalizer: str) -> None:
+    held = obj["metadata"].setdefault("finalizers", [])
+    if finalizer not in held:
+        held.append(finalizer)
+
+
+class KeptStrategy(Strategy):
+    """Kinds without generation whose DELETE answers with the object."""
+
+    has_generation = False
+    returns_deleted = True
+
+
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+VOLUME_PROTECTION = "kubernetes.io/pv-protection"
+CLAIM_FIXED = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+)
+NOT_READY = ("node.kubernetes.io/not-ready", "NoSchedule")
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

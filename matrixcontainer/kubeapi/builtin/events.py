@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.errors import Cause
+from matrixcontainer.kubeapi.qualified_names import qualified_mistakes
 from matrixcontainer.kubeapi.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ RENAMED = {  # core name: name in events.k8s.io
     "lastTimestamp": "deprecatedLastTimestamp",
     "count": "deprecatedCount",
 }
+LEFT_OUT = ("reportingController", "reportingInstance")  # when empty; core/v1 shows them
 BACK = {new: old for old, new in RENAMED.items()}
 
 
@@ -35,6 +37,9 @@ def to_core(obj: dict[str, Any]) -> dict[str, Any]:
 
 def from_core(obj: dict[str, Any]) -> dict[str, Any]:
     found = {RENAMED.get(key, key): value for key, value in obj.items()}
+    for key in LEFT_OUT:
+        if not found.get(key):
+            found.pop(key, None)
     return found | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
 
 
@@ -48,34 +53,77 @@ def _source(obj: dict[str, Any]) -> str:
 FIELD_READERS = {"source": _source}
 
 
+REASON_LENGTH, NOTE_LENGTH = 128, 1024
+LENGTHS = {"reportingInstance": 128, "action": 128, "reason": REASON_LENGTH, "message": NOTE_LENGTH}
+
+
+def check_event(core: dict[str, Any], controller_field: str) -> list[Cause]:
+    """What every event must hold to, in either group; looked at in its core form."""
+    about = (core.get("involvedObject") or {}).get("namespace", "")
+    mine = core["metadata"].get("namespace", "")
+    mismatch = [errors.invalid("involvedObject.namespace", about, "does not match event.namespace")]
+    if not core.get("eventTime"):
+        return mismatch if (about != mine if about else mine not in ("", "default")) else []
+    found = mismatch if not about and mine not in ("default", "kube-system") else []
+    controller = core.get("reportingComponent", "")
+    if not controller:
+        found.append(errors.required(controller_field))
+    found += [errors.invalid(controller_field, controller, why) for why in qualified_mistakes(controller)]
+    for key, most in LENGTHS.items():
+        held = core.get(key) or ""
+        if not held and key != "message":
+            found.append(errors.required(key))
+        if len(held) > most:
+            found.append(errors.invalid(key, "", f"can have at most {most} characters"))
+    return found
+
+
 class EventStrategy(Strategy):
     has_generation = False
     create_on_update = True
+    told_group = ""
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
         pass
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        about = obj.get("involvedObject") or obj.get("regarding") or {}
-        namespace = about.get("namespace", "")
-        meta = obj["metadata"]
-        if (namespace and namespace != meta.get("namespace")) or (not namespace and meta.get("namespace") != "default"):
-            field = "involvedObject.namespace"
-            return [errors.invalid(field, namespace, "does not match event.namespace")]
-        return []
+        return check_event(obj, "reportingComponent")
+
+
+FIXED = ("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type")
+FIXED_TOO = ("eventTime", "action", "related", "reportingComponent", "reportingInstance")
 
 
 class NewEventStrategy(EventStrategy):
-    """The stricter rules of events.k8s.io for new events."""
+    """The stricter rules of events.k8s.io: a new event says when, by whom and what; then only its series goes on."""
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found = super().validate(obj, old)
-        if old is None:
-            found += [
-                errors.required(key)
-                for key in ("eventTime", "reportingController", "reportingInstance", "action", "reason")
-                if not obj.get(key)
+        core = to_core(obj)
+        found = check_event(core, "reportingController")
+        before = to_core(old) if old is not None else {}
+        if old is None or before.get("series") != core.get("series"):
+            found += _check_series(core.get("series"))
+        if old is not None:
+            return found + [
+                errors.invalid(RENAMED.get(key, key) if key == "reportingComponent" else key, core.get(key), UNCHANGED)
+                for key in (*FIXED, *FIXED_TOO)
+                if core.get(key) != before.get(key)
             ]
-            if obj.get("type") not in ("Normal", "Warning"):
-                found.append(errors.invalid("type", obj.get("type", ""), "has invalid value"))
-        return found
+        if not core.get("eventTime"):
+            found.append(errors.required("eventTime"))
+        if core.get("type") not in ("Normal", "Warning"):
+            found.append(errors.invalid("type", "", f"has invalid value: {core.get('type', '')}"))
+        unset = [key for key in ("firstTimestamp", "lastTimestamp", "count", "source") if core.get(key)]
+        return found + [errors.invalid(key, "", "needs to be unset") for key in unset]
+
+
+UNCHANGED = "field is immutable"
+
+
+def _check_series(series: dict[str, Any] | None) -> list[Cause]:
+    found: list[Cause] = []
+    if series is not None and series.get("count", 0) < 2:
+        found.append(errors.invalid("series.count", "", "should be at least 2"))
+    if series is not None and not series.get("lastObservedTime"):
+        found.append(errors.required("series.lastObservedTime"))
+    return found

@@ -4,26 +4,33 @@
 controllers for those runs a whole Kubernetes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from matrixcontainer.kubeapi.builtin import (
     autoscaling,
     budgets,
+    checks,
     core,
     events,
     pods,
     printing,
     rbac_kinds,
     reviews,
+    services,
+    validate_core,
     webhooks,
     workloads,
 )
 from matrixcontainer.kubeapi.crds import CrdStrategy
+from matrixcontainer.kubeapi.errors import Cause
 from matrixcontainer.kubeapi.resources import ALL_VERBS, Registry, Resource, ScalePaths
 from matrixcontainer.kubeapi.schema import Schema
 from matrixcontainer.kubeapi.selectors import field_reader
 from matrixcontainer.kubeapi.strategy import Strategy
 
+from . import validate_networking as validate_networking  # its rules
 from .types import schema_of, table
 
 
@@ -31,6 +38,30 @@ class PlainStrategy(Strategy):
     """Kinds without a spec count no generation."""
 
     has_generation = False
+
+
+class UpsertStrategy(PlainStrategy):
+    """PUT of what is not there makes it."""
+
+    create_on_update = True
+
+
+class ReturningStrategy(Strategy):
+    returns_deleted = True
+
+
+class OnceReadStrategy(PlainStrategy):
+    """PUT has to say which version it replaces."""
+
+    unconditional_update = False
+
+
+class KeptOnceReadStrategy(OnceReadStrategy):
+    returns_deleted = True
+
+
+class RuntimeClassStrategy(OnceReadStrategy):
+    create_on_update = True
 
 
 REPLICAS = ScalePaths(".spec.replicas", ".status.replicas", "")
@@ -89,24 +120,27 @@ KINDS = (
     Kind("core.v1.Event", "", "events", "ev", True, events.EventStrategy, fields=EVENT_FIELDS,
          acts="forgotten after one hour"),
     Kind("core.v1.Node", "", "nodes", "no", False, core.NodeStrategy, True, fields="spec.unschedulable",
-         acts="its pods run while it is Ready"),
+         acts="its pods run while it is Ready; bears taints of what it says"),
     Kind("core.v1.Pod", "", "pods", "po", True, pods.PodStrategy, True, categories="all", fields=POD_FIELDS,
          subresources=POD_SUBRESOURCES, acts="bound by a scheduler stand-in, run by emulated kubelets"),
-    Kind("core.v1.Service", "", "services", "svc", True, workloads.ServiceStrategy, True, categories="all",
+    Kind("core.v1.Service", "", "services", "svc", True, services.ServiceStrategy, True, categories="all",
          fields="spec.clusterIP spec.type"),
-    Kind("core.v1.Endpoints", "", "endpoints", "ep", True, PlainStrategy),
-    Kind("core.v1.PersistentVolume", "", "persistentvolumes", "pv", False, Strategy, True),
-    Kind("core.v1.PersistentVolumeClaim", "", "persistentvolumeclaims", "pvc", True, Strategy, True),
-    Kind("core.v1.ResourceQuota", "", "resourcequotas", "quota", True, Strategy, True),
-    Kind("core.v1.LimitRange", "", "limitranges", "limits", True, Strategy),
-    Kind("core.v1.PodTemplate", "", "podtemplates", "", True, Strategy),
+    Kind("core.v1.Endpoints", "", "endpoints", "ep", True, UpsertStrategy),
+    Kind("core.v1.PersistentVolume", "", "persistentvolumes", "pv", False, core.VolumeStrategy, True),
+    Kind("core.v1.PersistentVolumeClaim", "", "persistentvolumeclaims", "pvc", True, core.ClaimStrategy, True,
+         acts="kept while pods use it; never bound"),
+    Kind("core.v1.ResourceQuota", "", "resourcequotas", "quota", True, core.KeptStrategy, True,
+         acts="charged at admission, counted"),
+    Kind("core.v1.LimitRange", "", "limitranges", "limits", True, UpsertStrategy,
+         acts="fills in and bounds pods and claims"),
+    Kind("core.v1.PodTemplate", "", "podtemplates", "", True, ReturningStrategy),
     Kind("core.v1.ReplicationController", "", "replicationcontrollers", "rc", True, Strategy, True, REPLICAS, "all"),
     Kind("apps.v1.Deployment", "apps", "deployments", "deploy", True, workloads.DeploymentStrategy, True, WORKLOAD,
          "all", acts="rolled out through ReplicaSets"),
     Kind("apps.v1.ReplicaSet", "apps", "replicasets", "rs", True, workloads.ReplicaSetStrategy, True, WORKLOAD, "all",
          acts="keeps its number of pods"),
     Kind("apps.v1.StatefulSet", "apps", "statefulsets", "sts", True, workloads.StatefulSetStrategy, True, WORKLOAD, "all"),  # noqa: E501
-    Kind("apps.v1.DaemonSet", "apps", "daemonsets", "ds", True, workloads.TemplateStrategy, True, None, "all"),
+    Kind("apps.v1.DaemonSet", "apps", "daemonsets", "ds", True, workloads.DaemonSetStrategy, True, None, "all"),
     Kind("apps.v1.ControllerRevision", "apps", "controllerrevisions", "", True, PlainStrategy),
     Kind("batch.v1.Job", "batch", "jobs", "", True, workloads.JobStrategy, True, None, "all", acts="run to completion"),
     Kind("batch.v1.CronJob", "batch", "cronjobs", "cj", True, workloads.CronJobStrategy, True, None, "all"),
@@ -127,21 +161,21 @@ KINDS = (
     Kind("networking.v1.Ingress", "networking.k8s.io", "ingresses", "ing", True, Strategy, True),
     Kind("networking.v1.IngressClass", "networking.k8s.io", "ingressclasses", "", False, Strategy),
     Kind("networking.v1.NetworkPolicy", "networking.k8s.io", "networkpolicies", "netpol", True, Strategy),
-    Kind("storage.v1.StorageClass", "storage.k8s.io", "storageclasses", "sc", False, PlainStrategy),
-    Kind("storage.v1.CSINode", "storage.k8s.io", "csinodes", "", False, PlainStrategy),
-    Kind("storage.v1.CSIDriver", "storage.k8s.io", "csidrivers", "", False, PlainStrategy),
-    Kind("storage.v1.VolumeAttachment", "storage.k8s.io", "volumeattachments", "", False, PlainStrategy, True),
-    Kind("storage.v1.CSIStorageCapacity", "storage.k8s.io", "csistoragecapacities", "", True, PlainStrategy),
-    Kind("node.v1.RuntimeClass", "node.k8s.io", "runtimeclasses", "", False, PlainStrategy),
+    Kind("storage.v1.StorageClass", "storage.k8s.io", "storageclasses", "sc", False, core.KeptStrategy),
+    Kind("storage.v1.CSINode", "storage.k8s.io", "csinodes", "", False, KeptOnceReadStrategy),
+    Kind("storage.v1.CSIDriver", "storage.k8s.io", "csidrivers", "", False, KeptOnceReadStrategy),
+    Kind("storage.v1.VolumeAttachment", "storage.k8s.io", "volumeattachments", "", False, KeptOnceReadStrategy, True),
+    Kind("storage.v1.CSIStorageCapacity", "storage.k8s.io", "csistoragecapacities", "", True, OnceReadStrategy),
+    Kind("node.v1.RuntimeClass", "node.k8s.io", "runtimeclasses", "", False, RuntimeClassStrategy),
     Kind("autoscaling.v2.HorizontalPodAutoscaler", "autoscaling", "horizontalpodautoscalers", "hpa", True,
          autoscaling.HorizontalPodAutoscalerStrategy, True, categories="all",
          acts="scales any object with a scale subresource"),
-    Kind("discovery.v1.EndpointSlice", "discovery.k8s.io", "endpointslices", "", True, PlainStrategy),
+    Kind("discovery.v1.EndpointSlice", "discovery.k8s.io", "endpointslices", "", True, Strategy),
     Kind("admissionregistration.v1.ValidatingWebhookConfiguration", "admissionregistration.k8s.io",
          "validatingwebhookconfigurations", "", False, webhooks.WebhookStrategy, categories="api-extensions",
          acts="called before writes, by url"),
     Kind("admissionregistration.v1.MutatingWebhookConfiguration", "admissionregistration.k8s.io",
-         "mutatingwebhookconfigurations", "", False, webhooks.MutatingWebhookStrategy, categories="api-extensions",
+         "mutatingwebhookconfigurations", "", False, webhooks.WebhookStrategy, categories="api-extensions",
          acts="called before writes, by url"),
     Kind("apiextensions.v1.CustomResourceDefinition", "apiextensions.k8s.io", "customresourcedefinitions", "crd crds",
          False, CrdStrategy, True, categories="api-extensions", acts="served as resources"),
@@ -168,6 +202,10 @@ def resource_of(kind: Kind) -> Resource:
     schema.properties = base.properties
     schema.ref = base.ref
     converts = events.CONVERSIONS.get(kind.type_name)
+    strategy = kind.strategy()
+    if not isinstance(strategy, CrdStrategy):
+        strategy.type_name = kind.type_name
+        strategy.judge = judge_of(kind.type_name)
     return Resource(
         group=kind.group,
         version=package.rsplit(".", 1)[1],
@@ -175,7 +213,7 @@ def resource_of(kind: Kind) -> Resource:
         kind=name,
         namespaced=kind.namespaced,
         schema=schema,
-        strategy=kind.strategy(),
+        strategy=strategy,
         short_names=tuple(kind.short.split()),
         categories=tuple(kind.categories.split()),
         verbs=kind.verbs,
@@ -192,6 +230,21 @@ def resource_of(kind: Kind) -> Resource:
         fingerprint=f"builtin {len(table())} {kind.type_name}",
         acted_on=kind.acts,
     )
+
+
+NOT_JUDGED = {"metadata", "status"}
+
+
+def judge_of(type_name: str) -> Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]]:
+    """Asks the rules of a type, and on updates also what may never change."""
+
+    def judge(obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+        if old is not None and all(obj.get(key) == old.get(key) for key in {*obj, *old} - NOT_JUDGED):
+            return []
+        found = checks.check(obj, type_name)
+        return found if old is None else found + list(validate_core.changes(obj, old, type_name))
+
+    return judge
 
 
 def register_builtins(registry: Registry) -> None:

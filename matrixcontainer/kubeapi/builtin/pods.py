@@ -7,8 +7,9 @@ once when deleted; a bound one gets its grace period and goes when its kubelet d
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors
+from matrixcontainer.kubeapi.builtin import typed, validate_pods
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.strategy import Strategy, is_label, keep_part
+from matrixcontainer.kubeapi.strategy import Strategy, keep_part
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.resources import Resource
@@ -18,91 +19,7 @@ GRACE_S = 30
 
 def default_pod_spec(spec: dict[str, Any]) -> None:
     """What the API fills in for a pod, or the pod template of a workload."""
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", GRACE_S)
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("securityContext", {})
-    spec.setdefault("schedulerName", "default-scheduler")
-    if spec.get("serviceAccountName"):
-        spec.setdefault("serviceAccount", spec["serviceAccountName"])
-    for group in ("initContainers", "containers"):
-        for container in spec.get(group) or []:
-            _default_container(container)
-    for volume in spec.get("volumes") or []:
-        _default_volume(volume)
-
-
-def _default_container(container: dict[str, Any]) -> None:
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
-    image = container.get("image", "")
-    tag = image.rpartition("/")[2].partition(":")[2]
-    container.setdefault(
-        "imagePullPolicy", "Always" if (not tag and "@" not in image) or tag == "latest" else "IfNotPresent"
-    )
-    container.setdefault("resources", {})
-    for port in container.get("ports") or []:
-        port.setdefault("protocol", "TCP")
-    limits, requests = container["resources"].get("limits"), container["resources"].get("requests") or {}
-    if limits:
-        container["resources"]["requests"] = {**limits, **requests}
-    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if probe := container.get(name):
-            for key, value in (
-                ("timeoutSeconds", 1),
-                ("periodSeconds", 10),
-                ("successThreshold", 1),
-                ("failureThreshold", 3),
-            ):
-                probe.setdefault(key, value)
-            if "httpGet" in probe:
-                probe["httpGet"].setdefault("scheme", "HTTP")
-                probe["httpGet"].setdefault("path", "/")
-    for variable in container.get("env") or []:
-        if field := (variable.get("valueFrom") or {}).get("fieldRef"):
-            field.setdefault("apiVersion", "v1")
-
-
-def _default_volume(volume: dict[str, Any]) -> None:
-    for kind in ("configMap", "secret", "projected", "downwardAPI"):
-        if kind in volume:
-            volume[kind].setdefault("defaultMode", 420)
-    if set(volume) == {"name"}:
-        volume["emptyDir"] = {}
-
-
-def check_pod_spec(spec: dict[str, Any], path: str, beside: frozenset[str] = frozenset()) -> list[Cause]:
-    """What is wrong with it. `beside` are volumes it does not list and may mount."""
-    found: list[Cause] = []
-    containers = spec.get("containers") or []
-    if not containers:
-        found.append(errors.required(f"{path}.containers"))
-    volumes = {volume.get("name") for volume in spec.get("volumes") or []} | beside
-    seen: set[str] = set()
-    for group in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(group) or []):
-            where = f"{path}.{group}[{index}]"
-            name = container.get("name", "")
-            if not name:
-                found.append(errors.required(f"{where}.name"))
-            elif why := is_label(name):
-                found.append(errors.invalid(f"{where}.name", name, why))
-            if name in seen:
-                found.append(errors.duplicate(f"{where}.name", name))
-            seen.add(name)
-            if not container.get("image"):
-                found.append(errors.required(f"{where}.image"))
-            for place, mount in enumerate(container.get("volumeMounts") or []):
-                if mount.get("name") not in volumes:
-                    text = f"{where}.volumeMounts[{place}].name"
-                    found.append(Cause("FieldValueNotFound", f"Not found: {errors.shown(mount.get('name', ''))}", text))
-    for key, allowed in (
-        ("restartPolicy", ["Always", "OnFailure", "Never"]),
-        ("dnsPolicy", ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]),
-    ):
-        if spec.get(key) not in allowed:
-            found.append(errors.not_supported(f"{path}.{key}", spec.get(key), allowed))
-    return found
+    typed.settle(spec, "core.v1.PodSpec", root=False)
 
 
 POD_IMMUTABLE = (
@@ -127,6 +44,7 @@ def _fixed_part(spec: dict[str, Any]) -> dict[str, Any]:
 class PodStrategy(Strategy):
     returns_deleted = True
     has_generation = True
+    type_name = "core.v1.Pod"
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
         """The status, and what admission settles for a pod that does not say it."""
@@ -147,21 +65,16 @@ class PodStrategy(Strategy):
                 for why in ("not-ready", "unreachable")
             ]
 
-    def default(self, obj: dict[str, Any]) -> None:
-        spec = obj.setdefault("spec", {})
-        default_pod_spec(spec)
-        spec.setdefault("enableServiceLinks", True)
-
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: "Resource") -> None:
         keep_part(new, old, "status")
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        if old is None:
-            return check_pod_spec(obj["spec"], "spec")
-        if old["spec"] == obj["spec"]:
+        if old is not None and old["spec"] == obj["spec"]:
             return []
-        found = []
-        if _fixed_part(old["spec"]) != _fixed_part(obj["spec"]) and not self._only_binds(old["spec"], obj["spec"]):
+        found = super().validate(obj, old) + validate_pods.mounts(obj["spec"], "spec")
+        if old is None:
+            return found
+        if _fixed_part(old["spec"]) != self.seen(_fixed_part(obj["spec"])):
             found.append(errors.forbidden_field("spec", POD_IMMUTABLE))
         kept = obj["spec"].get("tolerations") or []
         if any(toleration not in kept for toleration in old["spec"].get("tolerations") or []):
@@ -169,8 +82,9 @@ class PodStrategy(Strategy):
             found.append(errors.forbidden_field("spec.tolerations", text))
         return found
 
-    def _only_binds(self, old: dict[str, Any], new: dict[str, Any]) -> bool:
-        return not old.get("nodeName") and _fixed_part(new | {"nodeName": ""}) == _fixed_part(old | {"nodeName": ""})
+    def seen(self, fixed: dict[str, Any]) -> dict[str, Any]:
+        """The new fixed part as it is compared with the old one."""
+        return fixed
 
     def grace(self, obj: dict[str, Any], wanted: int | None) -> int:
         """Seconds a deleted pod stays: 0 when no node has it or it has ended, else what was asked or its own."""
@@ -180,6 +94,26 @@ class PodStrategy(Strategy):
         if wanted is not None:
             return max(wanted, 0)
         return int(spec.get("terminationGracePeriodSeconds", GRACE_S))
+
+
+class BindingStrategy(PodStrategy):
+    """The one write that may give a pod its node."""
+
+    def seen(self, fixed: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in fixed.items() if key != "nodeName"}
+
+
+BINDING = BindingStrategy()
+
+
+def check_binding(target: dict[str, Any]) -> list[Cause]:
+    """What is wrong with the target of a binding."""
+    found = []
+    if target.get("kind") not in (None, "", "Node"):
+        found.append(errors.not_supported("target.kind", target["kind"], ["Node", "<empty>"]))
+    if not target.get("name"):
+        found.append(errors.required("target.name"))
+    return found
 
 
 def qos_class(spec: dict[str, Any]) -> str:

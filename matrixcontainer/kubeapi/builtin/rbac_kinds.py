@@ -4,7 +4,8 @@ from typing import Any
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.strategy import Strategy, is_path_segment
+from matrixcontainer.kubeapi.names import is_path_segment
+from matrixcontainer.kubeapi.strategy import Strategy
 
 RBAC = "rbac.authorization.k8s.io"
 SUBJECT_KINDS = ["ServiceAccount", "User", "Group"]
@@ -13,6 +14,7 @@ SUBJECT_KINDS = ["ServiceAccount", "User", "Group"]
 class RbacStrategy(Strategy):
     check_name = staticmethod(is_path_segment)
     has_generation = False
+    create_on_update = True
 
 
 class RoleStrategy(RbacStrategy):
@@ -45,6 +47,7 @@ def _check_rule(rule: dict[str, Any], path: str, namespaced: bool) -> list[Cause
 
 class BindingStrategy(RbacStrategy):
     def default(self, obj: dict[str, Any]) -> None:
+        super().default(obj)
         ref = obj.get("roleRef")
         if ref is not None and not ref.get("apiGroup"):
             ref["apiGroup"] = RBAC

@@ -41,7 +41,11 @@ ATOMIC_CORE = (
     "SecretKeySelector SecretReference TopologySelectorTerm TypedLocalObjectReference"
 )
 ATOMIC = {f"core.v1.{name}" for name in ATOMIC_CORE.split()} | {
+    "autoscaling.v1.CrossVersionObjectReference",
+    "discovery.v1.EndpointPort",
     "meta.v1.LabelSelector",
+    "meta.v1.OwnerReference",
+    "networking.v1.ServiceBackendPort",
     "rbac.v1.RoleRef",
     "rbac.v1.Subject",
 }

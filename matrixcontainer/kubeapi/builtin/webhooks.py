@@ -5,31 +5,17 @@ from urllib.parse import urlsplit
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.strategy import Strategy, is_subdomain
+from matrixcontainer.kubeapi.names import is_subdomain
+from matrixcontainer.kubeapi.strategy import Strategy
 
 OPERATIONS = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]
 URL_FORM = "desired format: https://host[/path]"
-EMPTY_SELECTORS = ("namespaceSelector", "objectSelector")
 
 
 class WebhookStrategy(Strategy):
-    """Validating configurations; mutating ones add their reinvocation policy."""
+    """Configurations of both sorts."""
 
-    mutating = False
-
-    def default(self, obj: dict[str, Any]) -> None:
-        for hook in obj.get("webhooks") or []:
-            hook.setdefault("failurePolicy", "Fail")
-            hook.setdefault("matchPolicy", "Equivalent")
-            hook.setdefault("timeoutSeconds", 10)
-            for key in EMPTY_SELECTORS:
-                hook[key] = hook.get(key) or {}
-            if self.mutating:
-                hook.setdefault("reinvocationPolicy", "Never")
-            for rule in hook.get("rules") or []:
-                rule.setdefault("scope", "*")
-            if service := (hook.get("clientConfig") or {}).get("service"):
-                service.setdefault("port", 443)
+    unconditional_update = False
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         found: list[Cause] = []
@@ -41,10 +27,6 @@ class WebhookStrategy(Strategy):
                 found.append(errors.duplicate(f"{path}.name", hook["name"]))
             names.add(hook.get("name", ""))
         return found
-
-
-class MutatingWebhookStrategy(WebhookStrategy):
-    mutating = True
 
 
 def _check_hook(hook: dict[str, Any], path: str) -> list[Cause]:
@@ -76,7 +58,7 @@ def _check_hook(hook: dict[str, Any], path: str) -> list[Cause]:
     if not 1 <= hook.get("timeoutSeconds", 10) <= 30:
         text = "the timeout value must be between 1 and 30 seconds"
         found.append(errors.invalid(f"{path}.timeoutSeconds", hook["timeoutSeconds"], text))
-    found += _check_client(hook.get("clientConfig") or {}, f"{path}.clientConfig")
+    found += check_client(hook.get("clientConfig") or {}, f"{path}.clientConfig")
     return found + _check_conditions(hook.get("matchConditions") or [], f"{path}.matchConditions")
 
 
@@ -97,22 +79,27 @@ def _check_rule(rule: dict[str, Any], path: str) -> list[Cause]:
     return found
 
 
-def _check_client(client: dict[str, Any], path: str) -> list[Cause]:
+def check_client(client: dict[str, Any], path: str) -> list[Cause]:
+    """Where a webhook is said to be: a URL or a service, and a URL of the right form."""
     url, service = client.get("url"), client.get("service")
     if (url is None) == (service is None):
         return [errors.required(path, "exactly one of url or service is required")]
     if service is not None:
-        found = [errors.required(f"{path}.service.{key}") for key in ("name", "namespace") if not service.get(key)]
-        return found
+        return [
+            errors.required(f"{path}.service.{key}", f"service {key} is required")
+            for key in ("name", "namespace")
+            if not service.get(key)
+        ]
     parts = urlsplit(str(url))
     where = f"{path}.url"
     found = []
     if parts.scheme != "https":
         found.append(errors.invalid(where, parts.scheme, f"'https' is the only allowed URL scheme; {URL_FORM}"))
-    if not parts.hostname:
+    if not parts.netloc:
         found.append(errors.invalid(where, parts.netloc, f"host must be specified; {URL_FORM}"))
     if parts.username is not None:
-        found.append(errors.invalid(where, parts.username, f"user information is not permitted in the URL; {URL_FORM}"))
+        who = parts.netloc.rpartition("@")[0]
+        found.append(errors.invalid(where, who, "user information is not permitted in the URL"))
     for word, held in (("fragments", parts.fragment), ("query parameters", parts.query)):
         if held:
             found.append(errors.invalid(where, held, f"{word} are not permitted in the URL"))

@@ -1,68 +1,55 @@
-"""Workload kinds and services: the defaults and checks that clients see. Nobody here runs them; see the README."""
+"""Kinds with a pod template: what is checked and kept beyond the rules of their structs. Who runs them: the README."""
 
-import random
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.builtin.pods import check_pod_spec, default_pod_spec
+from matrixcontainer.kubeapi.builtin import validate_pods
+from matrixcontainer.kubeapi.builtin.checks import Obj, among, needed, not_negative, rules
+from matrixcontainer.kubeapi.builtin.validate_core import share
 from matrixcontainer.kubeapi.errors import Cause
+from matrixcontainer.kubeapi.names import is_label
 from matrixcontainer.kubeapi.selectors import matches_label_selector
-from matrixcontainer.kubeapi.strategy import Strategy, is_label_1035
+from matrixcontainer.kubeapi.strategy import Strategy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from matrixcontainer.kubeapi.resources import Resource
 
-
-def check_label_selector(selector: dict[str, Any], path: str) -> list[Cause]:
-    found: list[Cause] = []
-    for index, term in enumerate(selector.get("matchExpressions") or []):
-        where = f"{path}.matchExpressions[{index}]"
-        operator, values = term.get("operator", ""), term.get("values")
-        if not term.get("key"):
-            found.append(errors.required(f"{where}.key"))
-        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            found.append(errors.invalid(f"{where}.operator", operator, "not a valid selector operator"))
-        elif operator in ("In", "NotIn") and not values:
-            text = "must be specified when `operator` is 'In' or 'NotIn'"
-            found.append(errors.required(f"{where}.values", text))
-        elif operator in ("Exists", "DoesNotExist") and values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            found.append(errors.forbidden_field(f"{where}.values", text))
-    return found
+ENDS = ("OnFailure", "Never")
 
 
 class TemplateStrategy(Strategy):
     """A selector over pods and a template for them."""
 
     selector_fixed = True
-    restart_policies: tuple[str, ...] = ("Always",)
-
-    def default(self, obj: dict[str, Any]) -> None:
-        template = obj.setdefault("spec", {}).setdefault("template", {})
-        template.setdefault("metadata", {}).setdefault("creationTimestamp", None)  # as Go prints it
-        default_pod_spec(template.setdefault("spec", {}))
+    kind_word = ""  # as texts name the kind
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+        found = super().validate(obj, old)
         spec = obj["spec"]
-        found: list[Cause] = []
-        labels = (spec.get("template", {}).get("metadata") or {}).get("labels") or {}
+        template = spec.get("template") or {}
+        labels = (template.get("metadata") or {}).get("labels") or {}
         selector = spec.get("selector")
-        found += check_label_selector(selector or {}, "spec.selector")
-        if not selector:
+        if selector is None:
             found.append(errors.required("spec.selector"))
-        elif not matches_label_selector(selector, labels):
+        elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            text = f"empty selector is invalid for {self.kind_word}"
+            found.append(errors.invalid("spec.selector", selector, text))
+        if selector is None or not matches_label_selector(selector, labels):
+            shown = errors.go_map(labels) if labels else errors.Spelled("map[string]string(nil)")
             text = "`selector` does not match template `labels`"
-            found.append(errors.invalid("spec.template.metadata.labels", labels, text))
+            found.append(errors.invalid("spec.template.metadata.labels", shown, text))
         if old is not None and self.selector_fixed and old["spec"].get("selector") != selector:
             found.append(errors.invalid("spec.selector", selector, "field is immutable"))
-        if (spec.get("replicas") or 0) < 0:
-            found.append(errors.invalid("spec.replicas", spec["replicas"], "must be greater than or equal to 0"))
-        template = spec.get("template", {}).get("spec", {})
-        if template.get("restartPolicy") not in self.restart_policies:
-            allowed = list(self.restart_policies)
-            path = "spec.template.spec.restartPolicy"
-            found.append(errors.not_supported(path, template.get("restartPolicy"), allowed))
-        return found + check_pod_spec(template, "spec.template.spec", self.volumes_beside(spec))
+        return found + self._check_template(template.get("spec") or {}, spec)
+
+    def _check_template(self, pod: Obj, spec: Obj) -> list[Cause]:
+        path = "spec.template.spec"
+        found = validate_pods.mounts(pod, path, self.volumes_beside(spec))
+        if pod.get("restartPolicy") != "Always":
+            found.append(errors.not_supported(f"{path}.restartPolicy", pod.get("restartPolicy"), ["Always"]))
+        return found
 
     def volumes_beside(self, spec: dict[str, Any]) -> frozenset[str]:
         """Names of volumes that pods get though their template does not list them."""
@@ -70,46 +57,100 @@ class TemplateStrategy(Strategy):
 
 
 class ReplicaSetStrategy(TemplateStrategy):
-    def default(self, obj: dict[str, Any]) -> None:
-        super().default(obj)
-        obj["spec"].setdefault("replicas", 1)
+    kind_word = "deployment"  # as upstream says it
+
+
+class DaemonSetStrategy(TemplateStrategy):
+    kind_word = "daemonset"
 
 
 class DeploymentStrategy(TemplateStrategy):
-    def default(self, obj: dict[str, Any]) -> None:
-        super().default(obj)
-        spec = obj["spec"]
-        spec.setdefault("replicas", 1)
-        spec.setdefault("revisionHistoryLimit", 10)
-        spec.setdefault("progressDeadlineSeconds", 600)
-        strategy = spec.setdefault("strategy", {})
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", "25%")
-            rolling.setdefault("maxSurge", "25%")
+    kind_word = "deployment"
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         found = super().validate(obj, old)
-        strategy = obj["spec"]["strategy"]
+        spec = obj["spec"]
+        strategy = spec["strategy"]
         if strategy["type"] == "Recreate" and strategy.get("rollingUpdate"):
             text = "may not be specified when strategy `type` is 'Recreate'"
             found.append(errors.forbidden_field("spec.strategy.rollingUpdate", text))
+        elif strategy["type"] not in ("Recreate", "RollingUpdate"):
+            found.append(errors.not_supported("spec.strategy", strategy, ["Recreate", "RollingUpdate"]))
+        deadline = spec.get("progressDeadlineSeconds")
+        if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
+            text = "must be greater than minReadySeconds"
+            found.append(errors.invalid("spec.progressDeadlineSeconds", deadline, text))
         return found
 
 
 class StatefulSetStrategy(TemplateStrategy):
-    def default(self, obj: dict[str, Any]) -> None:
-        super().default(obj)
+    kind_word = "statefulset"
+
+    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+        found = super().validate(obj, old)
         spec = obj["spec"]
-        spec.setdefault("replicas", 1)
-        spec.setdefault("podManagementPolicy", "OrderedReady")
-        spec.setdefault("revisionHistoryLimit", 10)
-        spec.setdefault("updateStrategy", {}).setdefault("type", "RollingUpdate")
-        spec.setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
+        if spec["podManagementPolicy"] not in ("OrderedReady", "Parallel"):
+            text = "must be 'OrderedReady' or 'Parallel'"
+            found.append(errors.invalid("spec.podManagementPolicy", spec["podManagementPolicy"], text))
+        if name := spec.get("serviceName"):
+            found += [errors.invalid("spec.serviceName", name, why) for why in [is_label(name)] if why]
+        return found
 
     def volumes_beside(self, spec: dict[str, Any]) -> frozenset[str]:
         return frozenset(claim["metadata"].get("name", "") for claim in spec.get("volumeClaimTemplates") or [])
+
+
+def shares(value: Obj, path: str) -> "Iterator[Cause]":
+    """How many pods a rolling update may miss or add: not none of both."""
+    missing, more = value.get("maxUnavailable"), value.get("maxSurge")
+    for key, held in (("maxUnavailable", missing), ("maxSurge", more)):
+        yield from share(held, f"{path}.{key}") if key == "maxUnavailable" else _positive(held, f"{path}.{key}")
+    if _none(missing) and _none(more):
+        yield errors.invalid(f"{path}.maxUnavailable", missing, "may not be 0 when `maxSurge` is 0")
+
+
+def _positive(held: int | str | None, path: str) -> "Iterator[Cause]":
+    """More than a hundred percent is well here."""
+    return (cause for cause in share(held, path) if "100%" not in cause.message)
+
+
+def _none(held: int | str | None) -> bool:
+    return str(held).removesuffix("%") == "0"
+
+
+COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+for _kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"):
+    rules(f"apps.v1.{_kind}Spec", not_negative(*COUNTS))
+rules("core.v1.ReplicationControllerSpec", not_negative(*COUNTS))
+rules("apps.v1.RollingUpdateDeployment", shares)
+
+
+# ---- jobs
+
+JOB_COUNTS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+NOBODY_ACTS = ("backoffLimitPerIndex", "podFailurePolicy", "successPolicy", "maxFailedIndexes")
+
+
+def check_job(spec: Obj, path: str) -> list[Cause]:
+    """What is checked of a Job, or of the template of one."""
+    pod = (spec.get("template") or {}).get("spec") or {}
+    found = validate_pods.mounts(pod, f"{path}.template.spec")
+    policy, where = pod.get("restartPolicy"), f"{path}.template.spec.restartPolicy"
+    if policy in ("Always", "", None):
+        found.append(errors.required(where, 'valid values: "OnFailure", "Never"'))
+    elif policy not in ENDS:
+        found.append(errors.not_supported(where, policy, list(ENDS)))
+    found += [
+        errors.forbidden_field(f"{path}.{key}", "is not served here: nobody would act on it")
+        for key in NOBODY_ACTS
+        if spec.get(key) is not None
+    ]
+    if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
+        found.append(errors.required(f"{path}.completions", "when completion mode is Indexed"))
+    return found
+
+
+rules("batch.v1.JobSpec", not_negative(*JOB_COUNTS), among("completionMode", "NonIndexed", "Indexed"))
 
 
 class JobStrategy(Strategy):
@@ -118,38 +159,13 @@ class JobStrategy(Strategy):
         spec, meta = obj.setdefault("spec", {}), obj["metadata"]
         if not spec.get("manualSelector"):
             _own_selector(spec, meta.get("name", ""), meta["uid"])
-
-    def default(self, obj: dict[str, Any]) -> None:
-        spec = obj.setdefault("spec", {})
-        spec.setdefault("parallelism", 1)
-        if spec.get("completions") is None and spec["parallelism"] == 1:
-            spec["completions"] = 1
-        spec.setdefault("backoffLimit", 6)
-        spec.setdefault("completionMode", "NonIndexed")
-        spec.setdefault("suspend", False)
-        spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
-        template = spec.setdefault("template", {})
-        default_pod_spec(template.setdefault("spec", {}))
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        if labels and not meta.get("labels"):
+            meta["labels"] = dict(labels)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         spec = obj["spec"]
-        found = check_pod_spec(spec["template"]["spec"], "spec.template.spec")
-        policy = spec["template"]["spec"].get("restartPolicy")
-        if policy not in ("OnFailure", "Never"):
-            path = "spec.template.spec.restartPolicy"
-            found.append(errors.not_supported(path, policy, ["OnFailure", "Never"]))
-        found += [
-            errors.invalid(f"spec.{key}", spec[key], "must be greater than or equal to 0")
-            for key in ("parallelism", "completions", "backoffLimit")
-            if (spec.get(key) or 0) < 0
-        ]
-        found += [
-            errors.forbidden_field(f"spec.{key}", "is not served here: nobody would act on it")
-            for key in ("backoffLimitPerIndex", "podFailurePolicy", "successPolicy", "maxFailedIndexes")
-            if spec.get(key) is not None
-        ]
-        if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
-            found.append(errors.required("spec.completions", "when completion mode is Indexed"))
+        found = super().validate(obj, old) + check_job(spec, "spec")
         if old is not None:
             found += [
                 errors.invalid(f"spec.{key}", spec.get(key), "field is immutable")
@@ -165,70 +181,25 @@ def _own_selector(spec: dict[str, Any], name: str, uid: str) -> None:
     for prefix in ("", "batch.kubernetes.io/"):
         labels[f"{prefix}controller-uid"] = uid
         labels.setdefault(f"{prefix}job-name", name)
-    spec.setdefault("selector", {}).setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
+    selector = spec.get("selector") or {}
+    spec["selector"] = selector
+    selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
 
 
 class CronJobStrategy(Strategy):
-    def default(self, obj: dict[str, Any]) -> None:
-        spec = obj.setdefault("spec", {})
-        spec.setdefault("concurrencyPolicy", "Allow")
-        spec.setdefault("suspend", False)
-        spec.setdefault("successfulJobsHistoryLimit", 3)
-        spec.setdefault("failedJobsHistoryLimit", 1)
-        template = spec.setdefault("jobTemplate", {}).setdefault("spec", {}).setdefault("template", {})
-        default_pod_spec(template.setdefault("spec", {}))
-
-    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        schedule = obj["spec"].get("schedule", "")
-        if not schedule:
-            return [errors.required("spec.schedule")]
-        if len(schedule.split()) != 5 and not schedule.startswith("@"):
-            text = f"expected exactly 5 fields, found {len(schedule.split())}: [{schedule}]"
-            return [errors.invalid("spec.schedule", schedule, text)]
-        return []
-
-
-class ServiceStrategy(Strategy):
-    """Services get a cluster address of their own, so that clients find one; nothing listens there."""
-
-    check_name = staticmethod(is_label_1035)
-    has_generation = False
-    returns_deleted = True
-
-    def default(self, obj: dict[str, Any]) -> None:
-        spec = obj.setdefault("spec", {})
-        spec.setdefault("type", "ClusterIP")
-        spec.setdefault("sessionAffinity", "None")
-        obj.setdefault("status", {"loadBalancer": {}})
-        for port in spec.get("ports") or []:
-            port.setdefault("protocol", "TCP")
-            port.setdefault("targetPort", port.get("port"))
-        if spec["type"] == "ExternalName":
-            return
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-        spec.setdefault("ipFamilies", ["IPv4"])
-        if not spec.get("clusterIP"):
-            name = f"{obj['metadata'].get('namespace')}/{obj['metadata'].get('name')}"
-            chance = random.Random(name)  # the same service gets the same address
-            spec["clusterIP"] = f"10.96.{chance.randrange(1, 255)}.{chance.randrange(1, 255)}"
-        spec.setdefault("clusterIPs", [spec["clusterIP"]])
-
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         spec = obj["spec"]
-        found: list[Cause] = []
-        if not spec.get("ports") and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
-            found.append(errors.required("spec.ports"))
-        for index, port in enumerate(spec.get("ports") or []):
-            if not 1 <= (port.get("port") or 0) <= 65535:
-                text = "must be between 1 and 65535, inclusive"
-                found.append(errors.invalid(f"spec.ports[{index}].port", port.get("port", 0), text))
-            if len(spec["ports"]) > 1 and not port.get("name"):
-                found.append(errors.required(f"spec.ports[{index}].name"))
-        kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]
-        if spec["type"] not in kinds:
-            found.append(errors.not_supported("spec.type", spec["type"], kinds))
-        before = (old or {}).get("spec", {}).get("clusterIP")
-        if before and spec.get("clusterIP") != before and spec["type"] != "ExternalName":
-            found.append(errors.invalid("spec.clusterIPs[0]", spec.get("clusterIP"), "may not change once set"))
-        return found
+        found = super().validate(obj, old)
+        schedule = spec.get("schedule", "")
+        if schedule and len(schedule.split()) != 5 and not schedule.startswith("@"):
+            text = f"expected exactly 5 fields, found {len(schedule.split())}: [{' '.join(schedule.split())}]"
+            found.append(errors.invalid("spec.schedule", schedule, text))
+        return found + check_job(spec["jobTemplate"].get("spec") or {}, "spec.jobTemplate.spec")
+
+
+rules(
+    "batch.v1.CronJobSpec",
+    needed("schedule"),
+    among("concurrencyPolicy", "Allow", "Forbid", "Replace", needed=True),
+    not_negative("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
+)

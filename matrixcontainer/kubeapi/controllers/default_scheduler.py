@@ -4,10 +4,11 @@ One turn places all pods that wait, by priority and age, so that no two are give
 nowhere is told so once and looked at again when a node changes or room is freed.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.builtin.pods import bind
+from matrixcontainer.kubeapi.builtin.pods import BINDING, bind
 from matrixcontainer.kubeapi.controllers.node_facts import NodeFacts
 from matrixcontainer.kubeapi.controllers.placing import choose_node
 from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
@@ -84,7 +85,7 @@ class DefaultScheduler(Controller):
                     raise errors.conflict("pods", "", facts.key[1])
                 return bind(obj, node, timestamp(at))
 
-            await self.api.verbs.modify(resource, *facts.key, take, self.options())
+            await self.api.verbs.modify(replace(resource, strategy=BINDING), *facts.key, take, self.options())
             text = f"Successfully assigned {'/'.join(facts.key)} to {node}"
             self.workloads.tell(pod, "Scheduled", text, NAME)
             return

@@ -102,15 +102,16 @@ class Definitions:
         if "deletionTimestamp" in crd["metadata"]:
             await self._empty(crd)
             return
-        if crds.CLEANUP not in (crd["metadata"].get("finalizers") or []):
-            await self.api.verbs.modify(self.resource, "", name, _add_finalizer, controller_options(""))
-        reason, message = crds.name_conflict(crd, self.api.registry)
+        names, reason, message = crds.judge_names(crd, self.api.registry)
         if reason:
-            await self._set(name, "NamesAccepted", "False", reason, message)
-            await self._set(name, "Established", "False", "NotAccepted", "not all names are accepted")
-            self._withdraw(crd)
+            told = [("NamesAccepted", "False", reason, message)]
+            if _condition(crd, "Established") != "True":
+                told.append(("Established", "False", "NotAccepted", "not all names are accepted"))
+            await self._set_all(name, told, names)
+            await self._keep_until_empty(crd)
             return
-        await self._set(name, "NamesAccepted", "True", "NoConflicts", "no conflicts found", names=True)
+        await self._set(name, "NamesAccepted", "True", "NoConflicts", "no conflicts found", names)
+        await self._keep_until_empty(crd)
         latest = self.api.store.get((STORAGE, "", name))
         if latest is None:
             return
@@ -118,14 +119,29 @@ class Definitions:
             self._serve(latest.obj, latest.revision)
             await self._set(name, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
 
-    async def _set(self, name: str, kind: str, value: str, reason: str, message: str, names: bool = False) -> None:
+    async def _keep_until_empty(self, crd: dict[str, Any]) -> None:
+        if crds.CLEANUP not in (crd["metadata"].get("finalizers") or []):
+            name = crd["metadata"]["name"]
+            await self.api.verbs.modify(self.resource, "", name, _add_finalizer, controller_options(""))
+
+    async def _set(
+        self, name: str, kind: str, value: str, reason: str, message: str, names: dict[str, Any] | None = None
+    ) -> None:
+        await self._set_all(name, [(kind, value, reason, message)], names)
+
+    async def _set_all(
+        self, name: str, told: list[tuple[str, str, str, str]], names: dict[str, Any] | None = None
+    ) -> None:
+        """Conditions as (type, status, reason, message), in one write: nobody sees one without the others."""
+
         def change(crd: dict[str, Any]) -> dict[str, Any]:
             status = crd.setdefault("status", {})
-            held: dict[str, Any] = next((c for c in status.get("conditions") or [] if c["type"] == kind), {})
-            if (held.get("status"), held.get("reason")) != (value, reason):
-                crds.set_condition(status, kind, value, reason, message, self.api.now())
-            if names:
-                status["acceptedNames"] = crds.accepted_names(crd)
+            for kind, value, reason, message in told:
+                held: dict[str, Any] = next((c for c in status.get("conditions") or [] if c["type"] == kind), {})
+                if (held.get("status"), held.get("reason")) != (value, reason):
+                    crds.set_condition(status, kind, value, reason, message, self.api.now())
+            if names is not None:
+                status["acceptedNames"] = names
             return crd
 
         await self.api.verbs.modify(self.resource, "", name, change, controller_options())

@@ -92,6 +92,8 @@ class Deployments(Controller):
                 return self._sets(deployment), None
             event = made
             sets = self._sets(deployment)
+            if sets.new is None:  # collected already, as its owner went in the meantime
+                return sets, event
         await self._roll(deployment, sets)
         return self._sets(deployment), event
 

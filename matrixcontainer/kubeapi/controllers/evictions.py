@@ -13,7 +13,7 @@ from matrixcontainer.kubeapi.controllers.placing import tolerates
 from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.object_meta import parse_timestamp
-from matrixcontainer.kubeapi.store import Change
+from matrixcontainer.kubeapi.records import Change
 
 Obj = dict[str, Any]
 

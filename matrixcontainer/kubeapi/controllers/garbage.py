@@ -62,6 +62,7 @@ class GarbageCollector:
     def _index(self, record: Record) -> None:
         self._uids[record.uid] = record.key
         owners = _owner_uids(record)
+        former = self._owners.get(record.key, frozenset())
         self._set_owners(record.key, owners)
         if owners or (
             b'"deletionTimestamp"' in record.body and (b'"orphan"' in record.body or FOREGROUND.encode() in record.body)
@@ -70,6 +71,9 @@ class GarbageCollector:
             for uid in owners:
                 if (owner := self._uids.get(uid)) is not None:
                     self._enqueue(owner)
+        for uid in former - owners:  # somebody may have waited for this one to let go
+            if (owner := self._uids.get(uid)) is not None:
+                self._enqueue(owner)
 
     def _set_owners(self, key: Key, owners: frozenset[str]) -> None:
         before = self._owners.get(key, frozenset())

@@ -36,8 +36,6 @@ def answer(api: "KubeApi", request: "Request", pod: Obj) -> bytes | AsyncIterato
 
 def chosen_container(pod: Obj, wanted: str) -> str:
     name, spec = pod["metadata"]["name"], pod["spec"]
-    if not spec.get("nodeName"):
-        raise errors.bad_request(f"pod {name} does not have a host assigned")
     names = [container["name"] for container in spec.get("containers") or []]
     known = names + [container["name"] for container in spec.get("initContainers") or []]
     if not wanted:
@@ -110,7 +108,7 @@ async def _follow(
     key = ("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
     wake = asyncio.Event()
     waiters = api.store.log("pods").waiters
-    waiters.add(wake)
+    waiters.add(wake.set)
     try:
         yield _text(shown, request)
         while not api.stopping:
@@ -127,4 +125,4 @@ async def _follow(
             wake.clear()
             await wake.wait()
     finally:
-        waiters.discard(wake)
+        waiters.discard(wake.set)

@@ -19,6 +19,24 @@ if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi
 
 STANDING = ("default", "kube-system", "kube-public", "kube-node-lease")
+CA_DESCRIPTION = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
+    "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
+    "clusters."
+)
+WELL = {  # what the conditions of a namespace that goes say where nothing stands in its way
+    "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
+    "NamespaceDeletionGroupVersionParsingFailure": (
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    "NamespaceDeletionContentFailure": (
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
+    "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+}
 
 
 def options(subresource: str = "") -> Options:
@@ -36,7 +54,6 @@ class Namespaces:
         self._waiting: set[str] = set()
         self._going: set[str] = set()
         self._wake = asyncio.Event()
-        self.root_ca = ""
 
     @property
     def resource(self) -> Resource:
@@ -113,11 +130,12 @@ class Namespaces:
     async def _furnish(self, name: str) -> None:
         """A service account to run as and the CA to trust, as every namespace has them."""
         if self.api.store.latest(("serviceaccounts", name, "default")) is None:
-            body = {"metadata": {"name": "default"}}
-            await self.api.verbs.create(self._builtin("", "serviceaccounts"), name, body, options())
-        if self.root_ca and self.api.store.latest(("configmaps", name, "kube-root-ca.crt")) is None:
-            body = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self.root_ca}}
-            await self.api.verbs.create(self._builtin("", "configmaps"), name, body, options())
+            account = {"metadata": {"name": "default"}}
+            await self.api.verbs.create(self._builtin("", "serviceaccounts"), name, account, options())
+        if self.api.root_ca and self.api.store.latest(("configmaps", name, "kube-root-ca.crt")) is None:
+            meta = {"name": "kube-root-ca.crt", "annotations": {"kubernetes.io/description": CA_DESCRIPTION}}
+            bundle = {"metadata": meta, "data": {"ca.crt": self.api.root_ca}}
+            await self.api.verbs.create(self._builtin("", "configmaps"), name, bundle, options())
 
     async def _empty(self, name: str) -> None:
         left: list[tuple[Resource, Record]] = []
@@ -143,13 +161,14 @@ class Namespaces:
             if pods and not self.api.store.objects_of("pods", name):
                 self._waiting.add(name)
             return
-        await self.api.verbs.modify(self.resource, "", name, _release, options("finalize"))
+        await self.api.verbs.modify(self.resource, "", name, _release, options("finalize"), track=False)
 
     async def _report(self, name: str, remaining: list[tuple[Resource, Record]]) -> None:
         counts: dict[str, int] = {}
         finalizers: dict[str, int] = {}
         for resource, record in remaining:
-            counts[resource.qualified] = counts.get(resource.qualified, 0) + 1
+            kind = f"{resource.plural}.{resource.group}"
+            counts[kind] = counts.get(kind, 0) + 1
             for finalizer in record.obj["metadata"].get("finalizers") or []:
                 finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
         content = ", ".join(f"{kind} has {count} resource instances" for kind, count in sorted(counts.items()))
@@ -157,15 +176,16 @@ class Namespaces:
             f"{finalizer} in {count} resource instances" for finalizer, count in sorted(finalizers.items())
         )
 
+        told = {"NamespaceContentRemaining": ("SomeResourcesRemain", f"Some resources are remaining: {content}")}
+        if held:
+            text = f"Some content in the namespace has finalizers remaining: {held}"
+            told["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", text)
+
         def change(obj: dict[str, Any]) -> dict[str, Any]:
             status = obj.setdefault("status", {})
-            text = f"Some resources are remaining: {content}"
-            set_condition(status, "NamespaceContentRemaining", "True", "SomeResourcesRemain", text, self.api.now())
-            if held:
-                text = f"Some content in the namespace has finalizers remaining: {held}"
-                set_condition(
-                    status, "NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", text, self.api.now()
-                )
+            for kind, well in WELL.items():
+                reason, text = told.get(kind, well)
+                set_condition(status, kind, "True" if kind in told else "False", reason, text, self.api.now())
             return obj
 
         await self.api.verbs.modify(self.resource, "", name, change, options("status"))

@@ -68,7 +68,9 @@ def available_of(rs: Obj) -> int:
 
 
 def share(value: Any, total: int, up: bool) -> int:
-    """A number, or a percentage of the total rounded up or down."""
+    """A number, or a percentage of the total rounded up or down; any other text is none."""
+    if isinstance(value, str) and not value.removesuffix("%").isdecimal():
+        return 0
     if isinstance(value, str) and value.endswith("%"):
         exact = int(value[:-1]) * total / 100
         return math.ceil(exact) if up else math.floor(exact)

@@ -22,7 +22,7 @@ class Upkeep:
         while True:
             await asyncio.sleep(PERIOD_S)
             await self.forget_events()
-            self.api.store.compact()
+            await self.api.store.compact()
 
     async def forget_events(self) -> int:
         """Delete events whose last write is an hour old; returns how many."""

@@ -17,12 +17,15 @@ from matrixcontainer.kubeapi.controllers.evictions import Evictions
 from matrixcontainer.kubeapi.controllers.jobs import Jobs
 from matrixcontainer.kubeapi.controllers.kubelets import Kubelets
 from matrixcontainer.kubeapi.controllers.node_facts import NodeIndex
+from matrixcontainer.kubeapi.controllers.node_taints import NodeTaints
 from matrixcontainer.kubeapi.controllers.pod_facts import PodIndex
+from matrixcontainer.kubeapi.controllers.quotas import QuotaCounter
 from matrixcontainer.kubeapi.controllers.replica_sets import ReplicaSets
 from matrixcontainer.kubeapi.controllers.set_index import SetIndex
 from matrixcontainer.kubeapi.controllers.told import Teller
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.controllers.usage import Usages
+from matrixcontainer.kubeapi.controllers.volume_protection import ClaimProtection, VolumeProtection
 from matrixcontainer.kubeapi.records import Change, Record
 from matrixcontainer.kubeapi.resources import Resource
 
@@ -50,18 +53,23 @@ class Workloads:
         self.kubelets = Kubelets(self)
         self.scheduler = DefaultScheduler(self)
         self.emulated_nodes = EmulatedNodes(self)
+        self.node_taints = NodeTaints(self)
         self.lost_pods = LostPods(self)
         self.evictions = Evictions(self)
+        self.claims, self.volumes = ClaimProtection(self), VolumeProtection(self)
+        self.quotas = QuotaCounter(self)
         self.listeners = (
             self.scheduler,
             self.kubelets,
             self.lost_pods,
             self.evictions,
+            self.claims,
             self.replica_sets,
             self.deployments,
             self.jobs,
         )
-        self.controllers: list[Controller] = [self.emulated_nodes, *self.listeners, self.autoscalers]
+        nodes = (self.emulated_nodes, self.node_taints)
+        self.controllers: list[Controller] = [*nodes, self.volumes, self.quotas, *self.listeners, self.autoscalers]
 
     def _builtin(self, group: str, version: str, plural: str) -> Resource:
         found = self.api.registry.find(group, version, plural)
@@ -91,6 +99,7 @@ class Workloads:
 
     def notice(self, change: Change) -> None:
         storage = change.record.key[0]
+        self.quotas.notice_any(change)
         gone = change.type == "DELETED"
         if storage == "pods":
             before_pod, pod = (self.pods.drop(change.record.key[1:]), None) if gone else self.pods.put(change.record)

@@ -26,6 +26,8 @@ def define(talk: Talk, body: dict[str, Any]) -> str:
                 lambda said: said.code == 200,
                 note=False,
             )
+    name = f"{spec['names']['plural']}.{spec['group']}"
+    talk.until(f"{CRDS}/{name}", lambda said: conditions(said).get("Established") == "True", note=False)
     first = next(one["name"] for one in spec["versions"] if one["served"])
     return f"~{spec['group']}/{first}/{spec['names']['plural']}"
 

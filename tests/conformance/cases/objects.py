@@ -217,7 +217,8 @@ def refused_update(talk: Talk, path: str, body: dict[str, Any], change: dict[str
     if "deployments" in path:  # controllers write too
         sent["metadata"].pop("resourceVersion")
     talk.put(f"{path}/{name}", sent, want=code)
-    talk.get(f"{path}/{name}")
+    said = talk.get(f"{path}/{name}", note="deployments" not in path)
+    talk.note("kept", said.body.get("spec"))
 
 
 rows(
@@ -343,7 +344,7 @@ def dry_run_stores_nothing(talk: Talk) -> None:
     assert talk.get("~configmaps/one").rv == first.rv
     talk.post("~configmaps", config_map(), dryRun="All", want=409)
     talk.post(W, widget(spec={"size": 1000}), dryRun="All", want=422)
-    talk.delete("~configmaps", dryRun="All")
+    talk.delete("~configmaps", dryRun="All", fieldSelector="metadata.name=one")
     talk.get("~configmaps/one")
 
 

@@ -92,6 +92,8 @@ def built_in(talk: Talk, path: str, bodies: list[dict[str, Any]]) -> None:
         talk.post(path, body, note=False)
     if path.endswith("/jobs"):  # the job controller says that it is suspended
         talk.until(f"{path}/one", lambda said: (said.body.get("status") or {}).get("conditions"), note=False)
+    if path == "~resourcequotas":  # and the quota controller what is used
+        talk.until(f"{path}/one", lambda said: (said.body.get("status") or {}).get("used"), note=False)
     said = talk.get(path, accept=TABLE, labelSelector=selector, note=False)
     columns = [[c["name"], c["type"], c["format"], c["priority"]] for c in said["columnDefinitions"]]
     talk.note("columns", columns)

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.app import App, build_app
-from matrixcontainer.kubeapi.store import create_tables, open_engine
+from matrixcontainer.kubeapi.database import open_database
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -141,7 +141,7 @@ class Talk:
 
 
 def condition(obj: dict[str, Any], kind: str) -> str:
-    return next((c["status"] for c in obj.get("status", {}).get("conditions", []) if c["type"] == kind), "")
+    return next((c["status"] for c in obj.get("status", {}).get("conditions") or [] if c["type"] == kind), "")
 
 
 class _Receiver:
@@ -205,9 +205,9 @@ class Stream:
 async def a_server(url: str = "sqlite://", seed: int = 1) -> AsyncIterator[Talk]:
     """A running API over an empty store, or over what the URL holds."""
     clock = HandClock()
-    engine = open_engine(url)
-    create_tables(engine)
-    app = build_app(engine, clock, random.Random(seed), {"admin": User("admin")})
+    database = open_database(url)
+    database.create_tables()
+    app = build_app(database, clock, random.Random(seed), {"admin": User("admin")})
     await app.api.start()
     try:
         yield Talk(app, clock)
@@ -255,7 +255,7 @@ def a_crd(**changes: Any) -> dict[str, Any]:
             {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
             {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         ],
-        "selectableFields": [{"jsonPath": ".spec.color"}],
+        "selectableFields": [{"jsonPath": ".spec.color"}] if "color" in spec.get("properties", {}) else [],
         "schema": {
             "openAPIV3Schema": {
                 "type": "object",

@@ -36,11 +36,17 @@ def _schema(crd: dict) -> dict:
     return crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
+CONVERSION = {
+    "strategy": "Webhook",
+    "webhook": {"clientConfig": {"url": "https://convert.test"}, "conversionReviewVersions": ["v1"]},
+}
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
         (lambda c: c["metadata"].update(name="other.example.test"), "metadata.name"),
-        (lambda c: c["spec"]["versions"][0].pop("schema"), "spec.validation.openAPIV3Schema"),
+        (lambda c: c["spec"]["versions"][0].pop("schema"), "spec.versions[0].schema.openAPIV3Schema"),
         (lambda c: c["spec"]["versions"][0].update(storage=False), "spec.versions"),
         (lambda c: c["spec"].update(versions=[]), "spec.versions"),
         (lambda c: c["spec"].update(scope="Galaxy"), "spec.scope"),
@@ -53,7 +59,10 @@ def _schema(crd: dict) -> dict:
         (lambda c: _schema(c)["properties"]["spec"]["properties"]["ports"].pop("x-kubernetes-list-map-keys"), f"{ROOT}.properties[spec].properties[ports].x-kubernetes-list-map-keys"),
         (lambda c: c["spec"]["versions"][0]["subresources"]["scale"].update(specReplicasPath=".status.x"), "spec.subresources.scale.specReplicasPath"),
         (lambda c: c["spec"]["versions"][0]["additionalPrinterColumns"][0].update(jsonPath="nope["), "spec.additionalPrinterColumns[0].JSONPath"),
-        (lambda c: c["spec"].update(conversion={"strategy": "Webhook"}), "spec.conversion.strategy"),
+        (lambda c: c["spec"].update(conversion={"strategy": "Webhook"}), "spec.conversion.webhookClientConfig"),
+        (lambda c: c["spec"].update(conversion=CONVERSION), "spec.conversion.strategy"),
+        (lambda c: _schema(c)["properties"]["spec"].update(nullable=True, default={"size": 1, "odd": 2}), f"{ROOT}.properties[spec].default"),
+        (lambda c: c["spec"]["versions"][0].update(selectableFields=[{"jsonPath": ".spec.tags"}]), "spec.selectableFields[0].jsonPath"),
     ],
 )  # fmt: skip
 async def test_refused_definitions(talk: Talk, change, field: str) -> None:
@@ -145,10 +154,8 @@ async def test_taken_names_are_not_accepted(widgets: Talk) -> None:
     path = f"{CRDS}/gadgets.example.test"
     said = await widgets.until(path, lambda s: condition(s.body, "Established") == "False")
     reasons = {c["type"]: c["reason"] for c in said.body["status"]["conditions"]}
-    assert reasons == {"NamesAccepted": "KindConflict", "Established": "NotAccepted"} or reasons == {
-        "NamesAccepted": "ShortNamesConflict",
-        "Established": "NotAccepted",
-    }
+    assert reasons == {"NamesAccepted": "ListKindConflict", "Established": "NotAccepted"}
+    assert said.body["status"]["acceptedNames"] == {"plural": "gadgets", "singular": "gadget", "kind": ""}
     assert (await widgets.get("/apis/example.test/v1/gadgets")).code == 404
 
 

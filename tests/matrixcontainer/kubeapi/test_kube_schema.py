@@ -32,7 +32,7 @@ from matrixcontainer.kubeapi.validation import validate
         ({"type": "string", "format": "byte"}, "!", "FieldValueTypeInvalid", "must be of type byte"),
         ({"type": "integer"}, 1.5, "FieldValueTypeInvalid", 'must be of type integer: "number"'),
         ({"type": "integer"}, True, "FieldValueTypeInvalid", 'must be of type integer: "boolean"'),
-        ({"type": "integer", "format": "int32"}, 2**31, "FieldValueInvalid", "int32"),
+        ({"type": "string", "format": "cidr"}, "10.0.0.0", "FieldValueTypeInvalid", "must be of type cidr"),
         ({"type": "integer", "multipleOf": 3}, 4, "FieldValueInvalid", "should be a multiple of 3"),
         ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, 1, "FieldValueInvalid", "should be greater than 1"),
         ({"type": "number", "maximum": 1}, 1.5, "FieldValueInvalid", "should be less than or equal to 1"),
@@ -43,16 +43,46 @@ from matrixcontainer.kubeapi.validation import validate
         ({"type": "string", "enum": ["a"]}, "b", "FieldValueNotSupported", 'supported values: "a"'),
         ({"x-kubernetes-int-or-string": True}, [], "FieldValueTypeInvalid", "integer,string"),
         ({"type": "string"}, None, "FieldValueTypeInvalid", "null"),
-        ({"type": "integer", "anyOf": [{"minimum": 5}, {"maximum": 1}]}, 3, "FieldValueInvalid", "at least one schema (anyOf)"),
-        ({"type": "integer", "oneOf": [{"minimum": 5}, {"minimum": 7}]}, 9, "FieldValueInvalid", "one and only one schema (oneOf)"),
-        ({"type": "integer", "not": {"minimum": 5}}, 9, "FieldValueInvalid", "must not validate the schema (not)"),
-        ({"type": "integer", "allOf": [{"minimum": 5}]}, 3, "FieldValueInvalid", "greater than or equal to 5"),
     ],
 )  # fmt: skip
 def test_refused_values(schema: dict, value: Any, reason: str, text: str) -> None:
     found = validate({"x": value}, Schema({"type": "object", "properties": {"x": schema}}))
     assert [(cause.field, cause.reason) for cause in found] == [("x", reason)]
     assert text in found[0].message
+
+
+NEITHER = '"x" must validate at least one schema (anyOf)'
+SEVERAL = '"x" must validate one and only one schema (oneOf). Found 2 valid alternatives'
+ALL = '"x" must validate all the schemas (allOf)'
+NOT = '"x" must not validate the schema (not)'
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "told"),
+    [
+        ({"anyOf": [{"minimum": 5}, {"maximum": 1}]}, 3, {NEITHER, "x in body should be greater than or equal to 5"}),
+        ({"oneOf": [{"minimum": 5}, {"minimum": 7}]}, 9, {SEVERAL}),
+        ({"not": {"minimum": 5}}, 9, {NOT}),
+        ({"allOf": [{"minimum": 5}, {"minimum": 1}]}, 3, {ALL, "x in body should be greater than or equal to 5"}),
+        ({"allOf": [{"minimum": 5}]}, 3, {f"{ALL}. None validated", "x in body should be greater than or equal to 5"}),
+        ({"enum": [1, 2], "minimum": 4}, 3, {'supported values: "1", "2"', "x in body should be greater than or equal to 4"}),
+    ],
+)  # fmt: skip
+def test_junctions_tell_what_came_nearest(schema: dict, value: Any, told: set[str]) -> None:
+    whole = Schema({"type": "object", "properties": {"x": {"type": "integer"} | schema}})
+    found = validate({"x": value}, whole)
+    assert {cause.message.split(": ", 2)[2] for cause in found} == told
+    assert all(cause.field == ("<nil>" if "must" in cause.message else "x") for cause in found)
+
+
+def test_what_is_the_same_as_before_is_not_judged_again() -> None:
+    item = {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer", "maximum": 1}}}
+    keyed = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": item}
+    schema = Schema({"type": "object", "properties": {"m": keyed, "a": {"type": "array", "items": item}}})
+    old = {"m": [{"k": "x", "v": 2}], "a": [{"k": "x", "v": 2}]}
+    assert validate(old, schema, old=old) == []
+    new = {"m": [{"k": "y", "v": 1}, {"k": "x", "v": 2}], "a": [{"k": "x", "v": 2}, {"k": "y", "v": 1}]}
+    assert [cause.field for cause in validate(new, schema, old=old)] == ["a[0].v"]
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
 
+from matrixcontainer.kubeapi.database import open_database
 from matrixcontainer.kubeapi.records import Record, Stale, StoreLost
-from matrixcontainer.kubeapi.store import Store, create_tables, open_engine
+from matrixcontainer.kubeapi.store import Store
 
 KEY = ("things", "ns", "a")
 
@@ -17,9 +17,9 @@ def obj(name: str = "a", **more: object) -> dict:
 
 
 def a_store(url: str = "sqlite://") -> Store:
-    engine = open_engine(url)
-    create_tables(engine)
-    return Store(engine, lambda: 1000.0)
+    database = open_database(url)
+    database.create_tables()
+    return Store(database, lambda: 1000.0)
 
 
 async def test_revisions_count_up_for_everybody() -> None:
@@ -48,7 +48,7 @@ async def test_expectations_are_checked() -> None:
 async def test_writes_of_one_moment_are_one_transaction() -> None:
     store = a_store()
     commits = []
-    event.listen(store.engine, "commit", lambda connection: commits.append(1))
+    store.database.connection.set_trace_callback(lambda said: commits.append(1) if said == "COMMIT" else None)
     await asyncio.gather(*(store.put(("things", "", f"n{i}"), obj(f"n{i}"), None) for i in range(50)))
     assert (len(commits), store.revision, store.count("things")) == (1, 50, 50)
 
@@ -65,8 +65,7 @@ async def test_readers_see_only_what_is_committed() -> None:
 async def test_a_failed_batch_leaves_nothing(tmp_path: Path) -> None:
     store = a_store(f"sqlite:///{tmp_path}/k.db")
     first = await store.put(KEY, obj(), None)
-    with store.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE kube_counters SET value = 99 WHERE name = 'revision'")
+    store.database.connection.execute("UPDATE kube_counters SET value = 99 WHERE name = 'revision'")
     results = await asyncio.gather(
         store.put(KEY, obj(n=1), first), store.put(("things", "", "b"), obj("b"), None), return_exceptions=True
     )
@@ -74,8 +73,7 @@ async def test_a_failed_batch_leaves_nothing(tmp_path: Path) -> None:
     assert store.get(KEY) is first
     assert store.get(("things", "", "b")) is None
     assert store.latest(KEY) is first
-    with store.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE kube_counters SET value = 1 WHERE name = 'revision'")
+    store.database.connection.execute("UPDATE kube_counters SET value = 1 WHERE name = 'revision'")
     assert (await store.put(KEY, obj(n=1), first)).revision == 2
 
 
@@ -100,21 +98,21 @@ async def test_reopened_store_goes_on(tmp_path: Path) -> None:
 async def test_compaction_forgets_the_old_and_remembers_the_floor(tmp_path: Path) -> None:
     now = [1000.0]
     url = f"sqlite:///{tmp_path}/k.db"
-    engine = open_engine(url)
-    create_tables(engine)
-    store = Store(engine, lambda: now[0])
+    database = open_database(url)
+    database.create_tables()
+    store = Store(database, lambda: now[0])
     record: Record | None = None
     for number in range(5):
         record = await store.put(KEY, obj(n=number), record)
         now[0] += 200
-    assert store.compact() == 4
+    assert await store.compact() == 4
     assert (store.floor, len(store.log("things").changes)) == (4, 1)
     assert store.log("things").position_after(4) == 4
     store.close()
-    again = Store(open_engine(url), lambda: now[0])
+    again = Store(open_database(url), lambda: now[0])
     assert (again.floor, again.revision, again.get(KEY).obj["n"]) == (4, 5, 4)
 
 
 def test_unknown_durability_is_refused() -> None:
     with pytest.raises(ValueError, match="NORMAL or FULL"):
-        open_engine("sqlite:///x", "OFF")
+        open_database("sqlite:///x", "OFF")

@@ -8,7 +8,7 @@ import looptime
 
 from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.app import build_app
-from matrixcontainer.kubeapi.store import create_tables, open_engine
+from matrixcontainer.kubeapi.database import open_database
 from tests.matrixcontainer.kubeapi.talk import HandClock, Talk
 
 NS = "/api/v1/namespaces"
@@ -24,13 +24,13 @@ def test_an_hour_of_watching() -> None:
 
 async def _watch_for_an_hour() -> None:
     loop = asyncio.get_running_loop()
-    engine = open_engine("sqlite://")
-    create_tables(engine)
+    database = open_database("sqlite://")
+    database.create_tables()
 
     def now() -> float:
         return 1_790_000_000.0 + loop.time()
 
-    app = build_app(engine, now, random.Random(7), {"admin": User("admin")})
+    app = build_app(database, now, random.Random(7), {"admin": User("admin")})
     await app.api.start()
     talk = Talk(app, HandClock())
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from matrixcontainer.kubeapi import store as store_module
+from matrixcontainer.kubeapi import history as history_module
 from tests.matrixcontainer.kubeapi.talk import TABLE, WIDGETS, Talk, a_crd, a_widget
 
 
@@ -47,7 +47,7 @@ async def test_bad_and_expired_tokens(widgets: Talk) -> None:
     first = (await widgets.get(WIDGETS, limit=1)).body
     await widgets.patch(f"{WIDGETS}/b", {"spec": {"size": 5}})
     widgets.clock.moment += 10_000
-    widgets.api.store.compact()
+    await widgets.api.store.compact()
     late = await widgets.get(WIDGETS, limit=1, **{"continue": first["metadata"]["continue"]})
     assert (late.code, late.body["reason"]) == (410, "Expired")
     fresh = await widgets.get(WIDGETS, limit=1, **{"continue": late.body["metadata"]["continue"]})
@@ -169,7 +169,7 @@ async def test_initial_events_end_with_a_bookmark(widgets: Talk) -> None:
 async def test_too_old_is_an_error_event(widgets: Talk) -> None:
     await _make(widgets, "a", "b")
     widgets.clock.moment += 10_000
-    widgets.api.store.compact()
+    await widgets.api.store.compact()
     async with widgets.watch(WIDGETS, resourceVersion="1") as stream:
         event = await stream.event()
         assert event is not None
@@ -240,10 +240,10 @@ async def test_watch_ends_when_its_definition_goes(widgets: Talk) -> None:
 
 
 async def test_history_is_bounded(widgets: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "HISTORY_CHANGES_MAX", 10)
+    monkeypatch.setattr(history_module, "HISTORY_CHANGES_MAX", 10)
     await _make(widgets, *(f"w{index}" for index in range(30)))
     store = widgets.api.store
-    assert len(store._history) == 10
+    assert len(store.history.changes) == 10
     assert store.floor == store.revision - 10
 
 

@@ -13,7 +13,7 @@ import looptime
 
 from matrixcontainer.kubeapi.access import User
 from matrixcontainer.kubeapi.app import build_app
-from matrixcontainer.kubeapi.store import create_tables, open_engine
+from matrixcontainer.kubeapi.database import open_database
 from tests.matrixcontainer.kubeapi.talk import HandClock, Said, Talk
 
 NS = "/api/v1/namespaces/default"
@@ -72,23 +72,23 @@ class Cluster(Talk):
         return self.api.store.revision - before
 
     async def restart(self) -> None:
-        engine = self.api.store.engine
+        database = self.api.store.database
         await self.api.stop()
-        app = _app(engine, self.api.chance)
+        app = _app(database, self.api.chance)
         self.app, self.api = app, app.api
         await app.api.start()
 
 
-def _app(engine: Any, chance: random.Random) -> Any:
+def _app(database: Any, chance: random.Random) -> Any:
     loop = asyncio.get_running_loop()
-    return build_app(engine, lambda: 1_790_000_000.0 + loop.time(), chance, {"admin": User("admin")})
+    return build_app(database, lambda: 1_790_000_000.0 + loop.time(), chance, {"admin": User("admin")})
 
 
 @asynccontextmanager
 async def a_cluster() -> AsyncIterator[Cluster]:
-    engine = open_engine("sqlite://")
-    create_tables(engine)
-    cluster = Cluster(_app(engine, random.Random(7)))
+    database = open_database("sqlite://")
+    database.create_tables()
+    cluster = Cluster(_app(database, random.Random(7)))
     await cluster.api.start()
     try:
         yield cluster

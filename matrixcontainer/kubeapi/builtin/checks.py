@@ -1,0 +1,237 @@
+"""Checks of built-in structs as tables of rules, and the walk that asks them.
+
+A rule looks at one struct and the path it stands at and yields what is wrong with it; `RULES` says which rules a struct
+has. `check(obj, type)` asks every struct that lies in an object. The words are those of the public API.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from matrixcontainer.kubeapi import errors
+from matrixcontainer.kubeapi.builtin.typed import struct_of
+from matrixcontainer.kubeapi.builtin.types import flat_rows
+from matrixcontainer.kubeapi.errors import Cause
+from matrixcontainer.kubeapi.qualified_names import label_value_mistakes, qualified_mistakes
+from matrixcontainer.kubeapi.schema import join
+
+Obj = dict[str, Any]
+Rule = Callable[[Obj, str], Iterable[Cause]]
+Mistake = Callable[[str], str]
+
+PORT_MAX = 65535
+RANGE = "must be between {} and {}, inclusive"
+NOT_NEGATIVE = "must be greater than or equal to 0"
+PORT_NAME = re.compile(r"[-a-z0-9]+")
+
+RULES: dict[str, tuple[Rule, ...]] = {}
+
+
+def rules(struct: str, *found: Rule) -> None:
+    """Adds rules for a struct."""
+    RULES[struct] = RULES.get(struct, ()) + found
+
+
+# ---- rules for one field
+
+
+def needed(*keys: str, why: str = "") -> Rule:
+    """The field must say something."""
+
+    def rule(value: Obj, path: str) -> Iterator[Cause]:
+        for key in keys:
+            if not value.get(key):
+                yield errors.required(join(path, key), why)
+
+    return rule
+
+
+def among(key: str, *allowed: str, needed: bool = False) -> Rule:
+    """One of a few words; nothing at all is well unless the field is needed."""
+
+    def rule(value: Obj, path: str) -> Iterator[Cause]:
+        held = value.get(key)
+        if not held:
+            if needed:
+                yield errors.required(join(path, key))
+        elif held not in allowed:
+            yield errors.not_supported(join(path, key), held, list(allowed))
+
+    return rule
+
+
+def named(key: str, *mistakes: Mistake) -> Rule:
+    """A text that these find nothing wrong with; an empty one is left to others."""
+
+    def rule(value: Obj, path: str) -> Iterator[Cause]:
+        held = value.get(key)
+        for mistake in mistakes if held else ():
+            if why := mistake(str(held)):
+                yield errors.invalid(join(path, key), held, why)
+
+    return rule
+
+
+def not_negative(*keys: str) -> Rule:
+    def rule(value: Obj, path: str) -> Iterator[Cause]:
+        for key in keys:
+            if (value.get(key) or 0) < 0:
+                yield errors.invalid(join(path, key), value[key], NOT_NEGATIVE)
+
+    return rule
+
+
+def between(key: str, low: int, high: int) -> Rule:
+    def rule(value: Obj, path: str) -> Iterator[Cause]:
+        held = value.get(key)
+        if held is not None and not low <= held <= high:
+            yield errors.invalid(join(path, key), held, RANGE.format(low, high))
+
+    return rule
+
+
+def port(key: str, zero: str = "invalid") -> Rule:
+    """A port number; a zero is `invalid`, `missing` or no port at all (`none`)."""
+
+    def rule(value: Obj, path: str) -> Iterator[Cause]:
+        held = value.get(key) or 0
+        if held == 0 and zero != "invalid":
+            if zero == "missing":
+                yield errors.required(join(path, key))
+        elif not 1 <= held <= PORT_MAX:
+            yield errors.invalid(join(path, key), held, RANGE.format(1, PORT_MAX))
+
+    return rule
+
+
+def port_or_name(key: str, absent: bool = False) -> Rule:
+    """A port number, or the name of one; `absent` lets it be left out."""
+
+    def rule(value: Obj, path: str) -> Iterator[Cause]:
+        held = value.get(key)
+        if held is None and absent:
+            return
+        if isinstance(held, str):
+            yield from (errors.invalid(join(path, key), held, why) for why in port_name_mistakes(held))
+        elif not 1 <= (held or 0) <= PORT_MAX:
+            yield errors.invalid(join(path, key), held or 0, RANGE.format(1, PORT_MAX))
+
+    return rule
+
+
+def port_name_mistakes(text: str) -> list[str]:
+    found = []
+    if len(text) > 15:
+        found.append("must be no more than 15 characters")
+    if not PORT_NAME.fullmatch(text):
+        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", text):
+        found.append("must contain at least one letter (a-z)")
+    if "--" in text:
+        found.append("must not contain consecutive hyphens")
+    if text[:1] == "-" or text[-1:] == "-":
+        found.append("must not begin or end with a hyphen")
+    return found
+
+
+def labels(key: str) -> Rule:
+    """A map of labels."""
+
+    def rule(value: Obj, path: str) -> Iterator[Cause]:
+        where = join(path, key)
+        for name, text in (value.get(key) or {}).items():
+            yield from (errors.invalid(where, name, why) for why in qualified_mistakes(name))
+            yield from (errors.invalid(where, text, why) for why in label_value_mistakes(text))
+
+    return rule
+
+
+def one_of(what: str, *keys: str, several: str = "may not specify more than 1 {}") -> Rule:
+    """Exactly one of these parts."""
+
+    def rule(value: Obj, path: str) -> Iterator[Cause]:
+        held = [key for key in keys if value.get(key) is not None]
+        if not held:
+            yield errors.required(path, f"must specify a {what}")
+        for key in held[1:]:
+            yield errors.forbidden_field(join(path, key), several.format(what))
+
+    return rule
+
+
+def different(listed: str, key: str) -> Rule:
+    """No two items of a list have the same name."""
+
+    def rule(value: Obj, path: str) -> Iterator[Cause]:
+        seen = set()
+        for index, item in enumerate(value.get(listed) or []):
+            held = item.get(key)
+            if held and held in seen:
+                yield errors.duplicate(f"{path}.{listed}[{index}].{key}", held)
+            seen.add(held)
+
+    return rule
+
+
+# ---- label selectors
+
+
+def label_selector(value: Obj, path: str) -> Iterator[Cause]:
+    yield from labels("matchLabels")(value, path)
+    for index, term in enumerate(value.get("matchExpressions") or []):
+        where = f"{path}.matchExpressions[{index}]"
+        key, operator, values = term.get("key", ""), term.get("operator", ""), term.get("values") or []
+        if operator in ("In", "NotIn"):
+            if not values:
+                yield errors.required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                yield errors.forbidden_field(f"{where}.values", why)
+        else:
+            yield errors.invalid(f"{where}.operator", operator, "not a valid selector operator")
+        yield from (errors.invalid(f"{where}.key", key, why) for why in qualified_mistakes(key))
+        for place, text in enumerate(values):
+            for why in label_value_mistakes(text):
+                yield errors.invalid(f"{where}.values[{place}]", text, why)
+
+
+rules("meta.v1.LabelSelector", label_selector)
+
+
+# ---- the walk
+
+_BELOW: dict[str, list[tuple[str, str, str]]] = {}
+
+
+def _below(name: str) -> list[tuple[str, str, str]]:
+    """The fields of a struct below which there are rules: (key, shape, type)."""
+    if (found := _BELOW.get(name)) is not None:
+        return found
+    found = _BELOW[name] = []
+    for key, row in flat_rows(name).items():
+        shape, struct = struct_of(row[2])
+        if shape and struct != "meta.v1.ObjectMeta" and (struct in RULES or _below(struct)):
+            found.append((key, shape, struct))
+    return found
+
+
+def check(value: Obj, name: str, path: str = "") -> list[Cause]:
+    """Everything the rules find wrong with an object of a type."""
+    found: list[Cause] = []
+    for rule in RULES.get(name, ()):
+        found += rule(value, path)
+    for key, shape, struct in _below(name):
+        held = value.get(key)
+        if held is None:
+            continue
+        where = join(path, key)
+        if shape == "one":
+            found += check(held, struct, where)
+        elif shape == "list":
+            for index, item in enumerate(held):
+                found += check(item, struct, f"{where}[{index}]")
+        else:
+            for word, item in held.items():
+                found += check(item, struct, f"{where}[{word}]")
+    return found

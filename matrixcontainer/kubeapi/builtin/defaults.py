@@ -1,0 +1,248 @@
+"""Defaults of built-in structs, as data; where one field follows another, as a small deed.
+
+A default fills a field that is absent, or empty where the type cannot tell the two apart. Source: the defaulting
+functions of the public API packages; the table of types adds what they mark in comments.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+Obj = dict[str, Any]
+
+FILE_MODE = 420  # 0644
+CLIENT_IP_S = 10800
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "core.v1.PodSpec": {
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "securityContext": {},
+        "schedulerName": "default-scheduler",
+    },
+    "core.v1.Container": {
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+    },
+    "core.v1.EphemeralContainerCommon": {
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+    },
+    "core.v1.Probe": {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
+    "core.v1.HTTPGetAction": {"path": "/", "scheme": "HTTP"},
+    "core.v1.GRPCAction": {"service": ""},
+    "core.v1.ObjectFieldSelector": {"apiVersion": "v1"},
+    "core.v1.SecretVolumeSource": {"defaultMode": FILE_MODE},
+    "core.v1.ConfigMapVolumeSource": {"defaultMode": FILE_MODE},
+    "core.v1.DownwardAPIVolumeSource": {"defaultMode": FILE_MODE},
+    "core.v1.ProjectedVolumeSource": {"defaultMode": FILE_MODE},
+    "core.v1.HostPathVolumeSource": {"type": ""},
+    "core.v1.AzureDiskVolumeSource": {
+        "cachingMode": "ReadWrite",
+        "fsType": "ext4",
+        "readOnly": False,
+        "kind": "Shared",
+    },
+    "core.v1.ServiceAccountTokenProjection": {"expirationSeconds": 3600},
+    "core.v1.Secret": {"type": "Opaque"},
+    "core.v1.EndpointPort": {"protocol": "TCP"},
+    "core.v1.PersistentVolumeSpec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
+    "core.v1.PersistentVolumeStatus": {"phase": "Pending"},
+    "core.v1.PersistentVolumeClaimSpec": {"volumeMode": "Filesystem"},
+    "core.v1.PersistentVolumeClaimStatus": {"phase": "Pending"},
+    "core.v1.NamespaceStatus": {"phase": "Active"},
+    "core.v1.ServiceSpec": {"type": "ClusterIP", "sessionAffinity": "None"},
+    "apps.v1.DeploymentSpec": {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600},
+    "apps.v1.DeploymentStrategy": {"type": "RollingUpdate"},
+    "apps.v1.RollingUpdateDeployment": {"maxUnavailable": "25%", "maxSurge": "25%"},
+    "apps.v1.ReplicaSetSpec": {"replicas": 1},
+    "apps.v1.DaemonSetSpec": {"revisionHistoryLimit": 10},
+    "apps.v1.DaemonSetUpdateStrategy": {"type": "RollingUpdate"},
+    "apps.v1.RollingUpdateDaemonSet": {"maxUnavailable": 1, "maxSurge": 0},
+    "apps.v1.StatefulSetSpec": {
+        "replicas": 1,
+        "podManagementPolicy": "OrderedReady",
+        "revisionHistoryLimit": 10,
+        "persistentVolumeClaimRetentionPolicy": {},
+    },
+    "apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+    "apps.v1.RollingUpdateStatefulSetStrategy": {"partition": 0},
+    "batch.v1.CronJobSpec": {
+        "concurrencyPolicy": "Allow",
+        "suspend": False,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 1,
+    },
+    "networking.v1.NetworkPolicyPort": {"protocol": "TCP"},
+    "networking.v1.IngressClassParametersReference": {"scope": "Cluster"},
+    "storage.v1.StorageClass": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+    "storage.v1.CSIDriverSpec": {
+        "attachRequired": True,
+        "podInfoOnMount": False,
+        "storageCapacity": False,
+        "fsGroupPolicy": "ReadWriteOnceWithFSType",
+        "volumeLifecycleModes": ["Persistent"],
+        "requiresRepublish": False,
+        "seLinuxMount": False,
+    },
+    "discovery.v1.EndpointPort": {"name": "", "protocol": "TCP"},
+    "scheduling.v1.PriorityClass": {"preemptionPolicy": "PreemptLowerPriority"},
+    "autoscaling.v2.HorizontalPodAutoscalerSpec": {"minReplicas": 1},
+    "admissionregistration.v1.Rule": {"scope": "*"},
+    "admissionregistration.v1.ServiceReference": {"port": 443},
+    "admissionregistration.v1.ValidatingWebhook": {
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "timeoutSeconds": 10,
+    },
+    "admissionregistration.v1.MutatingWebhook": {
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "timeoutSeconds": 10,
+        "reinvocationPolicy": "Never",
+    },
+}
+
+
+# ---- deeds
+
+
+def _pull(container: Obj) -> None:
+    """The newest image is fetched every time, any other one once."""
+    image = container.get("image") or ""
+    tag = image.rpartition("/")[2].partition(":")[2]
+    newest = tag == "latest" or (not tag and "@" not in image)
+    if not container.get("imagePullPolicy"):
+        container["imagePullPolicy"] = "Always" if newest else "IfNotPresent"
+
+
+def _account(spec: Obj) -> None:
+    """Two names for one account."""
+    if name := spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+
+
+def _volume(volume: Obj) -> None:
+    if not any(volume[key] is not None for key in volume if key != "name"):
+        volume["emptyDir"] = {}
+
+
+def _pod(pod: Obj) -> None:
+    spec = pod["spec"]
+    for group in ("containers", "initContainers"):
+        for container in spec.get(group) or []:
+            resources = container.get("resources") or {}
+            if resources.get("limits"):
+                resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+            for port in (container.get("ports") or []) if spec.get("hostNetwork") else []:
+                port["hostPort"] = port.get("hostPort") or port.get("containerPort")
+    if spec.get("enableServiceLinks") is None:
+        spec["enableServiceLinks"] = True
+
+
+def _service(spec: Obj) -> None:
+    kind = spec["type"]
+    if spec["sessionAffinity"] == "ClientIP":
+        held = ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds")
+        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": CLIENT_IP_S if held is None else held}}
+    else:
+        spec.pop("sessionAffinityConfig", None)
+    for port in spec.get("ports") or []:
+        if port.get("targetPort") in (None, 0, ""):
+            port["targetPort"] = port.get("port", 0)
+    reachable = kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and spec.get("externalIPs"))
+    if reachable and not spec.get("externalTrafficPolicy"):
+        spec["externalTrafficPolicy"] = "Cluster"
+    if kind in ("ClusterIP", "NodePort", "LoadBalancer"):
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if kind == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+def _limits(item: Obj) -> None:
+    """Limits default to the most, requests to the limits, then to the least."""
+    if item.get("type") != "Container":
+        return
+    default = {**(item.get("max") or {}), **(item.get("default") or {})}
+    request = {**(item.get("min") or {}), **default, **(item.get("defaultRequest") or {})}
+    for key, value in (("default", default), ("defaultRequest", request)):
+        if value:
+            item[key] = value
+
+
+def _allocatable(status: Obj) -> None:
+    if status.get("capacity") is not None:
+        status.setdefault("allocatable", dict(status["capacity"]))
+
+
+def _controller(controller: Obj) -> None:
+    """A ReplicationController takes labels and selector from its template."""
+    held = ((controller["spec"].get("template") or {}).get("metadata") or {}).get("labels")
+    if held:
+        if not controller["spec"].get("selector"):
+            controller["spec"]["selector"] = dict(held)
+        if not controller["metadata"].get("labels"):
+            controller["metadata"]["labels"] = dict(held)
+
+
+def _rolling(kind: str) -> Callable[[Obj], None]:
+    def deed(strategy: Obj) -> None:
+        if strategy.get("type") == kind and strategy.get("rollingUpdate") is None:
+            strategy["rollingUpdate"] = {}
+
+    return deed
+
+
+def _ordered_update(strategy: Obj) -> None:
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+        strategy.setdefault("rollingUpdate", {})
+
+
+def _claim_templates(spec: Obj) -> None:
+    for claim in spec.get("volumeClaimTemplates") or []:
+        claim.setdefault("kind", "PersistentVolumeClaim")
+        claim.setdefault("apiVersion", "v1")
+
+
+def _job(spec: Obj) -> None:
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    for key, value in (
+        ("parallelism", 1),
+        ("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1),
+        ("completionMode", "NonIndexed"),
+        ("suspend", False),
+        ("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"),
+        ("manualSelector", False),
+    ):
+        if spec.get(key) is None:
+            spec[key] = value
+
+
+def _policy_types(spec: Obj) -> None:
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+
+
+DEEDS: dict[str, tuple[Callable[[Obj], None], ...]] = {
+    "core.v1.Container": (_pull,),
+    "core.v1.EphemeralContainerCommon": (_pull,),
+    "core.v1.PodSpec": (_account,),
+    "core.v1.Volume": (_volume,),
+    "core.v1.Pod": (_pod,),
+    "core.v1.ServiceSpec": (_service,),
+    "core.v1.LimitRangeItem": (_limits,),
+    "core.v1.NodeStatus": (_allocatable,),
+    "core.v1.ReplicationController": (_controller,),
+    "apps.v1.DeploymentStrategy": (_rolling("RollingUpdate"),),
+    "apps.v1.DaemonSetUpdateStrategy": (_rolling("RollingUpdate"),),
+    "apps.v1.StatefulSetUpdateStrategy": (_ordered_update,),
+    "apps.v1.StatefulSetSpec": (_claim_templates,),
+    "batch.v1.Job": (lambda job: _job(job["spec"]),),
+    "networking.v1.NetworkPolicySpec": (_policy_types,),
+}

@@ -1,0 +1,50 @@
+"""What names may look like, and what is said of those that do not."""
+
+import re
+
+SUBDOMAIN = re.compile(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$")
+LABEL = re.compile(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+LABEL_1035 = re.compile(r"^[a-z]([a-z0-9-]*[a-z0-9])?$")
+
+SUBDOMAIN_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "  # noqa: E501
+    "with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+LABEL_TEXT = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "  # noqa: E501
+    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"  # noqa: E501
+)
+LABEL_1035_TEXT = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and "  # noqa: E501
+    "end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+
+
+def is_subdomain(name: str) -> str:
+    """Why the name is not a DNS subdomain; empty when it is one."""
+    if len(name) > 253:
+        return "must be no more than 253 characters"
+    return "" if SUBDOMAIN.match(name) else SUBDOMAIN_TEXT
+
+
+def is_label(name: str) -> str:
+    if len(name) > 63:
+        return "must be no more than 63 characters"
+    if LABEL.match(name):
+        return ""
+    return "must not contain dots" if SUBDOMAIN.match(name) else LABEL_TEXT
+
+
+def is_label_1035(name: str) -> str:
+    if len(name) > 63:
+        return "must be no more than 63 characters"
+    return "" if LABEL_1035.match(name) else LABEL_1035_TEXT
+
+
+def is_path_segment(name: str) -> str:
+    """RBAC names: anything that can stand alone in a URL path."""
+    if name in (".", ".."):
+        return f"may not be '{name}'"
+    return next((f"may not contain '{bad}'" for bad in "/%" if bad in name), "")

@@ -1,0 +1,75 @@
+"""Quantities as the API spells them: the amounts of a resource list come back in their shortest exact form.
+
+`canonical("4000m")` is "4", `canonical("1024Mi")` is "1Gi", `canonical("0.5")` is "500m"; what is finer than a
+thousandth is rounded up. Rules: public documentation of resource.Quantity.
+"""
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+
+FORM = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
+NUMBER = re.compile(r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)$")
+DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+EXPONENT = re.compile(r"^[eE]([+-]?[0-9]+)$")
+DECIMAL_WORDS = {power: suffix for suffix, power in DECIMAL.items()}
+BINARY_WORDS = {power: suffix for suffix, power in BINARY.items()} | {0: ""}
+LEAST = Fraction(1, 1000)
+
+
+class NoQuantity(ValueError):
+    """The text is no quantity; says so in the words of the API."""
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> tuple[Fraction, str]:
+    """(amount, form) where the form is decimal, binary or exponent."""
+    match = FORM.match(text)
+    if match is None:
+        raise NoQuantity("quantities must match the regular expression " + f"'{FORM.pattern}'")
+    if not NUMBER.match(match[1]):
+        raise NoQuantity("unable to parse numeric part of quantity")
+    number, suffix = Fraction(match[1].rstrip(".")), match[2]
+    if suffix in DECIMAL:
+        return number * Fraction(10) ** DECIMAL[suffix], "decimal"
+    if suffix in BINARY:
+        return number * 1024 ** BINARY[suffix], "binary"
+    if (power := EXPONENT.match(suffix)) is None:
+        raise NoQuantity("unable to parse quantity's suffix")
+    return number * Fraction(10) ** int(power[1]), "exponent"
+
+
+def amount(text: object) -> Fraction:
+    """The amount itself; NoQuantity when the text is none."""
+    return parse(str(text).strip())[0]
+
+
+@lru_cache(maxsize=4096)
+def canonical(text: str) -> str:
+    """The shortest exact spelling of at least thousandths; NoQuantity when the text is no quantity."""
+    number, form = parse(text)
+    return spelled(Fraction(ceil(number / LEAST)) * LEAST, form)
+
+
+def spelled(number: Fraction, form: str = "decimal") -> str:
+    """An amount in the form it was given in, so far as that is exact."""
+    if form == "binary" and (abs(number) < 1024 or number.denominator != 1):
+        form = "decimal"
+    if form == "binary":
+        whole, power = int(number), 0
+        while whole % 1024 == 0 and power < max(BINARY_WORDS):
+            whole, power = whole // 1024, power + 1
+        return f"{whole}{BINARY_WORDS[power]}"
+    if not number:
+        return "0"
+    power = 0
+    while number.denominator != 1:
+        number, power = number * 1000, power - 3
+    whole = int(number)
+    while whole % 1000 == 0 and (form == "exponent" or power < max(DECIMAL_WORDS)):
+        whole, power = whole // 1000, power + 3
+    if form == "exponent":
+        return f"{whole}e{power}" if power else str(whole)
+    return f"{whole}{DECIMAL_WORDS.get(power, f'e{power}')}"

@@ -1,0 +1,88 @@
+"""One embedded Kubernetes API, from its prepared folder and database to the last request."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from matrixcontainer.kubeapi.access import Access
+from matrixcontainer.kubeapi.app import App
+from matrixcontainer.kubeapi.certificates import certificate_files, write_kubeconfig
+from matrixcontainer.kubeapi.database import open_database
+from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.records import StoreLost
+from matrixcontainer.kubeapi.server import KubeApi
+from matrixcontainer.kubeapi.store import Store
+from services.kube.serving import Server, tls_of
+from services.kube.users import tokens_of
+
+log = logging.getLogger(__name__)
+
+SWITCH_S = 0.0005  # the thread that waits for the disk gets its turn without delay
+COLLECT_EVERY = 50_000  # objects live long; looking through all of them often would only hold up requests
+
+
+def _report(failure: BaseException, where: str) -> None:
+    """What a controller tripped over: a refusal in its own words, anything else with where it came from."""
+    if isinstance(failure, (ApiError, StoreLost)):
+        log.warning("failed", extra={"where": where, "why": str(failure)})
+    else:
+        log.error("failed", exc_info=failure, extra={"where": where})
+
+
+@dataclass
+class Kube:
+    """Everything `main` settled."""
+
+    listener: socket.socket
+    url: str
+    folder: Path
+    kubeconfig: Path
+    database: str
+    synchronous: str
+    admin_token: str
+    chance: random.Random
+    workloads: bool
+
+    def run(self) -> None:
+        """Serve until asked to stop. A database that cannot be used ends the process with one line."""
+        ca, certificate, key = certificate_files(self.folder)
+        tokens, signing_key = tokens_of(self.folder, self.admin_token)
+        try:
+            store = Store(open_database(self.database, self.synchronous), time.time, threaded=True)
+        except StoreLost as failure:
+            print(f"kube: {failure}", file=sys.stderr)
+            raise SystemExit(1) from None
+        api = KubeApi(store, time.time, self.chance, Access(tokens, signing_key, time.time))
+        api.runs_workloads = self.workloads
+        api.root_ca = ca.read_text()
+        api.report = _report
+        admin = next(token for token, user in tokens.items() if user.name == "admin")
+        sys.setswitchinterval(SWITCH_S)
+        gc.freeze()
+        gc.set_threshold(COLLECT_EVERY)
+
+        def announce() -> None:
+            write_kubeconfig(self.kubeconfig, self.url, ca, "admin", admin)
+            log.info("listening", extra={"url": self.url, "kubeconfig": str(self.kubeconfig.resolve())})
+
+        async def serve() -> None:
+            server = Server(App(api), self.listener, tls_of(certificate, key))
+            server.stop_on_signals()
+            await server.serve(announce)
+
+        try:
+            asyncio.run(serve())
+        except (StoreLost, ApiError) as failure:
+            print(f"kube: {failure}", file=sys.stderr)
+            raise SystemExit(1) from None
+        finally:
+            store.close()
+        log.info("stopped")

@@ -1,0 +1,17 @@
+"""Whom the API knows by a token from its first start on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matrixcontainer.kubeapi.access import User, load_tokens
+
+USERS = {
+    "admin": User("admin", ("system:masters", "system:authenticated")),
+    "operator": User("system:serviceaccount:cloudmatrix:operator", ("system:masters", "system:authenticated")),
+}
+
+
+def tokens_of(folder: Path, admin_token: str) -> tuple[dict[str, User], bytes]:
+    """(users by token, signing key) of the token file, which is made or completed."""
+    return load_tokens(folder / "tokens.json", USERS, {"admin": admin_token})

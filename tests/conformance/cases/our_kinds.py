@@ -1,0 +1,97 @@
+"""The product's own definitions on any API server: how they gain a version, and what their rules refuse."""
+
+from typing import Any
+
+from matrixcontainer.resources import VERSION, custom_resource_definitions
+from tests.conformance.cases.definitions import unique
+from tests.conformance.catalogue import case
+from tests.conformance.talk import Talk
+from tests.conformance.things import CRDS
+
+NEXT = "v1beta1"
+
+
+def ours(group: str, versions: tuple[str, ...], storage: str) -> dict[str, Any]:
+    """The definition of CloudMatrixInstance, in a group of the case's own."""
+    crd = custom_resource_definitions(versions, storage)[0]
+    crd["spec"]["group"] = group
+    crd["metadata"]["name"] = f"cloudmatrixinstances.{group}"
+    return crd
+
+
+def told(said: Any) -> dict[str, Any]:
+    """What must not be lost of an object, whatever version it is read in."""
+    metadata = said["metadata"]
+    kept = {key: metadata.get(key) for key in ("name", "labels", "finalizers", "generation", "uid")}
+    return {"metadata": kept, "spec": said["spec"], "status": said.body.get("status")}
+
+
+@case("P1", "CustomResourceConversionWebhook (the same steps, with nothing to convert)")
+def our_kinds_gain_a_version(talk: Talk) -> None:
+    group = unique(talk)
+    path = f"{CRDS}/cloudmatrixinstances.{group}"
+
+    def serve(versions: tuple[str, ...], storage: str) -> None:
+        talk.apply(path, ours(group, versions, storage), "operator", want=None, note=False)
+        for version in versions:
+            talk.until(things(version), lambda said: said.code == 200, note=False)
+
+    def things(version: str, name: str = "") -> str:
+        return f"~{group}/{version}/cloudmatrixinstances" + (f"/{name}" if name else "")
+
+    def one(name: str, version: str, **spec: Any) -> dict[str, Any]:
+        metadata = {"name": name, "labels": {"of": version}, "finalizers": ["cloudmatrix.io/operator"]}
+        head = {"apiVersion": f"{group}/{version}", "kind": "CloudMatrixInstance", "metadata": metadata}
+        return head | {"spec": {"nodes": 4} | spec}
+
+    serve((VERSION,), VERSION)
+    talk.post(things(VERSION), one("old", VERSION, spares=1, placement={"policy": "spread"}), note=False)
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}
+    status = {"state": "Active", "readyNodes": 4, "members": [{"node": "a", "conditions": [condition]}]}
+    talk.patch(f"{things(VERSION, 'old')}/status", {"status": status}, note=False)
+    before = told(talk.get(things(VERSION, "old"), note=False))
+    assert before["status"] == status
+
+    serve((VERSION, NEXT), VERSION)  # served beside it
+    assert told(talk.get(things(NEXT, "old"), note=False)) == before
+    talk.post(things(NEXT), one("new", NEXT), note=False)
+
+    serve((VERSION, NEXT), NEXT)  # stored from now on
+    stored = talk.until(path, lambda said: len(said["status"]["storedVersions"]) == 2, note=False)
+    talk.note("stored", stored["status"]["storedVersions"])
+    assert {told(talk.get(things(version, "old"), note=False))["spec"]["nodes"] for version in (VERSION, NEXT)} == {4}
+    dropping = ours(group, (NEXT,), NEXT)
+    talk.note("too early", talk.apply(path, dropping, "operator", want=422, note=False).message.replace(group, "GROUP"))
+
+    for name in ("old", "new"):  # written once in the new version
+        body = talk.get(things(NEXT, name), note=False).body
+        talk.put(things(NEXT, name), body, note=False)
+    talk.patch(f"{path}/status", {"status": {"storedVersions": [NEXT]}}, note=False)
+    serve((NEXT,), NEXT)
+    talk.until(things(VERSION), lambda said: said.code == 404, note=False)
+    after = talk.get(things(NEXT), note=False)
+    assert sorted(item["metadata"]["name"] for item in after["items"]) == ["new", "old"]
+    assert told(talk.get(things(NEXT, "old"), note=False)) == before
+    talk.note("both", [[item["apiVersion"].replace(group, "GROUP"), item["spec"]] for item in after["items"]])
+
+
+@case("P1")
+def our_kinds_refuse(talk: Talk) -> None:
+    group = unique(talk)
+    talk.post(CRDS, ours(group, (VERSION,), VERSION), note=False)
+    path = f"~{group}/{VERSION}/cloudmatrixinstances"
+    talk.until(path, lambda said: said.code == 200, note=False)
+    body = {"apiVersion": f"{group}/{VERSION}", "kind": "CloudMatrixInstance", "metadata": {"name": "one"}}
+    talk.post(path, body | {"spec": {"nodes": 2, "network": {"ub": {"ceilingGbpsPerNpu": 50}}}})
+    changes: list[dict[str, Any]] = [
+        {"nodes": 0},
+        {"nodes": 10**9},
+        {"nodes": None},
+        {"project": "other"},
+        {"placement": {"policy": "anyhow"}},
+        {"network": {"ub": {"floorGbpsPerNpu": 60}}},
+        {"network": {"vpc": {"qosClass": "Platinum"}}},
+    ]
+    for change in changes:
+        talk.note(str(change), talk.patch(f"{path}/one", {"spec": change}, want=422, note=False).message)
+    talk.patch(f"{path}/one", {"spec": {"placement": {"policy": "spread"}}})

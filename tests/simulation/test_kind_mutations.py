@@ -1,0 +1,223 @@
+"""Every field of the other kinds changed in every state they can be in: followed, refused with the reason, or put back.
+
+As in test_operator_mutations.py the world is unkind around each change: services end and start again, time passes
+unobserved, stale copies are reconciled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from random import Random
+
+import pytest
+
+from matrixcontainer.kube_client import FAULT, INFER, INSTANCE, NETWORK_SLICE, NODE, SUPERNODE, Kind
+from matrixcontainer.mirrors import ANEW_S
+from matrixresource.vocabulary.errors import InvalidField, MatrixError
+from tests.cluster import Cluster
+
+NODES = 10
+
+# field, new value, and what becomes of it; "unfit" is accepted by the API and refused by CloudMatrix-Infer
+INFER_CHANGES = [
+    ("instance", "other", "refused"),
+    ("instance", "", "refused"),
+    ("model", "another", "refused"),
+    ("prefillNpus", 16, "applied"),
+    ("prefillNpus", 12, "unfit"),
+    ("prefillNpus", 0, "refused"),
+    ("decodeNpus", 40, "applied"),
+    ("decodeNpus", 32768, "unfit"),
+    ("decodeNpus", -8, "refused"),
+    ("blockTokens", 256, "applied"),
+    ("blockTokens", 64, "refused"),
+    ("blockTokens", 1024, "refused"),
+]
+INFER_STATES = ("Pending", "Loading", "Serving", "Repairing", "Deleting")
+
+FAULT_CHANGES = [
+    ("kind", "agent-hang", "refused"),
+    ("kind", "gremlins", "refused"),
+    ("target", "sn0-c00-n1", "refused"),
+    ("target", "moon", "refused"),
+    ("parameters", {"npu": "3"}, "refused"),
+]
+FAULT_STATES = ("Injected", "Healing", "Refused", "Deleting")
+
+
+def told(body, type: str) -> tuple[str, str]:
+    conditions = ((body or {}).get("status") or {}).get("conditions") or []
+    return next(((c["status"], c["reason"]) for c in conditions if c["type"] == type), ("", ""))
+
+
+async def unkindness(cluster: Cluster, random: Random, stale) -> None:
+    if random.random() < 0.5:
+        await cluster.restart(random.choice(["compute", "link", "resource"]))
+    if random.random() < 0.5:
+        await asyncio.sleep(random.uniform(0, 60))
+    if random.random() < 0.5:
+        with contextlib.suppress(MatrixError):  # it is stale
+            await stale()
+
+
+async def bring_infer_to(cluster: Cluster, state: str) -> None:
+    if state == "Pending":
+        return
+    await cluster.apply_resource(INSTANCE, "one", {"nodes": NODES, "spares": 1})
+    await cluster.settles(INSTANCE, "one", lambda b: told(b, "Ready")[0] == "True", "the instance is ready")
+    wanted = "Serving" if state not in ("Loading", "Pending") else "Loading"
+    await cluster.settles(INFER, "one", lambda b: (b.get("status") or {}).get("state") == wanted, f"it is {wanted}")
+    if state == "Repairing":
+        view = await cluster.compute.find_instance("one")
+        assert view is not None
+        cluster.hurt("lost", "node-down", view.members[0].node)
+        await asyncio.sleep(20)
+    if state == "Deleting":
+        await cluster.kube.delete(INFER, "one", "default")
+
+
+async def try_infer(folder, state: str, change, seed: int) -> None:
+    field, value, effect = change
+    async with Cluster(folder) as cluster:
+        random = Random(f"{seed}:{state}:{field}:{value}")
+        await cluster.apply_resource(INFER, "one", {"instance": "one"})
+        await cluster.tick()
+        await bring_infer_to(cluster, state)
+        stale = await cluster.kube.find(INFER, "one", "default")
+        assert stale is not None
+        try:
+            await cluster.apply_resource(INFER, "one", {"instance": "one", field: value})
+            assert effect != "refused", f"{field}={value} was accepted"
+        except InvalidField:
+            assert effect == "refused", f"{field}={value} was refused"
+        await unkindness(cluster, random, lambda: cluster.operator.reconcile_infer(stale))
+        if state == "Pending":
+            await cluster.apply_resource(INSTANCE, "one", {"nodes": NODES, "spares": 1})
+        if state != "Deleting":
+            await cluster.settles(INFER, "one", lambda b: follows(b, effect, state), f"{state}: {field}={value}")
+        deployment = await cluster.operator._inference.find("one")
+        if state != "Deleting" and effect == "applied":
+            assert deployment is not None
+            assert deployment["request"][field] == value
+        await cluster.check()
+        for fault in list(cluster.fleet.faults):
+            cluster.mend(fault)
+        for kind in (INFER, INSTANCE):
+            await cluster.kube.delete(kind, "one", "default")
+            await cluster.settles(kind, "one", lambda b: b is None, f"{kind.kind} is gone")
+        await cluster.nothing_left()
+        assert await cluster.pods() == []
+
+
+def follows(body, effect: str, state: str) -> bool:
+    status = body["status"]
+    if status.get("observedGeneration") != body["metadata"]["generation"]:
+        return False
+    if effect == "unfit" and state in ("Pending", "Loading"):  # nothing that could go on serving
+        return status["state"] != "Serving" or told(body, "Progressing")[1] != "Settled"
+    if effect == "unfit":
+        return status["state"] == "Serving" and told(body, "Progressing") not in (("", ""), ("False", "Settled"))
+    return status["state"] == "Serving" and told(body, "Progressing") == ("False", "Settled")
+
+
+async def try_fault(cluster: Cluster, number: int, state: str, change, seed: int) -> None:
+    field, value, _ = change
+    random, name = Random(f"{seed}:{state}:{field}"), f"f{number}"
+    spec = {"kind": "node-down", "target": "sn0-c05-n0"}
+    if state == "Refused":
+        spec = {"kind": "link-down", "target": "sn0-c05-n0", "parameters": {"port": "nowhere"}}
+    if state == "Healing":
+        await cluster.apply_resource(INSTANCE, "one", {"nodes": 3, "spares": 1})
+        body = await cluster.settles(INSTANCE, "one", lambda b: told(b, "Ready")[0] == "True", "it is ready")
+        spec["target"] = body["status"]["members"][0]["node"]
+    await cluster.apply_resource(FAULT, name, spec)
+    wanted = "Refused" if state == "Refused" else "Injected"
+    held = await cluster.settles(FAULT, name, lambda b: (b.get("status") or {}).get("state") == wanted, wanted)
+    if state == "Deleting":
+        await cluster.kube.delete(FAULT, name)
+    with pytest.raises(InvalidField):
+        await cluster.apply_resource(FAULT, name, spec | {field: value})
+    await unkindness(cluster, random, lambda: cluster.operator.inject_fault(held))
+    assert cluster.fleet is not None
+    if state == "Healing":
+        await cluster.settles(
+            INSTANCE, "one", lambda b: told(b, "Ready")[0] == "True" and b["status"]["repairs"] == 1, "it healed"
+        )
+        await cluster.kube.delete(INSTANCE, "one", "default")
+        await cluster.settles(INSTANCE, "one", lambda b: b is None, "it is gone")
+    if state != "Deleting":
+        body = await cluster.kube.find(FAULT, name)
+        assert body is not None
+        assert (body["status"]["state"], body["spec"]["kind"]) == (wanted, spec["kind"])
+        assert (name in cluster.fleet.faults) == (wanted == "Injected")
+        await cluster.kube.delete(FAULT, name)
+    await cluster.settles(FAULT, name, lambda b: b is None, "the fault is gone")
+    assert name not in cluster.fleet.faults
+    await cluster.nothing_left()
+
+
+@pytest.mark.looptime
+async def test_a_change_of_a_workload_in_some_states_converges(tmp_path):
+    sample = [("Serving", INFER_CHANGES[7]), ("Loading", INFER_CHANGES[3])]
+    for number, (state, change) in enumerate(sample):
+        (tmp_path / str(number)).mkdir()
+        await try_infer(tmp_path / str(number), state, change, seed=number)
+
+
+@pytest.mark.looptime
+async def test_a_change_of_a_fault_is_refused_in_every_state(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        for number, state in enumerate(FAULT_STATES):
+            await try_fault(cluster, number, state, FAULT_CHANGES[number], seed=7)
+
+
+MIRRORED: list[tuple[Kind, str, dict]] = [
+    (SUPERNODE, "sn0", {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}),
+    (NETWORK_SLICE, "one-ub", {"spec": {"floorGbpsPerNpu": 1000}}),
+    (NETWORK_SLICE, "one-ub", {"spec": {"plane": "vpc", "instance": "other", "qosClass": "Guaranteed"}}),
+    (NODE, "sn0-c00-n0", {"metadata": {"labels": {"cloudmatrix.io/cabinet": "moon"}}}),
+    (NODE, "sn0-c00-n0", {"spec": {"taints": None}}),
+]
+
+
+@pytest.mark.looptime
+async def test_whatever_is_written_into_a_mirror_or_deleted_is_put_back(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})
+        await cluster.settles(INSTANCE, "one", lambda b: told(b, "Ready")[0] == "True", "it is ready")
+        await cluster.tick()
+        for kind, name, change in MIRRORED:
+            before = await cluster.kube.find(kind, name)
+            assert before is not None
+            await cluster.kube.merge(kind, name, change)
+            await asyncio.sleep(ANEW_S)
+
+            def as_before(body, before=before) -> bool:
+                return (body["spec"], body["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
+
+            await cluster.settles(kind, name, as_before, f"{kind.kind} {name} is put back", within_s=30)
+        for kind, name in ((SUPERNODE, "sn0"), (NETWORK_SLICE, "one-rdma"), (NODE, "sn0-c00-n0")):
+            await cluster.kube.delete(kind, name)
+            await asyncio.sleep(ANEW_S)
+            await cluster.settles(kind, name, lambda b: b is not None and b.get("status"), "it is there", within_s=30)
+
+
+@pytest.mark.soak
+@pytest.mark.looptime
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("state", INFER_STATES)
+async def test_every_change_of_a_workload_in_every_state_converges(tmp_path, state):
+    for number, change in enumerate(INFER_CHANGES):
+        (tmp_path / str(number)).mkdir()
+        await try_infer(tmp_path / str(number), state, change, seed=number)
+
+
+@pytest.mark.soak
+@pytest.mark.looptime
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("state", FAULT_STATES)
+async def test_every_change_of_a_fault_is_refused_in_every_state(tmp_path, state):
+    async with Cluster(tmp_path) as cluster:
+        for number, change in enumerate(FAULT_CHANGES):
+            await try_fault(cluster, number, state, change, seed=number)

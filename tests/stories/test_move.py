@@ -1,0 +1,134 @@
+"""An instance moves to another placement while it serves: what was there stays until the new is ready, or stays at all."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from matrixcompute.contract import InstanceRequest
+from tests.stack import Stack
+
+pytestmark = pytest.mark.looptime
+
+SPREAD = {"policy": "spread"}
+ONE_CABINET = {"policy": "pack", "required": True}
+
+
+def cabinets(view) -> set[str]:
+    return {member.cabinet for member in view.members if member.role == "member"}
+
+
+def told(view, type: str):
+    return next(c for c in view.conditions if c.type == type)
+
+
+async def reasons(stack: Stack) -> list[str]:
+    return [event["reason"] for event in (await stack.get("compute", "/v1/events")).json()["items"]]
+
+
+async def test_it_serves_where_it_was_until_it_serves_where_it_goes(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4, spares=1)
+        before = await stack.active("one", 4)
+        assert len(cabinets(before)) == 1
+        wish = InstanceRequest.model_validate({"nodes": 4, "spares": 1, "placement": SPREAD})
+        plan = await stack.compute.ensure_instance("one", wish, validate_only=True)
+        assert len(cabinets(plan)) == 4
+        assert (await stack.compute.find_instance("one")).generation == before.generation, "a plan changes nothing"
+
+        await stack.apply("one", 4, spares=1, placement=SPREAD)
+        while (view := await stack.compute.find_instance("one")).state == "Updating":
+            assert told(view, "NodesReady").status == "True" or view.generation == view.observed_generation
+            nodes = await stack.resource.nodes()
+            working = [n for n in nodes if n.allocation == "one" and n.role == "member" and n.state == "Active"]
+            assert len(working) == 4, "nobody leaves before somebody is there"
+            await asyncio.sleep(10)
+        await stack.check()
+        after = await stack.active("one", 4)
+        assert {(m.node, m.rank) for m in after.members if m.role == "member"} == {
+            (m.node, m.rank) for m in plan.members if m.role == "member"
+        }
+        assert after.placement.policy == "spread"
+        slices = await stack.link.slices()
+        assert all(set(each.members) == {m.node for m in after.members if m.role == "member"} for each in slices)
+        assert {"Moving", "Moved"} <= set(await reasons(stack))
+        await stack.compute.delete_instance("one")
+        await stack.gone("one")
+        await stack.nothing_left()
+
+
+async def test_it_stays_and_says_why_when_it_cannot_go_and_goes_once_it_can(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("full", 36)
+        await stack.active("full", 36)
+        await stack.apply("one", 4, placement=SPREAD)
+        apart = await stack.active("one", 4)
+        await stack.apply("other", 6, placement=SPREAD)
+        await stack.active("other", 6)
+        await stack.apply("one", 4, placement=ONE_CABINET)
+
+        async def refused() -> bool:
+            view = await stack.compute.find_instance("one")
+            return told(view, "Progressing").reason == "InsufficientCapacity"
+
+        await stack.until(refused, "it is told that there is no such place")
+        view = await stack.compute.find_instance("one")
+        assert "no single cabinet has 4 free nodes" in told(view, "Progressing").message
+        assert (view.state, told(view, "Ready").status) == ("Active", "True")
+        assert [m.node for m in view.members] == [m.node for m in apart.members]
+        assert view.observed_generation < view.generation
+        await stack.check()
+        await stack.compute.delete_instance("full")
+        await stack.gone("full")
+        assert len(cabinets(await stack.active("one", 4))) == 1
+        await stack.check()
+
+
+@pytest.mark.parametrize("who", ["a successor", "one that moves", "one that stays"])
+async def test_a_node_lost_on_the_way_does_not_stop_it(tmp_path, who):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4, spares=1)
+        await stack.active("one", 4)
+        await stack.apply("one", 4, spares=1, placement=SPREAD)
+
+        async def begun() -> bool:
+            held = await stack.resource.find_allocation("one")
+            return any(member.role == "successor" for member in held.members)
+
+        await stack.until(begun, "successors are being deployed", every_s=0.2)
+        held = await stack.resource.find_allocation("one")
+        coming = {m.rank for m in held.members if m.role == "successor"}
+        role = "successor" if who == "a successor" else "member"
+        lost = next(m for m in held.members if m.role == role and (m.rank in coming) == (who != "one that stays"))
+        stack.hurt("f", "node-down", lost.node)
+        view = await stack.active("one", 4)
+        assert view.placement.policy == "spread"
+        assert lost.node not in {m.node for m in view.members}
+        assert len(cabinets(view)) >= 3
+        await stack.check()
+        stack.mend("f")
+        await stack.compute.delete_instance("one")
+        await stack.gone("one")
+        await stack.nothing_left()
+
+
+async def test_a_wish_taken_back_on_the_way_leaves_it_where_it_is(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4)
+        before = await stack.active("one", 4)
+        await stack.apply("one", 4, placement=SPREAD)
+        await asyncio.sleep(5)
+        await stack.apply("one", 6)
+        after = await stack.active("one", 6)
+        assert after.placement.policy == "pack"
+        assert {m.cabinet for m in before.members} <= cabinets(after)
+        await stack.check()
+        assert "Moved" not in await reasons(stack), "the move was turned round"
+        answer = await stack.http["compute"].post(
+            "/v1/instances/one:move", json=SPREAD, params={"validateOnly": "true"}
+        )
+        assert answer.status_code == 202
+        assert len({m["cabinet"] for m in answer.json()["members"]}) == 6
+        await stack.http["compute"].post("/v1/instances/one:move", json=SPREAD)
+        assert len(cabinets(await stack.active("one", 6))) == 6
