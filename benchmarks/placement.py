@@ -13,12 +13,15 @@ import argparse
 import gzip
 import json
 import math
+import random
 import sys
 import time
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from matrixresource.capacity import batching, defragmenting
 from matrixresource.capacity.choosing import POLICIES
 from matrixresource.capacity.ledger import Ledger
 from matrixresource.capacity.shape import Shape
@@ -51,10 +54,18 @@ class Replay:
 
     def run(self, events: list[Event]) -> Iterator[Event]:
         """The decisions, each with the line of its event."""
+        done = 0
         for line, event in enumerate(events, 1):
             op, now = event["op"], event.get("t", 0.0)
+            if line <= done:
+                continue
             if op == "alloc":
-                yield {"i": line} | self.allocate(event, now)
+                together = list(takewhile(lambda other: same_moment(other, now), events[line - 1 :]))  # noqa: B023
+                if len(together) > 1:
+                    done = line + len(together) - 1
+                    yield from self.allocate_together(line, together, now)
+                else:
+                    yield {"i": line} | self.allocate(event, now)
             elif op == "free":
                 if event["id"] in self.ledger.held:
                     self.ledger.release(event["id"])
@@ -71,11 +82,37 @@ class Replay:
         wish = wish_of(event, now)
         begun = time.perf_counter_ns()
         place, evicted = self.ledger.allocate(event["id"], wish, now)
+        moved = self.moving(event["id"], wish, now) if place is None and self.moves else None
         took = (time.perf_counter_ns() - begun) / 1000
         said: Event = {"place": self.written(place) if place else None, "us": round(took, 2)}
+        if moved:
+            said |= moved
         if evicted:
             said["evict"] = evicted
         return said
+
+    def allocate_together(self, line: int, events: list[Event], now: float) -> Iterator[Event]:
+        wishes = {event["id"]: wish_of(event, now) for event in events}
+        begun = time.perf_counter_ns()
+        placed = batching.allocate_together(self.ledger, wishes, now, random.Random(len(wishes)))
+        took = (time.perf_counter_ns() - begun) / 1000 / len(events)
+        for number, event in enumerate(events, line):
+            place = placed[event["id"]]
+            yield {"i": number, "place": self.written(place) if place else None, "us": round(took, 2)}
+
+    def moving(self, name: str, wish: Wish, now: float) -> Event | None:
+        """Where moves are allowed: room by the cheapest plan."""
+        plan = defragmenting.plan(self.ledger, wish)
+        if plan is None:
+            return None
+        for other in plan.moves:
+            self.ledger.give(other, self.ledger.held[other].place)
+        for other, place in plan.moves.items():
+            self.ledger.held[other].place = place
+            self.ledger.take(other, place)
+        self.ledger.hold(name, wish, plan.place, now)
+        moves = {other: self.written(place) for other, place in plan.moves.items()}
+        return {"place": self.written(plan.place), "move": moves}
 
     def fail(self, node: int) -> Event:
         begun = time.perf_counter_ns()
@@ -142,14 +179,17 @@ def wish_of(event: Event, now: float) -> Wish:
     )
 
 
+def same_moment(event: Event, now: float) -> bool:
+    return event["op"] == "alloc" and event.get("t", 0.0) == now and "preempt" not in event
+
+
 def nodes_of_block(npus: int, per: float) -> int:
     """The least number of nodes, with so many NPUs each, that is a whole number of blocks."""
     return int(npus // math.gcd(npus, int(per))) if npus and per >= 1 else 1
 
 
 def read(path: Path) -> list[Event]:
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as lines:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
         return [json.loads(line) for line in lines if line.strip()]
 
 

@@ -78,7 +78,7 @@ def with_spares(ledger: Ledger, wish: Wish) -> Place | None:
 
 
 def started_scopes(index: Index, wish: Wish) -> Iterator[range]:
-    """For parts without other rules, among many supernodes: where nodes are in use that have room, then the tightest."""
+    """For parts without other rules, among many supernodes: first where nodes in use have room, then the tightest."""
     cabinets, nodes = index.cabinets, index.nodes
     seen: set[int] = set()
     size = nodes if wish.within == "cabinet" else index.shape.of_supernode

@@ -145,7 +145,7 @@ class Index:
 
 def low_bits(mask: int, most: int) -> list[int]:
     """The places of the lowest bits, at most so many."""
-    found = []
+    found: list[int] = []
     while mask and len(found) < most:
         low = mask & -mask
         found.append(low.bit_length() - 1)

@@ -101,10 +101,7 @@ def _with_one_more(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabi
             kept.spares = [(c, m & ~(1 << offset) if c == cabinet else m) for c, m in kept.spares]
             kept.spares = [(c, m) for c, m in kept.spares if m]
             return _added(ledger, wish, kept, node)
-    if wish.within == "cabinet":
-        around = range(lost_cabinet, lost_cabinet + 1)
-    else:
-        around = None
+    around = range(lost_cabinet, lost_cabinet + 1) if wish.within == "cabinet" else None
     homes = homes or {lost_cabinet // shape.cabinets}
     free: list[int] = []
     allowed = constrained.Allowed(ledger, wish)
