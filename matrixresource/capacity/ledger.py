@@ -52,6 +52,8 @@ class Ledger:
 
     def choose(self, wish: Wish) -> Place | None:
         """A place that keeps every rule of the request on what is free now, or None."""
+        if wish.nodes % wish.block:
+            return None  # no number of whole blocks
         if not wish.plain:
             return constrained.choose(self, wish)
         if wish.nodes == 1 and wish.per < self.shape.npus:

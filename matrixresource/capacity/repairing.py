@@ -62,7 +62,8 @@ def repaired(ledger: Ledger, name: str, node: int) -> Place | None:
     alone = wish.nodes == 1 and not wish.spares
     if not alone:
         found = _with_one_more(ledger, name, wish, kept, cabinet) if short else kept
-        if found is None and wish.block > 1 and wish.per == ledger.shape.npus:
+        ruled = wish.spread or wish.apart or wish.near or wish.within
+        if found is None and wish.block > 1 and wish.per == ledger.shape.npus and not ruled:
             found = _block_elsewhere(ledger, name, wish, kept, cabinet)
         if found is not None and _pools_again(ledger, wish, found):
             return found
@@ -169,11 +170,18 @@ def _pools_again(ledger: Ledger, wish: Wish, place: Place) -> bool:
     mem = wish.mem - sum(amount for _, amount in place.mem)
     if not cpus and not mem:
         return True
-    index = ledger.index
+    index, around = ledger.index, range(ledger.shape.all_nodes)
+    if wish.within:
+        size = {"cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}[wish.within]
+        kept = place.touched(ledger.shape.nodes)
+        if not kept:
+            return False  # nothing says any more in which domain it lies
+        first = min(kept) * ledger.shape.nodes // size * size
+        around = range(first, first + size)
     for wanted, held, left in ((cpus, place.cpus, index.cpus), (mem, place.mem, index.mem)):
         missing = wanted
         mine = dict(held)
-        for node in range(ledger.shape.all_nodes):
+        for node in around:
             if not missing:
                 break
             room = left[node] - mine.get(node, 0) if index.up[node] else 0
