@@ -16,11 +16,14 @@ from matrixcompute.contract import InstanceView
 from matrixcontainer.kube_client import EVENT, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
 from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL, next_action, wished_instance
 from matrixcontainer.status import event_object, instance_status, planned_status, told_of
-from matrixcontainer.workload import DEPLOYMENT_LABEL, pods_for
+from matrixcontainer.workload import DEPLOYMENT_LABEL, metrics_of, pods_for
 from matrixresource.vocabulary.errors import Conflict, MatrixError, NotFound
 from matrixresource.vocabulary.wire import condition
 
 log = logging.getLogger(__name__)
+
+METRICS_S = 15.0
+"""An autoscaler looks every fifteen seconds."""
 
 
 class Inference(Protocol):
@@ -28,6 +31,7 @@ class Inference(Protocol):
 
     async def ensure(self, name: str, request: dict[str, Any]) -> dict[str, Any]: ...
     async def find(self, name: str) -> dict[str, Any] | None: ...
+    async def statistics(self, name: str) -> dict[str, Any]: ...
     async def delete(self, name: str) -> bool:
         """True once there is no such deployment."""
 
@@ -57,6 +61,7 @@ class Operator:
         self._faults = faults
         self._wall = wall
         self._endpoint = endpoint
+        self._metrics_at: dict[str, float] = {}
 
     # -- CloudMatrixInstance -------------------------------------------------------------------------------------
 
@@ -152,7 +157,20 @@ class Operator:
         deployment = await self._inference.ensure(metadata["name"], spec)
         pods = await self._match_pods(body, deployment.get("roles") or {})
         await self._report_infer(body, deployment, "", pods)
+        await self._report_metrics(body)
         return True
+
+    async def _report_metrics(self, body: dict[str, Any]) -> None:
+        """What the workload does now, for autoscalers; not oftener than they look."""
+        metadata = body["metadata"]
+        if self._wall() < self._metrics_at.get(metadata["uid"], 0.0):
+            return
+        self._metrics_at[metadata["uid"]] = self._wall() + METRICS_S
+        told = metrics_of(await self._inference.statistics(metadata["name"]))
+        if told != (body.get("status") or {}).get("metrics"):
+            await self._kube.merge(
+                INFER, metadata["name"], {"status": {"metrics": told}}, metadata["namespace"], "status"
+            )
 
     async def delete_infer(self, body: dict[str, Any]) -> bool:
         """Stop the workload and remove its pods; True once nothing is left."""

@@ -9,6 +9,7 @@ from matrixcompute.contract import InstanceRequest, InstanceView
 
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "cloudmatrix-operator"
+INSTANCE_LABEL = "cloudmatrix.io/instance"
 SOURCE_LABEL = "cloudmatrix.io/namespace"
 
 

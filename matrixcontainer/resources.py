@@ -226,6 +226,7 @@ def _definitions() -> list[dict[str, Any]]:
             _status(
                 readyNodes={"type": "integer", "format": "int32"},
                 readySpares={"type": "integer", "format": "int32"},
+                selector={"type": "string", "description": "finds the pods of workloads on it; for autoscalers"},
                 operation={"type": "string"},
                 repairs={"type": "integer", "format": "int32"},
                 members=_parts("node", "every node, spares and successors among them"),
@@ -244,7 +245,11 @@ def _definitions() -> list[dict[str, Any]]:
                 _column("Operation", ".status.operation", priority=1),
                 AGE,
             ],
-            scale={"specReplicasPath": ".spec.nodes", "statusReplicasPath": ".status.readyNodes"},
+            scale={
+                "specReplicasPath": ".spec.nodes",
+                "statusReplicasPath": ".status.readyNodes",
+                "labelSelectorPath": ".status.selector",
+            },
             description="Nodes of a supernode composed into one instance, with spares and a share of three planes.",
         ),
         _crd(
@@ -257,6 +262,11 @@ def _definitions() -> list[dict[str, Any]]:
                 prefillNpus={"type": "integer", "format": "int32"},
                 decodeNpus={"type": "integer", "format": "int32"},
                 pods={"type": "integer", "format": "int32"},
+                metrics={
+                    "type": "object",
+                    "description": "what it does now, as quantities; metrics of this object to autoscalers",
+                    "additionalProperties": {"type": "string"},
+                },
             ),
             [
                 _column("State", ".status.state"),

@@ -11,7 +11,7 @@ from typing import Any
 
 from matrixcompute.contract import InstanceView
 from matrixcontainer.kube_events import event_body
-from matrixcontainer.reconcile import MANAGED_BY, next_action
+from matrixcontainer.reconcile import INSTANCE_LABEL, MANAGED_BY, next_action
 from matrixresource.vocabulary.errors import MatrixError
 from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.wire import condition
@@ -45,6 +45,7 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
         "observedGeneration": generation if settled else before.get("observedGeneration", 0),
         "readyNodes": observed.ready_nodes,
         "readySpares": sum(member.role == "spare" and member.ready for member in observed.members),
+        "selector": f"{INSTANCE_LABEL}={observed.name}",
         "operation": observed.operation or "",
         "repairs": observed.repairs,
         "members": _members(before, observed, of, wall_now),

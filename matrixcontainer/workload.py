@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL
+from matrixcontainer.reconcile import INSTANCE_LABEL, MANAGED_BY, MANAGED_LABEL
 
 DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
 ROLE_LABEL = "cloudmatrix.io/role"
@@ -29,6 +29,7 @@ def pods_for(owner: dict[str, Any], roles: dict[str, str]) -> dict[str, dict[str
                     MANAGED_LABEL: MANAGED_BY,
                     DEPLOYMENT_LABEL: metadata["name"],
                     ROLE_LABEL: role,
+                    INSTANCE_LABEL: owner["spec"]["instance"],
                 },
                 "ownerReferences": [
                     {
@@ -66,3 +67,25 @@ def pods_for(owner: dict[str, Any], roles: dict[str, str]) -> dict[str, dict[str
 
 def pod_name(deployment: str, role: str, node: str) -> str:
     return f"{deployment}-{role}-{node}"
+
+
+METRICS = {
+    "num_requests_waiting": "waiting",
+    "num_requests_running": "decoding",
+    "requests_per_second": "requestsPerSecond",
+    "tokens_per_second": "tokensPerSecond",
+    "tokens_per_second_per_npu": "tokensPerSecondPerNpu",
+    "prompt_tokens_per_second": "promptTokensPerSecond",
+    "kv_cache_usage": "kvUsage",
+}
+"""Names as vLLM's metrics have them where there is one, and the word of CloudMatrix-Infer's statistics."""
+
+
+def metrics_of(statistics: dict[str, Any]) -> dict[str, str]:
+    """What an autoscaler may read of a workload, as quantities of three digits: a smaller change is no news."""
+    return {name: _quantity(float(statistics.get(word) or 0.0)) for name, word in METRICS.items()}
+
+
+def _quantity(value: float) -> str:
+    rounded = float(f"{value:.3g}")
+    return str(int(rounded)) if rounded == int(rounded) else f"{round(rounded * 1000)}m"

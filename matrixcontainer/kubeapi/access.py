@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+SEEN_MAX = 64
 ANONYMOUS_GROUPS = ("system:unauthenticated",)
 
 
@@ -35,7 +36,8 @@ class Access:
     """`authenticate` turns an Authorization header into a User; `key` signs the tokens of service accounts."""
 
     def __init__(self, tokens: dict[str, User], key: bytes, now: Callable[[], float]) -> None:
-        self._users = {hashlib.sha256(token.encode()).digest(): user for token, user in tokens.items()}
+        self._users = {_digest(token): user for token, user in tokens.items()}
+        self._seen: dict[str, User] = {}  # users of the token file by the header they sent
         self._key = key
         self._now = now
 
@@ -43,14 +45,21 @@ class Access:
         """The user of a header; anonymous without one, None when the token is unknown."""
         if not header:
             return ANONYMOUS
+        known = self._seen.get(header)
+        if known is not None:
+            return known
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return None
-        return self.user_of(token.strip())
+        standing = self._users.get(_digest(token.strip()))
+        if standing is None:
+            return self._service_account(token.strip())
+        if len(self._seen) < SEEN_MAX:
+            self._seen[header] = standing
+        return standing
 
     def user_of(self, token: str) -> User | None:
-        found = self._users.get(hashlib.sha256(token.encode()).digest())
-        return found or self._service_account(token)
+        return self._users.get(_digest(token)) or self._service_account(token)
 
     # ---- service account tokens: payload.signature, both base64
 
@@ -80,6 +89,10 @@ class Access:
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:
     return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
 
 
 def _text(data: bytes) -> str:

@@ -24,13 +24,15 @@ from matrixcontainer.kubeapi.field_sets import (
     child_schema,
     compare,
     from_fields,
+    in_set_order,
     is_associative,
     is_granular,
     item_element,
     path_text,
     to_fields,
+    with_fields,
 )
-from matrixcontainer.kubeapi.schema import Schema, copy_json
+from matrixcontainer.kubeapi.schema import Schema, copy_json, drop_nulls
 
 UPDATE_ENTRIES_MAX = 10
 
@@ -80,6 +82,23 @@ def write_managers(obj: dict[str, Any], managers: dict[Owner, Held]) -> None:
         obj["metadata"].pop("managedFields", None)
 
 
+def _are_managers(entries: Any) -> bool:
+    """Whether entries are of the form managed fields are kept in."""
+
+    def is_set(node: Any) -> bool:
+        return isinstance(node, dict) and all(
+            key == "." or (key[:2] in ("f:", "k:", "v:", "i:") and is_set(child)) for key, child in node.items()
+        )
+
+    return all(
+        entry.get("operation") in ("Apply", "Update")
+        and bool(entry.get("apiVersion"))
+        and entry.get("fieldsType") == "FieldsV1"
+        and is_set(entry.get("fieldsV1") or {})
+        for entry in entries
+    )
+
+
 def without_ownership(obj: dict[str, Any]) -> dict[str, Any]:
     return obj | {"metadata": {k: v for k, v in obj["metadata"].items() if k != "managedFields"}}
 
@@ -93,14 +112,18 @@ def track_update(
     an object whose managers were reset is tracked again from the first apply on.
     """
     stated = new["metadata"].get("managedFields")
-    if subresource and old is not None:  # below an object nobody rewrites who owns it
-        stated = old["metadata"].get("managedFields") or None
+    if (subresource and old is not None) or (stated and stated != [{}] and not _are_managers(stated)):
+        stated = (old or new)["metadata"].get("managedFields") or None  # nobody rewrites them there, or not so
+    if stated == [] and not schema.ref:
+        stated = None  # an empty list is none, but for decoded types
     if stated == [] or stated == [{}]:
         managers: dict[Owner, Held] = {}
         new["metadata"].pop("managedFields", None)
         write_managers(new, managers)
         return
     managers = read_managers({"metadata": {"managedFields": stated}} if stated is not None else old or {"metadata": {}})
+    group = new["apiVersion"].rpartition("/")[0]
+    managers = {owner: held for owner, held in managers.items() if owner[2].rpartition("/")[0] == group}
     if old is not None and not managers:
         new["metadata"].pop("managedFields", None)
         return
@@ -178,7 +201,7 @@ def apply_config(live: dict[str, Any] | None, config: dict[str, Any], schema: Sc
         (owner, path)
         for owner, held in managers.items()
         if owner not in earlier
-        for path in sorted(held.paths & changed)
+        for path in sorted(held.paths & changed, key=in_set_order)
         if path in wanted or any(path[: len(w)] == w for w in wanted)
     ]
     if conflicts and not wish.force:
@@ -188,7 +211,7 @@ def apply_config(live: dict[str, Any] | None, config: dict[str, Any], schema: Sc
     for owner, path in conflicts:
         managers[owner].paths -= {path}
     others: Paths = frozenset().union(*(held.paths for owner, held in managers.items() if owner not in earlier))
-    merged = remove_paths(merged, last - wanted, wanted, others, schema)
+    merged = remove_paths(merged, with_fields(last, schema) - with_fields(wanted | others, schema), schema)
     since = next((managers[owner].time for owner in earlier), "") if live is not None and merged == plain else wish.now
     for owner in earlier:
         del managers[owner]
@@ -203,7 +226,7 @@ def apply_config(live: dict[str, Any] | None, config: dict[str, Any], schema: Sc
         annotations = merged["metadata"]["annotations"] | {LAST_APPLIED: _as_last_applied(wish.stated)}
         merged = merged | {"metadata": merged["metadata"] | {"annotations": annotations}}
     write_managers(merged, living)
-    return merged
+    return drop_nulls(merged, schema) if schema.ref else merged
 
 
 def _everything_before(plain: dict[str, Any], schema: Schema, api_version: str, wish: Wish) -> dict[Owner, Held]:
@@ -255,12 +278,9 @@ def merge(live: Any, config: Any, schema: Schema, path: Path = ()) -> Any:
     return copy_json(config)
 
 
-def remove_paths(value: Any, gone: Paths, wanted: Paths, others: Paths, schema: Schema) -> Any:
-    """Take away what the applier gave up, unless someone else, or the applier itself below, holds it."""
-    held = wanted | others
-    keep = {path[:length] for path in held for length in range(1, len(path) + 1)}
-    doomed = {path for path in gone if path not in keep}
-    return _without(value, doomed, schema, ())
+def remove_paths(value: Any, doomed: Paths, schema: Schema) -> Any:
+    """Take away what the applier gave up: what it held, and nobody holds now, goes with everything in it."""
+    return _without(value, set(doomed), schema, ())
 
 
 def _without(value: Any, doomed: set[Path], schema: Schema, path: Path) -> Any:
@@ -305,7 +325,7 @@ def conflict_error(conflicts: list[tuple[Owner, Path]]) -> ApiError:
     if count == 1:
         body = f"conflict with {next(iter(texts))}: {path_text(conflicts[0][1])}"
     else:
-        body = "\n".join(f"conflicts with {who}:\n" + "\n".join(f"- {p}" for p in ps) for who, ps in texts.items())
+        body = "\n".join(f"conflicts with {who}:\n" + "\n".join(f"- {p}" for p in texts[who]) for who in sorted(texts))
     failure = errors.ApiError(
         409, "Conflict", f"Apply failed with {count} conflict{'s' if count > 1 else ''}: {body}", {"causes": causes}
     )

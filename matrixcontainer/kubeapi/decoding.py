@@ -5,8 +5,9 @@ from typing import Any
 
 from matrixcontainer.kubeapi import errors, object_meta
 from matrixcontainer.kubeapi.asked import Options
-from matrixcontainer.kubeapi.bodies import compact
-from matrixcontainer.kubeapi.errors import Cause
+from matrixcontainer.kubeapi.bodies import as_printed, compact
+from matrixcontainer.kubeapi.builtin.types import schema_of
+from matrixcontainer.kubeapi.errors import ApiError, Cause
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
 
@@ -73,17 +74,48 @@ class Decoding:
 
     def decode_patched(self, resource: Resource, body: Any, options: Options) -> dict[str, Any]:
         """The same for what a patch made of an object: what is wrong with it is wrong with the patch."""
-        whole = compact(body) if options.field_validation == "Strict" else b""  # decoding drops what is unknown
+        if resource.custom and isinstance(body, dict):
+            self._demand_kind_of_patched(resource, body)
+        whole = copy_json(body) if options.field_validation == "Strict" else body  # decoding drops what is unknown
         try:
-            return self.decode(resource, body, options)
-        except errors.ApiError as failure:
-            if failure.code != 400 or (resource.custom and "the API version in the data" in failure.message):
+            obj = self.decode(resource, body, options)
+        except ApiError as failure:
+            if failure.code != 400:
                 raise
             why = failure.message.removeprefix(
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
             )
-            cause = errors.invalid("patch", (whole or compact(body)).decode(), why)
-            raise errors.unprocessable("", "", "", [cause]) from failure
+            typed = not resource.custom and isinstance(body, dict)
+            printed = _in_go_order(whole, resource) if typed else whole
+            raise broken_patch(printed, why, typed) from failure
+        return obj
+
+    def _demand_kind_of_patched(self, resource: Resource, body: dict[str, Any]) -> None:
+        version, kind = body.get("apiVersion"), body.get("kind")
+        if not kind:
+            raise broken_patch(body, f"Object 'Kind' is missing in '{compact(body).decode()}'", typed=False)
+        if not version:
+            raise errors.internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
+        if version != resource.api_version:
+            cause = errors.invalid("apiVersion", version, f"must be {resource.api_version}")
+            group = str(version).rpartition("/")[0]
+            raise errors.unprocessable(str(kind), group, (body.get("metadata") or {}).get("name", ""), [cause])
+
+    def demand_name(self, obj: dict[str, Any], namespace: str, name: str) -> None:
+        """What was put or patched to a name must bear it."""
+        meta = obj["metadata"]
+        if not meta.get("name"):
+            raise errors.bad_request(
+                f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )
+        if meta["name"] != name:
+            raise errors.bad_request(
+                f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+            )
+        if namespace and meta.get("namespace", namespace) != namespace:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
 
     def report_unknown(self, texts: list[str], resource: Resource, options: Options) -> None:
         if not texts or options.field_validation == "Ignore":
@@ -125,9 +157,8 @@ class Decoding:
         if old is None:
             found = object_meta.check_metadata(obj, resource)
         elif object_meta.changed(obj, old):
-            known = set(object_meta.check_metadata(old, resource))
-            found = [cause for cause in object_meta.check_metadata(obj, resource) if cause not in known]
-            found += object_meta.check_metadata_update(obj, old)
+            whole = object_meta.check_metadata(obj, resource)
+            found = whole * (1 + resource.strategy.judged_whole) + object_meta.check_metadata_update(obj, old)
         if status and old is not None:
             found += resource.strategy.validate_status(obj, old)
         else:
@@ -139,6 +170,21 @@ class Decoding:
 
 
 SUMMARY_LENGTH = 30
+
+
+def _in_go_order(body: dict[str, Any], resource: Resource) -> dict[str, Any]:
+    """The object as a patch leaves it: its own keys sorted, those of metadata in the order of their struct."""
+    found = {key: body[key] for key in sorted(body)}
+    if isinstance(meta := body.get("metadata"), dict):
+        known = [key for key in schema_of("meta.v1.ObjectMeta").properties if key in meta]
+        found["metadata"] = {key: meta[key] for key in [*known, *(set(meta) - set(known))]}
+    return found
+
+
+def broken_patch(body: Any, why: str, typed: bool = True) -> ApiError:
+    """422 for an object that no longer is one after it was patched."""
+    text = (as_printed if typed else compact)(body).decode()
+    return errors.unprocessable("", "", "", [errors.invalid("patch", text, why)])
 
 
 def _without_kind(kind: str, body: bytes) -> str:

@@ -66,7 +66,7 @@ class Discovery:
 
     def _resource_list(self, group: str, version: str) -> dict[str, Any]:
         resources = self.registry.of(group, version)
-        if not resources:
+        if not resources and version not in self.registry.versions(group):
             raise KeyError(f"{group}/{version}")
         entries: list[dict[str, Any]] = []
         for resource in sorted(resources, key=lambda r: r.plural):

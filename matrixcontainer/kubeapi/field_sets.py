@@ -144,6 +144,27 @@ def _compare_child(
         removed |= more[2]
 
 
+def with_fields(paths: Paths, schema: Schema) -> Paths:
+    """The set with every declared field that something in it stands below; entries of maps and lists are not added."""
+    found = set(paths)
+    for path in paths:
+        node = schema
+        for length, element in enumerate(path[:-1], 1):
+            kind, _, name = element.partition(":")
+            if kind != "f":
+                node = node.items or ANY
+                continue
+            if name in node.properties or (length == 1 and name == "metadata"):
+                found.add(path[:length])
+            node = child_schema(node, name, path[: length - 1])
+    return frozenset(found)
+
+
+def in_set_order(path: Path) -> list[tuple[bool, str]]:
+    """Sort key of a path: at every level what is in the set itself comes before what has more below."""
+    return [(place < len(path) - 1, element) for place, element in enumerate(path)]
+
+
 # ---- FieldsV1
 
 

@@ -7,7 +7,6 @@ reads slowly holds up only itself: its watch waits until what it was sent has le
 import asyncio
 import time
 from collections import deque
-from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -163,15 +162,14 @@ class Http1:
         stream.received(self._rest)
 
     def _head(self, request: Request, response: Response, length: bytes, body: bytes) -> bytes:
-        lines = [STATUS_LINES.get(response.code) or f"HTTP/1.1 {response.code} \r\n", _date(int(time.time()))]
+        first = STATUS_LINES.get(response.code) or f"HTTP/1.1 {response.code} \r\n"
         if response.headers or request.warnings:
-            for name, value in headers_of(request, response):
-                lines.append(f"{name}: {value}\r\n")
+            own = "".join(f"{name}: {value}\r\n" for name, value in headers_of(request, response))
         else:
-            lines.append(f"content-type: {response.media}\r\ncache-control: no-cache, private\r\n")
-        lines.append(f"content-length: {length.decode()}\r\n" if length else "transfer-encoding: chunked\r\n")
-        lines.append("connection: close\r\n\r\n" if self.ending else "\r\n")
-        return "".join(lines).encode("latin-1", "replace") + body
+            own = f"content-type: {response.media}\r\ncache-control: no-cache, private\r\n"
+        head = f"{first}{_date(int(time.time()))}{own}".encode("latin-1", "replace")
+        framing = b"content-length: %b\r\n" % length if length else b"transfer-encoding: chunked\r\n"
+        return b"%b%b%b\r\n%b" % (head, framing, b"connection: close\r\n" if self.ending else b"", body)
 
     def _finished(self) -> None:
         """The answer is on its way; the next request may come."""
@@ -217,5 +215,5 @@ def _date(now: int) -> str:
     """The Date header, made once a second."""
     global _DATE
     if _DATE[0] != now:
-        _DATE = (now, f"date: {formatdate(now, usegmt=True)}\r\n")
+        _DATE = (now, time.strftime("date: %a, %d %b %Y %H:%M:%S GMT\r\n", time.gmtime(now)))
     return _DATE[1]

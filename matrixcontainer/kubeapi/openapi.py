@@ -85,7 +85,8 @@ class OpenApi:
     def _group_versions(self) -> list[tuple[str, str]]:
         pairs = [("", "v1")]
         for group in self.registry.groups():
-            pairs += [(group, version) for version in self.registry.versions(group)]
+            versions = self.registry.versions(group)
+            pairs += [(group, version) for version in versions if self.registry.of(group, version)]
         return pairs
 
     def hash_of(self, group: str, version: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.errors import ApiError, bad_request, untyped
 from matrixcontainer.kubeapi.field_sets import ANY
+from matrixcontainer.kubeapi.go_decoding import json_name
 from matrixcontainer.kubeapi.schema import Schema, copy_json
 
 PATCH_OPERATIONS_MAX = 10_000
@@ -38,12 +39,47 @@ def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
         raise ApiError(413, "RequestEntityTooLarge", text)
     root: Any = copy_json(obj)
     for operation in operations:
-        if not isinstance(operation, dict) or not isinstance(operation.get("path", ""), str):
-            raise bad_request("error decoding patch: an operation needs op and path")
+        _demand_operation(operation)
         root = _operate(root, operation)
     if not isinstance(root, dict):
         raise PatchFailed("the patched document is not an object")
     return root
+
+
+JSON_WORDS: dict[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
+
+
+def _demand_operation(operation: Any) -> None:
+    if not isinstance(operation, dict):
+        said = JSON_WORDS.get(type(operation), "null")
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {said} into Go value of type handlers.jsonPatchOp"
+        )
+    for word in ("op", "path", "from"):
+        if not isinstance(operation.get(word, ""), str):
+            said = json_name(operation[word])
+            where = f"Go struct field jsonPatchOp.{word} of type string"
+            raise bad_request(f"error decoding patch: json: cannot unmarshal {said} into {where}")
+
+
+OPERATION_WORDS = ("op", "path", "from", "value")
+
+
+def odd_words(operations: Any) -> list[str]:
+    """What operations say that no operation has."""
+    return [
+        f'json patch unknown field "[{index}].{word}"'
+        for index, operation in enumerate(operations if isinstance(operations, list) else [])
+        for word in (operation if isinstance(operation, dict) else ())
+        if word not in OPERATION_WORDS
+    ]
 
 
 def _operate(root: Any, operation: dict[str, Any]) -> Any:
@@ -177,6 +213,13 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 REPLACE, DELETE, MERGE = "replace", "delete", "merge"
 ORDER, DROP = "$setElementOrder/", "$deleteFromPrimitiveList/"
+GO_NAMES: dict[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    dict: "map[string]interface {}",
+}
 
 
 def strategic_patch(target: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
@@ -199,7 +242,7 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any], schema: Schema)
         if key.startswith(ORDER):
             name = key.removeprefix(ORDER)
             done |= {key, name}
-            _merge_in_order(target, name, patch, order, schema.child(name) or ANY)
+            _merge_in_order(target, name, patch, order, schema)
     for key, value in patch.items():
         if key in done:
             continue
@@ -224,16 +267,33 @@ def _retained(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 def _merge_in_order(target: dict[str, Any], name: str, patch: dict[str, Any], order: Any, schema: Schema) -> None:
     """Merge a list whose order the patch tells: what it names comes in its order, the others where they stood."""
-    if not isinstance(order, list):
-        raise bad_request("invalid patch format of setElementOrder list")
     held, said = target.get(name), patch.get(name)
+    for value in (order, held, said):
+        if value is not None and not isinstance(value, list):
+            raise untyped(f"expected a []interface {{}}, but received a {GO_NAMES[type(value)]}")
+    if name not in schema.properties and schema.ref:
+        struct = schema.ref.rsplit(".", 1)[1]
+        raise untyped(f'unable to find api field in struct {struct} for the json field "{name}"')
+    child = schema.child(name) or ANY
+    _demand_order(said or [], order, child.merge_key)
     if held is None and said is None:
         return
-    if any(value is not None and not isinstance(value, list) for value in (held, said)):
-        raise bad_request("invalid patch format of setElementOrder list")
     before = list(held or [])
-    merged = before if said is None else _merge_value(held, said, schema)
-    target[name] = _in_order(merged, order, before, schema.merge_key)
+    merged = before if said is None else _merge_value(held, said, child)
+    target[name] = _in_order(merged, order, before, child.merge_key)
+
+
+def _demand_order(said: list[Any], order: list[Any], merge_key: str) -> None:
+    """What a patch adds or changes comes in the order it tells."""
+    wanted = [item for item in said if not (isinstance(item, dict) and "$patch" in item)]
+    place = 0
+    for item in order if wanted else ():
+        if place < len(wanted) and _identity(wanted[place], merge_key) == _identity(item, merge_key):
+            place += 1
+    if order and place < len(wanted):
+        raise untyped(
+            f"The order in patch list:\n{spelled(said)}\n doesn't match $setElementOrder list:\n{spelled(order)}\n"
+        )
 
 
 def _merge_value(target: Any, value: Any, schema: Schema) -> Any:
@@ -245,16 +305,16 @@ def _merge_value(target: Any, value: Any, schema: Schema) -> Any:
 
 
 def _without_directives(value: Any) -> Any:
-    """What is new is taken from the patch as it is, but for its directives."""
+    """What is new is taken from the patch as it is, but for what bears a directive."""
     if isinstance(value, dict):
-        return {
-            key: _without_directives(item)
-            for key, item in value.items()
-            if item is not None and key not in ("$patch", "$retainKeys") and not key.startswith((ORDER, DROP))
-        }
+        return {key: _without_directives(item) for key, item in value.items() if not _is_directive(item)}
     if isinstance(value, list):
-        return [_without_directives(item) for item in value if not (isinstance(item, dict) and "$patch" in item)]
+        return [_without_directives(item) for item in value if not _is_directive(item)]
     return value
+
+
+def _is_directive(value: Any) -> bool:
+    return isinstance(value, dict) and "$patch" in value
 
 
 def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
@@ -265,7 +325,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
     wanted, replaces = [], False
     for item in patch:
         if not isinstance(item, dict):
-            raise untyped("expected a list of objects in the patch")
+            raise untyped(f"list element types are not identical: {spelled([target, patch])}")
         directive = item.get("$patch")
         if directive is None and "$patch" not in item:
             wanted.append(item)
@@ -285,7 +345,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
         _demand_key(item, key)
         place = next((i for i, held in enumerate(merged) if held.get(key) == item[key]), None)
         if place is None:
-            merged.append(_without_directives(item))
+            merged.append(copy_json(item))
         else:
             merged[place] = _merge_object(merged[place], item, schema.items or ANY)
     return _in_order(merged, wanted, target, key)

@@ -4,6 +4,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi import apply, errors, object_meta, patches
 from matrixcontainer.kubeapi.asked import Options, Outcome
+from matrixcontainer.kubeapi.go_decoding import json_name
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.typed import demand_typed
@@ -29,14 +30,19 @@ class PatchingVerbs(Verbs):
         def change(old: dict[str, Any]) -> dict[str, Any]:
             del options.warnings[warned:]
             if patch_type == "json":
+                self.report_unknown(patches.odd_words(patch), resource, options)
                 new = patches.json_patch(old, patch)
             elif not isinstance(patch, dict):
-                raise errors.bad_request("the patch must be an object")
+                why = f"json: cannot unmarshal {json_name(patch)} into Go value of type map[string]interface {{}}"
+                raise errors.bad_request(why if patch_type == "strategic" else f"error decoding patch: {why}")
             elif patch_type == "merge":
                 new = patches.merge_patch(old, patch)
             else:
                 new = patches.strategic_patch(old, patch, resource.schema)
-            return self.decode_patched(resource, new, options)
+                new |= {"apiVersion": resource.api_version, "kind": resource.kind}  # whatever it says of them
+            made = self.decode_patched(resource, new, options)
+            self.demand_name(made, namespace, name)
+            return made
 
         return await self._retrying(resource, namespace, name, change, options)
 
@@ -60,6 +66,7 @@ class PatchingVerbs(Verbs):
         demand_typed(config, resource.schema, resource.api_version)
         stated_config = copy_json(config)
         config = self.decode(resource, config, options)
+        _restore_nulls(config, stated_config)
         meta = config["metadata"]
         if meta.get("name", name) != name:
             raise errors.bad_request(
@@ -72,8 +79,11 @@ class PatchingVerbs(Verbs):
         self._narrow(resource, config, options)
         record = self.store.latest((resource.storage, namespace, name))
         if record is None:
-            if options.subresource or meta.get("uid"):
+            if options.subresource:
                 raise errors.not_found(resource.plural, resource.group, name)
+            if uid := meta.get("uid"):
+                why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                raise errors.conflict(resource.plural, resource.group, name, why)
             if resource.namespaced:
                 self._demand_namespace(resource, namespace, name)
             now = object_meta.timestamp(self.now())
@@ -87,15 +97,29 @@ class PatchingVerbs(Verbs):
             now = object_meta.timestamp(self.now())
             sub = options.subresource
             wish = apply.Wish(options.manager, sub, options.force, now, stated_config)
-            return apply.apply_config(old, config, resource.schema, wish)
+            merged = apply.apply_config(old, config, resource.schema, wish)
+            if stated and stated != old["metadata"]["resourceVersion"]:
+                raise errors.conflict(resource.plural, resource.group, name)
+            return merged
 
-        return await self._retrying(resource, namespace, name, change, options, stated=stated, track=False)
+        return await self._retrying(resource, namespace, name, change, options, track=False)
 
     def _narrow(self, resource: Resource, config: dict[str, Any], options: Options) -> None:
         """An apply owns only what its endpoint writes: status on /status, everything else on the main one."""
         if options.subresource == "status":
             for key in set(config) - {"apiVersion", "kind", "metadata", "status"}:
                 del config[key]
-            config["metadata"] = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}
+            if not resource.custom:
+                config["metadata"] = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}
         elif resource.status:
             config.pop("status", None)
+
+
+def _restore_nulls(config: Any, stated: Any) -> None:
+    """An applied null is owned, though decoding it into a type drops it."""
+    if isinstance(config, dict) and isinstance(stated, dict):
+        for key, value in stated.items():
+            if value is None:
+                config.setdefault(key, None)
+            elif key in config and key != "metadata":
+                _restore_nulls(config[key], value)

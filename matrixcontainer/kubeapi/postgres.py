@@ -107,10 +107,9 @@ class Postgres:
     def turn(self, after: int) -> list[ChangeRow]:
         try:
             with self._told():
-                self.connection.execute("BEGIN")
-                row = self.connection.execute(
-                    "SELECT value FROM kube_counters WHERE name = 'revision' FOR UPDATE"
-                ).fetchone()
+                taken = self.connection.execute(TAKE_TURN)
+                taken.nextset()  # one answer to each statement
+                row = taken.fetchone()
                 assert row is not None
                 return [] if row[0] == after else self.changes_after(after)
         except BaseException:
@@ -119,7 +118,7 @@ class Postgres:
 
     def write(self, batch: Sequence[Change]) -> None:
         kept, gone = object_rows(batch)
-        with self._told(), self.connection.cursor() as cursor:
+        with self._told(), self.connection.pipeline(), self.connection.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO kube_changes VALUES (%s, %s, %s, %s, %s, %s, %b, %b, %s)", change_rows(batch)
             )
@@ -134,8 +133,7 @@ class Postgres:
     def commit(self) -> None:
         try:
             with self._told():
-                self.connection.execute(f"NOTIFY {CHANNEL}")
-                self.connection.execute("COMMIT")
+                self.connection.execute(f"NOTIFY {CHANNEL}; COMMIT")
         except StoreLost:
             self.abandon()
             raise
@@ -186,10 +184,13 @@ class Postgres:
                 try:
                     with self._connect() as connection:
                         connection.execute(f"LISTEN {CHANNEL}")
+                        heard()
                         while not self._closing.is_set():
-                            heard()
-                            for _ in connection.notifies(timeout=LOOK_AGAIN_S, stop_after=1):
-                                pass
+                            said = list(connection.notifies(timeout=LOOK_AGAIN_S, stop_after=1))
+                            held = self._held
+                            own = held.info.backend_pid if held is not None and not held.closed else 0
+                            if not said or any(one.pid != own for one in said):
+                                heard()
                 except psycopg.Error:
                     self._closing.wait(LOOK_AGAIN_S)
 
@@ -205,6 +206,7 @@ class Postgres:
                 connection.close()
 
 
+TAKE_TURN = "BEGIN; SELECT value FROM kube_counters WHERE name = 'revision' FOR UPDATE"
 SELECT_OBJECTS = "SELECT resource, namespace, name, uid, revision, body FROM kube_objects"
 SELECT_CHANGES = (
     "SELECT revision, type, resource, namespace, name, uid, body, previous, at FROM kube_changes"

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from matrixcontainer.kubeapi import errors
@@ -48,9 +49,14 @@ def query_of(text: bytes) -> dict[str, str]:
     return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True)) if text else {}
 
 
+@lru_cache(maxsize=1024)
+def _header_name(name: bytes) -> str:
+    return name.decode("latin-1").lower()
+
+
 def add_header(headers: dict[str, str], name: bytes, value: bytes) -> None:
     """Repeated headers become one; of those that impersonate, values may hold commas."""
-    key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+    key, text = _header_name(name), value.decode("latin-1")
     if key in headers:
         text = f"{headers[key]}{chr(10) if key.startswith('impersonate-') else ','}{text}"
     headers[key] = text
@@ -61,8 +67,7 @@ def stated_too_large(headers: dict[str, str]) -> bool:
     return stated.isdigit() and int(stated) > BODY_BYTES_MAX
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """What a resource path points at."""
 
     group: str
@@ -78,9 +83,18 @@ class Target:
 RESOURCE_PATH = re.compile(r"^/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+)/(?P<version>[^/]+))/(?P<rest>.+)$")
 
 
-@lru_cache(maxsize=4096)
 def parse_target(path: str) -> Target | None:
     """The target of a path below a group-version, or None when it is not one."""
+    collection, _, name = path.rpartition("/")
+    above = _parsed(collection)
+    plain = name and "%" not in name and not collection.endswith("/")
+    if not plain or above is None or above.name or above.watch or above.plural in ("watch", "namespaces"):
+        return _parsed(path)
+    return Target(above.group, above.version, above.plural, above.namespace, name)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(path: str) -> Target | None:
     match = RESOURCE_PATH.match(path)
     if match is None:
         return None

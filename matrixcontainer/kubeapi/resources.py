@@ -138,6 +138,10 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
     return (stage, -int(match[1]), -int(match[3] or 0), "")
 
 
+ANY_NAME = "*"
+"""The plural of a resource that answers for every name in its group and is not listed."""
+
+
 class Registry:
     """All served resources by (group, version, plural). Every change moves `serial`, which caches compare."""
 
@@ -155,10 +159,11 @@ class Registry:
         self.serial += 1
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        return self._found.get((group, version, plural))
+        return self._found.get((group, version, plural)) or self._found.get((group, version, ANY_NAME))
 
     def all(self) -> list[Resource]:
-        return list(self._found.values())
+        """Every one that is listed."""
+        return [resource for resource in self._found.values() if resource.plural != ANY_NAME]
 
     def groups(self) -> list[str]:
         """Named groups, built-in ones first in order of registration; the core group ("") is not among them."""
@@ -173,7 +178,9 @@ class Registry:
         return sorted(found, key=version_rank)
 
     def of(self, group: str, version: str) -> list[Resource]:
-        return [r for r in self._found.values() if r.group == group and r.version == version]
+        """Those that are listed."""
+        found = (r for r in self._found.values() if r.group == group and r.version == version)
+        return [resource for resource in found if resource.plural != ANY_NAME]
 
     def by_kind(self, api_version: str, kind: str) -> Resource | None:
         return next((r for r in self._found.values() if r.api_version == api_version and r.kind == kind), None)

@@ -53,8 +53,8 @@ def _nested(obj: dict[str, Any], path: str, kind: type, name: str) -> tuple[Any,
         if value is None:
             return None, ""
         if not isinstance(value, dict):
-            at = ".".join(steps[:place])
-            return None, _accessor_error(at, value, "map[string]interface {}")
+            at = ".".join(steps[: place + 1])
+            return None, _accessor_error(at, value, "map[string]interface{}")
         if step not in value:
             return None, ""
         value = value[step]

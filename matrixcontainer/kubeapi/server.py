@@ -52,6 +52,7 @@ class KubeApi:
         self.admission = Admission(store, self.registry, chance)
         self.runs_workloads = True
         self.root_ca = ""
+        self.standing_also: list[dict[str, Any]] = []  # roles and bindings kept beside the default ones
         self._make_controllers()
         self.stopping = False
         self._runs: list[Callable[[], Coroutine[Any, Any, None]]] = []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from matrixcontainer.kubeapi import embedded, errors, scale_checks, schema, validation
 from matrixcontainer.kubeapi.builtin import typed
 from matrixcontainer.kubeapi.errors import ABSENT, Cause
+from matrixcontainer.kubeapi.go_decoding import unmarshal_mistake
 from matrixcontainer.kubeapi.names import is_subdomain
 
 if TYPE_CHECKING:
@@ -30,11 +31,14 @@ class Strategy:
     grace: Callable[[dict[str, Any], int | None], int] | None = None  # seconds a bound object stays after DELETE
     type_name = ""  # in the table of built-in types
     judge: Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]] | None = None  # by the rules of its type
+    judged_whole = False  # an update looks at all of the metadata once more
     told_group: str | None = None  # the group that refusals name, where it is not the resource's own
 
     def default(self, obj: dict[str, Any]) -> None:
         """Fill in what a Go client could have left out."""
         if self.type_name:
+            typed.drop_empty(obj, self.type_name)
+            typed.read_texts(obj, self.type_name)
             typed.settle(obj, self.type_name)
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
@@ -70,14 +74,15 @@ class Strategy:
         unknown: list[str] = []
         schema.drop_nulls(obj, resource.schema)
         schema.prune(obj, resource.schema, unknown=unknown, root=True)
-        wrong = validation.validate({k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}, resource.schema)
-        for cause in wrong:
-            if cause.reason == "FieldValueTypeInvalid":
-                value = cause.message.removeprefix("Invalid value: ")
-                raise unreadable(resource, f"json: cannot unmarshal into field {cause.field}: {value}")
-        typed.drop_empty(obj, resource.type_name)
+        said = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
+        for cause in validation.validate(said, resource.schema):
+            if cause.reason == "FieldValueTypeInvalid" and "must be of type byte" not in cause.message:  # told below
+                why = unmarshal_mistake(resource.type_name, obj) if resource.type_name else ""
+                raise unreadable(resource, why or f"json: cannot unmarshal into field {cause}")
+        if not self.type_name:  # the others keep what is empty and how amounts are spelled: an applier owns it as it is
+            typed.drop_empty(obj, resource.type_name)
         try:
-            typed.read_texts(obj, resource.type_name)
+            typed.read_texts(obj, resource.type_name, spell=False)
         except typed.Unreadable as failure:
             raise unreadable(resource, str(failure)) from failure
         return unknown
@@ -113,9 +118,7 @@ class CustomStrategy(Strategy):
         schema.prune_custom(obj, self.schema, "", unknown, root=True)
         deeper: list[str] = []
         for cause in embedded.clean_embedded(obj, self.schema, "", deeper):
-            raise errors.bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {cause}'
-            )
+            raise unreadable(resource, str(cause))
         return sorted(unknown) + sorted(deeper)
 
     def default(self, obj: dict[str, Any]) -> None:

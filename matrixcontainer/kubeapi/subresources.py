@@ -11,8 +11,10 @@ from matrixcontainer.kubeapi.asked import Options
 from matrixcontainer.kubeapi.builtin.pod_parts import POD_PARTS
 from matrixcontainer.kubeapi.builtin.pods import BINDING, bind, check_binding
 from matrixcontainer.kubeapi.builtin.types import schema_of
+from matrixcontainer.kubeapi.decoding import broken_patch
 from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.eviction import evict
+from matrixcontainer.kubeapi.go_decoding import unmarshal_mistake
 from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.object_meta import timestamp
 from matrixcontainer.kubeapi.patches import json_patch, merge_patch
@@ -157,7 +159,10 @@ async def _scale(app: "App", request: Request, resource: Resource, target: Targe
             scale = json_patch(scale, stated)
         else:
             scale = merge_patch(scale, stated)
-        wanted = (scale.get("spec") or {}).get("replicas", 0)
+        if kind != "replace":
+            _demand_scale(scale, resource, options, app)
+        app.api.verbs.demand_name({"metadata": scale.get("metadata") or {}}, target.namespace, target.name)
+        wanted = (scale.get("spec") or {}).get("replicas") or 0
         if not resource.custom:  # the rules of its definition judge it
             _check_scale(target.name, wanted)
         revision = str((scale.get("metadata") or {}).get("resourceVersion") or "")
@@ -168,6 +173,18 @@ async def _scale(app: "App", request: Request, resource: Resource, target: Targe
 
     outcome = await verbs.modify(resource, target.namespace, target.name, change, options)
     return app.render(request, SCALES, scale_of(outcome.obj, paths), 200)
+
+
+def _demand_scale(scale: dict[str, Any], resource: Resource, options: Options, app: "App") -> None:
+    """What a patch made of a Scale must still be one."""
+    found = {key: scale[key] for key in sorted(scale)}
+    if scale.get("kind") != "Scale":
+        text = f'no kind "{scale.get("kind", "")}" is registered for version "autoscaling/v1" in scheme'
+        raise broken_patch(found, f'{text} "pkg/runtime/scheme.go:110"')
+    if why := unmarshal_mistake("autoscaling.v1.Scale", scale):
+        raise broken_patch(found, why)
+    odd = [key for key in scale if key not in ("apiVersion", "kind", "metadata", "spec", "status")]
+    app.api.verbs.report_unknown([f'unknown field "{key}"' for key in odd], resource, options)
 
 
 def _without_strategic(resource: Resource) -> Resource:

@@ -12,6 +12,7 @@ from typing import Any
 from matrixcontainer.kubeapi import apply, errors, object_meta
 from matrixcontainer.kubeapi.asked import Options, Outcome
 from matrixcontainer.kubeapi.decoding import Decoding
+from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.records import Key, Record, Stale, StoreLost
 from matrixcontainer.kubeapi.resources import Resource
 from matrixcontainer.kubeapi.schema import copy_json
@@ -134,11 +135,7 @@ class Verbs(Decoding):
     ) -> Outcome:
         new = self.decode(resource, body, options)
         meta = new["metadata"]
-        if meta.get("name", name) != name:
-            raise errors.bad_request(
-                f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
-            )
-        meta["name"] = name
+        self.demand_name(new, "", name)
         self._settle_namespace(resource, namespace, meta)
         stated = object_meta.stated_revision(new, resource, name)
         record = self.store.latest((resource.storage, namespace, name))
@@ -148,8 +145,7 @@ class Verbs(Decoding):
                 return await self.create(resource, namespace, new, options)
             raise errors.not_found(resource.plural, resource.group, name)
         if not stated and not resource.strategy.unconditional_update:
-            cause = errors.invalid("metadata.resourceVersion", errors.Spelled("0x0"), "must be specified for an update")
-            raise errors.unprocessable(resource.plural, resource.group, name, [cause])
+            raise _without_revision(resource, name)
         return await self._retrying(resource, namespace, name, lambda old: new, options, stated=stated, replace=True)
 
     async def modify(
@@ -187,7 +183,9 @@ class Verbs(Decoding):
             if replace:
                 _demand_same_uid(resource, old, new)
             else:
-                wanted = str(new.get("metadata", {}).get("resourceVersion", ""))
+                wanted = object_meta.stated_revision(new, resource, name)
+                if not wanted and not resource.strategy.unconditional_update:
+                    raise _without_revision(resource, name)
                 if wanted and wanted != str(record.revision):
                     raise errors.conflict(resource.plural, resource.group, name)
             try:
@@ -270,7 +268,7 @@ class Verbs(Decoding):
             )
         if found := object_meta.check_identity(after, before):
             raise errors.unprocessable(resource.kind, resource.group, name, found)
-        for key in (*object_meta.SERVER_OWNED, "name", "namespace", "generateName"):
+        for key in (*object_meta.SERVER_OWNED, "name", "namespace"):
             if key in before:
                 after[key] = before[key]
             else:
@@ -296,6 +294,11 @@ class Verbs(Decoding):
             return await self.store.put(key, obj, expected)
         except StoreLost as failure:
             raise errors.store_lost(failure) from failure
+
+
+def _without_revision(resource: Resource, name: str) -> ApiError:
+    cause = errors.invalid("metadata.resourceVersion", errors.Spelled("0x0"), "must be specified for an update")
+    return errors.unprocessable(resource.plural, resource.group, name, [cause])
 
 
 def _demand_same_uid(resource: Resource, old: dict[str, Any], new: dict[str, Any]) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import sys
 from pathlib import Path
 from typing import IO
 
 
-def hold(path: Path) -> IO[str]:
-    """Lock the file until it is closed or the process dies. Exits with 1 and one line when another process holds it."""
+def hold(path: Path, holder: int) -> IO[str]:
+    """Lock the file for the process `holder`, until it is closed or all who have it open die.
+
+    Exits with 1 and one line when another process holds it.
+    """
     handle = path.open("a+")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -19,6 +21,6 @@ def hold(path: Path) -> IO[str]:
         print(f"kube: {path.parent} is in use by process {handle.read().strip() or '?'}", file=sys.stderr)
         raise SystemExit(1) from None
     handle.truncate(0)
-    handle.write(str(os.getpid()))
+    handle.write(str(holder))
     handle.flush()
     return handle

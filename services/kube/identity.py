@@ -30,11 +30,12 @@ def one_at_a_time(url: str) -> Iterator[Any]:
 
 
 def take_over(connection: Any, folder: Path) -> None:
-    """Write what the database holds into the folder."""
+    """Write what the database holds into the folder, except what the folder was given already."""
     for name, value in connection.execute("SELECT name, value FROM kube_identity").fetchall():
         path = folder / Path(name).name
-        path.touch(mode=0o600)
-        path.write_text(value)
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(value)
 
 
 def hand_over(connection: Any, folder: Path) -> None:

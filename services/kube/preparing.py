@@ -1,16 +1,23 @@
-"""What is needed once, before serving: certificates and migrations, done in a child process.
+"""A child process that settles what is needed once, before serving, and hands over what came of it.
 
-Alembic and the certificate library are tens of megabytes that a server at rest has no use for. The child loads them,
-does the work and ends, and the memory goes with it. It is forked before any thread, loop or connection exists.
+The child is forked before any thread, loop or connection exists; it loads what it needs, does the work, sends its
+result with open files, and ends, and its memory goes with it. Meanwhile the parent loads what serving needs.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import sys
 import traceback
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
+
+RESULT_BYTES_MAX = 64 * 1024
+FILES_MAX = 4
+
+Work = Callable[[], tuple[dict[str, Any], list[int]]]
 
 
 class Refused(Exception):
@@ -18,26 +25,33 @@ class Refused(Exception):
 
 
 class Child:
-    """`work` in a forked child, which begins at once; `wait` for its end before its results are used."""
+    """`work` in a forked child, which begins at once; `result` waits for what it returns, a dict and open files."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Work) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
+        self._ours, theirs = socket.socketpair()
         self._pid = os.fork()
         if self._pid == 0:
-            _run(work)
+            self._ours.close()
+            _run(work, theirs)
+        theirs.close()
 
-    def wait(self) -> None:
-        """Exits with 1 when the work failed, after the child has told why."""
+    def result(self) -> tuple[dict[str, Any], list[int]]:
+        """Exits as the child did when it ended without a result, after it has told why."""
+        said, files, _, _ = socket.recv_fds(self._ours, RESULT_BYTES_MAX, FILES_MAX)
+        self._ours.close()
         _, status = os.waitpid(self._pid, 0)
-        if os.waitstatus_to_exitcode(status) != 0:
-            raise SystemExit(1)
+        if not said:
+            raise SystemExit(max(os.waitstatus_to_exitcode(status), -1) % 256)
+        return json.loads(said), files
 
 
-def _run(work: Callable[[], None]) -> NoReturn:
+def _run(work: Work, end: socket.socket) -> NoReturn:
     code = 1
     try:
-        work()
+        result, files = work()
+        socket.send_fds(end, [json.dumps(result).encode()], files)
         code = 0
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1
@@ -46,5 +60,6 @@ def _run(work: Callable[[], None]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
+        sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

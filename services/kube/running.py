@@ -20,8 +20,10 @@ from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.records import StoreLost
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.store import Store
+from matrixcontainer.rights import roles_for
+from services.chassis.logging import configure
 from services.kube.serving import Server, tls_of
-from services.kube.users import tokens_of
+from services.kube.users import USERS, tokens_of
 
 log = logging.getLogger(__name__)
 
@@ -39,39 +41,46 @@ def _report(failure: BaseException, where: str) -> None:
 
 @dataclass
 class Kube:
-    """Everything `main` settled."""
+    """Everything that was settled before; beside `kubeconfig` lies the operator's."""
 
     listener: socket.socket
+    log_level: str
     url: str
-    folder: Path
-    kubeconfig: Path
+    folder: str
+    kubeconfig: str
     database: str
     synchronous: str
     admin_token: str
-    chance: random.Random
+    seed: int | None
     workloads: bool
 
     def run(self) -> None:
         """Serve until asked to stop. A database that cannot be used ends the process with one line."""
-        ca, certificate, key = certificate_files(self.folder)
-        tokens, signing_key = tokens_of(self.folder, self.admin_token)
+        configure("kube", self.log_level)
+        folder, kubeconfig = Path(self.folder), Path(self.kubeconfig)
+        ca, certificate, key = certificate_files(folder)
+        tokens, signing_key = tokens_of(folder, self.admin_token)
         try:
             store = Store(open_database(self.database, self.synchronous), time.time, threaded=True)
         except StoreLost as failure:
             print(f"kube: {failure}", file=sys.stderr)
             raise SystemExit(1) from None
-        api = KubeApi(store, time.time, self.chance, Access(tokens, signing_key, time.time))
+        api = KubeApi(store, time.time, random.Random(self.seed), Access(tokens, signing_key, time.time))
         api.runs_workloads = self.workloads
         api.root_ca = ca.read_text()
         api.report = _report
-        admin = next(token for token, user in tokens.items() if user.name == "admin")
+        operator = USERS["operator"].name
+        api.standing_also = roles_for(operator)
         sys.setswitchinterval(SWITCH_S)
         gc.freeze()
         gc.set_threshold(COLLECT_EVERY)
+        gc.enable()
 
         def announce() -> None:
-            write_kubeconfig(self.kubeconfig, self.url, ca, "admin", admin)
-            log.info("listening", extra={"url": self.url, "kubeconfig": str(self.kubeconfig.resolve())})
+            token_of = {user.name: token for token, user in tokens.items()}
+            write_kubeconfig(kubeconfig.with_name("kubeconfig-operator"), self.url, ca, operator, token_of[operator])
+            write_kubeconfig(kubeconfig, self.url, ca, "admin", token_of["admin"])
+            log.info("listening", extra={"url": self.url, "kubeconfig": str(kubeconfig.resolve())})
 
         async def serve() -> None:
             server = Server(App(api), self.listener, tls_of(certificate, key))

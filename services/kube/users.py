@@ -1,4 +1,7 @@
-"""Whom the API knows by a token from its first start on."""
+"""Whom the API knows by a token from its first start on.
+
+The operator is nobody special: it may do what its roles say (matrixcontainer/rights.py).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from matrixcontainer.kubeapi.access import User, load_tokens
 
 USERS = {
     "admin": User("admin", ("system:masters", "system:authenticated")),
-    "operator": User("system:serviceaccount:cloudmatrix:operator", ("system:masters", "system:authenticated")),
+    "operator": User("cloudmatrix-operator", ("system:authenticated",)),
 }
 
 

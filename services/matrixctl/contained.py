@@ -53,13 +53,13 @@ def settings_for(name: str, folder: Folder, environ: MutableMapping[str, str]) -
 
 
 def _kubeconfig_inside(folder: Folder, patience_wall_s: float = 60.0) -> Path:
-    """The kubeconfig with the address that containers know the API by; the one beside it is for the host."""
+    """The operator's kubeconfig with the address that containers know the API by; the one beside it is for the host."""
     until = time.monotonic() + patience_wall_s
-    while not folder.kubeconfig.exists() and time.monotonic() < until:
+    while not folder.operator_kubeconfig.exists() and time.monotonic() < until:
         time.sleep(0.2)
     inside = folder.path / "kubeconfig-inside"
     port = BY_NAME["kube"].port
-    write(inside, folder.kubeconfig.read_text().replace(f"https://127.0.0.1:{port}", f"https://kube:{port}"))
+    write(inside, folder.operator_kubeconfig.read_text().replace(f"https://127.0.0.1:{port}", f"https://kube:{port}"))
     return inside
 
 

@@ -4,7 +4,7 @@
     run/           a seat per process
     logs/          what each process says, one line of JSON per event
     tokens.json    digests of bearer tokens; admin-token and agent-token hold two of them, for the owner's eyes only
-    kubeconfig     written by the embedded Kubernetes API
+    kubeconfig     written by the embedded Kubernetes API; kubeconfig-operator beside it is the operator's
     *.db           a database per service
 
 `stack.json` has one writer: whoever sits on the supervisor's seat. It is replaced in one step, so a reader never sees
@@ -103,6 +103,7 @@ class Folder:
         self.stack_file = self.path / "stack.json"
         self.tokens = self.path / "tokens.json"
         self.kubeconfig = self.path / "kubeconfig"
+        self.operator_kubeconfig = self.path / "kubeconfig-operator"
 
     def prepare(self) -> None:
         for folder in (self.path, self.logs, self.run):

@@ -148,7 +148,7 @@ class Supervisor:
             settings["KUBE_ADMIN_TOKEN"] = self._admin_token
         for called in process.calls:
             if called == "kube":
-                settings["KUBECONFIG"] = str(self.folder.kubeconfig)
+                settings["KUBECONFIG"] = str(self.folder.operator_kubeconfig)
             elif called in self.stack.children:
                 settings[f"{called.upper()}_URL"] = self.stack.children[called].url
         return {f"CLOUDMATRIX_{key}": value for key, value in settings.items()}

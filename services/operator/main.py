@@ -78,6 +78,9 @@ class InferenceOverHttp:
         except NotFound:
             return None
 
+    async def statistics(self, name: str) -> dict[str, Any]:
+        return await call(self._http, "GET", f"/v1/deployments/{name}/statistics")
+
     async def delete(self, name: str) -> bool:
         try:
             await call(self._http, "DELETE", f"/v1/deployments/{name}")

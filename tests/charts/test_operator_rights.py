@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from matrixcontainer.resources import custom_resource_definitions
+from matrixcontainer.rights import CLUSTER_RULES, LEADER_RULES, NODE_LEASE_RULES
 from tests.charts.operator_rights import Right, needed
 from tests.charts.rendered import component, of_kind
 
@@ -32,6 +33,15 @@ def test_roles_grant_what_the_code_uses_and_nothing_more() -> None:
     assert needed() - everything == set(), "used, and not granted"
     assert {each.resource for role in local for each in granted(role)} == {"leases"}
     assert not {each for each in granted(cluster) if each.resource == "leases"}
+
+
+def test_the_embedded_api_gives_it_the_same() -> None:
+    (cluster,), local = of_kind("default", "ClusterRole"), of_kind("default", "Role")
+    assert granted({"rules": CLUSTER_RULES}) == granted(cluster)
+    ours = [granted({"rules": rules}) for rules in (LEADER_RULES, NODE_LEASE_RULES)]
+    assert all(granted(role) in ours for role in local)
+    named = {tuple(sorted(rule.get("resourceNames", []))) for rule in cluster["rules"]}
+    assert named == {tuple(sorted(rule.get("resourceNames", []))) for rule in CLUSTER_RULES}
 
 
 def test_nothing_is_granted_by_wildcard() -> None:

@@ -1,4 +1,4 @@
-"""client-go's own informers stay in step with the embedded API through its death and return."""
+"""client-go's own informers, and controller-runtime's caches, stay in step with the embedded API through its death."""
 
 from __future__ import annotations
 
@@ -34,24 +34,28 @@ def kube(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KubeProcess
 
 
 class Informer:
-    """The Go program beside the real control plane, and what its caches hold."""
+    """A Go program beside the real control plane, and what its caches hold; it prints one object for each of `holders`."""
 
-    def __init__(self, kubeconfig: Path) -> None:
-        program = ensure_program("informer")
+    def __init__(self, name: str, kubeconfig: Path, log: Path) -> None:
+        program = ensure_program(name)
         assert program
-        command = [str(program), str(kubeconfig), GROUP, "v1", "widgets"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        kind = {"informer": [], "runtime": ["Widget"]}[name]
+        self.holders = 1 + len(kind)
+        command = [str(program), str(kubeconfig), GROUP, "v1", *kind, "widgets"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("w"), text=True
+        )
         assert self._line() == "synced"
 
     def _line(self) -> Any:
         assert self.process.stdout
         return json.loads(self.process.stdout.readline())
 
-    def held(self) -> dict[str, str]:
+    def held(self) -> list[dict[str, str]]:
         assert self.process.stdin
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        return dict(self._line())
+        return [dict(self._line()) for _ in range(self.holders)]
 
 
 def stored(kube: KubeProcess) -> dict[str, str]:
@@ -67,19 +71,21 @@ def stored(kube: KubeProcess) -> dict[str, str]:
 
 def agree(informer: Informer, kube: KubeProcess) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while (seen := informer.held()) != (wanted := stored(kube)):
-        assert time.monotonic() < deadline, f"out of step: {set(seen.items()) ^ set(wanted.items())}"
+    while (seen := informer.held()) != [wanted := stored(kube)] * informer.holders:
+        apart = [set(one.items()) ^ set(wanted.items()) for one in seen]
+        assert time.monotonic() < deadline, f"out of step: {apart}"
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(300)
-def test_informers_stay_in_step_through_restarts(kube: KubeProcess) -> None:
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("program", ["informer", "runtime"])
+def test_informers_stay_in_step_through_restarts(kube: KubeProcess, tmp_path: Path, program: str) -> None:
     with client_of(kube) as client:
         talk = Talk(server_of("embedded", kube.kubeconfig), client, "informed")
         talk.post(CRDS, WIDGETS)
         talk.until(f"/apis/{GROUP}/v1/widgets", lambda said: said.code == 200)
         talk.post("~configmaps", config_map("before"))
-    informer = Informer(kube.kubeconfig)
+    informer = Informer(program, kube.kubeconfig, tmp_path / "informer.log")
     try:
         for turn in range(3):
             with client_of(kube) as client:

@@ -130,7 +130,8 @@ def test_a_wire_class_becomes_a_structural_schema():
 
 
 def test_a_pod_per_node_is_named_after_owner_role_and_node():
-    pods = pods_for({**BODY, "kind": "CloudMatrixInfer"}, {"sn0-c00-n0": "prefill", "sn0-c00-n1": "decode"})
+    owner = {**BODY, "kind": "CloudMatrixInfer", "spec": {"instance": "one"}}
+    pods = pods_for(owner, {"sn0-c00-n0": "prefill", "sn0-c00-n1": "decode"})
     assert sorted(pods) == ["one-decode-sn0-c00-n1", "one-prefill-sn0-c00-n0"]
     pod = pods["one-prefill-sn0-c00-n0"]
     assert pod["spec"]["nodeName"] == "sn0-c00-n0"

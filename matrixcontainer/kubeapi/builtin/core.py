@@ -2,6 +2,7 @@
 
 import base64
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors
@@ -80,6 +81,7 @@ def _check_immutable(obj: dict[str, Any], old: dict[str, Any] | None, parts: tup
 
 class ConfigMapStrategy(Strategy):
     has_generation = False
+    judged_whole = True
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         parts = ("data", "binaryData")
@@ -90,6 +92,7 @@ class ConfigMapStrategy(Strategy):
 
 class SecretStrategy(Strategy):
     has_generation = False
+    judged_whole = True
 
     def default(self, obj: dict[str, Any]) -> None:
         plain = obj.pop("stringData", None)
@@ -112,6 +115,7 @@ class SecretStrategy(Strategy):
 
 class ServiceAccountStrategy(Strategy):
     has_generation = False
+    judged_whole = True
     returns_deleted = True
 
 
@@ -125,12 +129,14 @@ class NodeStrategy(Strategy):
             obj["spec"]["taints"] = [*taints, {"key": NOT_READY[0], "effect": NOT_READY[1]}]
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found = super().validate(obj, old)
+        found = [
+            replace(cause, field=TAINTS.sub("metadata.taints", cause.field)) for cause in super().validate(obj, old)
+        ]
         seen = set()
         for index, taint in enumerate(obj["spec"].get("taints") or []):
             identity = (taint.get("key"), taint.get("effect"))
             if identity in seen:
-                found.append(errors.duplicate(f"spec.taints[{index}]", taint))
+                found.append(errors.duplicate(f"metadata.taints[{index}]", taint))
             seen.add(identity)
         before = (old or {}).get("spec", {}).get("providerID")
         if before and before != obj["spec"].get("providerID"):
@@ -140,6 +146,7 @@ class NodeStrategy(Strategy):
 
 class LeaseStrategy(Strategy):
     has_generation = False
+    unconditional_update = False
     create_on_update = True
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
@@ -225,5 +232,6 @@ VOLUME_PROTECTION = "kubernetes.io/pv-protection"
 CLAIM_FIXED = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )
+TAINTS = re.compile("^spec.taints")  # as upstream tells where they are
 NOT_READY = ("node.kubernetes.io/not-ready", "NoSchedule")
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

@@ -209,7 +209,11 @@ def _claim_templates(spec: Obj) -> None:
         claim.setdefault("apiVersion", "v1")
 
 
-def _job(spec: Obj) -> None:
+def _job(job: Obj) -> None:
+    spec = job["spec"]
+    held = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if held and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(held)
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     for key, value in (
@@ -243,6 +247,6 @@ DEEDS: dict[str, tuple[Callable[[Obj], None], ...]] = {
     "apps.v1.DaemonSetUpdateStrategy": (_rolling("RollingUpdate"),),
     "apps.v1.StatefulSetUpdateStrategy": (_ordered_update,),
     "apps.v1.StatefulSetSpec": (_claim_templates,),
-    "batch.v1.Job": (lambda job: _job(job["spec"]),),
+    "batch.v1.Job": (_job,),
     "networking.v1.NetworkPolicySpec": (_policy_types,),
 }

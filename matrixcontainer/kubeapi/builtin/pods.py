@@ -41,6 +41,20 @@ def _fixed_part(spec: dict[str, Any]) -> dict[str, Any]:
     return fixed
 
 
+AWAY_S = 300
+
+
+def _tolerate(spec: dict[str, Any]) -> None:
+    """A pod that says nothing of nodes that are away stays five minutes."""
+    held = spec.get("tolerations") or []
+    for why in ("not-ready", "unreachable"):
+        key = f"node.kubernetes.io/{why}"
+        if not any(one.get("key", "") in ("", key) and one.get("effect", "") in ("", "NoExecute") for one in held):
+            away = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": AWAY_S}
+            held = [*held, away]
+    spec["tolerations"] = held
+
+
 class PodStrategy(Strategy):
     returns_deleted = True
     has_generation = True
@@ -54,19 +68,15 @@ class PodStrategy(Strategy):
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
         spec.setdefault("priority", 0)
-        if "tolerations" not in spec:
-            spec["tolerations"] = [
-                {
-                    "key": f"node.kubernetes.io/{why}",
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": 300,
-                }
-                for why in ("not-ready", "unreachable")
-            ]
+        _tolerate(spec)
 
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: "Resource") -> None:
         keep_part(new, old, "status")
+        spec = new.get("spec") or {}
+        for key in ("priority", "preemptionPolicy"):
+            if key in old["spec"]:
+                spec.setdefault(key, old["spec"][key])
+        _tolerate(spec)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         if old is not None and old["spec"] == obj["spec"]:

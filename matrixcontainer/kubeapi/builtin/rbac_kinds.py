@@ -14,6 +14,7 @@ SUBJECT_KINDS = ["ServiceAccount", "User", "Group"]
 class RbacStrategy(Strategy):
     check_name = staticmethod(is_path_segment)
     has_generation = False
+    judged_whole = True
     create_on_update = True
 
 

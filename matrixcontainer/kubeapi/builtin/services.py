@@ -13,11 +13,21 @@ if TYPE_CHECKING:
 
 NODE_PORTS = (30000, 32767)
 ADDRESS_PARTS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+INSIDE, OUTSIDE = ("ClusterIP", "NodePort", "LoadBalancer"), ("NodePort", "LoadBalancer")
+OF_KINDS = {  # parts that only some kinds of service have
+    **dict.fromkeys(ADDRESS_PARTS, INSIDE),
+    "internalTrafficPolicy": INSIDE,
+    "externalTrafficPolicy": OUTSIDE,
+    "allocateLoadBalancerNodePorts": ("LoadBalancer",),
+    "loadBalancerClass": ("LoadBalancer",),
+    "healthCheckNodePort": ("LoadBalancer",),
+}
 
 
 class ServiceStrategy(Strategy):
     check_name = staticmethod(is_label_1035)
     has_generation = False
+    judged_whole = True
     returns_deleted = True
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
@@ -27,10 +37,10 @@ class ServiceStrategy(Strategy):
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: "Resource") -> None:
         super().prepare_update(new, old, resource)
         before, after = old["spec"], new.get("spec") or {}
+        for key, kinds in OF_KINDS.items():  # what came with the former kind goes with it
+            if before.get("type") in kinds and after.get("type") not in kinds and after.get(key) == before.get(key):
+                after.pop(key, None)
         if after.get("type") == "ExternalName":
-            for key in ADDRESS_PARTS:
-                if before.get("type") != "ExternalName" and after.get(key) == before.get(key):
-                    after.pop(key, None)
             return
         if before.get("type") != "ExternalName":
             for key in ADDRESS_PARTS:

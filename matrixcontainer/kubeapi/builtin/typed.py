@@ -75,7 +75,7 @@ def plan_of(name: str) -> Plan:
             plan.zeros.append((key, {"quantity": "0", "intorstring": 0}.get(kind, ZEROS.get(kind))))
         elif "o" not in flags and shape != "one":
             plan.zeros.append((key, None))
-        if kind in ("map:quantity", "map:bytes", "bytes"):
+        if kind in ("map:quantity", "map:bytes", "bytes", "quantity"):
             plan.texts.append((key, kind))
         if shape and plan_of(struct):
             plan.children.append((key, shape, struct))
@@ -147,21 +147,27 @@ def drop_empty(value: Obj, name: str) -> None:
                     drop_empty(item, struct)
 
 
-def read_texts(value: Obj, name: str) -> None:
-    """Quantities in their shortest form, bytes looked at; raises Unreadable."""
+def read_texts(value: Obj, name: str, spell: bool = True) -> None:
+    """Looks at quantities and bytes and raises Unreadable; `spell` puts quantities in their shortest form."""
     plan = plan_of(name)
     for key, kind in plan.texts:
         held = value.get(key)
         if kind == "map:quantity" and isinstance(held, dict):
             for resource, text in held.items():
-                held[resource] = _quantity(text)
-        elif isinstance(held, dict):
+                shortest = _quantity(text)
+                if spell:
+                    held[resource] = shortest
+        elif kind == "quantity" and held is not None:
+            shortest = _quantity(held)
+            if spell:
+                value[key] = shortest
+        elif not spell and isinstance(held, dict):
             for text in held.values():
                 _check_base64(text)
-        elif isinstance(held, str):
+        elif not spell and isinstance(held, str):
             _check_base64(held)
     for item, struct in _below(value, plan):
-        read_texts(item, struct)
+        read_texts(item, struct, spell)
 
 
 def _quantity(text: Any) -> str:

@@ -25,10 +25,7 @@ from matrixcontainer.kubeapi.qualified_names import label_value_mistakes, qualif
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-ENV_NAME_TEXT = (
-    "a valid environment variable name must consist only of printable ASCII characters other than '='"
-    " (e.g. 'my-name.is_0', regex used for validation is '[ -<>-~]+')"
-)
+ENV_NAME_TEXT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 PREEMPTION = ("PreemptLowerPriority", "Never")
 SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
@@ -63,6 +60,12 @@ def value_source(value: Obj, path: str) -> Iterator[Cause]:
         yield errors.invalid(where, "", "may not be specified when `value` is not empty")
     elif len(held) > 1:
         yield errors.invalid(where, "", "may not have more than one field specified at a time")
+
+
+def object_name(value: Obj, path: str) -> Iterator[Cause]:
+    """The name of an object somewhere else; none at all is a bad one too."""
+    if why := is_subdomain(value.get("name", "")):
+        yield errors.invalid(f"{path}.name", value.get("name", ""), why)
 
 
 def toleration(value: Obj, path: str) -> Iterator[Cause]:
@@ -141,8 +144,8 @@ rules(
 )
 rules("core.v1.EnvVar", needed("name"), named("name", env_name), value_source)
 rules("core.v1.ObjectFieldSelector", needed("apiVersion", "fieldPath"))
-rules("core.v1.SecretKeySelector", needed("name", "key"))
-rules("core.v1.ConfigMapKeySelector", needed("name", "key"))
+rules("core.v1.SecretKeySelector", needed("key"), object_name)
+rules("core.v1.ConfigMapKeySelector", needed("key"), object_name)
 rules("core.v1.VolumeMount", needed("name", "mountPath"))
 rules("core.v1.ResourceRequirements", requirements)
 rules(

@@ -16,7 +16,22 @@ if TYPE_CHECKING:
 
     from matrixcontainer.kubeapi.resources import Resource
 
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 ENDS = ("OnFailure", "Never")
+
+
+def go_selector(selector: Obj) -> errors.Spelled:
+    """A label selector as Go source."""
+    held, listed = selector.get("matchLabels"), selector.get("matchExpressions")
+    labels = errors.go_map(held) if held else "map[string]string(nil)"
+    terms = ", ".join(
+        "v1.LabelSelectorRequirement{"
+        f"Key:{errors.shown(term.get('key', ''))}, Operator:{errors.shown(term.get('operator', ''))}, "
+        f"Values:{errors.go_list(term['values']) if term.get('values') else '[]string(nil)'}}}"
+        for term in listed or []
+    )
+    shown = f"[]v1.LabelSelectorRequirement{{{terms}}}" if listed else "[]v1.LabelSelectorRequirement(nil)"
+    return errors.Spelled(f"v1.LabelSelector{{MatchLabels:{labels}, MatchExpressions:{shown}}}")
 
 
 class TemplateStrategy(Strategy):
@@ -24,6 +39,7 @@ class TemplateStrategy(Strategy):
 
     selector_fixed = True
     kind_word = ""  # as texts name the kind
+    broken_selector = "invalid label selector"
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         found = super().validate(obj, old)
@@ -36,7 +52,10 @@ class TemplateStrategy(Strategy):
         elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
             text = f"empty selector is invalid for {self.kind_word}"
             found.append(errors.invalid("spec.selector", selector, text))
-        if selector is None or not matches_label_selector(selector, labels):
+        broken = any(cause.field.startswith("spec.selector.matchE") for cause in found)
+        if broken:
+            found.append(errors.invalid("spec.selector", go_selector(selector or {}), self.broken_selector))
+        elif selector is None or not matches_label_selector(selector, labels):
             shown = errors.go_map(labels) if labels else errors.Spelled("map[string]string(nil)")
             text = "`selector` does not match template `labels`"
             found.append(errors.invalid("spec.template.metadata.labels", shown, text))
@@ -61,7 +80,19 @@ class ReplicaSetStrategy(TemplateStrategy):
 
 
 class DaemonSetStrategy(TemplateStrategy):
+    """Its template's generation is told in an annotation, as the first version of the API had it."""
+
     kind_word = "daemonset"
+
+    def default(self, obj: dict[str, Any]) -> None:
+        super().default(obj)
+        obj["metadata"].setdefault("annotations", {}).setdefault(TEMPLATE_GENERATION, "1")
+
+    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: "Resource") -> None:
+        super().prepare_update(new, old, resource)
+        held = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1"))
+        changed = new["spec"].get("template") != old["spec"].get("template")
+        new["metadata"]["annotations"][TEMPLATE_GENERATION] = str(held + changed)
 
 
 class DeploymentStrategy(TemplateStrategy):
@@ -85,6 +116,7 @@ class DeploymentStrategy(TemplateStrategy):
 
 class StatefulSetStrategy(TemplateStrategy):
     kind_word = "statefulset"
+    broken_selector = ""
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         found = super().validate(obj, old)
@@ -159,20 +191,42 @@ class JobStrategy(Strategy):
         spec, meta = obj.setdefault("spec", {}), obj["metadata"]
         if not spec.get("manualSelector"):
             _own_selector(spec, meta.get("name", ""), meta["uid"])
-        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-        if labels and not meta.get("labels"):
-            meta["labels"] = dict(labels)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         spec = obj["spec"]
-        found = super().validate(obj, old) + check_job(spec, "spec")
+        found = super().validate(obj, old) + check_job(spec, "spec") + _check_own_selector(spec)
         if old is not None:
-            found += [
-                errors.invalid(f"spec.{key}", spec.get(key), "field is immutable")
-                for key in ("template", "selector", "completionMode")
-                if old["spec"].get(key) != spec.get(key)
-            ]
+            found *= 2  # told twice, as the rules for new Jobs and those for changed ones both look
+            waiting = old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime")
+            before, after = (_template(one, bool(waiting)) for one in (old, obj))
+            changed = ["template"] if before != after else []
+            changed += [key for key in ("selector", "completionMode") if old["spec"].get(key) != spec.get(key)]
+            found += [errors.invalid(f"spec.{key}", spec.get(key), "field is immutable") for key in changed]
         return found
+
+
+DIRECTIVES = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
+
+
+def _template(job: Obj, waiting: bool) -> Obj:
+    """The part of a Job's template that stays; one that has never run may still be sent elsewhere."""
+    held = job["spec"].get("template") or {}
+    if not waiting:
+        return held
+    spec = {key: value for key, value in (held.get("spec") or {}).items() if key not in DIRECTIVES}
+    meta = {key: value for key, value in (held.get("metadata") or {}).items() if key not in ("labels", "annotations")}
+    return {"metadata": meta, "spec": spec}
+
+
+def _check_own_selector(spec: Obj) -> list[Cause]:
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    selector = spec.get("selector")
+    found = [] if selector is not None else [errors.required("spec.selector")]
+    if not matches_label_selector(selector, labels):
+        shown = errors.go_map(labels) if labels else errors.Spelled("map[string]string(nil)")
+        text = "`selector` does not match template `labels`"
+        found.append(errors.invalid("spec.template.metadata.labels", shown, text))
+    return found
 
 
 def _own_selector(spec: dict[str, Any], name: str, uid: str) -> None:

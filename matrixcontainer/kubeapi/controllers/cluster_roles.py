@@ -1,4 +1,7 @@
-"""Keeps the default roles present and the gathering ones (`aggregationRule`) filled from the roles they select."""
+"""Keeps the default roles present, those of whoever serves this API too, and fills the gathering ones.
+
+Those have an `aggregationRule`, and hold the rules of the roles it selects.
+"""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -9,6 +12,7 @@ from matrixcontainer.kubeapi.errors import ApiError
 from matrixcontainer.kubeapi.rbac import CLUSTER_ROLES
 from matrixcontainer.kubeapi.records import Change
 from matrixcontainer.kubeapi.resources import Resource
+from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.selectors import matches_label_selector
 
 if TYPE_CHECKING:
@@ -37,7 +41,8 @@ class ClusterRoles:
     async def ensure_standing(self) -> None:
         roles = [self._ensure("clusterroles", body) for body in standing_roles()]
         bindings = [self._ensure("clusterrolebindings", body) for body in standing_bindings()]
-        await asyncio.gather(*roles, *bindings)
+        also = [self._ensure(f"{body['kind'].lower()}s", body) for body in self.api.standing_also]
+        await asyncio.gather(*roles, *bindings, *also)
         await self.gather()
 
     def _resource(self, plural: str) -> Resource:
@@ -48,10 +53,10 @@ class ClusterRoles:
     async def _ensure(self, plural: str, body: dict[str, Any]) -> None:
         """Create what is missing; put back what a default lost, unless its owner has turned that off."""
         resource = self._resource(plural)
-        name = body["metadata"]["name"]
-        held = self.api.store.latest((resource.storage, "", name))
+        name, namespace = body["metadata"]["name"], body["metadata"].get("namespace", "")
+        held = self.api.store.latest((resource.storage, namespace, name))
         if held is None:
-            await self.api.verbs.create(resource, "", body, options())
+            await self.api.verbs.create(resource, namespace, copy_json(body), options())
             return
         found = held.obj
         updates = (found["metadata"].get("annotations") or {}).get(f"{RBAC}/autoupdate", "true")
@@ -65,7 +70,7 @@ class ClusterRoles:
                         obj[part] = [*(obj.get(part) or []), *items]
                 return obj
 
-            await self.api.verbs.modify(resource, "", name, change, options())
+            await self.api.verbs.modify(resource, namespace, name, change, options())
 
     async def gather(self) -> None:
         """Fill every gathering role; again until nothing moves, because they gather from one another."""

@@ -10,6 +10,8 @@ its pods; values are Kubernetes quantities, as they would be measured:
     custom.metrics.cloudmatrix.io/queue: "17"    a Pods or Object metric: on the pod, its controller or the object
     external.metrics.cloudmatrix.io/queue: "17"  an External metric: on the Namespace
 
+An object may also say its own metrics in its status: `status.metrics.queue: "17"` is an Object metric.
+
 Where nothing is said, a container uses a tenth of the CPU and half of the memory it requests, or 5m and 32Mi.
 Nodes use what their pods use and a little of their own; annotations on a Node say otherwise.
 """
@@ -125,7 +127,11 @@ class Usages:
         return own if own is not None else amount(notes_of(self.controller(pod)).get(CUSTOM + metric))
 
     def custom_of(self, obj: Obj | None, metric: str) -> int | None:
-        return amount(notes_of(obj).get(CUSTOM + metric))
+        noted = amount(notes_of(obj).get(CUSTOM + metric))
+        if noted is not None:
+            return noted
+        told = ((obj or {}).get("status") or {}).get("metrics")
+        return amount(told.get(metric)) if isinstance(told, dict) else None
 
     def external(self, namespace: str, metric: str) -> int | None:
         record = self.api.store.get(("namespaces", "", namespace))

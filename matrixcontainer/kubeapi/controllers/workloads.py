@@ -8,7 +8,7 @@ anew.
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi.controllers import metrics_api
+from matrixcontainer.kubeapi.controllers import custom_metrics_api, metrics_api
 from matrixcontainer.kubeapi.controllers.autoscalers import Autoscalers
 from matrixcontainer.kubeapi.controllers.default_scheduler import DefaultScheduler
 from matrixcontainer.kubeapi.controllers.deployments import Deployments
@@ -86,6 +86,7 @@ class Workloads:
 
     def load(self) -> None:
         metrics_api.register(self.api.registry)
+        custom_metrics_api.register(self.api.registry)
         for storage, index in (("nodes", self.nodes), ("replicasets.apps", self.sets), ("pods", self.pods)):
             for record in self.api.store.objects_of(storage):
                 index.put(record)

@@ -84,6 +84,8 @@ def table_of_a_write(talk: Talk) -> None:
 def built_in(talk: Talk, path: str, bodies: list[dict[str, Any]]) -> None:
     if "pods" in path:
         talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    if path == "~resourcequotas":
+        talk.until("~configmaps/kube-root-ca.crt", lambda said: said.code == 200, note=False)
     selector = f"case={talk.case}"
     for body in bodies:
         if "involvedObject" in body:

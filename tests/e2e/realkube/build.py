@@ -90,19 +90,26 @@ def ensure_built() -> Path | None:
 
 
 def ensure_program(name: str) -> Path | None:
-    """Builds one of the small Go programs beside this file (`informer`, `load`); None where there is no Go."""
+    """Builds one of the small Go programs beside this file (`informer`, `load`, `runtime`); None where there is no Go.
+
+    One with a `go.mod` of its own is a module of its own: what it needs must not move the pins of the control plane.
+    """
     program = binaries() / name
     source = MODULE / name / "main.go"
+    own = (source.parent / "go.mod").exists()
     if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
         return program
     if not shutil.which("go"):
         return None
     program.parent.mkdir(parents=True, exist_ok=True)
-    build_command(f"./{name}", program)
+    if own:
+        build_command(".", program, source.parent)
+    else:
+        build_command(f"./{name}", program)
     return program
 
 
-def build_command(package: str, target: Path) -> None:
+def build_command(package: str, target: Path, module: Path = MODULE) -> None:
     """One `go build` at low priority; the target appears whole or not at all."""
     version = pinned_version()
     major, minor = version.removeprefix("v").split(".")[:2]
@@ -112,7 +119,7 @@ def build_command(package: str, target: Path) -> None:
     command = ["go", "build", "-buildvcs=false", "-mod=readonly", "-ldflags", flags, "-o", str(partial), package]
     if nice := shutil.which("nice"):
         command = [nice, *command]
-    subprocess.run(command, cwd=MODULE, env={**os.environ, "GOFLAGS": "", "CGO_ENABLED": "0"}, check=True)
+    subprocess.run(command, cwd=module, env={**os.environ, "GOFLAGS": "", "CGO_ENABLED": "0"}, check=True)
     partial.replace(target)
 
 

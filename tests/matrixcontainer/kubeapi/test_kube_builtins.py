@@ -87,7 +87,7 @@ async def test_amounts_become_text(talk: Talk) -> None:
         ("/apis/apps/v1/namespaces/default/deployments", {"spec": {"selector": {"matchLabels": {"a": "b"}}}}, "spec.template.metadata.labels"),
         ("/apis/batch/v1/namespaces/default/jobs", {"spec": {"template": {"spec": {"containers": [{"name": "a", "image": "i"}]}}}}, "spec.template.spec.restartPolicy"),
         ("/apis/coordination.k8s.io/v1/namespaces/default/leases", {"spec": {"leaseDurationSeconds": 0}}, "spec.leaseDurationSeconds"),
-        ("/api/v1/nodes", {"spec": {"taints": [{"key": "a", "effect": "Bad"}]}}, "spec.taints[0].effect"),
+        ("/api/v1/nodes", {"spec": {"taints": [{"key": "a", "effect": "Bad"}]}}, "metadata.taints[0].effect"),
         ("/apis/events.k8s.io/v1/namespaces/default/events", {"regarding": {"namespace": "default"}}, "eventTime"),
         ("/api/v1/namespaces", {"metadata": {"name": "has.dot"}}, "metadata.name"),
     ],
@@ -127,7 +127,10 @@ async def test_leases_may_be_made_by_put(talk: Talk) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
     said = await talk.put(path, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}})
     assert said.code == 201
-    assert (await talk.put(path, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "you"}})).code == 200
+    other = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "you"}}
+    assert (await talk.put(path, other)).code == 422, "which version is replaced has to be said"
+    other["metadata"]["resourceVersion"] = said.body["metadata"]["resourceVersion"]
+    assert (await talk.put(path, other)).code == 200
 
 
 async def test_services_keep_their_address(talk: Talk) -> None:

@@ -104,8 +104,16 @@ async def test_all_mistakes_are_told_together(widgets: Talk) -> None:
         (b'"x"', 400, "must be of type Object"),
         (b'{"apiVersion":"example.test/v1","metadata":{"name":"x"}}', 400, "'Kind' is missing"),
         (b'{"apiVersion":"example.test/v2","kind":"Widget"}', 400, "does not match the expected API version"),
-        (b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":[]}', 400, "metadata"),
-        (b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":5}}', 400, "metadata.name"),
+        (
+            b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":[]}',
+            400,
+            "cannot unmarshal array into Go value of type v1.ObjectMeta",
+        ),
+        (
+            b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":5}}',
+            400,
+            "Go struct field ObjectMeta.name of type string",
+        ),
         (b'{"kind":"Widget","apiVersion":"example.test/v1","metadata":{"name":"a","namespace":"b"}}', 400, "namespace"),
         (b'{"kind":"Widget","apiVersion":"example.test/v1","metadata":{"name":"\\ud800"}}', 400, "couldn't parse"),
         (b" " * (3 * 2**20 + 1), 413, "limit"),

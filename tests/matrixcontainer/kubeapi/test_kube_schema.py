@@ -10,6 +10,7 @@ from matrixcontainer.kubeapi.bodies import parse_yaml
 from matrixcontainer.kubeapi.builtin.pods import qos_class
 from matrixcontainer.kubeapi.cel_values import escape, unescape
 from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.go_decoding import unmarshal_mistake
 from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.patches import json_patch, merge_patch
 from matrixcontainer.kubeapi.requests import parse_target
@@ -368,3 +369,19 @@ def test_yaml_keeps_dates_and_refuses_aliases() -> None:
 )
 def test_quality_of_service(resources: dict, name: str) -> None:
     assert qos_class({"containers": [{"resources": resources}]}) == name
+
+
+@pytest.mark.parametrize(
+    ("pod", "told"),
+    [
+        ({"spec": {"containers": [{"name": "a"}]}}, ""),
+        ({"spec": {"containers": {}}}, "object into Go struct field PodSpec.spec.containers of type []v1.Container"),
+        ({"spec": {"containers": [{"name": 5}]}}, "number into Go struct field Container.spec.containers.name of type string"),
+        ({"spec": {"terminationGracePeriodSeconds": 1.5}}, "number 1.5 into Go struct field PodSpec.spec.terminationGracePeriodSeconds of type int64"),
+        ({"spec": {"nodeSelector": {"a": True}}}, "bool into Go struct field PodSpec.spec.nodeSelector of type string"),
+        ({"spec": "x"}, "string into Go struct field Pod.spec of type v1.PodSpec"),
+        ({"metadata": {"creationTimestamp": "2020-1"}}, 'parsing time "2020-1" as "2006-01-02T15:04:05Z07:00": cannot parse "1" as "01"'),
+    ],
+)  # fmt: skip
+def test_what_the_decoder_of_go_says(pod: dict, told: str) -> None:
+    assert unmarshal_mistake("core.v1.Pod", pod).removeprefix("json: cannot unmarshal ") == told

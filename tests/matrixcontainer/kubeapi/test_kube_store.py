@@ -1,13 +1,16 @@
 """The store: one counter, groups of writes in one transaction, nothing half kept, everything there after a restart."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from matrixcontainer.kubeapi.database import open_database
 from matrixcontainer.kubeapi.records import Record, Stale, StoreLost
 from matrixcontainer.kubeapi.store import Store
+from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
 
 KEY = ("things", "ns", "a")
 
@@ -116,3 +119,94 @@ async def test_compaction_forgets_the_old_and_remembers_the_floor(tmp_path: Path
 def test_unknown_durability_is_refused() -> None:
     with pytest.raises(ValueError, match="NORMAL or FULL"):
         open_database("sqlite:///x", "OFF")
+
+
+class Shared:
+    """Two stores over one PostgreSQL, each following the other's commits when it looks."""
+
+    def __init__(self, url: str) -> None:
+        first = open_database(url)
+        first.create_tables()
+        self.one, self.two = Store(first, lambda: 1000.0), Store(open_database(url), lambda: 1000.0)
+
+    def close(self) -> None:
+        self.one.close()
+        self.two.close()
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    with a_postgres() as url:
+        yield url
+
+
+@pytest.fixture
+def shared(postgres: str) -> Iterator[Shared]:
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS kube_changes, kube_counters, kube_objects, kube_identity")
+    stores = Shared(postgres)
+    yield stores
+    stores.close()
+
+
+@needs_postgres
+async def test_stores_on_one_database_take_turns(shared: Shared) -> None:
+    one, two = shared.one, shared.two
+    first = await one.put(KEY, obj(), None)
+    assert two.get(KEY) is None, "nobody has told it yet"
+    other = await two.put(("things", "ns", "b"), obj("b"), None)
+    assert (first.revision, other.revision) == (1, 2)
+    assert two.get(KEY).obj["metadata"]["resourceVersion"] == "1", "seen before its own write"
+    assert other.obj["metadata"]["resourceVersion"] == "2", "numbered anew, inside the object too"
+    with pytest.raises(Stale):
+        await one.put(("things", "ns", "b"), obj("b"), None)
+    await one.see_all()
+    both = await asyncio.gather(
+        one.put(KEY, obj(by="one"), one.get(KEY)), two.put(KEY, obj(by="two"), two.get(KEY)), return_exceptions=True
+    )
+    assert sorted(type(outcome) for outcome in both if isinstance(outcome, Stale)) == [Stale]
+    await asyncio.gather(one.see_all(), two.see_all())
+    shown = [[(c.type, c.record.key, c.revision) for c in store.log("things").changes] for store in (one, two)]
+    assert shown[0] == shown[1]
+    assert [revision for _, _, revision in shown[0]] == [1, 2, 3]
+    assert one.get(KEY).body == two.get(KEY).body
+
+
+@needs_postgres
+async def test_what_built_on_a_lost_write_is_lost_with_it(shared: Shared) -> None:
+    one, two = shared.one, shared.two
+    await two.put(KEY, obj(by="two"), None)
+
+    async def twice() -> None:
+        made = asyncio.ensure_future(one.put(KEY, obj(by="one"), None))
+        await asyncio.sleep(0)
+        await asyncio.gather(made, one.put(KEY, obj(by="one", again=True), one.latest(KEY)))
+
+    with pytest.raises(Stale):
+        await twice()
+    assert one.get(KEY).obj["by"] == "two"
+    assert (await one.put(("things", "ns", "c"), obj("c"), None)).revision == 2
+
+
+@needs_postgres
+async def test_who_missed_too_much_begins_anew(shared: Shared) -> None:
+    one, two = shared.one, shared.two
+    record = None
+    for number in range(5):
+        record = await one.put(KEY, obj(n=number), record)
+    one.now = lambda: 5000.0
+    assert await one.compact() == 5
+    await two.see_all()
+    assert (two.revision, two.floor, two.get(KEY).obj["n"]) == (5, 5, 4)
+    assert (await two.put(KEY, obj(n=9), two.get(KEY))).revision == 6
+
+
+@needs_postgres
+async def test_one_leads_until_it_is_gone(shared: Shared) -> None:
+    assert await shared.one.lead()
+    assert await shared.one.lead()
+    assert not await shared.two.lead()
+    shared.one.close()
+    async with asyncio.timeout(5):
+        while not await shared.two.lead():
+            await asyncio.sleep(0.02)

@@ -1,0 +1,64 @@
+"""What the operator may do on a Kubernetes API, and no more: the rules of its roles.
+
+Each rule is what matrixcontainer does with that kind; a test reads the needed rights off the code and holds these rules
+and those of the chart against them. The embedded API keeps the roles itself (`roles_for`); in a cluster the chart does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Rule = dict[str, Any]
+GROUP = "cloudmatrix.io"
+RBAC = "rbac.authorization.k8s.io"
+ROLE = "cloudmatrix-operator"
+
+
+def rule(group: str, resources: list[str], verbs: list[str], names: list[str] | None = None) -> Rule:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs} | ({"resourceNames": names} if names else {})
+
+
+WISHES = ["cloudmatrixinstances", "cloudmatrixinfers", "matrixfaults"]
+MIRRORS = ["supernodes", "networkslices"]
+
+CLUSTER_RULES = [
+    rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["list", "watch"]),
+    rule(
+        "apiextensions.k8s.io",
+        ["customresourcedefinitions"],
+        ["get", "create", "patch"],
+        [f"{plural}.{GROUP}" for plural in (*WISHES, *MIRRORS)],
+    ),
+    rule(GROUP, WISHES, ["list", "watch", "patch"]),
+    rule(GROUP, [f"{each}/status" for each in (*WISHES, *MIRRORS)], ["patch"]),
+    rule(GROUP, ["cloudmatrixinfers/finalizers"], ["update"]),
+    rule(GROUP, MIRRORS, ["list", "create", "patch", "delete"]),
+    rule("", ["nodes"], ["list", "create", "patch", "delete"]),
+    rule("", ["nodes/status", "pods/status"], ["patch"]),
+    rule("", ["pods"], ["list", "watch", "create", "delete"]),
+    rule("", ["pods/binding", "events"], ["create"]),
+    *(rule(group, ["podgroups"], ["list"]) for group in ("scheduling.volcano.sh", "scheduling.x-k8s.io")),
+]
+LEADER_RULES = [
+    rule("coordination.k8s.io", ["leases"], ["create"]),
+    rule("coordination.k8s.io", ["leases"], ["get", "patch"], ["cloudmatrix-operator"]),
+]
+NODE_LEASE_RULES = [rule("coordination.k8s.io", ["leases"], ["create", "patch"])]
+
+
+def roles_for(user: str, lease_namespace: str = "kube-system") -> list[dict[str, Any]]:
+    """The roles and bindings that let `user` be the operator, ready to be created."""
+    subject = {"apiGroup": RBAC, "kind": "User", "name": user}
+    found = []
+    for namespace, rules in (
+        ("", CLUSTER_RULES),
+        (lease_namespace, LEADER_RULES),
+        ("kube-node-lease", NODE_LEASE_RULES),
+    ):
+        kind = "Role" if namespace else "ClusterRole"
+        metadata = {"name": ROLE} | ({"namespace": namespace} if namespace else {})
+        head: dict[str, Any] = {"apiVersion": f"{RBAC}/v1", "metadata": metadata}
+        reference = {"apiGroup": RBAC, "kind": kind, "name": ROLE}
+        found.append(head | {"kind": kind, "rules": rules})
+        found.append(head | {"kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]})
+    return found
