@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 RULES = ("within", "spread", "apart", "near", "spares", "block")
 DOMAINS_TOLD = 16
+DOMAINS_TRIED = 4
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,11 @@ def why(ledger: Ledger, wish: Wish) -> tuple[Domain, ...]:
     over = wish.within or "supernode"
     size = shape.nodes if over == "cabinet" else shape.of_supernode
     allowed = constrained.Allowed(ledger, wish)
-    found = [_domain(ledger, wish, over, number, size, allowed) for number in range(shape.all_nodes // size)]
+    numbers: list[int] = list(range(shape.all_nodes // size))
+    if wish.per == shape.npus and not allowed and wish.spread is None:  # the index knows which come nearest
+        free = [mask.bit_count() for mask in ledger.index.whole] if over == "cabinet" else ledger.index.left
+        numbers = sorted(numbers, key=lambda number: (-free[number], number))[:DOMAINS_TOLD]
+    found = [_domain(ledger, wish, over, number, size, allowed) for number in numbers]
     found.sort(key=lambda domain: (domain.short, domain.number))
     return tuple(found[:DOMAINS_TOLD])
 
@@ -165,7 +170,7 @@ def npus_of(ledger: Ledger, names: list[str]) -> float:
 def _by_domain(ledger: Ledger, wish: Wish) -> Iterator[list[str]]:
     """For the domains nearest to serving it: their tenants, those first that free a node for the fewest NPUs."""
     shape = ledger.shape
-    for domain in why(ledger, wish)[:8]:
+    for domain in why(ledger, wish)[:DOMAINS_TRIED]:
         size = shape.nodes if domain.over == "cabinet" else shape.of_supernode
         cabinets = range(domain.number * size // shape.nodes, (domain.number + 1) * size // shape.nodes)
         names = {name for cabinet in cabinets for name in ledger.tenants[cabinet]}
@@ -178,16 +183,16 @@ class Released:
     """Allocations given back on trial, in order."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self.ledger, self.names = ledger, list[str]()
+        self.ledger, self.names = ledger, dict[str, None]()
 
     def __call__(self, name: str) -> None:
         self.ledger.give(name, self.ledger.held[name].place)
-        self.names.append(name)
+        self.names[name] = None
 
     def take_back(self, name: str) -> None:
         held = self.ledger.held[name]
         self.ledger.take(name, held.place, held.wish.end)
-        self.names.remove(name)
+        del self.names[name]
 
     def restore(self) -> None:
         for name in list(self.names):
@@ -220,11 +225,21 @@ def trial(ledger: Ledger) -> Iterator[Released]:
 def earliest(ledger: Ledger, wish: Wish, now: float) -> float | None:
     """The first moment at which it fits if everybody leaves as said; None when that never happens."""
     leaving = sorted((held.wish.end, name) for name, held in ledger.held.items() if held.wish.end != inf)
+    low, high = 0, len(leaving)  # it does not fit when the first `low` have left; it does, if at all, with `high`
     with trial(ledger) as released:
-        for end, name in leaving:
-            released(name)
-            if ledger.choose(wish) is not None:
-                return max(end, now)
+        step = 1
+        while low < high:
+            reach = min(low + step, high)
+            for _, name in leaving[low:reach]:
+                released(name)
+            if ledger.choose(wish) is None:
+                low, step = reach, step * 2
+                continue
+            if reach == low + 1:
+                return max(leaving[low][0], now)
+            for _, name in reversed(leaving[low:reach]):
+                released.take_back(name)
+            high, step = reach, max(1, (reach - low) // 2)
     return None
 
 
