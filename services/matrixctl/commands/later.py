@@ -9,7 +9,6 @@ import typer
 from services.matrixctl.screen import EXIT_USAGE
 
 NOT_YET = {
-    "plan": "say whether a request would fit, without asking for it",
     "scenario": "play a scripted day of load and faults",
     "sweep": "run an experiment over a range of a parameter",
     "top": "watch utilisation of NPUs, links and pools",
