@@ -211,7 +211,8 @@ def apply_config(live: dict[str, Any] | None, config: dict[str, Any], schema: Sc
     for owner, path in conflicts:
         managers[owner].paths -= {path}
     others: Paths = frozenset().union(*(held.paths for owner, held in managers.items() if owner not in earlier))
-    merged = remove_paths(merged, with_fields(last, schema) - with_fields(wanted | others, schema), schema)
+    given_up = with_fields(last, schema) - with_fields(wanted | others, schema) - NEVER_OWNED
+    merged = remove_paths(merged, given_up, schema)
     since = next((managers[owner].time for owner in earlier), "") if live is not None and merged == plain else wish.now
     for owner in earlier:
         del managers[owner]

@@ -3,6 +3,7 @@
 What a schema has no keyword for is dropped and told; a keyword of a wrong type is a 400 in the words of Go's decoder.
 """
 
+import re
 from typing import Any
 
 from matrixcontainer.kubeapi import errors
@@ -38,6 +39,7 @@ KEYWORDS: dict[str, str] = {
     "externalDocs": DOCS,
     "x-kubernetes-validations": RULES,
 }  # fmt: skip
+NAMED = re.compile(r"\[([^\]\d][^\]]*)\]")  # entries of maps, which told paths name as fields
 RULE_WORDS = {"rule": TEXT, "message": TEXT, "messageExpression": TEXT, "reason": TEXT, "fieldPath": TEXT}
 RULE_WORDS |= {"optionalOldSelf": FLAG}
 PYTHON: dict[str, type] = {TEXT: str, FLAG: bool, LIST: list, SCHEMAS: list, BY_NAME: dict, TEXTS: list}
@@ -53,7 +55,7 @@ def demand_shape(node: Any, path: str, unknown: list[str]) -> None:
             del node[key]
         elif key not in KEYWORDS:
             del node[key]
-            unknown.append(where)
+            unknown.append(NAMED.sub(r".\1", where))
         else:
             _demand_keyword(key, value, where, unknown)
 
@@ -95,7 +97,7 @@ def _demand_words(held: dict[str, Any], words: dict[str, str], path: str, unknow
             del held[word]
         elif word not in words:
             del held[word]
-            unknown.append(f"{path}.{word}")
+            unknown.append(NAMED.sub(r".\1", f"{path}.{word}"))
         else:
             _demand(value, words[word], PYTHON[words[word]], f"{path}.{word}")
 

@@ -23,7 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for group in (stack, look, plan, change, experiment, show, later):
+for group in (stack, look, change, plan, experiment, show, later):
     group.register(app)
 
 

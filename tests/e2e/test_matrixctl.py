@@ -115,6 +115,21 @@ def test_a_fault_is_injected_listed_and_cleared(ctl: Ctl) -> None:
     eventually(lambda: not ctl.json("get", "npus", "sn0-c11-n3-npu5")["faults"], "the agent takes it back")
 
 
+def test_a_move_is_planned_and_nothing_is_done(ctl: Ctl, instance: str, tmp_path: Path) -> None:
+    before = ctl.stack.members(instance)
+    wish = yaml.safe_load(MANIFEST)
+    wish["spec"]["placement"] = {"policy": "spread"}
+    (tmp_path / "wish.yaml").write_text(yaml.safe_dump(wish))
+    (planned,) = json.loads(ctl("plan", "-f", str(tmp_path / "wish.yaml"), "-o", "json"))["items"]
+    assert planned["moves"] == 3
+    assert len({place["cabinet"] for place in planned["places"] if place["role"] == "member"}) == 4
+    assert "3 of them move" in ctl("plan", "-f", str(tmp_path / "wish.yaml"))
+    wish["spec"]["nodes"] = 60
+    (tmp_path / "wish.yaml").write_text(yaml.safe_dump(wish))
+    assert "do not fit" in ctl("plan", "-f", str(tmp_path / "wish.yaml"), code=1)
+    assert ctl.stack.members(instance) == before
+
+
 def test_nothing_is_stuck(ctl: Ctl, instance: str) -> None:
     assert ctl.json("stuck")["items"] == []
 

@@ -1,17 +1,24 @@
-"""plan: would a request fit; if not, why not and what would help."""
+"""plan: where a manifest's instances or so many nodes would lie, or what stands in the way; nothing is asked for."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from matrixresource.vocabulary.errors import InvalidField, NotFound
 from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
 from services.matrixctl.screen import EXIT_REFUSED, Form, document, say, table
 
+KIND = "CloudMatrixInstance"
+
 
 def plan(
-    nodes: Annotated[int | None, typer.Option(min=1, help="Whole nodes, eight NPUs each.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--filename", "-f", help="Manifest with one CloudMatrixInstance or several.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Whole nodes, eight NPUs each, for somebody new.")] = None,
     npus: Annotated[int | None, typer.Option(min=1, help="NPUs instead, in multiples of eight.")] = None,
     spares: Annotated[int, typer.Option(min=0, help="Nodes held beside them for repair.")] = 0,
     policy: Annotated[str, typer.Option(help="pack or spread")] = "pack",
@@ -20,45 +27,91 @@ def plan(
     output: Output = Form.TABLE,
     state: State = DEFAULT_STATE,
 ) -> None:
-    """Would it fit? Where, and what a loss would take; if not, why not and what would help. Nothing is created.
+    """Say where a manifest's instances, or so many nodes, would lie, without asking for it.
 
-    Exits with 1 when it does not fit.
+    With --nodes or --npus: whether they fit, and what the loss of a cabinet would take; if not, what stands in the way
+    in each cabinet and what would help; the exit code is then 1.
     """
     from services.matrixctl.folder import Folder
     from services.matrixctl.reach import Reach
 
-    body: dict[str, Any] = {"spares": spares, "placement": {"policy": policy, "level": level, "required": required}}
-    body |= {"nodes": nodes} if nodes is not None else {}
-    body |= {"npus": npus} if npus is not None else {}
-    answer = Reach.of(Folder(state)).call("resource", "POST", "/v1/plans", body=body)
+    sizes = {key: value for key, value in (("nodes", nodes), ("npus", npus)) if value is not None}
+    if (file is None) == (not sizes):
+        raise InvalidField("give either a manifest or a number of nodes or NPUs", field="--filename, --nodes, --npus")
+    wishes = _wishes(file) if file is not None else []
+    reach = Reach.of(Folder(state))
+    if file is None:
+        body = sizes | {"spares": spares, "placement": {"policy": policy, "level": level, "required": required}}
+        answer = reach.call("resource", "POST", "/v1/plans", body=body)
+        document(answer, output) if output in (Form.JSON, Form.YAML) else _tell(answer)
+        if not answer["fits"]:
+            raise typer.Exit(EXIT_REFUSED)
+        return
+    plans = [_planned(reach, each["metadata"]["name"], dict(each.get("spec") or {})) for each in wishes]
     if output in (Form.JSON, Form.YAML):
-        document(answer, output)
-    else:
-        _print(answer)
-    if not answer["fits"]:
-        raise typer.Exit(EXIT_REFUSED)
+        document({"items": plans}, output)
+        return
+    for each in plans:
+        cabinets = len({place["cabinet"] for place in each["places"]})
+        say(f"{each['name']}: {len(each['places'])} nodes in {cabinets} cabinets, {each['moves']} of them move")
+        table(
+            ["rank", "role", "node", "cabinet", "now"],
+            [[place[key] for key in ("rank", "role", "node", "cabinet", "now")] for place in each["places"]],
+        )
 
 
-def _print(answer: dict[str, Any]) -> None:
+def _wishes(file: Path) -> list[dict[str, Any]]:
+    import yaml
+
+    if not file.exists():
+        raise InvalidField(f"there is no file {file}", field="--filename")
+    wishes = [each for each in yaml.safe_load_all(file.read_text()) if each and each.get("kind") == KIND]
+    if not wishes:
+        raise InvalidField(f"there is no {KIND} in {file}", field="--filename")
+    return wishes
+
+
+def _tell(answer: dict[str, Any]) -> None:
     if answer["fits"]:
         cabinets = sorted({name.rpartition("-")[0] for name in answer["members"]})
         spares = f", spares {', '.join(answer['spareNodes'])}" if answer["spareNodes"] else ""
         say(f"[green]fits[/]: {len(answer['members'])} nodes in {', '.join(cabinets)}{spares}")
         radius = answer["blastRadius"]
-        say("at the most lost with one " + ", ".join(f"{domain}: {count}" for domain, count in radius.items()))
+        say("members lost with one " + ", one ".join(f"{domain}: {count}" for domain, count in radius.items()))
         return
     say(f"[red]does not fit[/]: {answer['message']}")
-    table(
-        ("cabinet", "free", "nodes", "in the way"),
-        [
-            (one["cabinet"], one["free"], one["nodes"], ", ".join(f"{n} {why}" for why, n in one["reasons"].items()))
-            for one in answer["blocking"]
-        ],
-    )
+    rows = [
+        (one["cabinet"], one["free"], one["nodes"], ", ".join(f"{n} {why}" for why, n in one["reasons"].items()))
+        for one in answer["blocking"]
+    ]
+    table(("cabinet", "free", "nodes", "in the way"), rows)
     for change in answer["changes"]:
         say(f"- {change['message']}")
     if not answer["changes"]:
-        say("nothing that is held or asked stands in the way alone; there are not so many working nodes")
+        say("no single thing would help: there are not so many working nodes")
+
+
+def _planned(reach: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    spec.pop("dryRun", None)
+    path = f"/v1/instances/{name}"
+    there = reach.call("compute", "PUT", path, body=spec, params={"validateOnly": "true"})
+    try:
+        here = reach.call("compute", "GET", path)
+    except NotFound:
+        here = {}
+    now = {member["rank"]: member["node"] for member in here.get("members", []) if member["role"] == "member"}
+    places = [
+        {
+            "rank": member.get("rank", ""),
+            "role": member["role"],
+            "node": member["node"],
+            "cabinet": member["cabinet"],
+            "now": now.get(member.get("rank"), "") if member["role"] == "member" else "",
+        }
+        for member in there["members"]
+    ]
+    moves = sum(bool(place["now"]) and place["now"] != place["node"] for place in places)
+    return {"name": name, "places": places, "moves": moves}
 
 
 def register(app: typer.Typer) -> None:

@@ -193,6 +193,8 @@ def pods_that_ended_mark_their_row(talk: Talk) -> None:
 
 def fixed(talk: Talk, path: str, body: dict[str, Any], change: dict[str, Any], code: int) -> None:
     name = talk.post(path, body, note=False)["metadata"]["name"]
+    if path.endswith("resourcequotas"):  # a controller counts what is used, sooner or later
+        talk.until(f"{path}/{name}", lambda said: "used" in said.body.get("status", {}), note=False)
     talk.patch(f"{path}/{name}", change, want=code)
 
 

@@ -1,5 +1,6 @@
 """Server-side apply and managed fields, as the public documentation of the rules tells them."""
 
+import json
 from typing import Any
 
 import pytest
@@ -268,3 +269,43 @@ POD = schema_of("core.v1.Pod")
 )  # fmt: skip
 def test_strategic_merge(before: dict, patch: dict, after: dict) -> None:
     assert strategic_patch(before, patch, POD) == after
+
+
+async def test_what_is_given_up_goes_with_everything_in_it(widgets: Talk) -> None:
+    """Defaults below go too; metadata stays, and so does what anybody else holds."""
+    meta = {"labels": {"l": "1"}, "finalizers": ["example.test/a"]}
+    await widgets.apply(ONE, a_widget(metadata=meta, spec={"size": 1, "ports": [{"name": "a", "port": 1}]}), "me")
+    await widgets.apply(ONE, a_widget(spec={"size": 1, "tags": ["x"]}), "you")
+    said = await widgets.apply(
+        ONE, {"apiVersion": "example.test/v1", "kind": "Widget", "metadata": {"name": "one"}}, "me"
+    )
+    assert said.code == 200
+    assert "labels" not in said.body["metadata"]
+    assert "finalizers" not in said.body["metadata"]
+    assert (said.body["spec"].get("ports"), said.body["spec"]["size"], said.body["spec"]["tags"]) == (None, 1, ["x"])
+
+
+async def test_client_side_applies_are_taken_over_where_nothing_changed(widgets: Talk) -> None:
+    last = json.dumps(a_widget(spec={"size": 3, "note": "n"}))
+    note = {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": last}}
+    made = await widgets.post(WIDGETS, a_widget(metadata=note, spec={"size": 3, "note": "n"}), fieldManager="client")
+    assert made.code == 201
+    said = await widgets.apply(ONE, a_widget(spec={"size": 4, "note": "m"}), "kubectl")
+    assert (said.code, said.body["spec"]["size"]) == (200, 4)
+    assert '"size":4' in said.body["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"]
+    await widgets.patch(ONE, {"spec": {"size": 7}}, fieldManager="hand")
+    assert (await widgets.apply(ONE, a_widget(spec={"size": 5, "note": "m"}), "kubectl")).code == 409
+
+
+async def test_malformed_managed_fields_change_nothing(widgets: Talk) -> None:
+    made = await widgets.post(WIDGETS, a_widget(), fieldManager="me")
+    entry = {
+        "manager": "x",
+        "operation": "Apply",
+        "apiVersion": "example.test/v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {},
+    }
+    for change in ({"operation": "Odd"}, {"apiVersion": ""}, {"fieldsType": "V2"}, {"fieldsV1": {"spec": {}}}):
+        said = await widgets.patch(ONE, {"metadata": {"managedFields": [entry | change]}})
+        assert said.body["metadata"]["managedFields"] == made.body["metadata"]["managedFields"]
