@@ -40,7 +40,7 @@ class Allocator:
     ) -> AllocationView:
         """Hold nodes for `name`, or grow and shrink what it holds. Raises InsufficientCapacity, Conflict."""
         checked_resource_name(name)
-        nodes = self._whole_nodes(request)
+        nodes = whole_nodes(request)
         with self._store.transaction(dry=validate_only) as session:
             held = session.get(AllocationRow, name)
             check_etag(held, if_match)
@@ -72,7 +72,7 @@ class Allocator:
         Asked again it finds the move it began; with another wish it begins that one instead. With `validate_only` the
         view is of the allocation as it would be in the end.
         """
-        nodes = self._whole_nodes(request)
+        nodes = whole_nodes(request)
         with self._store.transaction(dry=validate_only) as session:
             held = self._store.allocation(session, name)
             if held.state == "Releasing":
@@ -98,7 +98,7 @@ class Allocator:
 
         Asked again it changes nothing: nobody has a successor any more.
         """
-        nodes = self._whole_nodes(request)
+        nodes = whole_nodes(request)
         with self._store.transaction() as session:
             held = self._store.allocation(session, name)
             ranks = begun(self._held(session, held, nodes))
@@ -210,18 +210,6 @@ class Allocator:
                 self._settle(session, held)
 
     # -- parts of verbs ------------------------------------------------------------------------------------------
-
-    def _whole_nodes(self, request: AllocationRequest) -> int:
-        if request.nodes is not None:
-            return request.nodes
-        assert request.npus is not None
-        if request.npus % NPUS_PER_NODE:
-            raise NotYetSupported(
-                f"{request.npus} NPUs is no whole number of nodes; parts of a node are not there yet: "
-                f"ask for a multiple of {NPUS_PER_NODE}",
-                field="npus",
-            )
-        return request.npus // NPUS_PER_NODE
 
     def _reserved(self, session: Session, name: str, request: AllocationRequest, nodes: int) -> AllocationRow:
         snapshot = self._store.snapshot(session)
@@ -451,3 +439,17 @@ class Allocator:
 def _wished_of(role: str | None) -> str:
     """What a node's agent is asked for: a successor is deployed as the member it is going to be."""
     return "Spare" if role == "spare" else "Member"
+
+
+def whole_nodes(request: AllocationRequest) -> int:
+    """The nodes a request means. Raises NotYetSupported for a number of NPUs that is no whole number of nodes."""
+    if request.nodes is not None:
+        return request.nodes
+    assert request.npus is not None
+    if request.npus % NPUS_PER_NODE:
+        raise NotYetSupported(
+            f"{request.npus} NPUs is no whole number of nodes; parts of a node are not there yet: "
+            f"ask for a multiple of {NPUS_PER_NODE}",
+            field="npus",
+        )
+    return request.npus // NPUS_PER_NODE

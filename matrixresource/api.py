@@ -12,21 +12,25 @@ from matrixresource.allocator import Allocator
 from matrixresource.contract import (
     AllocationRequest,
     AllocationView,
+    FragmentationView,
     NodeReports,
     NodeView,
     NpuView,
+    PlanRequest,
+    PlanView,
     ReplaceRequest,
     ReportAnswer,
     SupernodeView,
 )
 from matrixresource.placement import Wish, place
+from matrixresource.planner import Planner
 from matrixresource.store import ResourceStore
 from matrixresource.vocabulary.errors import InvalidField, NotFound, NotYetSupported
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page
 from matrixresource.watchers.node_reports import NodeReports as ReportReader
 
-NOT_YET = ("reservations", "quotas", "plans", "fragmentation", "defragmentations")
+NOT_YET = ("reservations", "quotas", "defragmentations")
 
 
 def routes(
@@ -179,6 +183,16 @@ def routes(
         with store.reading() as session:
             placed = place(store.snapshot(session), Wish(nodes, spares, policy, "cabinet", required))
         return {"members": placed.members, "spares": placed.spares}
+
+    planner = Planner(store)
+
+    @api.post("/plans", summary="Would this fit; if not, why not and what would help? Nothing is created.")
+    async def plan(body: PlanRequest) -> PlanView:
+        return planner.plan(body)
+
+    @api.get("/fragmentation")
+    async def fragmentation() -> FragmentationView:
+        return planner.fragmentation()
 
     def not_yet(noun: str) -> None:
         @api.api_route(f"/{noun}", methods=["GET", "POST"], include_in_schema=False)

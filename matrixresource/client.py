@@ -7,7 +7,15 @@ from typing import Any
 
 import httpx
 
-from matrixresource.contract import AllocationRequest, AllocationView, NodeReport, NodeView, ReportAnswer
+from matrixresource.contract import (
+    AllocationRequest,
+    AllocationView,
+    NodeReport,
+    NodeView,
+    PlanRequest,
+    PlanView,
+    ReportAnswer,
+)
 from matrixresource.vocabulary.calls import WatchEvent, call, watch
 from matrixresource.vocabulary.errors import NotFound
 
@@ -37,6 +45,10 @@ class ResourceClient:
         return AllocationView.model_validate(
             await call(self._http, "PUT", f"/v1/allocations/{name}", body=request.wire(), params=params)
         )
+
+    async def plan(self, request: PlanRequest) -> PlanView:
+        """Whether a request would fit now, and what would help if not."""
+        return PlanView.model_validate(await call(self._http, "POST", "/v1/plans", body=request.wire()))
 
     async def bind(self, name: str) -> AllocationView:
         return AllocationView.model_validate(await call(self._http, "PUT", f"/v1/allocations/{name}/binding"))

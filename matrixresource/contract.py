@@ -44,6 +44,58 @@ class AllocationRequest(Wire):
         return self
 
 
+class PlanRequest(AllocationRequest):
+    """What an allocation would ask for. With `topologyVersion` it is answered on that version or refused."""
+
+    topology_version: str = Field("", max_length=200)
+
+
+class PlanObstacles(Wire):
+    """A cabinet: how many of its nodes are free, and what stands in the way on the others."""
+
+    cabinet: str
+    nodes: int
+    free: int
+    reasons: dict[str, int]
+
+
+class PlanChange(Wire):
+    """What would make it fit: `Fewer` nodes, the placement `Preferred`, or allocations to `Release`."""
+
+    kind: Literal["Fewer", "Preferred", "Release"]
+    nodes: int | None = None
+    allocations: list[str] = Field(default_factory=list)
+    message: str
+
+
+class PlanView(Wire):
+    """Whether a request would fit now, and where; otherwise why not and what would help. Nothing was created.
+
+    `blastRadius` says how many members the loss of one node, one cabinet or one supernode would take at the most.
+    """
+
+    fits: bool
+    topology_version: str
+    nodes: int
+    spares: int
+    members: list[str] = Field(default_factory=list)
+    spare_nodes: list[str] = Field(default_factory=list)
+    blast_radius: dict[str, int] = Field(default_factory=dict)
+    message: str = ""
+    blocking: list[PlanObstacles] = Field(default_factory=list)
+    changes: list[PlanChange] = Field(default_factory=list)
+
+
+class FragmentationView(Wire):
+    """How the free nodes lie: the largest block in one cabinet and supernode, and cabinets by the block they hold."""
+
+    topology_version: str
+    nodes: int
+    free_nodes: int
+    largest_block: dict[str, int]
+    cabinets_with_block_of: dict[str, int]
+
+
 class ReplaceRequest(Wire):
     """Which member to replace, and why (kept in the member's history)."""
 

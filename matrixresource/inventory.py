@@ -10,11 +10,15 @@ from matrixresource.vocabulary.names import CabinetName, NodeName
 
 @dataclass(frozen=True)
 class NodeOffer:
-    """One node as the placement sees it. `obstacle` says why it cannot be taken; None means it is free."""
+    """One node as the placement sees it. `obstacle` says why it cannot be taken; None means it is free.
+
+    `fault` is what would still keep it out were its holder gone.
+    """
 
     name: NodeName
     obstacle: str | None = None
     holder: str | None = None
+    fault: str | None = None
 
     @property
     def cabinet(self) -> CabinetName:
@@ -40,7 +44,7 @@ class Snapshot:
         """The same moment with some nodes out of reach."""
         gone = set(names)
         return Snapshot(
-            tuple(NodeOffer(n.name, why, n.holder) if n.free and n.name in gone else n for n in self.nodes),
+            tuple(NodeOffer(n.name, why, n.holder, n.fault) if n.free and n.name in gone else n for n in self.nodes),
             self.topology_version,
         )
 

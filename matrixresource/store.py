@@ -118,6 +118,10 @@ class NodeRow(ResourceRow, Base):
         """Why this node cannot be taken now; None where it can."""
         if self.holder is not None:
             return "Held"
+        return self.fault() or (None if self.state == "Available" else self.state)
+
+    def fault(self) -> str | None:
+        """What keeps it out whoever holds it; None when nothing does."""
         if self.agent != "Connected":
             return "AgentLost" if self.status is not None else "NotEnrolled"
         if self.health == "Unhealthy":
@@ -126,7 +130,7 @@ class NodeRow(ResourceRow, Base):
             return "Cordoned"
         if not all(level_of(fault["code"]).schedulable for fault in self.faults or []):
             return "PreSeparated"
-        return None if self.state == "Available" else self.state
+        return None
 
     def fault_views(self) -> list[FaultView]:
         return [FaultView(**fault, level=level_of(fault["code"]).name) for fault in self.faults or []]
@@ -274,6 +278,8 @@ class ResourceStore:
         return list(session.scalars(select(AssignmentRow).order_by(AssignmentRow.name)))
 
     def snapshot(self, session: Session) -> Snapshot:
-        offers = tuple(NodeOffer(node.node_name, node.obstacle(), node.holder) for node in self.nodes(session))
+        offers = tuple(
+            NodeOffer(node.node_name, node.obstacle(), node.holder, node.fault()) for node in self.nodes(session)
+        )
         versions = ",".join(row.topology_version for row in self.supernodes(session))
         return Snapshot(offers, versions)

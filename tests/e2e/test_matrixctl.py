@@ -157,3 +157,15 @@ def test_a_viewer_reads_and_may_not_change(ctl: Ctl) -> None:
     assert httpx.get(url, headers=headers, trust_env=False).status_code == 200
     assert httpx.put(url + "/x", headers=headers, json={"nodes": 1}, trust_env=False).status_code == 403
     assert httpx.get(url, trust_env=False).status_code == 401
+
+
+def test_a_plan_says_whether_it_fits_and_what_would_help(ctl: Ctl, instance: str) -> None:
+    assert "fits: 2 nodes" in ctl("plan", "--nodes", "2")
+    refused = ctl("plan", "--nodes", "48", code=1)
+    assert "does not fit" in refused
+    assert f"it would fit without {instance}" in refused
+    assert "IN THE WAY" in refused
+    fewer = json.loads(ctl("plan", "--nodes", "48", "-o", "json", code=1))["changes"][0]
+    assert fewer["kind"] == "Fewer"
+    assert json.loads(ctl("plan", "--nodes", str(fewer["nodes"]), "-o", "json"))["fits"]
+    ctl("plan", code=1)

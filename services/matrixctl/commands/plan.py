@@ -1,4 +1,4 @@
-"""plan: where the instances of a manifest would lie, or what stands in the way; nothing is asked for."""
+"""plan: where a manifest's instances or so many nodes would lie, or what stands in the way; nothing is asked for."""
 
 from __future__ import annotations
 
@@ -9,28 +9,44 @@ import typer
 
 from matrixresource.vocabulary.errors import InvalidField, NotFound
 from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.screen import Form, document, say, table
+from services.matrixctl.screen import EXIT_REFUSED, Form, document, say, table
 
 KIND = "CloudMatrixInstance"
 
 
 def plan(
-    file: Annotated[Path, typer.Option("--filename", "-f", help="Manifest with one CloudMatrixInstance or several.")],
+    file: Annotated[
+        Path | None, typer.Option("--filename", "-f", help="Manifest with one CloudMatrixInstance or several.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Whole nodes, eight NPUs each, for somebody new.")] = None,
+    npus: Annotated[int | None, typer.Option(min=1, help="NPUs instead, in multiples of eight.")] = None,
+    spares: Annotated[int, typer.Option(min=0, help="Nodes held beside them for repair.")] = 0,
+    policy: Annotated[str, typer.Option(help="pack or spread")] = "pack",
+    level: Annotated[str, typer.Option(help="cabinet or supernode")] = "cabinet",
+    required: Annotated[bool, typer.Option("--required", help="Refuse rather than compromise.")] = False,
     output: Output = Form.TABLE,
     state: State = DEFAULT_STATE,
 ) -> None:
-    """Say where the instances of a manifest would lie, and which members would move, without asking for it."""
-    import yaml
+    """Say where a manifest's instances, or so many nodes, would lie, without asking for it.
 
+    With --nodes or --npus: whether they fit, and what the loss of a cabinet would take; if not, what stands in the way
+    in each cabinet and what would help; the exit code is then 1.
+    """
     from services.matrixctl.folder import Folder
     from services.matrixctl.reach import Reach
 
-    if not file.exists():
-        raise InvalidField(f"there is no file {file}", field="--filename")
-    wishes = [each for each in yaml.safe_load_all(file.read_text()) if each and each.get("kind") == KIND]
-    if not wishes:
-        raise InvalidField(f"there is no {KIND} in {file}", field="--filename")
+    sizes = {key: value for key, value in (("nodes", nodes), ("npus", npus)) if value is not None}
+    if (file is None) == (not sizes):
+        raise InvalidField("give either a manifest or a number of nodes or NPUs", field="--filename, --nodes, --npus")
+    wishes = _wishes(file) if file is not None else []
     reach = Reach.of(Folder(state))
+    if file is None:
+        body = sizes | {"spares": spares, "placement": {"policy": policy, "level": level, "required": required}}
+        answer = reach.call("resource", "POST", "/v1/plans", body=body)
+        document(answer, output) if output in (Form.JSON, Form.YAML) else _tell(answer)
+        if not answer["fits"]:
+            raise typer.Exit(EXIT_REFUSED)
+        return
     plans = [_planned(reach, each["metadata"]["name"], dict(each.get("spec") or {})) for each in wishes]
     if output in (Form.JSON, Form.YAML):
         document({"items": plans}, output)
@@ -42,6 +58,37 @@ def plan(
             ["rank", "role", "node", "cabinet", "now"],
             [[place[key] for key in ("rank", "role", "node", "cabinet", "now")] for place in each["places"]],
         )
+
+
+def _wishes(file: Path) -> list[dict[str, Any]]:
+    import yaml
+
+    if not file.exists():
+        raise InvalidField(f"there is no file {file}", field="--filename")
+    wishes = [each for each in yaml.safe_load_all(file.read_text()) if each and each.get("kind") == KIND]
+    if not wishes:
+        raise InvalidField(f"there is no {KIND} in {file}", field="--filename")
+    return wishes
+
+
+def _tell(answer: dict[str, Any]) -> None:
+    if answer["fits"]:
+        cabinets = sorted({name.rpartition("-")[0] for name in answer["members"]})
+        spares = f", spares {', '.join(answer['spareNodes'])}" if answer["spareNodes"] else ""
+        say(f"[green]fits[/]: {len(answer['members'])} nodes in {', '.join(cabinets)}{spares}")
+        radius = answer["blastRadius"]
+        say("members lost with one " + ", one ".join(f"{domain}: {count}" for domain, count in radius.items()))
+        return
+    say(f"[red]does not fit[/]: {answer['message']}")
+    rows = [
+        (one["cabinet"], one["free"], one["nodes"], ", ".join(f"{n} {why}" for why, n in one["reasons"].items()))
+        for one in answer["blocking"]
+    ]
+    table(("cabinet", "free", "nodes", "in the way"), rows)
+    for change in answer["changes"]:
+        say(f"- {change['message']}")
+    if not answer["changes"]:
+        say("no single thing would help: there are not so many working nodes")
 
 
 def _planned(reach: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,4 @@
+"""Where a request fits: an index of free capacity, the policies that choose from it, and who holds what.
+
+Integers only: nodes, cabinets and supernodes are counted through, names are the caller's. `Ledger` is the way in.
+"""

@@ -1,0 +1,367 @@
+"""The choice for requests with rules: spread, apart, near, spares, gangs of parts of nodes, sockets and memory.
+
+One scope at a time is tried, the tightest first: a cabinet, a supernode, or several supernodes where the request may
+span them. In a scope the cabinets the rules leave over are filled like a bin: fewest cabinets, the tightest last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from matrixresource.capacity.choosing import CANDIDATES, dies_for, lowest
+from matrixresource.capacity.index import EVEN, Index, low_bits
+from matrixresource.capacity.wishes import Place, Rule, Wish
+
+if TYPE_CHECKING:
+    from matrixresource.capacity.ledger import Ledger
+
+ROOMY = 24  # how many supernodes without enough whole nodes are looked at for parts
+
+
+def choose(ledger: Ledger, wish: Wish) -> Place | None:
+    """A place that keeps every rule, or None."""
+    index = ledger.index
+    if wish.within == "cabinet" and wish.nodes + wish.spares > index.nodes:
+        return None
+    bound = wish.spread or wish.apart or wish.near or wish.cpus or wish.mem
+    if not bound and wish.per == index.npus:
+        return with_spares(ledger, wish)
+    allowed = Allowed(ledger, wish)
+    if allowed.nothing:
+        return None
+    best: tuple[tuple[int, int], Place] | None = None
+    tried = 0
+    small = not bound and index.shape.supernodes > 1
+    for scope in started_scopes(index, wish) if small else scopes(index, wish):
+        place = in_scope(ledger, wish, scope, allowed)
+        if place is None:
+            continue
+        if wish.nodes <= 1 and wish.within != "cabinet":
+            return place
+        rank = (len(place.cabinets(index.nodes)), sum(index.whole[c].bit_count() for c in scope))
+        if best is None or rank < best[0]:
+            best = (rank, place)
+        tried += 1
+        if tried >= CANDIDATES:
+            break
+    if best is not None:
+        return best[1]
+    if wish.within or index.shape.supernodes == 1:
+        return None
+    return over_supernodes(ledger, wish, allowed)
+
+
+def with_spares(ledger: Ledger, wish: Wish) -> Place | None:
+    """Whole nodes and spares and no other rule: found from the index alone."""
+    index, chooser = ledger.index, ledger.chooser
+    both = wish.nodes + wish.spares
+    if wish.within == "cabinet" or (not wish.within and both <= index.nodes):
+        cabinet = chooser.smallest_cabinet(both, wish.end)
+        if cabinet >= 0:
+            whole = index.whole[cabinet]
+            members = lowest(whole, wish.nodes)
+            return Place(whole=[(cabinet, members)], spares=[(cabinet, lowest(whole & ~members, wish.spares))])
+        if wish.within == "cabinet":
+            return None
+    if (least := index.smallest_supernode_with(both)) >= 0:
+        supernode = chooser.supernode(least, wish.nodes)
+        place = Place(whole=chooser.in_supernode(supernode, wish.nodes, wish.end))
+        first = supernode * index.cabinets
+        return place if _spares(index, wish, range(first, first + index.cabinets), place) else None
+    place_over = None if wish.within else chooser.over_supernodes(wish)
+    if place_over is None:
+        return None
+    homes = sorted({cabinet // index.cabinets for cabinet, _ in place_over.whole})
+    around = [c for s in homes for c in range(s * index.cabinets, (s + 1) * index.cabinets)]
+    return place_over if _spares(index, wish, around, place_over) else None
+
+
+def started_scopes(index: Index, wish: Wish) -> Iterator[range]:
+    """For parts without other rules, among many supernodes: first where nodes in use have room, then the tightest."""
+    cabinets, nodes = index.cabinets, index.nodes
+    seen: set[int] = set()
+    size = nodes if wish.within == "cabinet" else index.shape.of_supernode
+    for free in range(max(1, int(wish.per)), index.npus):
+        for node in low_bits(index.parts[free], CANDIDATES * 2):
+            domain = node // size
+            if domain not in seen:
+                seen.add(domain)
+                yield range(domain, domain + 1) if size == nodes else range(domain * cabinets, (domain + 1) * cabinets)
+    wanted = wish.nodes + wish.spares
+    if wish.within == "cabinet":
+        for count in range(wanted, nodes + 1):
+            for supernode in low_bits(index.having[count], CANDIDATES):
+                row = index.rows[supernode][count]
+                cabinet = supernode * cabinets + (row & -row).bit_length() - 1
+                yield range(cabinet, cabinet + 1)
+        return
+    if (least := index.smallest_supernode_with(wanted)) >= 0:
+        for supernode in low_bits(index.by_free[least], CANDIDATES):
+            yield range(supernode * cabinets, (supernode + 1) * cabinets)
+
+
+class Allowed:
+    """What `apart` and `near` leave over, as a test of a node."""
+
+    def __init__(self, ledger: Ledger, wish: Wish) -> None:
+        self.nodes, self.of_supernode = ledger.shape.nodes, ledger.shape.of_supernode
+        self.rules: list[tuple[int, set[int], bool]] = []
+        self.nothing = False
+        for rule, inside in ((wish.apart, False), (wish.near, True)):
+            if rule is None:
+                continue
+            size = {"node": 1, "cabinet": self.nodes, "supernode": self.of_supernode}[rule.over]
+            theirs = [self._domains(ledger, other, size) for other in rule.others if other in ledger.held]
+            if theirs:
+                kept = set.intersection(*theirs) if inside else set.union(*theirs)
+                self.rules.append((size, kept, inside))
+                self.nothing = self.nothing or (inside and not kept)
+
+    def _domains(self, ledger: Ledger, other: str, size: int) -> set[int]:
+        place = ledger.held[other].place
+        if size >= self.nodes:
+            return {cabinet * self.nodes // size for cabinet in place.cabinets(self.nodes)}
+        whole = {c * self.nodes + o for c, mask in place.whole for o in ledger.index.offsets(mask)}
+        return whole | {node for node, _ in place.parts}
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def __call__(self, node: int) -> bool:
+        return all((node // size in kept) is inside for size, kept, inside in self.rules)
+
+    def cabinet(self, cabinet: int) -> bool:
+        """False when no node of the cabinet can be allowed; where rules are about nodes, True."""
+        first = cabinet * self.nodes
+        return all(size < self.nodes or (first // size in kept) is inside for size, kept, inside in self.rules)
+
+    def of_nodes(self) -> bool:
+        return any(size < self.nodes for size, _, _ in self.rules)
+
+
+def scopes(index: Index, wish: Wish) -> Iterator[range]:
+    """Cabinets to look at together, the tightest first."""
+    shape = index.shape
+    if wish.within == "cabinet":
+        for supernode in tight_supernodes(index, wish):
+            first = supernode * shape.cabinets
+            here = range(first, first + shape.cabinets)
+            for cabinet in sorted(here, key=lambda c: index.whole[c].bit_count()):
+                yield range(cabinet, cabinet + 1)
+        return
+    for supernode in tight_supernodes(index, wish):
+        yield range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
+
+
+def tight_supernodes(index: Index, wish: Wish) -> Iterator[int]:
+    """Those with enough whole nodes by how few; for parts, a few that have less come first."""
+    needs_whole = wish.per == index.npus
+    wanted = (wish.nodes if needs_whole else 0) + wish.spares
+    if index.shape.supernodes == 1:
+        yield 0
+        return
+    if not needs_whole and wish.nodes:
+        seen = 0
+        for size in range(wanted, wish.nodes + wish.spares):
+            for supernode in low_bits(index.by_free[size], ROOMY - seen):
+                seen += 1
+                yield supernode
+        wanted += wish.nodes
+    sizes = index.sizes >> wanted << wanted
+    while sizes:
+        low = sizes & -sizes
+        sizes ^= low
+        yield from low_bits(index.by_free[low.bit_length() - 1], index.shape.supernodes)
+
+
+def in_scope(ledger: Ledger, wish: Wish, scope: range, allowed: Allowed) -> Place | None:
+    """The whole request inside some cabinets, or None."""
+    index = ledger.index
+    place = Place()
+    if wish.nodes:
+        limit, domain = _spread_of(index, wish.spread)
+        free = free_nodes(index, wish, scope, allowed)
+        chosen = packed(free, wish.nodes, limit, domain, index)
+        if chosen is None:
+            return None
+        _settle(ledger, wish, chosen, place)
+    if wish.spares and not _spares(index, wish, scope, place):
+        return None
+    if wish.cpus or wish.mem:
+        around = scope if wish.within else range(index.shape.all_cabinets)
+        if not _pools(ledger, wish, around, place):
+            return None
+    return place
+
+
+def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed) -> dict[int, int]:
+    """By cabinet the mask of nodes that have room for one part of the gang and that the rules allow."""
+    found: dict[int, int] = {}
+    per, nodes, npus = wish.per, index.nodes, index.npus
+    one_by_one = allowed.of_nodes()
+    for cabinet in scope:
+        if allowed and not allowed.cabinet(cabinet):
+            continue
+        mask = index.whole[cabinet]
+        if per < npus:
+            base = cabinet * nodes
+            for offset in range(nodes):
+                node = base + offset
+                room = index.free[node] >= per if per >= 1 else index.free[node] >= 0 and index.dies[node]
+                if room:
+                    mask |= 1 << offset
+        if one_by_one:
+            mask = sum(1 << o for o in index.offsets(mask) if allowed(cabinet * nodes + o))
+        if mask:
+            found[cabinet] = mask
+    return found
+
+
+def _spread_of(index: Index, rule: Rule | None) -> tuple[int, int]:
+    """(most nodes of one domain, cabinets of such a domain); a rule over nodes is always kept."""
+    if rule is None or rule.over == "node":
+        return index.shape.all_nodes, 1
+    return rule.most, 1 if rule.over == "cabinet" else index.cabinets
+
+
+def packed(free: dict[int, int], wanted: int, limit: int, domain: int, index: Index) -> list[tuple[int, int]] | None:
+    """(cabinet, mask) of the nodes chosen: fewest cabinets, the tightest last, broken ones before full ones."""
+    room = {cabinet: min(mask.bit_count(), limit) for cabinet, mask in free.items()}
+    taken_of: dict[int, int] = {}
+    if domain > 1 and limit < wanted:
+        raise_limit = {cabinet // domain for cabinet in room}
+        if len(raise_limit) * limit < wanted:
+            return None
+    elif sum(room.values()) < wanted:
+        return None
+    waiting = sorted(room, key=lambda c: (-room[c], free[c].bit_count(), c))
+    chosen: list[tuple[int, int]] = []
+    while wanted:
+        if domain > 1:
+            for cabinet in waiting:
+                room[cabinet] = min(free[cabinet].bit_count(), limit - taken_of.get(cabinet // domain, 0))
+            waiting = [c for c in waiting if room[c] > 0]
+            waiting.sort(key=lambda c: (-room[c], free[c].bit_count(), c))
+        if not waiting:
+            return None
+        enough = [c for c in waiting if room[c] >= wanted]
+        cabinet = min(enough, key=lambda c: (room[c], free[c].bit_count(), c)) if enough else waiting[0]
+        waiting.remove(cabinet)
+        take = min(room[cabinet], wanted)
+        chosen.append((cabinet, take))
+        taken_of[cabinet // domain] = taken_of.get(cabinet // domain, 0) + take
+        wanted -= take
+    return [(cabinet, _tightest_nodes(index, cabinet, free[cabinet], take)) for cabinet, take in chosen]
+
+
+def _tightest_nodes(index: Index, cabinet: int, mask: int, wanted: int) -> int:
+    """Of the nodes of a cabinet those with the least room."""
+    if mask.bit_count() == wanted or not mask & ~index.whole[cabinet]:
+        return lowest(mask, wanted)
+    base = cabinet * index.nodes
+    order = sorted(index.offsets(mask), key=lambda offset: index.free[base + offset])
+    return sum(1 << offset for offset in order[:wanted])
+
+
+def _settle(ledger: Ledger, wish: Wish, chosen: list[tuple[int, int]], place: Place) -> None:
+    index = ledger.index
+    if wish.per == index.npus:
+        place.whole = chosen
+        return
+    for cabinet, mask in chosen:
+        for offset in index.offsets(mask):
+            node = cabinet * index.nodes + offset
+            place.parts.append((node, part_dies(index.dies[node], wish.per)))
+
+
+def part_dies(dies: int, per: float) -> int:
+    """The dies of a part: whole NPUs, or one die, of an NPU that is broken already where there is one."""
+    if per >= 1:
+        return dies_for(dies, int(per))
+    pairs = dies & dies >> 1 & EVEN
+    single = dies & ~(pairs * 3)
+    return single & -single if single else pairs & -pairs
+
+
+def _spares(index: Index, wish: Wish, scope: Iterable[int], place: Place) -> bool:
+    """Whole nodes in the supernodes that the gang uses, from the fullest cabinets."""
+    taken = dict(place.whole)
+    started = {node // index.nodes: 0 for node, _ in place.parts}
+    for node, _ in place.parts:
+        started[node // index.nodes] |= 1 << node % index.nodes
+    homes = {cabinet // index.cabinets for cabinet in place.cabinets(index.nodes)}
+    left = wish.spares
+    free = {}
+    for cabinet in scope:
+        mask = index.whole[cabinet] & ~taken.get(cabinet, 0) & ~started.get(cabinet, 0)
+        if mask and (not homes or cabinet // index.cabinets in homes):
+            free[cabinet] = mask
+    for cabinet in sorted(free, key=lambda c: (free[c].bit_count(), c)):
+        take = min(left, free[cabinet].bit_count())
+        place.spares.append((cabinet, lowest(free[cabinet], take)))
+        left -= take
+        if not left:
+            return True
+    return False
+
+
+def _pools(ledger: Ledger, wish: Wish, around: Iterable[int], place: Place) -> bool:
+    """Sockets and GiB from any nodes that are up, the gang's own cabinets first."""
+    index = ledger.index
+    own = place.cabinets(index.nodes)
+    order = [*sorted(own), *(cabinet for cabinet in around if cabinet not in own)]
+    cpus, mem = wish.cpus, wish.mem
+    for cabinet in order:
+        for node in range(cabinet * index.nodes, (cabinet + 1) * index.nodes):
+            if not index.up[node]:
+                continue
+            if cpus and index.cpus[node]:
+                take = min(cpus, index.cpus[node])
+                place.cpus.append((node, take))
+                cpus -= take
+            if mem and index.mem[node]:
+                take = min(mem, index.mem[node])
+                place.mem.append((node, take))
+                mem -= take
+        if not cpus and not mem:
+            return True
+    return not cpus and not mem
+
+
+def over_supernodes(ledger: Ledger, wish: Wish, allowed: Allowed) -> Place | None:
+    """A gang larger than any supernode: the emptiest whole, in blocks, the rest where it is tightest."""
+    index, shape = ledger.index, ledger.shape
+    if not wish.nodes:
+        return None
+    limit, domain = _spread_of(index, wish.spread)
+    frees = {}
+    for supernode in range(shape.supernodes):
+        scope = range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
+        frees[supernode] = free_nodes(index, wish, scope, allowed)
+    room = {s: sum(min(mask.bit_count(), limit) for mask in free.values()) for s, free in frees.items()}
+    if domain > 1:
+        room = {s: min(r, limit) for s, r in room.items()}
+    place, wanted = Place(), wish.nodes
+    waiting = sorted(room, key=lambda s: (-room[s], s))
+    while wanted and waiting:
+        enough = [s for s in waiting if room[s] >= wanted]
+        supernode = min(enough, key=lambda s: (room[s], s)) if enough else waiting[0]
+        waiting.remove(supernode)
+        take = min(room[supernode] // wish.block * wish.block, wanted)
+        if not take:
+            return None
+        chosen = packed(frees[supernode], take, limit, domain, index)
+        if chosen is None:
+            return None
+        part = Place()
+        _settle(ledger, wish, chosen, part)
+        place.whole += part.whole
+        place.parts += part.parts
+        wanted -= take
+    everywhere = range(shape.all_cabinets)
+    if wanted or (wish.spares and not _spares(index, wish, everywhere, place)):
+        return None
+    if (wish.cpus or wish.mem) and not _pools(ledger, wish, everywhere, place):
+        return None
+    return place

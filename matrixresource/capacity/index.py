@@ -1,0 +1,153 @@
+"""The index of free capacity: what is free in each node, cabinet and supernode, found without looking at the others.
+
+A set of nodes, cabinets or supernodes is an integer with a bit for each. For every number of free nodes there is the
+set of cabinets that have just so many, and the set of supernodes; for every number of free NPUs the set of nodes in
+use that have just so many left. A decision therefore looks only at domains that can serve, and a change touches one
+node, its cabinet and its supernode. Nothing here is remembered that could not be made anew from who holds what.
+"""
+
+from __future__ import annotations
+
+from matrixresource.capacity.shape import Shape
+
+EVEN = int("01" * 64, 2)  # the first die of every NPU
+
+
+class Index:
+    """Free dies by node, and the sets above. `whole` nodes are up and entirely free; a node that is not up has none."""
+
+    __slots__ = (
+        "by_free", "cabinets", "cpus", "dies", "free", "halves", "having", "left", "mem", "node_bits", "nodes", "npus",
+        "parts", "rows", "shape", "sizes", "up", "whole",
+    )  # fmt: skip
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.cabinets, self.nodes, self.npus = shape.cabinets, shape.nodes, shape.npus
+        everything, full = shape.all_nodes, (1 << shape.nodes) - 1
+        self.dies = [shape.dies] * everything
+        self.up = [True] * everything
+        self.free = [shape.npus] * everything  # whole NPUs free in each node that is up, else -1
+        self.cpus = [shape.cpus] * everything
+        self.mem = [shape.mem_gib] * everything
+        self.whole = [full] * shape.all_cabinets  # by cabinet: its whole nodes
+        empty = [0] * shape.nodes
+        self.rows = [[*empty, (1 << shape.cabinets) - 1] for _ in range(shape.supernodes)]  # cabinets by whole nodes
+        self.having = [*empty, (1 << shape.supernodes) - 1]  # supernodes with a cabinet of so many whole nodes
+        self.left = [shape.of_supernode] * shape.supernodes  # whole nodes of each supernode
+        self.by_free = [0] * shape.of_supernode + [(1 << shape.supernodes) - 1]  # supernodes by whole nodes
+        self.sizes = 1 << shape.of_supernode  # which entries of `by_free` are not empty
+        self.parts = [0] * shape.npus  # nodes in use by free whole NPUs
+        self.halves = [0] * shape.npus  # those of them with an NPU of which one die is free
+        self.node_bits = [
+            tuple(i for i in range(shape.nodes) if mask >> i & 1) for mask in range(min(full + 1, 1 << 12))
+        ]
+
+    # ---- whole nodes
+
+    def take_whole(self, cabinet: int, mask: int) -> None:
+        """Whole nodes of a cabinet become fully used."""
+        base = cabinet * self.nodes
+        for offset in self.offsets(mask):
+            self.dies[base + offset] = self.free[base + offset] = 0
+        self._set_whole(cabinet, self.whole[cabinet] & ~mask)
+
+    def give_whole(self, cabinet: int, mask: int) -> None:
+        """Fully used nodes of a cabinet become free; those that are down only when they come back."""
+        base, full, npus, back = cabinet * self.nodes, self.shape.dies, self.npus, 0
+        for offset in self.offsets(mask):
+            self.dies[base + offset] = full
+            if self.up[base + offset]:
+                self.free[base + offset] = npus
+                back |= 1 << offset
+        self._set_whole(cabinet, self.whole[cabinet] | back)
+
+    def _set_whole(self, cabinet: int, mask: int) -> None:
+        old, new = self.whole[cabinet].bit_count(), mask.bit_count()
+        self.whole[cabinet] = mask
+        if old == new:
+            return
+        supernode, place = divmod(cabinet, self.cabinets)
+        row, bit, mine = self.rows[supernode], 1 << place, 1 << supernode
+        row[old] ^= bit
+        if not row[old]:
+            self.having[old] ^= mine
+        if not row[new]:
+            self.having[new] |= mine
+        row[new] ^= bit
+        before = self.left[supernode]
+        after = self.left[supernode] = before + new - old
+        by_free = self.by_free
+        by_free[before] ^= mine
+        if not by_free[before]:
+            self.sizes ^= 1 << before
+        if not by_free[after]:
+            self.sizes |= 1 << after
+        by_free[after] |= mine
+
+    def offsets(self, mask: int) -> tuple[int, ...]:
+        """The places of the bits of a cabinet's mask."""
+        if mask < len(self.node_bits):
+            return self.node_bits[mask]
+        return tuple(i for i in range(self.nodes) if mask >> i & 1)
+
+    # ---- parts of nodes
+
+    def take(self, node: int, bits: int) -> None:
+        """Dies of a node become used."""
+        self._set(node, self.dies[node] & ~bits, self.up[node])
+
+    def give(self, node: int, bits: int) -> None:
+        self._set(node, self.dies[node] | bits, self.up[node])
+
+    def set_up(self, node: int, up: bool) -> None:
+        """A node goes down or is closed, or comes back; who holds it keeps it."""
+        if self.up[node] != up:
+            self._set(node, self.dies[node], up)
+
+    def _set(self, node: int, dies: int, up: bool) -> None:
+        old, npus = self.free[node], self.npus
+        here = 1 << node
+        if 0 <= old < npus:
+            if self.parts[old] & here:
+                self.parts[old] ^= here
+            if self.halves[old] & here:
+                self.halves[old] ^= here
+        self.dies[node], self.up[node] = dies, up
+        pairs = dies & dies >> 1 & EVEN
+        new = self.free[node] = pairs.bit_count() if up else -1
+        if old == npus or new == npus:
+            cabinet, offset = divmod(node, self.nodes)
+            mask = self.whole[cabinet]
+            self._set_whole(cabinet, mask | 1 << offset if new == npus else mask & ~(1 << offset))
+        if 0 <= new < npus:
+            if new:
+                self.parts[new] |= here
+            if dies != pairs * 3:
+                self.halves[new] |= here
+
+    # ---- questions
+
+    def smallest_supernode_with(self, nodes: int) -> int:
+        """The least number of whole nodes, at least so many, that some supernode has; -1 when none has."""
+        found = self.sizes >> nodes
+        return nodes + (found & -found).bit_length() - 1 if found else -1
+
+    def most_left(self) -> int:
+        """The most whole nodes that one supernode has."""
+        return self.sizes.bit_length() - 1
+
+    def state(self) -> dict[str, object]:
+        """Everything derived, to compare with an index made anew."""
+        derived = ("free", "whole", "rows", "having", "left", "by_free", "sizes", "parts", "halves")
+        return {name: getattr(self, name) for name in derived}
+
+
+def low_bits(mask: int, most: int) -> list[int]:
+    """The places of the lowest bits, at most so many."""
+    found: list[int] = []
+    while mask and len(found) < most:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found

@@ -1,0 +1,151 @@
+"""Who holds what: requests in, places out, all or nothing; failures and their repair.
+
+The index is kept in step with every change. Times are seconds on the caller's clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from matrixresource.capacity import constrained, preempting, repairing
+from matrixresource.capacity.choosing import POLICIES, Chooser, Policy
+from matrixresource.capacity.index import Index
+from matrixresource.capacity.shape import Shape
+from matrixresource.capacity.wishes import Place, Wish
+
+
+@dataclass(slots=True)
+class Held:
+    """One allocation."""
+
+    wish: Wish
+    place: Place
+    since: float
+
+
+class Ledger:
+    """The verbs over one machine."""
+
+    def __init__(self, shape: Shape, policy: Policy = POLICIES["best"]) -> None:
+        self.shape = shape
+        self.index = Index(shape)
+        self.chooser = Chooser(self.index, policy)
+        self.held: dict[str, Held] = {}
+        self.tenants: list[set[str]] = [set() for _ in range(shape.all_cabinets)]  # who has anything in a cabinet
+
+    # ---- verbs
+
+    def allocate(self, name: str, wish: Wish, now: float) -> tuple[Place | None, list[str]]:
+        """The place taken, or None; and whom it put out of theirs."""
+        self.chooser.learn(wish)
+        place = self.choose(wish)
+        evicted: list[str] = []
+        if place is None and wish.preempts:
+            evicted = preempting.victims(self, wish, now) or []
+            for other in evicted:
+                self.release(other)
+            place = self.choose(wish) if evicted else None
+        if place is not None:
+            self.hold(name, wish, place, now)
+        return place, evicted
+
+    def choose(self, wish: Wish) -> Place | None:
+        """A place that keeps every rule of the request on what is free now, or None."""
+        if wish.nodes % wish.block:
+            return None  # no number of whole blocks
+        if not wish.plain:
+            return constrained.choose(self, wish)
+        if wish.nodes == 1 and wish.per < self.shape.npus:
+            return self.chooser.part(wish)
+        return self.chooser.gang(wish)
+
+    def hold(self, name: str, wish: Wish, place: Place, now: float) -> None:
+        """Take a place that is free."""
+        self.take(name, place, wish.end)
+        self.held[name] = Held(wish, place, now)
+
+    def release(self, name: str) -> None:
+        self.give(name, self.held.pop(name).place)
+
+    def set_up(self, node: int, up: bool) -> None:
+        """Open or close a node for newcomers; nobody is moved."""
+        self.index.set_up(node, up)
+
+    def fail(self, node: int) -> tuple[dict[str, Place], list[str]]:
+        """A node is lost: the new places of whom it touched, and whom nothing could be found for."""
+        return repairing.repair(self, node)
+
+    # ---- the index in step
+
+    def take(self, name: str, place: Place, end: float = inf) -> None:
+        index, tenants, nodes = self.index, self.tenants, self.shape.nodes
+        ends = self.chooser.cabinet_ends
+        finite = end != inf
+        for cabinet, mask in place.whole:
+            index.take_whole(cabinet, mask)
+            tenants[cabinet].add(name)
+            if finite and ends[cabinet] < end:
+                ends[cabinet] = end
+        for node, dies in place.parts:
+            index.take(node, dies)
+            cabinet = node // nodes
+            tenants[cabinet].add(name)
+            if finite:
+                node_ends = self.chooser.node_ends
+                if node_ends[node] < end:
+                    node_ends[node] = end
+                if ends[cabinet] < end:
+                    ends[cabinet] = end
+        for cabinet, mask in place.spares:
+            index.take_whole(cabinet, mask)
+            tenants[cabinet].add(name)
+        if place.cpus or place.mem:
+            self._pool(name, place, -1)
+
+    def give(self, name: str, place: Place) -> None:
+        index, tenants, nodes, npus = self.index, self.tenants, self.shape.nodes, self.shape.npus
+        ends = self.chooser.cabinet_ends
+        if place.cpus or place.mem:
+            self._pool(name, place, 1)
+        for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
+            index.give_whole(cabinet, mask)
+            here = tenants[cabinet]
+            here.discard(name)
+            if not here:
+                ends[cabinet] = 0.0
+        for node, dies in place.parts:
+            index.give(node, dies)
+            cabinet = node // nodes
+            here = tenants[cabinet]
+            here.discard(name)
+            if index.free[node] == npus:
+                self.chooser.node_ends[node] = 0.0
+            if not here:
+                ends[cabinet] = 0.0
+
+    def _pool(self, name: str, place: Place, sign: int) -> None:
+        for amounts, left in ((place.cpus, self.index.cpus), (place.mem, self.index.mem)):
+            for node, amount in amounts:
+                left[node] += sign * amount
+                if sign < 0:
+                    self.tenants[node // self.shape.nodes].add(name)
+                else:
+                    self.tenants[node // self.shape.nodes].discard(name)
+
+    def rebuilt(self) -> Index:
+        """The index made anew from who holds what and which nodes are up."""
+        index = Index(self.shape)
+        for node, up in enumerate(self.index.up):
+            index.set_up(node, up)
+        for held in self.held.values():
+            for cabinet, mask in held.place.whole + held.place.spares:
+                for offset in index.offsets(mask):
+                    index.take(cabinet * self.shape.nodes + offset, self.shape.dies)
+            for node, dies in held.place.parts:
+                index.take(node, dies)
+            for node, amount in held.place.cpus:
+                index.cpus[node] -= amount
+            for node, amount in held.place.mem:
+                index.mem[node] -= amount
+        return index

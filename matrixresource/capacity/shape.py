@@ -1,0 +1,37 @@
+"""How many supernodes, cabinets, nodes and NPUs there are, and the arithmetic between their numbers."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Supernodes of equal cabinets of equal nodes. Nodes are counted through: node // nodes is its cabinet's number.
+
+    `cabinets` per supernode, `nodes` per cabinet, `npus` per node (two dies each), `cpus` sockets and `mem_gib` of host
+    memory per node.
+    """
+
+    supernodes: int
+    cabinets: int
+    nodes: int
+    npus: int = 8
+    cpus: int = 4
+    mem_gib: int = 1536
+
+    @property
+    def all_cabinets(self) -> int:
+        return self.supernodes * self.cabinets
+
+    @property
+    def all_nodes(self) -> int:
+        return self.all_cabinets * self.nodes
+
+    @property
+    def of_supernode(self) -> int:
+        """Nodes in a supernode."""
+        return self.cabinets * self.nodes
+
+    @property
+    def dies(self) -> int:
+        """All dies of a node as a mask; NPU k has bits 2k and 2k+1."""
+        return (1 << 2 * self.npus) - 1

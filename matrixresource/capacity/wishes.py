@@ -1,0 +1,70 @@
+"""What is asked for, and where it came to lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Over which domain (node, cabinet, supernode) a rule holds, and toward whom or how many."""
+
+    over: str = "cabinet"
+    most: int = 0
+    others: tuple[str, ...] = ()
+
+
+@dataclass
+class Wish:
+    """A request. `nodes` distinct nodes with `per` NPUs each (0.5 is a die); sockets and GiB come from anywhere.
+
+    `within` keeps everything in one cabinet or supernode; `block` is a number of nodes that no edge of a supernode may
+    cut; `spread` limits the nodes of one domain; `apart` and `near` name other allocations. `end` is when the requester
+    says it will leave, in seconds, infinite when it does not say.
+    """
+
+    nodes: int
+    per: float = 8
+    within: str = ""
+    block: int = 1
+    spread: Rule | None = None
+    apart: Rule | None = None
+    near: Rule | None = None
+    spares: int = 0
+    cpus: int = 0
+    mem: int = 0
+    priority: int = 0
+    preempts: bool = False
+    weight: float = 1
+    end: float = float("inf")
+    plain: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plain = not (
+            self.spread or self.apart or self.near or self.spares or self.cpus or self.mem
+            or (self.nodes > 1 and self.per != 8)
+        )  # fmt: skip
+
+    @property
+    def npus(self) -> float:
+        return self.nodes * self.per
+
+
+@dataclass(slots=True)
+class Place:
+    """Where an allocation lies: whole nodes as (cabinet, mask), parts as (node, dies), spares as whole nodes."""
+
+    whole: list[tuple[int, int]] = field(default_factory=list)
+    parts: list[tuple[int, int]] = field(default_factory=list)
+    spares: list[tuple[int, int]] = field(default_factory=list)
+    cpus: list[tuple[int, int]] = field(default_factory=list)
+    mem: list[tuple[int, int]] = field(default_factory=list)
+
+    def cabinets(self, nodes: int) -> set[int]:
+        """The cabinets of its NPUs; `nodes` is how many nodes a cabinet has."""
+        return {cabinet for cabinet, _ in self.whole} | {node // nodes for node, _ in self.parts}
+
+    def touched(self, nodes: int) -> set[int]:
+        """Every cabinet in which it holds anything."""
+        found = self.cabinets(nodes) | {cabinet for cabinet, _ in self.spares}
+        return found | {node // nodes for node, _ in self.cpus} | {node // nodes for node, _ in self.mem}
