@@ -149,7 +149,7 @@ def test_create_sends_protobuf(kube: KubeProcess) -> None:
         "service clusterip svc --tcp=80:80",
         "ingress ing --rule=a.b/c=svc:80",
         "pdb p --selector=app=x --min-available=1",
-        "quota q --hard=pods=2",
+        "quota q --hard=pods=9",
     ):
         kube.kubectl("create", *(word.replace("_", " ") for word in words.split()), "-n", "team")
     kube.kubectl("run", "box", "--image=busybox", "-n", "team")
@@ -207,8 +207,17 @@ def test_nodes_and_events(kube: KubeProcess, widget: str) -> None:
 
 def test_what_nobody_serves_is_refused_plainly(kube: KubeProcess) -> None:
     kube.kubectl("run", "box", "--image=busybox")
-    assert "not served here" in kube.kubectl("exec", "box", "--", "ls", fails=True)
-    assert "does not have a host assigned" in kube.kubectl("logs", "box", fails=True)
+    assert "does not have a host assigned" in kube.kubectl("exec", "box", "--", "ls", fails=True)
+    assert kube.kubectl("logs", "box") == ""
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2"}}
+    kube.kubectl("create", "-f", "-", stdin=node)
+    there = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "there"}}
+    kube.kubectl(
+        "create", "-f", "-", stdin=there | {"spec": {"nodeName": "n2", "containers": [{"name": "c", "image": "i"}]}}
+    )
+    assert "not served here" in kube.kubectl("exec", "there", "--", "ls", fails=True)
+    kube.kubectl("delete", "pod", "there", "--grace-period=0", "--force")
+    kube.kubectl("delete", "node", "n2")
     assert "metrics not available yet" in kube.kubectl("top", "nodes", fails=True)
     kube.kubectl("delete", "pod", "box")
 
