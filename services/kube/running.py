@@ -50,7 +50,7 @@ class Kube:
     kubeconfig: str
     database: str
     synchronous: str
-    admin_token: str
+    tokens: dict[str, str]
     seed: int | None
     workloads: bool
 
@@ -59,7 +59,7 @@ class Kube:
         configure("kube", self.log_level)
         folder, kubeconfig = Path(self.folder), Path(self.kubeconfig)
         ca, certificate, key = certificate_files(folder)
-        tokens, signing_key = tokens_of(folder, self.admin_token)
+        tokens, signing_key = tokens_of(folder, self.tokens)
         try:
             store = Store(open_database(self.database, self.synchronous), time.time, threaded=True)
         except StoreLost as failure:

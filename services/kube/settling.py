@@ -31,7 +31,8 @@ def settle(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
     advertised = settings.advertise or ("127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host)
     database = settings.database_url("kube")
     names = [settings.host, advertised, *settings.certificate_names.split(",")]
-    _prepare(folder, names, database, settings.kube_admin_token)
+    tokens = {"admin": settings.kube_admin_token, "operator": settings.kube_operator_token}
+    _prepare(folder, names, database, tokens)
     said = {
         "log_level": settings.log_level,
         "url": f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}",
@@ -39,19 +40,19 @@ def settle(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
         "kubeconfig": str(settings.state / "kubeconfig"),
         "database": database,
         "synchronous": settings.synchronous,
-        "admin_token": settings.kube_admin_token,
+        "tokens": tokens,
         "seed": settings.seed,
         "workloads": settings.workloads,
     }
     return said, [os.dup(held.fileno()), socket.dup(listener.fileno())]
 
 
-def _prepare(folder: Path, names: list[str], database: str, admin_token: str) -> None:
+def _prepare(folder: Path, names: list[str], database: str, tokens: dict[str, str]) -> None:
     with refusing(database), one_at_a_time(database) as connection:
         migrate(database)
         if connection is not None:
             take_over(connection, folder)
         ensure_certificates(folder, names)
-        tokens_of(folder, admin_token)
+        tokens_of(folder, tokens)
         if connection is not None:
             hand_over(connection, folder)

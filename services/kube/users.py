@@ -15,6 +15,9 @@ USERS = {
 }
 
 
-def tokens_of(folder: Path, admin_token: str) -> tuple[dict[str, User], bytes]:
-    """(users by token, signing key) of the token file, which is made or completed."""
-    return load_tokens(folder / "tokens.json", USERS, {"admin": admin_token})
+def tokens_of(folder: Path, given: dict[str, str]) -> tuple[dict[str, User], bytes]:
+    """(users by token, signing key) of the token file, which is made or completed.
+
+    `given` fixes tokens by the key of the user here; "" leaves one as it is.
+    """
+    return load_tokens(folder / "tokens.json", USERS, given)

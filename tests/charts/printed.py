@@ -16,7 +16,15 @@ from tests.upkeep.printed import settings_class
 CHART_SETS = {
     *("host", "port", "state", "log_level", "seed", "time_scale", "time_anchor_wall", "time_anchor_emulated"),
     *("tokens", "token", "database", "supernodes", "spec", "stages", "link_stages"),
-    *("kubeconfig", "identity", "lease_namespace", "kube_admin_token", "advertise", "certificate_names"),
+    *(
+        "kubeconfig",
+        "identity",
+        "lease_namespace",
+        "kube_admin_token",
+        "kube_operator_token",
+        "advertise",
+        "certificate_names",
+    ),
     *(f"{process.name}_url" for process in PROCESSES),
 }
 """Settings that the templates decide on, from values of their own or from where things are."""

@@ -70,6 +70,8 @@ Kubernetes API is the exception, since the cluster's own takes its place.
 - {name: CLOUDMATRIX_CERTIFICATE_NAMES, value: "{{ $fullname }}-kube.{{ $root.Release.Namespace }},{{ $fullname }}-kube.{{ $root.Release.Namespace }}.svc"}
 - name: CLOUDMATRIX_KUBE_ADMIN_TOKEN
   valueFrom: {secretKeyRef: {name: {{ include "cloudmatrix.kube" $root }}, key: admin-token}}
+- name: CLOUDMATRIX_KUBE_OPERATOR_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ include "cloudmatrix.kube" $root }}, key: operator-token}}
 {{- end }}
 {{- if eq $name "operator" }}
 - {name: CLOUDMATRIX_LEASE_NAMESPACE, value: {{ ternary "kube-system" (include "cloudmatrix.leaseNamespace" $root) $root.Values.kube.enabled }}}
