@@ -64,6 +64,9 @@ class Watched:
         return list(dropwhile(lambda state: state in ("Pending", "Loading"), self.states))
 
 
+HASTY = ("TaintManagerEviction",)  # told only where a controller is quicker than the operator, on either server
+
+
 class Life:
     """`live()` does it all and returns what was seen; `told` says what the operator's log holds, for a failure."""
 
@@ -180,6 +183,7 @@ class Life:
     def events(self, kind: str) -> list[str]:
         """Reason and type of the events of one kind of resource, in the order they happened."""
         found = [e for e in self.items(EVENTS) if e["involvedObject"]["kind"] == kind]
+        found = [e for e in found if e["reason"] not in HASTY]
         found.sort(key=lambda event: event["metadata"]["name"] if kind != "Pod" else event["reason"])
         return [f"{event['type']} {event['reason']}" for event in found]
 

@@ -257,14 +257,7 @@ def life(talk: Talk, path: str, body: dict[str, Any]) -> None:
     did("apply", talk.apply(at, kept | {"apiVersion": version, "kind": kind}, want=None, note=False, force=True))
     fresh = talk.get(at, note=False).body
     fresh["metadata"].pop("labels", None)
-    if kind in (
-        "Deployment",
-        "DaemonSet",
-        "ReplicaSet",
-        "StatefulSet",
-        "Job",
-        "ReplicationController",
-    ):  # controllers write too
+    if kind in WATCHED:  # controllers write too
         del fresh["metadata"]["resourceVersion"]
     did("put", talk.put(at, fresh, want=None, note=False))
     without = {"metadata": {"name": name}} | {key: value for key, value in body.items() if key != "metadata"}
