@@ -19,6 +19,7 @@ from tests.matrixcontainer.kubeapi.process import KubeProcess, needs_kubectl
 
 pytestmark = [needs_kubectl, pytest.mark.timeout(180)]
 PATIENCE_WALL_S = 45.0
+LETTING_GO_WALL_S = 100.0  # Kopf looks again after a minute for a daemon that was just ending
 
 
 @pytest.fixture(scope="module")
@@ -89,15 +90,16 @@ class Example:
         for each in words:
             self.until(lambda each=each: each in self.log.read_text(errors="replace"), f"it says {each!r}")
 
-    def until(self, holds: Callable[[], Any], sentence: str) -> None:
-        ends = time.monotonic() + PATIENCE_WALL_S
+    def until(self, holds: Callable[[], Any], sentence: str, patience_wall_s: float = PATIENCE_WALL_S) -> None:
+        ends = time.monotonic() + patience_wall_s
         while not holds():
             assert time.monotonic() < ends, f"{sentence}\n{self.log.read_text(errors='replace')[-3000:]}"
             time.sleep(0.1)
 
     def ends(self) -> None:
         """Deleted, the object goes: the operator has let go of it."""
-        self.kubectl("delete", "kopfexamples", "--all", "--timeout=40s")
+        self.kubectl("delete", "kopfexamples", "--all", "--wait=false")
+        self.until(lambda: not self.get("kopfexamples"), "the object is gone", LETTING_GO_WALL_S)
 
 
 def minimal(example: Example) -> None:
