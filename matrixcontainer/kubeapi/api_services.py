@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.accept import choose
+from matrixcontainer.kubeapi.computed import listed
 from matrixcontainer.kubeapi.jsonpath import JsonPath
 from matrixcontainer.kubeapi.object_meta import timestamp
 from matrixcontainer.kubeapi.resources import Printed, Registry, Resource
-from matrixcontainer.kubeapi.responses import Response, as_json
+from matrixcontainer.kubeapi.responses import Response
 from matrixcontainer.kubeapi.schema import Schema
 from matrixcontainer.kubeapi.selectors import FieldSelector, LabelSelector
 from matrixcontainer.kubeapi.strategy import Strategy
-from matrixcontainer.kubeapi.table import TableForm
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.app import App
@@ -109,21 +109,16 @@ def answer(app: "App", request: "Request", resource: Resource, target: "Target")
     if request.method not in ("GET", "HEAD") or target.subresource or target.watch or request.flag("watch"):
         raise errors.method_not_allowed()
     found = {one["metadata"]["name"]: one for one in services(app.api.registry, timestamp(app.api.started))}
-    in_a_table = choose(request.accept).form == "Table"
     if target.name:
         if target.name not in found:
             raise errors.not_found(resource.plural, resource.group, target.name)
         one = found[target.name]
+        in_a_table = choose(request.accept).form == "Table"
         return app.render(request, resource, printed(one) if in_a_table else one, 200)
     labels = LabelSelector(request.query.get("labelSelector", ""))
     fields = FieldSelector(request.query.get("fieldSelector", ""), resource.fields)
     items = [one for _, one in sorted(found.items()) if labels.matches(one) and fields.matches(one)]
-    meta = {"resourceVersion": str(app.api.store.revision)}
-    if in_a_table:
-        form = TableForm(resource, request.query.get("includeObject", ""), app.api.now)
-        return as_json(form.table([printed(one) for one in items], meta))
-    listed = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta, "items": items}
-    return as_json(listed)
+    return listed(app, request, resource, items, printed)
 
 
 def services(registry: Registry, since: str) -> list[dict[str, Any]]:

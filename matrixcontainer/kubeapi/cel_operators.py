@@ -9,8 +9,6 @@ from celpy import celtypes
 from matrixcontainer.kubeapi.cel_functions import select_optional
 from matrixcontainer.kubeapi.cel_values import Optional
 
-__all__ = ["BINARY", "FALSE", "TRUE", "UNARY", "Failed", "at", "equal", "select_optional", "truth"]
-
 Int, Uint, Double, Text, Bool = (
     celtypes.IntType, celtypes.UintType, celtypes.DoubleType, celtypes.StringType, celtypes.BoolType,
 )  # fmt: skip

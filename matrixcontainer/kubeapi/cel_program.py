@@ -14,7 +14,7 @@ from celpy import celtypes
 from celpy.evaluation import base_functions, celbytes, celstr
 
 from matrixcontainer.kubeapi import cel_operators as operators
-from matrixcontainer.kubeapi.cel_functions import FUNCTIONS
+from matrixcontainer.kubeapi.cel_functions import FUNCTIONS, select_optional
 from matrixcontainer.kubeapi.cel_operators import FALSE, TRUE, Failed, truth
 from matrixcontainer.kubeapi.cel_values import Optional
 
@@ -105,7 +105,7 @@ def _dot(tree: Any) -> Step:
                 raise Failed(f"no such key: {name}")
             return found
         if isinstance(held, Optional):
-            return operators.select_optional(held, name)
+            return select_optional(held, name)
         raise Failed("no such overload")
 
     return step

@@ -3,16 +3,15 @@
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.accept import choose
+from matrixcontainer.kubeapi.computed import listed
 from matrixcontainer.kubeapi.controllers.amounts import spelled, spelled_bytes
 from matrixcontainer.kubeapi.controllers.usage import Usage
 from matrixcontainer.kubeapi.object_meta import timestamp
 from matrixcontainer.kubeapi.resources import Registry, Resource
-from matrixcontainer.kubeapi.responses import Response, as_json
+from matrixcontainer.kubeapi.responses import Response
 from matrixcontainer.kubeapi.schema import Schema
 from matrixcontainer.kubeapi.selectors import FieldSelector, LabelSelector
 from matrixcontainer.kubeapi.strategy import Strategy
-from matrixcontainer.kubeapi.table import TableForm
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.app import App
@@ -70,12 +69,7 @@ def answer(app: "App", request: "Request", resource: Resource, target: "Target")
         obj = record.obj
         if labels.matches(obj) and fields.matches(obj) and (found := _measured(app, resource, obj)) is not None:
             items.append(found)
-    meta = {"resourceVersion": str(app.api.store.revision)}
-    if choose(request.accept).form == "Table":
-        table = TableForm(resource, request.query.get("includeObject", ""), app.api.now).table(items, meta)
-        return as_json(table)
-    kind = resource.list_kind
-    return as_json({"kind": kind, "apiVersion": resource.api_version, "metadata": meta, "items": items})
+    return listed(app, request, resource, items)
 
 
 def _measured(app: "App", resource: Resource, obj: dict[str, Any]) -> dict[str, Any] | None:
