@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from matrixcontainer.kubeapi.controllers.node_facts import node_info
 from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.workload import NPU_RESOURCE
 from matrixresource.contract import NodeView, SupernodeView
@@ -87,18 +88,7 @@ def node_status(node: NodeView, at: str, before: dict[str, Any] | None) -> dict[
         "allocatable": capacity | {NPU_RESOURCE: healthy},
         "conditions": conditions,
         "addresses": [{"type": "Hostname", "address": node.name}],
-        "nodeInfo": {
-            "architecture": "arm64",
-            "operatingSystem": "linux",
-            "osImage": "emulated",
-            "kernelVersion": "emulated",
-            "kubeletVersion": "v1.33.0-cloudmatrix",
-            "kubeProxyVersion": "",
-            "containerRuntimeVersion": "emulated://1",
-            "bootID": "",
-            "machineID": node.name,
-            "systemUUID": node.name,
-        },
+        "nodeInfo": node_info(node.name),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from matrixcontainer.kubeapi.asked import Deletion
 from matrixcontainer.kubeapi.controllers.amounts import milli
 from matrixcontainer.kubeapi.controllers.commands import noted
-from matrixcontainer.kubeapi.controllers.node_facts import NodeFacts, made_up_address
+from matrixcontainer.kubeapi.controllers.node_facts import NodeFacts, made_up_address, node_info
 from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
 from matrixcontainer.kubeapi.controllers.turns import Controller
 from matrixcontainer.kubeapi.object_meta import timestamp
@@ -52,18 +52,6 @@ def status_of(node: Obj, now: float) -> Obj:
             "lastHeartbeatTime": at,
             "lastTransitionTime": at,
         }
-    info = {
-        "architecture": "arm64",
-        "operatingSystem": "linux",
-        "osImage": "emulated",
-        "kernelVersion": "emulated",
-        "kubeletVersion": "v1.33.0-cloudmatrix",
-        "kubeProxyVersion": "",
-        "containerRuntimeVersion": "emulated://1",
-        "bootID": "",
-        "machineID": node["metadata"]["name"],
-        "systemUUID": node["metadata"]["name"],
-    }
     name = node["metadata"]["name"]
     addresses = [{"type": "InternalIP", "address": made_up_address(name)}, {"type": "Hostname", "address": name}]
     return held | {
@@ -71,7 +59,7 @@ def status_of(node: Obj, now: float) -> Obj:
         "allocatable": capacity,
         "conditions": [*conditions, ready],
         "addresses": addresses,
-        "nodeInfo": info,
+        "nodeInfo": node_info(name),
     }
 
 

@@ -66,3 +66,19 @@ class NodeIndex:
 
     def drop(self, name: str) -> NodeFacts | None:
         return self._facts.pop(name, None)
+
+
+def node_info(name: str) -> dict[str, str]:
+    """What the kubelet of an emulated node says of the machine it runs on."""
+    return {
+        "architecture": "arm64",
+        "operatingSystem": "linux",
+        "osImage": "emulated",
+        "kernelVersion": "emulated",
+        "kubeletVersion": "v1.33.0-cloudmatrix",
+        "kubeProxyVersion": "",
+        "containerRuntimeVersion": "emulated://1",
+        "bootID": "",
+        "machineID": name,
+        "systemUUID": name,
+    }
