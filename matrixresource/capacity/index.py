@@ -105,6 +105,10 @@ class Index:
         if self.up[node] != up:
             self._set(node, self.dies[node], up)
 
+    def refresh(self, node: int) -> None:
+        """Derive a node's numbers anew, after it was taken whole while closed."""
+        self._set(node, self.dies[node], self.up[node])
+
     def _set(self, node: int, dies: int, up: bool) -> None:
         old, npus = self.free[node], self.npus
         here = 1 << node
