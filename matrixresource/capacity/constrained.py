@@ -20,7 +20,7 @@ ROOMY = 24  # how many supernodes without enough whole nodes are looked at for p
 
 
 def choose(ledger: Ledger, wish: Wish) -> Place | None:
-    """A place that keeps every rule, or None."""
+    """A place that keeps every rule that is required, or None."""
     index = ledger.index
     if wish.within == "cabinet" and wish.nodes + wish.spares > index.nodes:
         return None
@@ -109,7 +109,7 @@ class Allowed:
         self.rules: list[tuple[int, set[int], bool]] = []
         self.nothing = False
         for rule, inside in ((wish.apart, False), (wish.near, True)):
-            if rule is None:
+            if rule is None or not rule.required:
                 continue
             size = {"node": 1, "cabinet": self.nodes, "supernode": self.of_supernode}[rule.over]
             theirs = [self._domains(ledger, other, size) for other in rule.others if other in ledger.held]
@@ -220,7 +220,7 @@ def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed)
 
 def _spread_of(index: Index, rule: Rule | None) -> tuple[int, int]:
     """(most nodes of one domain, cabinets of such a domain); a rule over nodes is always kept."""
-    if rule is None or rule.over == "node":
+    if rule is None or rule.over == "node" or not rule.required:
         return index.shape.all_nodes, 1
     return rule.most, 1 if rule.over == "cabinet" else index.cabinets
 

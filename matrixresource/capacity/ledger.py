@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from matrixresource.capacity import constrained, preempting, repairing
+from matrixresource.capacity import preempting, preferring, repairing
 from matrixresource.capacity.choosing import POLICIES, Chooser, Policy
 from matrixresource.capacity.index import Index
 from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.capacity.withholding import withheld
 
 
 @dataclass(slots=True)
@@ -52,16 +53,25 @@ class Ledger:
 
     def choose(self, wish: Wish) -> Place | None:
         """A place that keeps every rule of the request on what is free now, or None."""
+        if wish.avoid:
+            with withheld(self, wish):
+                return self.choose_shown(wish)
+        return self.choose_shown(wish)
+
+    def choose_shown(self, wish: Wish) -> Place | None:
+        """The same on the index as it stands, where what the request must not have is withheld already."""
         if wish.nodes % wish.block:
             return None  # no number of whole blocks
         if not wish.plain:
-            return constrained.choose(self, wish)
+            return preferring.choose(self, wish)
         if wish.nodes == 1 and wish.per < self.shape.npus:
             return self.chooser.part(wish)
         return self.chooser.gang(wish)
 
     def hold(self, name: str, wish: Wish, place: Place, now: float) -> None:
-        """Take a place that is free."""
+        """Take a place that is free; ValueError when the name or any of the place is held already."""
+        if name in self.held or not self.index.has(place):
+            raise ValueError(f"{name}: held already, or its place is not free")
         self.take(name, place, wish.end)
         self.held[name] = Held(wish, place, now)
 

@@ -104,7 +104,7 @@ def _domain(ledger: Ledger, wish: Wish, over: str, number: int, size: int, allow
             obstacles["apart" if wish.apart else "near"] += 1
         else:
             room += 1
-    if wish.spread is not None:
+    if wish.spread is not None and wish.spread.required:
         each = ledger.shape.nodes if wish.spread.over == "cabinet" else size
         domains = max(1, size // each)
         obstacles["spread"] = max(0, room - domains * wish.spread.most)

@@ -6,11 +6,13 @@ no single node will do is the whole gang placed anew. What cannot be repaired is
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity import constrained
 from matrixresource.capacity.choosing import lowest
 from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.capacity.withholding import withheld
 
 if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
@@ -26,7 +28,8 @@ def repair(ledger: Ledger, node: int) -> tuple[dict[str, Place], list[str]]:
     for name in hit:
         held = ledger.held[name]
         ledger.give(name, held.place)
-        place = repaired(ledger, name, node)
+        with withheld(ledger, held.wish):
+            place = repaired(ledger, name, node)
         if place is None:
             del ledger.held[name]
             lost.append(name)
@@ -67,17 +70,14 @@ def repaired(ledger: Ledger, name: str, node: int) -> Place | None:
             found = _block_elsewhere(ledger, name, wish, kept, cabinet)
         if found is not None and _pools_again(ledger, wish, found):
             return found
-    again = ledger.choose(wish)
+    again = ledger.choose_shown(wish)
     if again is None and wish.spares:
-        again = ledger.choose(without_spares(wish))
+        again = ledger.choose_shown(without_spares(wish))
     return again
 
 
 def without_spares(wish: Wish) -> Wish:
-    return Wish(
-        wish.nodes, wish.per, wish.within, wish.block, wish.spread, wish.apart, wish.near, 0, wish.cpus, wish.mem,
-        wish.priority, wish.preempts, wish.weight, wish.end,
-    )  # fmt: skip
+    return replace(wish, spares=0)
 
 
 def _with_one_more(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabinet: int) -> Place | None:
@@ -97,7 +97,7 @@ def _with_one_more(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabi
         homes = {lost_cabinet // shape.cabinets}  # elsewhere it would cut a block
     spares = [node for node in spares if wish.block == 1 or node // shape.of_supernode in homes]
     for node in sorted(spares, key=far):
-        if keeps_rules(ledger, wish, members, node):
+        if index.up[node] and keeps_rules(ledger, wish, members, node):
             cabinet, offset = divmod(node, nodes)
             kept.spares = [(c, m & ~(1 << offset) if c == cabinet else m) for c, m in kept.spares]
             kept.spares = [(c, m) for c, m in kept.spares if m]
@@ -146,7 +146,7 @@ def keeps_rules(ledger: Ledger, wish: Wish, members: set[int], node: int) -> boo
     sizes = {"node": 1, "cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}
     if wish.within and members and next(iter(members)) // sizes[wish.within] != node // sizes[wish.within]:
         return False
-    if wish.spread is not None:
+    if wish.spread is not None and wish.spread.required:
         size = sizes[wish.spread.over]
         if sum(member // size == node // size for member in members) >= wish.spread.most:
             return False
