@@ -54,6 +54,22 @@ class Books:
         """Said before the ledger is changed: unless the transaction commits, the books are read again."""
         self._seen = UNSEEN
 
+    def allocate(self, name: str, wish: Wish, now: float) -> tuple[Place | None, list[str]]:
+        """The ledger's choice for a newcomer and whom it puts out; a refusal changes nothing."""
+        seen, self._seen = self._seen, UNSEEN
+        place, victims = self.ledger.allocate(name, wish, now)
+        if place is None:
+            self._seen = seen
+        return place, victims
+
+    def refresh(self, session: Session, row: AllocationRow) -> None:
+        """An allocation as its rows say now, in the middle of a transaction that changed them."""
+        self.touched()
+        place = self._place(self._store.held_by(session, row.name), self._store.parts(session, row.name))
+        if row.name in self.ledger.held:
+            self.ledger.release(row.name)
+        self._enter(row, place)
+
     # ---- names and numbers
 
     def number(self, name: NodeName) -> int | None:

@@ -82,6 +82,10 @@ class AllocationRequest(Wire):
     topology_version: str = Field("", max_length=200, description="refused when the topology is another by now")
     exclude_nodes: list[NodeName] = Field(default_factory=list, max_length=1024)
 
+    def kept(self) -> dict[str, Any]:
+        """The wish without what is no part of it: labels, what was to be avoided then, the version it was made on."""
+        return self.model_copy(update={"labels": {}, "exclude_nodes": [], "topology_version": ""}).wire()
+
     @model_validator(mode="after")
     def _one_size(self) -> AllocationRequest:
         if self.nodes is not None and self.npus is not None:
@@ -92,6 +96,31 @@ class AllocationRequest(Wire):
             if self.npus_per_node is not None or self.spares:
                 raise ValueError("npusPerNode and spares go with nodes or npus")
         return self
+
+
+class QuotaRequest(Wire):
+    """How much a project may hold at once; what is not given has no limit. Spares count, eight NPUs each."""
+
+    npus: Annotated[float | None, Field(ge=0, le=MEMBERS_MAX * 8, multiple_of=0.5)] = None
+    cpus: Annotated[int | None, Field(ge=0)] = None
+    memory_gib: Annotated[int | None, Field(ge=0)] = None
+
+
+class QuotaView(View):
+    """A project's limits and what it holds."""
+
+    npus: float | None = None
+    cpus: int | None = None
+    memory_gib: int | None = None
+    used_npus: float = 0
+    used_cpus: float = 0
+    used_memory_gib: float = 0
+
+
+class RenewRequest(Wire):
+    """How long the lease holds from now on."""
+
+    lease_s: float = Field(gt=0, le=1e9)
 
 
 class ReplaceRequest(Wire):

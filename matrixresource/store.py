@@ -367,6 +367,10 @@ class ResourceStore:
     def allocations(self, session: Session) -> list[AllocationRow]:
         return list(session.scalars(select(AllocationRow).order_by(AllocationRow.name)))
 
+    def topology_version(self, session: Session) -> str:
+        """The version of everything there is."""
+        return ",".join(row.topology_version for row in self.supernodes(session))
+
     def supernodes(self, session: Session) -> list[SupernodeRow]:
         return list(session.scalars(select(SupernodeRow).order_by(SupernodeRow.name)))
 
