@@ -15,6 +15,7 @@ from typing import Any
 
 from matrixresource.contract import AssignmentView, NodeReport, ReportedFault
 from matrixresource.hardware import EmulatedNode
+from matrixresource.parts import Parts
 from matrixresource.stages import Stages
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import StaleGeneration
@@ -81,6 +82,12 @@ class ResourceAgent:
         self.allocation: str | None = None
         self.generation = 0
         self.deployed = False
+        self.parts = Parts(stages, clock, random, changed, lambda: self.enrolled, lambda: node.dies)
+
+    @property
+    def enrolled(self) -> bool:
+        """Whether the node has proved which one it is and what it has; before that nothing is put on it."""
+        return self.status not in ("Verifying", "Inspecting")
 
     # -- orders --------------------------------------------------------------------------------------------------
 
@@ -92,6 +99,7 @@ class ResourceAgent:
             return
         self.generation = assignment.generation
         self.wanted, self.allocation = assignment.wanted, assignment.allocation
+        self.parts.ensure(assignment.parts)
         self._new_wish.set()
         self._changed()
 
@@ -108,6 +116,12 @@ class ResourceAgent:
 
     async def live(self) -> None:
         """Work towards the newest wish, for ever. Ends only by being cancelled: loss of power, end of the process."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._live_whole())
+            group.create_task(self.parts.live())
+
+    async def _live_whole(self) -> None:
+        """What the node does as a whole; its parts have their own lives beside it."""
         while True:
             self._new_wish.clear()
             work = self._next()
@@ -128,6 +142,7 @@ class ResourceAgent:
                 return
         self.status, self.stage, self.holds = work.ends, None, work.allocation
         self.deployed = work.ends == "Active"
+        self.parts.wake()
         self._changed()
 
     def _overtaken(self, work: Work) -> bool:
@@ -137,6 +152,7 @@ class ResourceAgent:
     def power_lost(self) -> None:
         """What was in memory is gone; the disk is not. After power returns, a deployed node has to boot and join."""
         self.stage = None
+        self.parts.power_lost()
         if self.status in ("Active", "Spare", "Deploying", "Preparing"):
             self.status = "Deploying" if self.status in ("Active", "Deploying") else "Preparing"
 
@@ -155,6 +171,7 @@ class ResourceAgent:
             generation=self.generation,
             allocation=self.holds,
             stage=self.stage,
+            parts=self.parts.reports(),
             faults=[ReportedFault(code=code, component=component) for code, component in self.node.codes],
         )
 
@@ -168,6 +185,7 @@ class ResourceAgent:
             "allocation": self.allocation,
             "generation": self.generation,
             "deployed": self.deployed,
+            "parts": self.parts.memory(),
         }
 
     def restore(self, memory: dict[str, Any]) -> None:
@@ -178,3 +196,4 @@ class ResourceAgent:
         self.epoch = memory["epoch"] + 1
         self.sequence = 0
         self.stage = None
+        self.parts.restore(memory.get("parts", {}))

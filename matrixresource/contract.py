@@ -218,12 +218,29 @@ class NpuView(Wire):
     etag: str = ""
 
 
+DieNumber = Annotated[int, Field(ge=0, le=15)]
+
+
+class PartWish(Wire):
+    """A part of a node for one allocation: dies by number (2k and 2k+1 are NPU k; none for a pool), sockets, GiB."""
+
+    allocation: str = Field(max_length=63)
+    rank: int | None = None
+    dies: list[DieNumber] = Field(default_factory=list, max_length=16)
+    cpus: int = Field(0, ge=0)
+    memory_gib: int = Field(0, ge=0)
+
+
 class AssignmentView(View):
-    """What is wished of one node: Clean, Spare or Member of an allocation. Its generation fences older wishes."""
+    """What is wished of one node: Clean, Spare or Member of an allocation, and parts of it for several.
+
+    Its generation fences older wishes; any change of the whole or of a part is a new one.
+    """
 
     wanted: Literal["Clean", "Spare", "Member"]
     allocation: str | None = None
     rank: int | None = None
+    parts: list[PartWish] = Field(default_factory=list)
 
 
 class SupernodeView(View):
@@ -247,6 +264,14 @@ class ReportedFault(Wire):
     message: str = Field("", max_length=300)
 
 
+class PartReport(Wire):
+    """How far a node is with one part; one that is wished no more is wiped and then no longer reported."""
+
+    allocation: str = Field(max_length=63)
+    status: Literal["Preparing", "Active", "Releasing", "Failed"]
+    message: str = Field("", max_length=300)
+
+
 class NodeReport(Wire):
     """What a resource agent says of its node.
 
@@ -265,6 +290,7 @@ class NodeReport(Wire):
     generation: int = Field(ge=0)
     allocation: str | None = None
     stage: str | None = None
+    parts: list[PartReport] = Field(default_factory=list, max_length=64)
     message: str = Field("", max_length=300)
     inventory: dict[str, Any] | None = None
     faults: list[ReportedFault] = Field(default_factory=list, max_length=256)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.wire import Wire
 
@@ -51,6 +52,11 @@ class EmulatedNode:
     def responsive(self) -> bool:
         """Whether its agents can report and take orders."""
         return self.powered and self.agents_run
+
+    @property
+    def dies(self) -> frozenset[int]:
+        """The dies it has, by number within the node: 2k and 2k+1 are NPU k."""
+        return frozenset(range(SupernodeSpec.load().node.dies))
 
     def suffer(self, faults: list[InjectedFault]) -> None:
         """Take on exactly the state these faults leave; what is no longer among them is mended."""

@@ -148,6 +148,8 @@ class NodeRow(ResourceRow, Base):
     wanted_generation: Mapped[int] = mapped_column(BigInteger, default=1)
     assignment_generation: Mapped[int] = mapped_column(BigInteger, default=1)
     faults: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    parts_seen: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
+    """The status last reported of each part, by the allocation it is for."""
 
     @property
     def node_name(self) -> NodeName:
@@ -271,11 +273,12 @@ class AssignmentRow(ResourceRow, Base):
     wanted: Mapped[str] = mapped_column(String(10), default="Clean")
     allocation: Mapped[str | None] = mapped_column(String(63))
     rank: Mapped[int | None] = mapped_column(Integer)
+    parts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    """What is wished of parts of the node: a `PartWish` each, in its wire form."""
 
     def view(self) -> AssignmentView:
-        return AssignmentView.model_validate(
-            self.common() | {"wanted": self.wanted, "allocation": self.allocation, "rank": self.rank}
-        )
+        wish = {"wanted": self.wanted, "allocation": self.allocation, "rank": self.rank, "parts": self.parts or []}
+        return AssignmentView.model_validate(self.common() | wish)
 
 
 class AllocationRow(ResourceRow, Base):

@@ -7,8 +7,8 @@ which is kept in memory only, and writes to the database only what changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
@@ -39,6 +39,21 @@ class Lease:
         return "Stale" if silent_s <= self.lease_s * LOST_AFTER_LEASES else "Lost"
 
 
+@dataclass
+class Touched:
+    """The nodes of which something new is known, and the allocations that have them or parts of them."""
+
+    nodes: list[NodeRow] = field(default_factory=list)
+    allocations: set[str] = field(default_factory=set)
+
+    def add(self, node: NodeRow, released: Collection[str] = ()) -> None:
+        """`released`: allocations whose part of this node was seen wiped just now."""
+        self.nodes.append(node)
+        self.allocations.update(node.parts_seen or {}, released)
+        if node.holder is not None:
+            self.allocations.add(node.holder)
+
+
 class NodeReports:
     """Takes reports in, and tells from their absence which agents are stale or lost."""
 
@@ -57,13 +72,13 @@ class NodeReports:
     def take(self, reports: list[NodeReport]) -> list[ReportAnswer]:
         """An answer per report, in their order."""
         with self._store.transaction() as session:
-            touched: list[NodeRow] = []
+            touched = Touched()
             known = {node.name: node for node in self._store.nodes(session, [report.node for report in reports])}
             answers = [self._take(session, known.get(report.node), report, touched) for report in reports]
             self._settle(session, touched)
         return answers
 
-    def _take(self, session: Session, node: NodeRow | None, report: NodeReport, touched: list[NodeRow]) -> ReportAnswer:
+    def _take(self, session: Session, node: NodeRow | None, report: NodeReport, touched: Touched) -> ReportAnswer:
         if node is None:
             return ReportAnswer(node=report.node, accepted=False, reason="NotFound")
         lease = self._leases.get(node.name)
@@ -76,6 +91,10 @@ class NodeReports:
         node.agent = "Connected"
         node.epoch, node.power, node.status, node.stage = report.epoch, report.power, report.status, report.stage
         node.observed_generation = report.generation
+        parts: dict[str, str] = {part.allocation: part.status for part in report.parts}
+        released = (node.parts_seen or {}).keys() - parts.keys()
+        if parts != (node.parts_seen or {}):
+            node.parts_seen = parts
         known = {(fault["code"], fault["component"]): fault["since"] for fault in node.faults or []}
         faults = [
             fault.wire() | {"since": known.get((fault.code, fault.component), timestamp(now))}
@@ -86,7 +105,7 @@ class NodeReports:
         node.health = worst_health([fault.code for fault in report.faults])
         node.read_state()
         if _standing(node) != before:
-            touched.append(node)
+            touched.add(node, released)
         behind = node.wanted_generation > report.generation
         wish = session.get(AssignmentRow, node.name) if behind else None
         return ReportAnswer(node=report.node, accepted=True, desired=wish.view() if wish else None)
@@ -94,7 +113,7 @@ class NodeReports:
     async def watch_leases(self) -> str:
         """Mark the agents whose leases ran out. Run on a period."""
         now = self._clock.now()
-        touched: list[NodeRow] = []
+        touched = Touched()
         with self._store.transaction() as session:
             for node in self._store.nodes(session):
                 lease = self._leases.get(node.name)
@@ -107,16 +126,16 @@ class NodeReports:
                 if agent != node.agent:
                     node.agent = agent
                     node.read_state()
-                    touched.append(node)
+                    touched.add(node)
             self._settle(session, touched)
-        return f"{len(touched)} agents changed"
+        return f"{len(touched.nodes)} agents changed"
 
-    def _settle(self, session: Session, touched: list[NodeRow]) -> None:
-        self._allocator.settle(session, {node.holder for node in touched if node.holder is not None})
-        if any(node.holder is None for node in touched):
+    def _settle(self, session: Session, touched: Touched) -> None:
+        self._allocator.settle(session, touched.allocations)
+        if any(node.holder is None for node in touched.nodes):
             self._nudge()
 
 
 def _standing(node: NodeRow) -> tuple[object, ...]:
     """What of a node an allocation's state depends on."""
-    return (node.state, node.agent, node.health, node.ready)
+    return (node.state, node.agent, node.health, node.ready, node.caught_up, node.parts_seen)
