@@ -238,7 +238,9 @@ class Allocator:
         """What can be said of a request before anything is chosen."""
         current = self._store.topology_version(session)
         if request.topology_version not in ("", current):
-            raise StaleTopology(f"the topology is {current!r} by now; plan anew on that version", field="topologyVersion")
+            raise StaleTopology(
+                f"the topology is {current!r} by now; plan anew on that version", field="topologyVersion"
+            )
         near = request.near.allocations if request.near else []
         apart = request.apart.allocations if request.apart else []
         for field, others in (("near", near), ("apart", apart)):
@@ -252,16 +254,16 @@ class Allocator:
             raise InvalidField(f"near and apart both name {both} at the same level", field="apart.allocations")
         way = cycle_of(name, near, lambda other: self._near(session, other))
         if way:
-            raise InvalidField(f"{' is near '.join(way)}: affinity that goes round in a circle", field="near.allocations")
+            raise InvalidField(
+                f"{' is near '.join(way)}: affinity that goes round in a circle", field="near.allocations"
+            )
 
     def _near(self, session: Session, name: str) -> list[str]:
         row = session.get(AllocationRow, name)
         near = row.request_held().near if row is not None else None
         return near.allocations if near else []
 
-    def _reserved(
-        self, session: Session, name: str, request: AllocationRequest
-    ) -> tuple[AllocationRow, list[str]]:
+    def _reserved(self, session: Session, name: str, request: AllocationRequest) -> tuple[AllocationRow, list[str]]:
         now = self._clock.now()
         wish = self.books.wish(request, now)
         quotas.check(session, self._store, name, request)

@@ -35,7 +35,9 @@ class Placement(Wire):
     required: bool = Field(False, description="refuse rather than compromise")
     max_per_domain: int | None = Field(None, ge=1, le=MEMBERS_MAX, description="for spread: members in one domain")
     blocks: list[Block] = Field(
-        default_factory=list, max_length=2, description="nested block sizes, such as 2 in a cabinet and 8 in a supernode"
+        default_factory=list,
+        max_length=2,
+        description="nested block sizes, such as 2 in a cabinet and 8 in a supernode",
     )
 
     @model_validator(mode="after")

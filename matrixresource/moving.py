@@ -29,7 +29,9 @@ class Moves:
         self._books = books
         self._roster = roster
 
-    def begin(self, session: Session, held: AllocationRow, request: AllocationRequest, now: float) -> dict[NodeName, int]:
+    def begin(
+        self, session: Session, held: AllocationRow, request: AllocationRequest, now: float
+    ) -> dict[NodeName, int]:
         """Take successors for the members that would lie elsewhere; everything held stays held. Returns who holds
         which rank in the end.
 

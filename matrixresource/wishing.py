@@ -37,7 +37,9 @@ def size_of(request: AllocationRequest) -> tuple[int, float]:
         _part(npus, "npus")
         return 1, npus
     if npus != int(npus):
-        raise InvalidField(f"{npus:g} NPUs end in a die; say npusPerNode 0.5 for single dies, or a whole number", field="npus")
+        raise InvalidField(
+            f"{npus:g} NPUs end in a die; say npusPerNode 0.5 for single dies, or a whole number", field="npus"
+        )
     whole = int(npus)
     per = next(size for size in range(NPUS_PER_NODE, 0, -1) if whole % size == 0)
     return whole // per, per
@@ -45,7 +47,9 @@ def size_of(request: AllocationRequest) -> tuple[int, float]:
 
 def _part(npus: float, field: str) -> None:
     if npus != 0.5 and npus != int(npus):
-        raise InvalidField(f"{npus:g} is no part of a node: use 0.5 (one die) or 1 to {NPUS_PER_NODE} NPUs", field=field)
+        raise InvalidField(
+            f"{npus:g} is no part of a node: use 0.5 (one die) or 1 to {NPUS_PER_NODE} NPUs", field=field
+        )
 
 
 def wish_of(
@@ -98,7 +102,9 @@ def _within(request: AllocationRequest) -> str:
         return placement.level if placement.required and placement.level != "node" else ""
     if placement.level == "supernode":
         return "supernode" if placement.policy == "pack" and placement.required else ""
-    return "cabinet" if placement.policy == "pack" and placement.required and placement.level == "cabinet" else "supernode"
+    return (
+        "cabinet" if placement.policy == "pack" and placement.required and placement.level == "cabinet" else "supernode"
+    )
 
 
 def _spread(request: AllocationRequest, nodes: int, shape: Shape) -> Rule | None:
@@ -110,7 +116,11 @@ def _spread(request: AllocationRequest, nodes: int, shape: Shape) -> Rule | None
 
 
 def _rule(affinity: Affinity | None) -> Rule | None:
-    return None if affinity is None else Rule(affinity.level, others=tuple(affinity.allocations), required=affinity.required)
+    return (
+        None
+        if affinity is None
+        else Rule(affinity.level, others=tuple(affinity.allocations), required=affinity.required)
+    )
 
 
 def cycle_of(name: str, near: Iterable[str], known: Callable[[str], Iterable[str]]) -> list[str]:
