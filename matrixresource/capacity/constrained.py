@@ -68,13 +68,13 @@ def with_spares(ledger: Ledger, wish: Wish) -> Place | None:
         supernode = chooser.supernode(least, wish.nodes)
         place = Place(whole=chooser.in_supernode(supernode, wish.nodes, wish.end))
         first = supernode * index.cabinets
-        return place if _spares(index, wish, range(first, first + index.cabinets), place) else None
+        return place if spares_beside(index, wish, range(first, first + index.cabinets), place) else None
     place_over = None if wish.within else chooser.over_supernodes(wish)
     if place_over is None:
         return None
     homes = sorted({cabinet // index.cabinets for cabinet, _ in place_over.whole})
     around = [c for s in homes for c in range(s * index.cabinets, (s + 1) * index.cabinets)]
-    return place_over if _spares(index, wish, around, place_over) else None
+    return place_over if spares_beside(index, wish, around, place_over) else None
 
 
 def started_scopes(index: Index, wish: Wish) -> Iterator[range]:
@@ -180,17 +180,17 @@ def in_scope(ledger: Ledger, wish: Wish, scope: range, allowed: Allowed) -> Plac
     index = ledger.index
     place = Place()
     if wish.nodes:
-        limit, domain = _spread_of(index, wish.spread)
+        limit, domain = spread_limit(index, wish.spread)
         free = free_nodes(index, wish, scope, allowed)
         chosen = packed(free, wish.nodes, limit, domain, index)
         if chosen is None:
             return None
         _settle(ledger, wish, chosen, place)
-    if wish.spares and not _spares(index, wish, scope, place):
+    if wish.spares and not spares_beside(index, wish, scope, place):
         return None
     if wish.cpus or wish.mem:
         around = scope if wish.within else range(index.shape.all_cabinets)
-        if not _pools(ledger, wish, around, place):
+        if not pools_around(ledger, wish, around, place):
             return None
     return place
 
@@ -218,7 +218,7 @@ def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed)
     return found
 
 
-def _spread_of(index: Index, rule: Rule | None) -> tuple[int, int]:
+def spread_limit(index: Index, rule: Rule | None) -> tuple[int, int]:
     """(most nodes of one domain, cabinets of such a domain); a rule over nodes is always kept."""
     if rule is None or rule.over == "node" or not rule.required:
         return index.shape.all_nodes, 1
@@ -252,10 +252,10 @@ def packed(free: dict[int, int], wanted: int, limit: int, domain: int, index: In
         chosen.append((cabinet, take))
         taken_of[cabinet // domain] = taken_of.get(cabinet // domain, 0) + take
         wanted -= take
-    return [(cabinet, _tightest_nodes(index, cabinet, free[cabinet], take)) for cabinet, take in chosen]
+    return [(cabinet, tightest_nodes(index, cabinet, free[cabinet], take)) for cabinet, take in chosen]
 
 
-def _tightest_nodes(index: Index, cabinet: int, mask: int, wanted: int) -> int:
+def tightest_nodes(index: Index, cabinet: int, mask: int, wanted: int) -> int:
     """Of the nodes of a cabinet those with the least room."""
     if mask.bit_count() == wanted or not mask & ~index.whole[cabinet]:
         return lowest(mask, wanted)
@@ -284,7 +284,7 @@ def part_dies(dies: int, per: float) -> int:
     return single & -single if single else pairs & -pairs
 
 
-def _spares(index: Index, wish: Wish, scope: Iterable[int], place: Place) -> bool:
+def spares_beside(index: Index, wish: Wish, scope: Iterable[int], place: Place) -> bool:
     """Whole nodes in the supernodes that the gang uses, from the fullest cabinets."""
     taken = dict(place.whole)
     started = {node // index.nodes: 0 for node, _ in place.parts}
@@ -306,7 +306,7 @@ def _spares(index: Index, wish: Wish, scope: Iterable[int], place: Place) -> boo
     return False
 
 
-def _pools(ledger: Ledger, wish: Wish, around: Iterable[int], place: Place) -> bool:
+def pools_around(ledger: Ledger, wish: Wish, around: Iterable[int], place: Place) -> bool:
     """Sockets and GiB from any nodes that are up, the gang's own cabinets first."""
     index = ledger.index
     own = place.cabinets(index.nodes)
@@ -334,7 +334,7 @@ def over_supernodes(ledger: Ledger, wish: Wish, allowed: Allowed) -> Place | Non
     index, shape = ledger.index, ledger.shape
     if not wish.nodes:
         return None
-    limit, domain = _spread_of(index, wish.spread)
+    limit, domain = spread_limit(index, wish.spread)
     frees = {}
     for supernode in range(shape.supernodes):
         scope = range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
@@ -360,8 +360,8 @@ def over_supernodes(ledger: Ledger, wish: Wish, allowed: Allowed) -> Place | Non
         place.parts += part.parts
         wanted -= take
     everywhere = range(shape.all_cabinets)
-    if wanted or (wish.spares and not _spares(index, wish, everywhere, place)):
+    if wanted or (wish.spares and not spares_beside(index, wish, everywhere, place)):
         return None
-    if (wish.cpus or wish.mem) and not _pools(ledger, wish, everywhere, place):
+    if (wish.cpus or wish.mem) and not pools_around(ledger, wish, everywhere, place):
         return None
     return place

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from matrixresource.capacity import preempting, preferring, repairing
+from matrixresource.capacity import preempting, preferring, repairing, resizing
 from matrixresource.capacity.choosing import POLICIES, Chooser, Policy
 from matrixresource.capacity.index import Index
 from matrixresource.capacity.shape import Shape
@@ -77,6 +77,46 @@ class Ledger:
 
     def release(self, name: str) -> None:
         self.give(name, self.held.pop(name).place)
+
+    def grow(self, name: str, wish: Wish) -> Place | None:
+        """The place with more beside what is held, as `resizing.grow` says; None when it does not fit."""
+        return self._changed(name, wish, resizing.grow(self, name, wish))
+
+    def shrink(self, name: str, wish: Wish, keep: list[int]) -> Place:
+        """The place with less: of the members in `keep`, in the order of their ranks, the last go."""
+        place = resizing.shrink(self, name, wish, keep)
+        self._changed(name, wish, place)
+        return place
+
+    def resize(self, name: str, wish: Wish, keep: list[int]) -> Place | None:
+        """More of one thing and less of another, at once."""
+        return self._changed(name, wish, resizing.resize(self, name, wish, keep))
+
+    def replace(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Place | None:
+        """The place with another node for this one; None when there is none."""
+        return self._changed(name, self.held[name].wish, resizing.replace(self, name, node, avoid))
+
+    def move(self, name: str, wish: Wish) -> Place | None:
+        """A place under another wish, as near to the present one as can be."""
+        return self._changed(name, wish, resizing.move(self, name, wish))
+
+    def refill(self, name: str) -> Place:
+        """The place with missing spares, as many as can be had."""
+        place = resizing.refill(self, name)
+        self._changed(name, self.held[name].wish, place)
+        return place
+
+    def _changed(self, name: str, wish: Wish, place: Place | None) -> Place | None:
+        if place is None:
+            return None
+        held = self.held[name]
+        self.give(name, held.place)
+        if not self.index.has(place):
+            self.take(name, held.place, held.wish.end)
+            raise ValueError(f"{name}: its new place is not free")
+        self.take(name, place, wish.end)
+        held.wish, held.place = wish, place
+        return place
 
     def set_up(self, node: int, up: bool) -> None:
         """Open or close a node for newcomers; nobody is moved."""

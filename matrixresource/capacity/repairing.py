@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from matrixresource.capacity import constrained
 from matrixresource.capacity.choosing import lowest
+from matrixresource.capacity.index import Index
 from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.capacity.withholding import withheld
 
@@ -51,16 +52,8 @@ def repaired(ledger: Ledger, name: str, node: int) -> Place | None:
     """The place without the node; the allocation's own has just been given back to the index."""
     held = ledger.held[name]
     old, wish = held.place, held.wish
-    cabinet, offset = divmod(node, ledger.shape.nodes)
-    kept = Place(
-        [(c, mask & ~(1 << offset) if c == cabinet else mask) for c, mask in old.whole],
-        [(n, dies) for n, dies in old.parts if n != node],
-        [(c, mask & ~(1 << offset) if c == cabinet else mask) for c, mask in old.spares],
-        [(n, amount) for n, amount in old.cpus if n != node],
-        [(n, amount) for n, amount in old.mem if n != node],
-    )
-    kept.whole = [(c, mask) for c, mask in kept.whole if mask]
-    kept.spares = [(c, mask) for c, mask in kept.spares if mask]
+    cabinet = node // ledger.shape.nodes
+    kept = without(ledger.index, old, node)
     short = sum(mask.bit_count() for _, mask in kept.whole) + len(kept.parts) < wish.nodes
     alone = wish.nodes == 1 and not wish.spares
     if not alone:
@@ -68,12 +61,28 @@ def repaired(ledger: Ledger, name: str, node: int) -> Place | None:
         ruled = wish.spread or wish.apart or wish.near or wish.within
         if found is None and wish.block > 1 and wish.per == ledger.shape.npus and not ruled:
             found = _block_elsewhere(ledger, name, wish, kept, cabinet)
-        if found is not None and _pools_again(ledger, wish, found):
+        if found is not None and pools_again(ledger, wish, found):
             return found
     again = ledger.choose_shown(wish)
     if again is None and wish.spares:
         again = ledger.choose_shown(without_spares(wish))
     return again
+
+
+def without(index: Index, place: Place, node: int) -> Place:
+    """What a place has on other nodes."""
+    cabinet, offset = divmod(node, index.nodes)
+    left = ~(1 << offset)
+    kept = Place(
+        [(c, mask & left if c == cabinet else mask) for c, mask in place.whole],
+        [(n, dies) for n, dies in place.parts if n != node],
+        [(c, mask & left if c == cabinet else mask) for c, mask in place.spares],
+        [(n, amount) for n, amount in place.cpus if n != node],
+        [(n, amount) for n, amount in place.mem if n != node],
+    )
+    kept.whole = [(c, mask) for c, mask in kept.whole if mask]
+    kept.spares = [(c, mask) for c, mask in kept.spares if mask]
+    return kept
 
 
 def without_spares(wish: Wish) -> Wish:
@@ -164,7 +173,7 @@ def _added(ledger: Ledger, wish: Wish, kept: Place, node: int) -> Place:
     return kept
 
 
-def _pools_again(ledger: Ledger, wish: Wish, place: Place) -> bool:
+def pools_again(ledger: Ledger, wish: Wish, place: Place) -> bool:
     """Sockets and memory that lay on the lost node, from elsewhere."""
     cpus = wish.cpus - sum(amount for _, amount in place.cpus)
     mem = wish.mem - sum(amount for _, amount in place.mem)
