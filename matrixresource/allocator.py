@@ -1,8 +1,8 @@
 """Allocator: reserve, bind, resize, replace, release. Who holds what is decided here and nowhere else.
 
 Every verb is idempotent: asked twice with the same wish it finds what it did. A verb is one transaction, so it happens
-whole or not at all; what the agents then do is watched, and `settle` moves states on as reports come in. Where something comes
-to lie is the ledger's choice (`capacity`), kept in step with the tables by the books.
+whole or not at all; what the agents then do is watched, and `settle` moves states on as reports come in. Where
+something comes to lie is the ledger's choice (`capacity`), kept in step with the tables by the books.
 """
 
 from __future__ import annotations
@@ -340,20 +340,14 @@ class Allocator:
         self._steps_in.refill(session, held)
 
     def _resized_place(self, session: Session, held: AllocationRow, wish: Wish) -> Place | None:
-        """Less first, then more: who stays keeps its place, the last ranks go."""
+        """Who stays keeps its place; where there are to be fewer, the last ranks go."""
         self.books.touched()
         ledger, before = self.books.ledger, self.books.ledger.held[held.name].wish
         ranked = [node.node_name for node in self._store.held_by(session, held.name) if node.role == "member"]
         ranked += [NodeName(part.node) for part in self._store.parts(session, held.name) if part.dies]
-        least = changed_to(
-            wish,
-            nodes=min(wish.nodes, before.nodes),
-            spares=min(wish.spares, before.spares),
-            cpus=min(wish.cpus, before.cpus),
-            mem=min(wish.mem, before.mem),
-        )
-        place: Place | None = ledger.shrink(held.name, least, [self.books.numbers[name] for name in ranked])
-        return place if least == wish else ledger.grow(held.name, wish)
+        if wish.nodes < before.nodes:
+            ranked = ranked[: wish.nodes]
+        return ledger.resize(held.name, wish, [self.books.numbers[name] for name in ranked])
 
     def _missing(self, held: AllocationRow, wish: Wish) -> Wish:
         """What is asked beyond what is held, for the refusal to speak of."""

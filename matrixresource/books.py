@@ -1,9 +1,9 @@
 """Books: the ledger kept in step with the database.
 
-The tables say who holds what; the ledger says it again in a form that decisions are quick on. A transaction that decides
-opens the books, which takes the journal's lock and reads the tables again if anything was committed that the books have
-not seen: by another replica, or by a transaction of ours that came to nothing. A transaction of ours that commits is
-followed row by row.
+The tables say who holds what; the ledger says it again in a form that decisions are quick on. A transaction that
+decides opens the books, which takes the journal's lock and reads the tables again if anything was committed that the
+books have not seen: by another replica, or by a transaction of ours that came to nothing. A transaction of ours that
+commits is followed row by row.
 """
 
 from __future__ import annotations
@@ -205,9 +205,9 @@ class Books:
             held = self.ledger.held.get(row.name)
             if held is not None and held.place != places.get(row.name):
                 self.ledger.release(row.name)
-        for name, row in there.items():
-            self._enter(row, places[name])
-        for row in rows:
-            if isinstance(row, NodeRow):
-                self._look_at(row)
+        for name, held_by in there.items():
+            self._enter(held_by, places[name])
+        for node in rows:
+            if isinstance(node, NodeRow):
+                self._look_at(node)
         self._seen = newest

@@ -16,7 +16,8 @@ Count = Annotated[int, Field(ge=0, le=MEMBERS_MAX)]
 
 
 class Block(Wire):
-    """Members in each domain of `level` come in multiples of `nodes`, ranks in order inside them: a logical supernode."""
+    """Members in each domain of `level` come in multiples of `nodes`, ranks in order inside them: a logical
+    supernode."""
 
     nodes: int = Field(ge=1, le=MEMBERS_MAX, description="nodes of one block")
     level: Literal["cabinet", "supernode"] = Field("supernode", description="the domain whose edge cuts no block")
@@ -26,8 +27,8 @@ class Placement(Wire):
     """How members may lie. `pack` takes as few domains of `level` as it can, `spread` as many.
 
     `required` makes it a condition: packed into one domain, or spread evenly over all of them, with at most
-    `maxPerDomain` members in one where that is given. Members stay inside one supernode, where UB ends, unless the level is
-    `supernode` and the policy leaves it open: preferred packing, or spreading.
+    `maxPerDomain` members in one where that is given. Members stay inside one supernode, where UB ends, unless the
+    level is `supernode` and the policy leaves it open: preferred packing, or spreading.
     """
 
     policy: Literal["pack", "spread"] = Field("pack", description="into as few domains as possible, or over as many")
@@ -62,8 +63,8 @@ class AllocationRequest(Wire):
     """What one owner wishes to hold, all of it or nothing.
 
     Either `nodes` (with `npusPerNode` of each, all eight unless said) or `npus` (up to eight lie on one node, 0.5 is a
-    die; more are given as equal parts of nodes, whole ones where it comes out even), or neither and `cpus` or `memoryGib`
-    alone, which are pooled from any nodes whoever holds the NPUs there.
+    die; more are given as equal parts of nodes, whole ones where it comes out even), or neither and `cpus` or
+    `memoryGib` alone, which are pooled from any nodes whoever holds the NPUs there.
     """
 
     project: str = Field("default", min_length=1, max_length=63)
@@ -136,8 +137,8 @@ class MemberView(Wire):
     """One node of an allocation, or its part of one. `state` is the node's; `ready` says its agent has reported what is
     wished of it.
 
-    A successor is deployed beside the member whose rank it will take over, while an allocation moves. `dies` are those of a
-    part of a node (NPU k has dies 2k and 2k+1), `pool` members give sockets and memory only.
+    A successor is deployed beside the member whose rank it will take over, while an allocation moves. `dies` are those
+    of a part of a node (NPU k has dies 2k and 2k+1), `pool` members give sockets and memory only.
     """
 
     node: str

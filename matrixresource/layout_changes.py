@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
 from sqlalchemy.orm import Session
@@ -19,8 +19,8 @@ def carry_out(
 ) -> bool:
     """Take what is new, let go what is no longer there; who stays keeps its rank. True when anything changed.
 
-    Newcomers take the lowest ranks that nobody has, in the order of their nodes, so that the ranks of a block lie together.
-    Successors of a move are left alone.
+    Newcomers take the lowest ranks that nobody has, in the order of their nodes, so that the ranks of a block lie
+    together. Successors of a move are left alone.
     """
     current = {node.node_name: node for node in store.held_by(session, held.name) if node.role != "successor"}
     members, spares = books.nodes(place), set(books.spares(place))
@@ -60,20 +60,20 @@ def _parts(
             changed = True
     ranks = _free_ranks(part.rank for name, part in current.items() if name in wanted and part.dies)
     for name, new in wanted.items():
-        part = current.get(name)
-        rank = None if not new.dies else part.rank if part is not None and part.dies else next(ranks)
-        if part is None:
+        old = current.get(name)
+        rank = None if not new.dies else old.rank if old is not None and old.dies else next(ranks)
+        if old is None:
             new.rank = rank
             roster.share(session, held, new)
             changed = True
-        elif (part.dies, part.cpus, part.memory_gib, part.rank) != (new.dies, new.cpus, new.memory_gib, rank):
-            part.dies, part.cpus, part.memory_gib, part.rank = new.dies, new.cpus, new.memory_gib, rank
+        elif (old.dies, old.cpus, old.memory_gib, old.rank) != (new.dies, new.cpus, new.memory_gib, rank):
+            old.dies, old.cpus, old.memory_gib, old.rank = new.dies, new.cpus, new.memory_gib, rank
             if held.bound:
-                roster.ask_part(session, store.node(session, name), part)
+                roster.ask_part(session, store.node(session, name), old)
             changed = True
     return changed
 
 
-def _free_ranks(taken: Iterable[int | None]) -> Iterable[int]:
+def _free_ranks(taken: Iterable[int | None]) -> Iterator[int]:
     used = set(taken)
     return (rank for rank in count() if rank not in used)

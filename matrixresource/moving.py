@@ -1,8 +1,8 @@
 """A move: an allocation comes to lie elsewhere, make before break.
 
-Successors are taken from the free nodes and deployed beside the members whose ranks they will take over, so that what was
-there serves until all of it can change over at once: a move needs as many free nodes as it moves members, and none where
-the present layout is as good as any other to be had.
+Successors are taken from the free nodes and deployed beside the members whose ranks they will take over, so that what
+was there serves until all of it can change over at once: a move needs as many free nodes as it moves members, and none
+where the present layout is as good as any other to be had.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace as changed_to
 from sqlalchemy.orm import Session
 
 from matrixresource.books import Books
+from matrixresource.capacity import resizing
 from matrixresource.contract import AllocationRequest
 from matrixresource.refusals import refusal
 from matrixresource.roster import Roster
@@ -48,7 +49,7 @@ class Moves:
         numbers = self._books.numbers
         self._books.touched()
         avoid = wish.avoid | {numbers[name] for name in unfit}
-        place = self._books.ledger.moved(held.name, changed_to(wish, spares=0, avoid=avoid))
+        place = resizing.move(self._books.ledger, held.name, changed_to(wish, spares=0, avoid=avoid))
         if place is None:
             raise refusal(self._store.nodes(session), self._books, wish)
         ranks = ranked(self._books.nodes(place), current, wish.nodes)

@@ -61,8 +61,8 @@ def node_state(
     """The state of a node.
 
     `held` by an allocation; `agent` Connected, Stale or Lost; `health` Healthy, SubHealthy or Unhealthy; `status` as
-    last reported (None: never); `caught_up` when the report answers the newest wish; `parts` how far the agent is with what
-    several allocations have of it. A held node keeps the state it was
+    last reported (None: never); `caught_up` when the report answers the newest wish; `parts` how far the agent is with
+    what several allocations have of it. A held node keeps the state it was
     last seen in while its agent is away: whether to give it up is MatrixCompute's decision, not an appearance.
     """
     if status is None:

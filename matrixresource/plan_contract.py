@@ -43,8 +43,8 @@ class PlanChange(Wire):
 class PlanView(Wire):
     """Whether a request would fit now, and where; otherwise why not and what would help. Nothing was created.
 
-    `blastRadius` says how many members the loss of one domain would take at the most, and the share of the placement's UB
-    bandwidth that one L1 or L2 switch would. `earliestStart` is when it fits if everybody leaves when they said.
+    `blastRadius` says how many members the loss of one domain would take at the most, and the share of the placement's
+    UB bandwidth that one L1 or L2 switch would. `earliestStart` is when it fits if everybody leaves when they said.
     """
 
     fits: bool

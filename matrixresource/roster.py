@@ -1,7 +1,7 @@
 """Roster: who has which node, written down together with what that asks of the node's agent.
 
-Every wish of an agent has a generation, one higher than the last: that is what fences a node that was given up while nobody
-could reach it. Used inside a transaction of the allocator.
+Every wish of an agent has a generation, one higher than the last: that is what fences a node that was given up while
+nobody could reach it. Used inside a transaction of the allocator.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class Roster:
         self._wish_parts(node, row, part, [*others, wish])
 
     def drop(self, session: Session, part: PartRow) -> None:
-        """Ask the agent to wipe a part; it stays held until that is done. A part that nobody was asked for goes at once."""
+        """Ask the agent to wipe a part; it stays held until that is done. A part that nobody was asked for goes at
+        once."""
         node = self._store.node(session, NodeName(part.node))
         row = self._assignment(session, node)
         others = [other for other in row.parts or [] if other["allocation"] != part.allocation]

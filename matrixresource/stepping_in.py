@@ -1,4 +1,5 @@
-"""Who takes over when a member is given up: a successor, the spare that is ready soonest, else what the ledger finds."""
+"""Who takes over when a member is given up: a successor, the spare that is ready soonest, else what the ledger
+finds."""
 
 from __future__ import annotations
 

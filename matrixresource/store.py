@@ -1,8 +1,8 @@
 """Tables of MatrixResource and the questions asked of them.
 
 `nodes` is what was observed, `assignments` what is wished of each node's agent, `allocations` who holds what. A node
-has one `holder` column, so two holders of a whole node are not a state the database can be in; what is shared are `parts`.
-One transaction per verb.
+has one `holder` column, so two holders of a whole node are not a state the database can be in; what is shared are
+`parts`. One transaction per verb.
 """
 
 from __future__ import annotations
@@ -69,10 +69,11 @@ class SupernodeRow(ResourceRow, Base):
 
 
 class PartRow(Base):
-    """What an allocation holds of a node that is not its own: dies, sockets, GiB. Sets of dies are numbers, die k is bit k.
+    """What an allocation holds of a node that is not its own: dies, sockets, GiB. Sets of dies are numbers, die k is
+    bit k.
 
-    `generation` is that of the node's assignment that asks for it, or, once `going`, that asks for it no more: until the
-    agent has answered it, what is held stays held.
+    `generation` is that of the node's assignment that asks for it, or, once `going`, that asks for it no more: until
+    the agent has answered it, what is held stays held.
     """
 
     __tablename__ = "parts"

@@ -124,7 +124,8 @@ def _rule(affinity: Affinity | None) -> Rule | None:
 
 
 def cycle_of(name: str, near: Iterable[str], known: Callable[[str], Iterable[str]]) -> list[str]:
-    """The way round by which `name` would have to be near itself, through those it wishes to be near; [] when there is none."""
+    """The way round by which `name` would have to be near itself, through those it wishes to be near; [] when there is
+    none."""
     waiting = [[name, other] for other in near]
     seen: set[str] = set()
     while waiting:

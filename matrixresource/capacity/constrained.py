@@ -24,7 +24,7 @@ def choose(ledger: Ledger, wish: Wish) -> Place | None:
     index = ledger.index
     if wish.within == "cabinet" and wish.nodes + wish.spares > index.nodes:
         return None
-    bound = wish.spread or wish.apart or wish.near or wish.cpus or wish.mem
+    bound = wish.spread or wish.apart or wish.near or wish.cpus or wish.mem or wish.cell > 1
     if not bound and wish.per == index.npus:
         return with_spares(ledger, wish)
     allowed = Allowed(ledger, wish)
@@ -182,7 +182,7 @@ def in_scope(ledger: Ledger, wish: Wish, scope: range, allowed: Allowed) -> Plac
     if wish.nodes:
         limit, domain = spread_limit(index, wish.spread)
         free = free_nodes(index, wish, scope, allowed)
-        chosen = packed(free, wish.nodes, limit, domain, index)
+        chosen = packed(free, wish.nodes, limit, domain, index, wish.cell)
         if chosen is None:
             return None
         _settle(ledger, wish, chosen, place)
@@ -225,9 +225,14 @@ def spread_limit(index: Index, rule: Rule | None) -> tuple[int, int]:
     return rule.most, 1 if rule.over == "cabinet" else index.cabinets
 
 
-def packed(free: dict[int, int], wanted: int, limit: int, domain: int, index: Index) -> list[tuple[int, int]] | None:
-    """(cabinet, mask) of the nodes chosen: fewest cabinets, the tightest last, broken ones before full ones."""
-    room = {cabinet: min(mask.bit_count(), limit) for cabinet, mask in free.items()}
+def packed(
+    free: dict[int, int], wanted: int, limit: int, domain: int, index: Index, cell: int = 1
+) -> list[tuple[int, int]] | None:
+    """(cabinet, mask) of the nodes chosen: fewest cabinets, the tightest last, broken ones before full ones.
+
+    At most `limit` in a domain of so many cabinets; in each cabinet a multiple of `cell`.
+    """
+    room = {cabinet: min(mask.bit_count(), limit) // cell * cell for cabinet, mask in free.items()}
     taken_of: dict[int, int] = {}
     if domain > 1 and limit < wanted:
         raise_limit = {cabinet // domain for cabinet in room}
@@ -240,7 +245,8 @@ def packed(free: dict[int, int], wanted: int, limit: int, domain: int, index: In
     while wanted:
         if domain > 1:
             for cabinet in waiting:
-                room[cabinet] = min(free[cabinet].bit_count(), limit - taken_of.get(cabinet // domain, 0))
+                left = limit - taken_of.get(cabinet // domain, 0)
+                room[cabinet] = min(free[cabinet].bit_count(), left) // cell * cell
             waiting = [c for c in waiting if room[c] > 0]
             waiting.sort(key=lambda c: (-room[c], free[c].bit_count(), c))
         if not waiting:

@@ -63,6 +63,8 @@ def obeys(ledger: Ledger, wish: Wish, place: Place, stayed: set[int] | None = No
     homes = Counter(node // shape.of_supernode for node in members)
     if any(count % wish.block for count in homes.values()):
         return False
+    if any(count % wish.cell for count in Counter(node // shape.nodes for node in members).values()):
+        return False
     if homes and {node // shape.of_supernode for node in spares} - set(homes):
         return False
     if wish.spread is not None and wish.spread.required and wish.spread.over != "node":

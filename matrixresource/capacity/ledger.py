@@ -60,7 +60,7 @@ class Ledger:
 
     def choose_shown(self, wish: Wish) -> Place | None:
         """The same on the index as it stands, where what the request must not have is withheld already."""
-        if wish.nodes % wish.block:
+        if wish.nodes % wish.block or wish.nodes % wish.cell:
             return None  # no number of whole blocks
         if not wish.plain:
             return preferring.choose(self, wish)
