@@ -22,8 +22,10 @@ def carry_out(
     Newcomers take the lowest ranks that nobody has, in the order of their nodes, so that the ranks of a block lie
     together. Successors of a move are left alone.
     """
-    current = {node.node_name: node for node in store.held_by(session, held.name) if node.role != "successor"}
-    members, spares = books.nodes(place), set(books.spares(place))
+    rows = store.held_by(session, held.name)
+    current = {node.node_name: node for node in rows if node.role != "successor"}
+    coming = {node.node_name for node in rows} - set(current)
+    members, spares = [name for name in books.nodes(place) if name not in coming], set(books.spares(place))
     changed = False
     for name, node in current.items():
         if name not in spares and name not in members:

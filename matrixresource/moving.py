@@ -41,14 +41,16 @@ class Moves:
         wish = self._books.wish(request, now)
         if wish.per != self._books.ledger.shape.npus or not wish.nodes:
             raise InvalidField("only allocations of whole nodes move; make parts of nodes anew", field="placement")
-        current = {node.node_name: node for node in self._store.held_by(session, held.name) if node.role != "spare"}
+        rows = self._store.held_by(session, held.name)
+        current = {node.node_name: node for node in rows if node.role != "spare"}
         unfit = {name for name, node in current.items() if node.agent != "Connected" or node.health == "Unhealthy"}
         ranks = begun(current.values())
         if held.moving_to == request.kept() and len(ranks) == wish.nodes and not unfit & set(ranks):
             return ranks
         numbers = self._books.numbers
         self._books.touched()
-        avoid = wish.avoid | {numbers[name] for name in unfit}
+        spares = {node.node_name for node in rows} - set(current)  # they stand ready while it moves
+        avoid = wish.avoid | {numbers[name] for name in unfit | spares}
         place = resizing.move(self._books.ledger, held.name, changed_to(wish, spares=0, avoid=avoid))
         if place is None:
             raise refusal(self._store.nodes(session), self._books, wish)
