@@ -13,8 +13,7 @@ from sqlalchemy.orm import Session
 from matrixresource.contract import AllocationRequest, AllocationView, NodeView
 from matrixresource.moving import Held, Move, begun, plan_move
 from matrixresource.placement import Wish, place
-from matrixresource.store import AllocationRow, AssignmentRow, NodeRow, ResourceStore, SupernodeRow
-from matrixresource.topology.supernode import Supernode
+from matrixresource.store import AllocationRow, AssignmentRow, NodeRow, ResourceStore
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, NotYetSupported
 from matrixresource.vocabulary.names import NodeName, checked_resource_name
@@ -26,12 +25,11 @@ NPUS_PER_NODE = 8
 
 
 class Allocator:
-    """The verbs over nodes and allocations. `supernodes` is what exists, by name."""
+    """The verbs over nodes and allocations."""
 
-    def __init__(self, store: ResourceStore, clock: Clock, supernodes: list[Supernode]) -> None:
+    def __init__(self, store: ResourceStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self.supernodes = {supernode.name: supernode for supernode in supernodes}
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
@@ -173,34 +171,6 @@ class Allocator:
             check_etag(node, if_match)
             node.cordoned = cordoned
         return node.view()
-
-    def enrol(self) -> None:
-        """Know every node that the topology has; run at start, before the first request."""
-        with self._store.transaction() as session:
-            for supernode in self.supernodes.values():
-                row = session.get(SupernodeRow, supernode.name)
-                if row is None:
-                    row = SupernodeRow(name=supernode.name, state="Active")
-                    session.add(row)
-                row.topology_version = supernode.topology_version
-                row.cabinets = len(supernode.cabinets())
-                row.npus_per_node = supernode.spec.node.npus
-                row.cpus_per_node = supernode.spec.node.cpus
-                for name in supernode.nodes():
-                    if session.get(NodeRow, name) is None:
-                        session.add(
-                            NodeRow(
-                                name=name,
-                                supernode=supernode.name,
-                                npus=supernode.spec.node.npus,
-                                cpus=supernode.spec.node.cpus,
-                                state="Enrolled",
-                                agent="Lost",
-                                wanted="Clean",
-                                wanted_generation=1,
-                            )
-                        )
-                        session.add(AssignmentRow(name=name, generation=1, state="Wanted", wanted="Clean"))
 
     def settle(self, session: Session, names: set[str]) -> None:
         """Move allocations on after their nodes' reports changed."""
