@@ -167,9 +167,10 @@ class Surveyor:
     def settle(self) -> str | None:
         """Take up what has stayed the same for long enough; the new version's name, or None. Run on a period."""
         now = self._clock.now()
-        with self._store.transaction() as session:
+        with self._store.reading() as session:
             if not due(_moving(session), now):
                 return None
+        with self._store.transaction() as session:
             head, before = lock(session), topology_at(session)
             moving = session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.moving)).all()
             for row in moving:
