@@ -1,9 +1,9 @@
 """The machine with who holds what as a NetworkX graph, and the index of free capacity made from it.
 
-The graph is the model: supernodes, cabinets, nodes and NPUs, each joined to what it stands in. A node says whether it is
-`up` and what is `held` of it: by allocation a Share of dies (a mask), sockets and GiB. Keys are whole numbers and edges
-share one empty attribute dict, so that 20,736 nodes with their 165,888 NPUs are a graph one can keep; dies are bits of
-their node. No decision reads it: it is what the index is held against, and what others ask and draw.
+The graph is the model: supernodes, cabinets, nodes and NPUs, each joined to what it stands in. A node says whether it
+is `up` and what is `held` of it: by allocation a Share of dies (a mask), sockets and GiB. Keys are whole numbers and
+edges share one empty attribute dict, so that 20,736 nodes with their 165,888 NPUs are a graph one can keep; dies are
+bits of their node. No decision reads it: it is what the index is held against, and what others ask and draw.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Containment(nx.Graph):
 def graph_of(shape: Shape, supernodes: Sequence[str] | None = None) -> nx.Graph:
     """A machine of this shape with everything up and free. `supernodes` are their names, else sn0, sn1 and so on.
 
-    Vertex n is node n of the index; NPUs, cabinets and supernodes follow. Attributes: `kind`, `name` but of NPUs, and of
-    nodes `up`, `cpus`, `mem_gib` and `held`.
+    Vertex n is node n of the index; NPUs, cabinets and supernodes follow. Attributes: `kind`, `name` of all but NPUs,
+    and of nodes `up`, `cpus`, `mem_gib` and `held`.
     """
     names = supernodes or [f"sn{number}" for number in range(shape.supernodes)]
     npus = shape.all_nodes
