@@ -54,7 +54,8 @@ class TopologyChange(Wire):
 
 
 class TopologyVersionView(View):
-    """The machine as it was from `createdAt` until the next version. `state` is Current or Superseded.
+    """The machine as it was from `createdAt` until the next version. `state` is Current or Superseded; `summary` says
+    in a line what it changed.
 
     `topology` has the supernodes with the fingerprints of their specs, the closed domains and the deviations from the
     layout.
@@ -62,5 +63,6 @@ class TopologyVersionView(View):
 
     number: int
     by: str
+    summary: str
     changes: list[TopologyChange]
     topology: dict[str, Any] = Field(default_factory=dict)

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from matrixresource.store import Base
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
-from matrixresource.topology.versions import Topology, changes
+from matrixresource.topology.versions import Topology, changes, summary
 from matrixresource.topology_contract import TopologyChange, TopologyVersionView
 from matrixresource.vocabulary.names import SupernodeName
 from matrixresource.vocabulary.records import ResourceRow, find
@@ -58,6 +58,7 @@ class TopologyVersionRow(ResourceRow, Base):
             **self.common(),
             number=self.number,
             by=self.by,
+            summary=summary(self.changes),
             changes=[TopologyChange(**each) for each in self.changes],
             topology=self.topology,
         )

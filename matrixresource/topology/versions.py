@@ -71,6 +71,16 @@ def changes(before: Topology, after: Topology) -> list[dict[str, str]]:
     return [*({"kind": kind, "part": part} for kind, part in told), *(each.wire() for each in found)]
 
 
+def summary(changes: list[dict[str, str]]) -> str:
+    """A version's changes in a line: the first of them, and how many more."""
+    if not changes:
+        return "nothing"
+    first = changes[0]
+    peer = f" to {first['peer']}" if first.get("peer") else ""
+    more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+    return f"{first['kind']} {first['part']}{peer}{more}"
+
+
 def matches(asked: str | None, current: str) -> bool:
     """Whether what was decided on version `asked` holds on `current`: the same version, or one of the same content.
     Nothing asked is always fine."""
