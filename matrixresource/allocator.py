@@ -22,8 +22,9 @@ from matrixresource.refusals import refusal
 from matrixresource.roster import Roster
 from matrixresource.standing import Standing
 from matrixresource.stepping_in import StepsIn
-from matrixresource.store import AllocationRow, AssignmentRow, NodeRow, ResourceStore, SupernodeRow
-from matrixresource.topology.supernode import Supernode
+from matrixresource.store import AllocationRow, ResourceStore
+from matrixresource.topology.versions import matches
+from matrixresource.topology_history import current_version
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField, StaleTopology
 from matrixresource.vocabulary.names import NodeName, checked_resource_name
@@ -36,13 +37,12 @@ FIXED = ("project", "npus_per_node", "placement", "near", "apart")
 
 
 class Allocator:
-    """The verbs over nodes and allocations. `supernodes` is what exists, by name."""
+    """The verbs over nodes and allocations."""
 
-    def __init__(self, store: ResourceStore, clock: Clock, supernodes: list[Supernode]) -> None:
+    def __init__(self, store: ResourceStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self.supernodes = {supernode.name: supernode for supernode in supernodes}
-        self.books = Books(store, self.supernodes)
+        self.books = Books(store)
         self._roster = Roster(store)
         self._standing = Standing(store, self._roster)
         self._moves = Moves(store, self.books, self._roster)
@@ -190,35 +190,6 @@ class Allocator:
             node.cordoned = cordoned
         return node.view()
 
-    def enrol(self) -> None:
-        """Know every node that the topology has; run at start, before the first request."""
-        with self._store.transaction() as session:
-            for supernode in self.supernodes.values():
-                row = session.get(SupernodeRow, supernode.name)
-                if row is None:
-                    row = SupernodeRow(name=supernode.name, state="Active")
-                    session.add(row)
-                row.topology_version = supernode.topology_version
-                row.cabinets = len(supernode.cabinets())
-                row.npus_per_node = supernode.spec.node.npus
-                row.cpus_per_node = supernode.spec.node.cpus
-                for name in supernode.nodes():
-                    if session.get(NodeRow, name) is None:
-                        session.add(
-                            NodeRow(
-                                name=name,
-                                supernode=supernode.name,
-                                npus=supernode.spec.node.npus,
-                                cpus=supernode.spec.node.cpus,
-                                state="Enrolled",
-                                agent="Lost",
-                                wanted="Clean",
-                                wanted_generation=1,
-                                assignment_generation=1,
-                            )
-                        )
-                        session.add(AssignmentRow(name=name, generation=1, state="Wanted", wanted="Clean", parts=[]))
-
     def settle(self, session: Session, names: set[str]) -> None:
         """Move allocations on after their nodes' reports changed."""
         for name in sorted(names):
@@ -236,11 +207,10 @@ class Allocator:
 
     def _check(self, session: Session, name: str, request: AllocationRequest) -> None:
         """What can be said of a request before anything is chosen."""
-        current = self._store.topology_version(session)
-        if request.topology_version not in ("", current):
-            raise StaleTopology(
-                f"the topology is {current!r} by now; plan anew on that version", field="topologyVersion"
-            )
+        current = current_version(session)
+        if request.topology_version and not matches(request.topology_version, current):
+            text = f"the topology is {current!r} by now; plan anew on that version"
+            raise StaleTopology(text, field="topologyVersion")
         near = request.near.allocations if request.near else []
         apart = request.apart.allocations if request.apart else []
         for field, others in (("near", near), ("apart", apart)):
@@ -280,7 +250,7 @@ class Allocator:
             spares=request.spares,
             request=request.kept(),
             expires_at=None if request.lease_s is None else now + request.lease_s,
-            topology_version=self._store.topology_version(session),
+            topology_version=current_version(session),
             bound=False,
             generation=1,
             conditions=[],

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
 
 from matrixresource.allocator import Allocator
 from matrixresource.contract import (
@@ -20,14 +20,13 @@ from matrixresource.contract import (
     RenewRequest,
     ReplaceRequest,
     ReportAnswer,
-    SupernodeView,
 )
 from matrixresource.plan_contract import FragmentationView, PlanRequest, PlanView
 from matrixresource.planner import Planner
 from matrixresource.quotas import Quotas
 from matrixresource.store import ResourceStore
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import InvalidField, NotFound, NotYetSupported
+from matrixresource.vocabulary.errors import NotYetSupported
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page
 from matrixresource.watchers.node_reports import NodeReports as ReportReader
@@ -40,41 +39,6 @@ def routes(
 ) -> APIRouter:
     """The routes over one store. `replenish` nudges the watcher that refills spares."""
     api = APIRouter(prefix="/v1")
-
-    @api.get("/supernodes")
-    async def list_supernodes(request: Request, params: Params) -> Response:
-        return collection(request, params, store.records, "supernode", _supernodes)
-
-    def _supernodes() -> list[SupernodeView]:
-        with store.reading() as session:
-            nodes = store.nodes(session)
-            return [
-                row.view_of([node for node in nodes if node.supernode == row.name]) for row in store.supernodes(session)
-            ]
-
-    @api.get("/supernodes/{name}")
-    async def get_supernode(name: str) -> SupernodeView:
-        found = next((view for view in _supernodes() if view.name == name), None)
-        if found is None:
-            raise NotFound(f"there is no supernode named {name!r}", field="name")
-        return found
-
-    @api.get("/supernodes/{name}/topology")
-    async def get_topology(
-        name: str,
-        format: Annotated[str, Query(description="node-link or graphml")] = "node-link",
-        level: Annotated[str, Query(description="package or die")] = "package",
-    ) -> Response:
-        supernode = allocator.supernodes.get(name)
-        if supernode is None:
-            raise NotFound(f"there is no supernode named {name!r}", field="name")
-        if level not in ("package", "die"):
-            raise InvalidField(f"{level!r} is no level; use package or die", field="level")
-        if format == "graphml":
-            return PlainTextResponse(supernode.graphml(level), media_type="application/graphml+xml")
-        if format != "node-link":
-            raise InvalidField(f"{format!r} is no format; use node-link or graphml", field="format")
-        return JSONResponse({"topologyVersion": supernode.topology_version, "graph": supernode.node_link(level)})
 
     @api.get("/nodes")
     async def list_nodes(request: Request, params: Params) -> Response:

@@ -9,7 +9,7 @@ commits is followed row by row.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy.orm import Session
 
@@ -17,8 +17,8 @@ from matrixresource.capacity.ledger import Held, Ledger
 from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.contract import AllocationRequest
-from matrixresource.store import AllocationRow, NodeRow, PartRow, ResourceStore
-from matrixresource.topology.supernode import Supernode
+from matrixresource.store import AllocationRow, NodeRow, PartRow, ResourceStore, SupernodeRow
+from matrixresource.topology_history import supernodes
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.records import ResourceRow
 from matrixresource.wishing import NEVER, wish_of
@@ -29,11 +29,10 @@ LEAVING = 1 << 40
 
 
 class Books:
-    """One ledger over all supernodes. `supernodes` by name, as they are when the books are read."""
+    """One ledger over all supernodes there are."""
 
-    def __init__(self, store: ResourceStore, supernodes: Mapping[str, Supernode]) -> None:
+    def __init__(self, store: ResourceStore) -> None:
         self._store = store
-        self._supernodes = supernodes
         self._seen = UNSEEN
         self._opened: Session | None = None
         self.ledger = Ledger(Shape(1, 1, 1))
@@ -113,9 +112,9 @@ class Books:
     def _read(self, session: Session) -> None:
         """Everything, from the tables."""
         rows = self._store.nodes(session)
-        order = {name: place for place, name in enumerate(sorted(self._supernodes, key=lambda name: (len(name), name)))}
-        layouts = [self._supernodes[name] for name in order]
-        sizes = [(len(each.compute_cabinets()), each.spec.cabinet.nodes, each.spec.node) for each in layouts]
+        built = supernodes(session)
+        order = {name: place for place, name in enumerate(built)}
+        sizes = [(len(each.compute_cabinets()), each.spec.cabinet.nodes, each.spec.node) for each in built.values()]
         shape = Shape(
             max(1, len(order)),
             max((cabinets for cabinets, _, _ in sizes), default=1),
@@ -193,7 +192,8 @@ class Books:
     def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
         """Before one of our transactions commits: what it changed."""
         opened, self._opened = self._opened, None
-        if opened is not session and self._seen != newest - len(rows):
+        grown = any(isinstance(row, SupernodeRow) for row in rows)
+        if grown or (opened is not session and self._seen != newest - len(rows)):
             self._seen = UNSEEN
             return
         changed = [row for row in rows if isinstance(row, AllocationRow)]

@@ -13,6 +13,8 @@ from matrixresource.capacity.wishes import Wish
 from matrixresource.plan_contract import FragmentationView, PlanChange, PlanDomain, PlanRequest, PlanView
 from matrixresource.refusals import asked, why
 from matrixresource.store import NodeRow, ResourceStore
+from matrixresource.topology.versions import matches
+from matrixresource.topology_history import current_version
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import StaleTopology
 from matrixresource.vocabulary.quantities import timestamp
@@ -41,8 +43,8 @@ class Planner:
     def plan(self, request: PlanRequest) -> PlanView:
         """Whether a new allocation would fit now. Raises StaleTopology when it was meant for another topology."""
         with self._store.reading() as session:
-            version = self._store.topology_version(session)
-            if request.topology_version not in ("", version):
+            version = current_version(session)
+            if request.topology_version and not matches(request.topology_version, version):
                 text = f"the topology is {version!r} by now; plan anew on that version"
                 raise StaleTopology(text, field="topologyVersion")
             ledger = self._books.open(session)
@@ -79,7 +81,7 @@ class Planner:
             index = self._books.open(session).index
             whole = [mask.bit_count() for mask in index.whole]
             return FragmentationView(
-                topology_version=self._store.topology_version(session),
+                topology_version=current_version(session),
                 nodes=len(self._books.numbers),
                 free_nodes=sum(whole),
                 free_npus=sum(dies.bit_count() for dies, up in zip(index.dies, index.up, strict=True) if up) / 2,

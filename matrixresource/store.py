@@ -138,6 +138,7 @@ class NodeRow(ResourceRow, Base):
     rank: Mapped[int | None] = mapped_column(Integer)
     shared_by: Mapped[int] = mapped_column(Integer, default=0)
     cordoned: Mapped[bool] = mapped_column(Boolean, default=False)
+    domain_closed: Mapped[bool] = mapped_column(Boolean, default=False)
     power: Mapped[str] = mapped_column(String(10), default="Unknown")
     health: Mapped[str] = mapped_column(String(12), default="Healthy")
     agent: Mapped[str] = mapped_column(String(10), default="Lost")
@@ -199,6 +200,8 @@ class NodeRow(ResourceRow, Base):
             return "Unhealthy"
         if self.cordoned:
             return "Cordoned"
+        if self.domain_closed:
+            return "DomainClosed"
         if not all(level_of(fault["code"]).schedulable for fault in self.faults or []):
             return "PreSeparated"
         return None
@@ -370,10 +373,6 @@ class ResourceStore:
 
     def allocations(self, session: Session) -> list[AllocationRow]:
         return list(session.scalars(select(AllocationRow).order_by(AllocationRow.name)))
-
-    def topology_version(self, session: Session) -> str:
-        """The version of everything there is."""
-        return ",".join(row.topology_version for row in self.supernodes(session))
 
     def supernodes(self, session: Session) -> list[SupernodeRow]:
         return list(session.scalars(select(SupernodeRow).order_by(SupernodeRow.name)))

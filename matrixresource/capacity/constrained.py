@@ -163,7 +163,7 @@ def tight_supernodes(index: Index, wish: Wish) -> Iterator[int]:
         return
     if not needs_whole and wish.nodes:
         seen = 0
-        for size in range(wanted, wish.nodes + wish.spares):
+        for size in range(wanted, min(wish.nodes + wish.spares, index.shape.of_supernode + 1)):
             for supernode in low_bits(index.by_free[size], ROOMY - seen):
                 seen += 1
                 yield supernode

@@ -77,6 +77,21 @@ NOUNS: tuple[Noun, ...] = (
         ("alloc", "allocation"),
     ),
     Noun(
+        "domains",
+        "resource",
+        (NAME, STATE, ("level", "level"), ("allocations", "allocations.length"), ("reason", "reason")),
+        (("by", "by"), ("who lies there", "allocations"), ("changed", "updatedAt")),
+        ("domain", "dom"),
+    ),
+    Noun(
+        "topology-versions",
+        "resource",
+        (NAME, STATE, ("what changed", "summary"), ("by", "by"), MADE),
+        (("closed", "topology.closed"), ("deviations", "topology.deviations.length")),
+        ("topology-version", "tv"),
+        "number",
+    ),
+    Noun(
         "slices",
         "link",
         (NAME, STATE, ("plane", "plane"), ("qos", "qosClass"), ("instance", "instance"), ("programmed", "programmed")),

@@ -12,9 +12,10 @@ from pydantic import Field
 
 from matrixresource.allocator import Allocator
 from matrixresource.api import routes
+from matrixresource.api_topology import topology_routes
 from matrixresource.store import Base, ResourceStore
+from matrixresource.surveyor import Surveyor
 from matrixresource.topology.spec import SupernodeSpec
-from matrixresource.topology.supernode import Supernode
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.records import Records
 from matrixresource.watchers.node_reports import NodeReports
@@ -30,6 +31,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 LEASE_WATCH_PERIOD_S = 5.0
 REPLENISH_PERIOD_S = 60.0
+SETTLE_WATCH_PERIOD_S = 10.0
 COMPACTION_PERIOD_S = 600.0
 COUNT_PERIOD_S = 30.0
 EXPIRY_PERIOD_S = 10.0
@@ -41,9 +43,9 @@ AGENT_STATES = ("Connected", "Stale", "Lost")
 class ResourceSettings(ServiceSettings):
     """MatrixResource: inventory, topology and allocations of the supernodes."""
 
-    supernodes: int = Field(1, ge=1, le=8, description="supernodes in the inventory")
+    supernodes: int = Field(1, ge=1, le=8, description="supernodes in the inventory, where the database has none")
     spec: Path | None = Field(
-        None, description="YAML file with the numbers of a supernode; the built-in CloudMatrix384"
+        None, description="YAML file with the numbers of a new supernode; the built-in CloudMatrix384"
     )
     lease_grace: float = Field(
         60.0, gt=0, description="emulated seconds after start in which silent agents are forgiven"
@@ -55,8 +57,9 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
     spec = SupernodeSpec.load(settings.spec)
     records = Records(database.sessions, Base.metadata, clock)
     store = ResourceStore(records)
-    allocator = Allocator(store, clock, [Supernode(f"sn{index}", spec) for index in range(settings.supernodes)])
-    allocator.enrol()
+    surveyor = Surveyor(store, clock, spec)
+    surveyor.seed(f"sn{index}" for index in range(settings.supernodes))
+    allocator = Allocator(store, clock)
 
     async def replenish() -> str:
         return f"{allocator.replenish()} spares taken"
@@ -71,6 +74,9 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
     reports = NodeReports(
         store, allocator, clock, grace_s=clock.at_least_wall(settings.lease_grace, 6.0), nudge=refill.nudge
     )
+
+    async def survey() -> str:
+        return surveyor.settle() or "no new topology version"
 
     async def compact() -> str:
         return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
@@ -88,12 +94,13 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
     return create_app(
         "resource",
         "MatrixResource",
-        [routes(store, allocator, reports, clock, refill.nudge)],
+        [topology_routes(store, surveyor, refill.nudge), routes(store, allocator, reports, clock, refill.nudge)],
         tokens=Tokens(settings.tokens),
         watchers=[
             Periodic("leases", reports.watch_leases, clock, period_s=LEASE_WATCH_PERIOD_S, floor_wall_s=0.5),
             refill,
             Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),
+            Periodic("topology", survey, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
             Periodic("count", count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
         ],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0003"
-down_revision = "0002"
+revision = "0004"
+down_revision = "0003"
 
 
 def upgrade() -> None:
@@ -39,6 +39,7 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("nodes") as table:
         table.add_column(sa.Column("shared_by", sa.Integer(), nullable=False, server_default="0"))
+        table.add_column(sa.Column("domain_closed", sa.Boolean(), nullable=False, server_default=sa.false()))
         table.add_column(sa.Column("assignment_generation", sa.BigInteger(), nullable=False, server_default="1"))
     op.execute("UPDATE nodes SET assignment_generation = wanted_generation")
     with op.batch_alter_table("allocations") as table:
@@ -89,6 +90,7 @@ def downgrade() -> None:
     with op.batch_alter_table("nodes") as table:
         table.drop_column("assignment_generation")
         table.drop_column("shared_by")
+        table.drop_column("domain_closed")
     op.drop_table("quotas")
     op.drop_index("ix_parts_node", "parts")
     op.drop_table("parts")

@@ -1,0 +1,76 @@
+"""The machine as a NetworkX graph to the NPU, and the index of free capacity made anew from it, at three sizes.
+
+The largest is built in a process of its own, so that its memory is what the graph and the index take, with the
+interpreter and the library. The graph is that of a machine about half held by seeded requests.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import resource
+import sys
+import time
+from collections.abc import Iterator
+
+from benchmarks import Figure
+from benchmarks.allocation import SIZES, wish_of
+from matrixresource.capacity.from_graph import annotate, graph_of, index_of
+from matrixresource.capacity.ledger import Ledger
+from matrixresource.capacity.shape import Shape
+
+INDEX_MS = {"48 nodes": 1, "1,024 nodes": 10, "20,736 nodes": 200}
+TRIES = 5
+
+
+def measure() -> Iterator[Figure]:
+    for name, goal_ms in INDEX_MS.items():
+        shape = SIZES[name][0]
+        yield Figure(f"index from the graph at {name}", index_ms(shape), "ms", f"median of {TRIES}", goal_ms)
+    largest = SIZES["20,736 nodes"][0]
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        seconds, mb = pool.apply(built, (largest,))
+    method = "165,888 NPUs, who holds what written in, in a process of its own"
+    yield Figure("graph and index of 20,736 nodes", seconds, "s", method, 3)
+    yield Figure("graph and index of 20,736 nodes, memory", mb, "MB", "most the process ever had", 400)
+
+
+def index_ms(shape: Shape) -> float:
+    """Milliseconds to make the index from a graph of this shape."""
+    graph, ledger = graph_of(shape), half_held(shape)
+    annotate(graph, ledger)
+    took = []
+    for _ in range(TRIES):
+        begun = time.perf_counter_ns()
+        index = index_of(graph)
+        took.append((time.perf_counter_ns() - begun) / 1e6)
+    assert index.state() == ledger.index.state()
+    return sorted(took)[TRIES // 2]
+
+
+def built(shape: Shape) -> tuple[float, float]:
+    """(seconds for graph, annotations and index; most memory of this process in MB)."""
+    ledger = half_held(shape)
+    begun = time.perf_counter()
+    graph = graph_of(shape)
+    annotate(graph, ledger)
+    index_of(graph)
+    return time.perf_counter() - begun, peak_mb()
+
+
+def half_held(shape: Shape) -> Ledger:
+    ledger, chance = Ledger(shape), random.Random(3)
+    for number in range(shape.all_nodes // 6):
+        ledger.allocate(f"r{number}", wish_of(chance, shape, 0.0)[0], 0.0)
+    return ledger
+
+
+def peak_mb() -> float:
+    """Of this process alone: on Linux what getrusage tells may be what the parent had."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            kib = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        kib = most // 1024 if sys.platform == "darwin" else most
+    return kib * 1024 / 1e6

@@ -1,0 +1,104 @@
+"""Where the machine is wired otherwise than its layout says, told from what nodes report of their ports.
+
+A node says of each of its ports who answers at the other end, or that nobody does. A port that is answered by somebody
+else is a moved cable. Dark ports are explained by as few parts as can be: a switch in another cabinet has failed when
+every node that is heard finds all its ports towards it dark, an L1 switch when all its uplinks are; what is then left
+dark is a cable each. Pure: who is heard, and since when a report counts, is the caller's to say.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from matrixresource.topology.layout import Layout, Link
+
+WITNESSES_LEAST = 2
+"""One node alone cannot tell a dark cable from a failed switch."""
+
+KINDS = {
+    "CableDark": "nobody answers at the other end of a port",
+    "CableMoved": "somebody else answers than the layout says",
+    "SwitchFailed": "a switch answers to nobody",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """`part` is the link's name or the switch's; `peer` who answers where a cable was moved."""
+
+    kind: str
+    part: str
+    peer: str | None = None
+
+    def wire(self) -> dict[str, str]:
+        found = {"kind": self.kind, "part": self.part}
+        return found | {"peer": self.peer} if self.peer is not None else found
+
+
+def links_of(layout: Layout, node: str) -> list[Link]:
+    """Every link that a node has a port of, on die level. The far end is the second of its `ends`."""
+    return [*layout.ub_links(node), *layout.rdma_links(node), *layout.vpc_links(node)]
+
+
+def as_built(layout: Layout, node: str) -> dict[str, str]:
+    """Who answers at each port of a node that is wired as the layout says."""
+    return {link.port: link.ends[1] for link in links_of(layout, node)}
+
+
+def deviations(
+    layout: Layout, found: Mapping[str, Mapping[str, str | None]], heard: Collection[str]
+) -> frozenset[Deviation]:
+    """What is otherwise. `found` has for every node that ever reported the ports that are not as built (peer, or None
+    for dark; maybe none at all); `heard` are the nodes whose agents are there to be believed."""
+    witnesses = {node for node in found if node in heard}
+    if len(witnesses) < WITNESSES_LEAST:
+        witnesses = set(found)
+    links = {node: links_of(layout, node) for node in found}
+    dark = {
+        link.name: link
+        for node, ports in found.items()
+        for link in links[node]
+        if link.port in ports and ports[link.port] is None
+    }
+    failed = _failed_far_switches(dark, [link for node in witnesses for link in links[node]])
+    failed |= _failed_l1_switches(dark, failed, layout.spec.ub.l2_per_sub_plane)
+    rest = [Deviation("CableDark", name) for name, link in dark.items() if not failed & set(link.ends)]
+    moved = [
+        Deviation("CableMoved", link.name, peer)
+        for node, ports in found.items()
+        for link in links[node]
+        if (peer := ports.get(link.port)) is not None and peer != link.ends[1]
+    ]
+    return frozenset([*(Deviation("SwitchFailed", switch) for switch in failed), *rest, *moved])
+
+
+def _failed_far_switches(dark: Mapping[str, Link], heard: Iterable[Link]) -> set[str]:
+    """L2 switches, leaves and the VPC fabric that no heard node's port sees any more."""
+    suspects = {link.ends[1] for link in dark.values() if _far(link)}
+    nodes: dict[str, set[str | None]] = defaultdict(set)
+    cleared: set[str] = set()
+    for link in heard:
+        switch = link.ends[1]
+        if switch in suspects:
+            nodes[switch].add(link.node)
+            if link.name not in dark:
+                cleared.add(switch)
+    return {switch for switch in suspects - cleared if len(nodes[switch]) >= WITNESSES_LEAST}
+
+
+def _failed_l1_switches(dark: Mapping[str, Link], failed: set[str], each: int) -> set[str]:
+    """L1 switches without one of their `each` uplinks, unless every uplink is missed for its L2 switch's sake."""
+    uplinks: dict[str, list[Link]] = defaultdict(list)
+    for link in dark.values():
+        if link.kind == "l1-l2":
+            uplinks[link.ends[0]].append(link)
+    return {
+        l1 for l1, links in uplinks.items() if len(links) == each and not {link.ends[1] for link in links} <= failed
+    }
+
+
+def _far(link: Link) -> bool:
+    """Whether the far end stands outside the node."""
+    return link.kind in ("l1-l2", "die-leaf", "qingtian-fabric")

@@ -1,0 +1,81 @@
+"""domain and supernode: what of the machine takes work, and what there is of it. `get` reads both, and the versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from matrixresource.vocabulary.errors import InvalidField
+from services.matrixctl.commands.options import DEFAULT_STATE, State
+from services.matrixctl.screen import say
+
+domain_app = typer.Typer(
+    help="Close a cabinet or a supernode for newcomers, or open it again. What runs there goes on.",
+    no_args_is_help=True,
+)
+supernode_app = typer.Typer(help="Add a supernode to the inventory, or take one out.", no_args_is_help=True)
+
+Domain = Annotated[str, typer.Argument(help="A cabinet (sn0-c03) or a supernode (sn0).")]
+Reason = Annotated[str, typer.Option(help="Why; it is shown with the domain.")]
+SupernodeWord = Annotated[str, typer.Argument(help="sn0, sn1 and so on.")]
+
+
+def _call(state: Any, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    from services.matrixctl.folder import Folder
+    from services.matrixctl.reach import Reach
+
+    answer: dict[str, Any] = Reach.of(Folder(state)).call("resource", method, f"/v1/{path}", body=body)
+    return answer
+
+
+@domain_app.command("close")
+def domain_close(
+    name: Domain,
+    drain: Annotated[bool, typer.Option("--drain", help="Whoever lies there is to leave; nobody is moved.")] = False,
+    reason: Reason = "",
+    state: State = DEFAULT_STATE,
+) -> None:
+    """Take nothing new there, and say who still lies there."""
+    view = _call(state, "POST", f"domains/{name}:close{'?drain=true' if drain else ''}", {"reason": reason})
+    held = view.get("allocations", [])
+    lying = f"there still lie {', '.join(held)}" if held else "nothing lies there"
+    say(f"{name} is {view['state']}; {lying}")
+
+
+@domain_app.command("open")
+def domain_open(name: Domain, reason: Reason = "", state: State = DEFAULT_STATE) -> None:
+    """Take newcomers there again."""
+    view = _call(state, "POST", f"domains/{name}:open", {"reason": reason})
+    say(f"{name} is {view['state']}")
+
+
+@supernode_app.command("add")
+def supernode_add(
+    name: SupernodeWord,
+    spec: Annotated[
+        Path | None, typer.Option("--filename", "-f", help="Its numbers, as cloudmatrix384.yaml has them.")
+    ] = None,
+    state: State = DEFAULT_STATE,
+) -> None:
+    """Have a supernode in the inventory; its nodes wait for their agents."""
+    import yaml
+
+    if spec is not None and not spec.exists():
+        raise InvalidField(f"there is no file {spec}", field="--filename")
+    body = {"spec": yaml.safe_load(spec.read_text(encoding="utf-8"))} if spec else {}
+    view = _call(state, "PUT", f"supernodes/{name}", body)
+    say(f"{name} has {view['nodes']} nodes and {view['npus']} NPUs")
+
+
+@supernode_app.command("remove")
+def supernode_remove(name: SupernodeWord, state: State = DEFAULT_STATE) -> None:
+    """Take a supernode out of the inventory; refused while anything is held there."""
+    _call(state, "DELETE", f"supernodes/{name}")
+    say(f"{name} is out of the inventory")
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(domain_app, name="domain")
+    app.add_typer(supernode_app, name="supernode")

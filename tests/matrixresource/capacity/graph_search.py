@@ -1,0 +1,81 @@
+"""Whether a request fits, by trying every set of nodes of the graph: slow, plain, and knowing nothing of the index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import networkx as nx
+
+from matrixresource.capacity.from_graph import nodes_of, shape_of, used_of
+from matrixresource.capacity.wishes import Wish
+
+
+class Search:
+    """One question to one graph. Domains are found by walking from a node to what it stands in."""
+
+    def __init__(self, graph: nx.Graph) -> None:
+        self.graph, self.shape = graph, shape_of(graph)
+        self.nodes = nodes_of(graph)
+        self.home: dict[Any, dict[str, Any]] = {node: {"node": node} for node in self.nodes}
+        for node in self.nodes:
+            cabinet = self._outward(node, "cabinet")
+            self.home[node] |= {"cabinet": cabinet, "supernode": self._outward(cabinet, "supernode")}
+
+    def _outward(self, vertex: Any, kind: str) -> Any:
+        return next(other for other in self.graph.adj[vertex] if self.graph.nodes[other]["kind"] == kind)
+
+    def fits(self, wish: Wish) -> bool:
+        """Whether some set of nodes keeps every rule."""
+        if wish.nodes % wish.block:
+            return False
+        return any(self._completed(wish, members) for members in self._gangs(wish))
+
+    def _gangs(self, wish: Wish) -> Iterator[tuple[Any, ...]]:
+        room = [node for node in self.nodes if self._has_room(node, wish.per) and self._allowed(node, wish)]
+        for members in combinations(room, wish.nodes):
+            supernodes = Counter(self.home[node]["supernode"] for node in members)
+            if any(count % wish.block for count in supernodes.values()):
+                continue
+            if wish.within and len({self.home[node][wish.within] for node in members}) > 1:
+                continue
+            if (
+                wish.spread
+                and max(Counter(self.home[n][wish.spread.over] for n in members).values()) > wish.spread.most
+            ):
+                continue
+            yield members
+
+    def _has_room(self, node: Any, per: float) -> bool:
+        about = self.graph.nodes[node]
+        taken = used_of(about["held"]).dies
+        free = [not taken >> 2 * npu & 1 for npu in range(self.shape.npus)]
+        other = [not taken >> 2 * npu + 1 & 1 for npu in range(self.shape.npus)]
+        whole = sum(a and b for a, b in zip(free, other, strict=True))
+        return about["up"] and (whole >= per if per >= 1 else any(free) or any(other))
+
+    def _allowed(self, node: Any, wish: Wish) -> bool:
+        for rule, inside in ((wish.apart, False), (wish.near, True)):
+            for name in rule.others if rule else ():
+                theirs = {self.home[n][rule.over] for n in self.nodes if self._holds_dies(n, name)}
+                if theirs and (self.home[node][rule.over] in theirs) is not inside:
+                    return False
+        return True
+
+    def _holds_dies(self, node: Any, name: str) -> bool:
+        share = self.graph.nodes[node]["held"].get(name)
+        return share is not None and share.dies > 0 and not share.spare
+
+    def _completed(self, wish: Wish, members: tuple[Any, ...]) -> bool:
+        """Whether spares, sockets and memory are to be had beside these members."""
+        scopes = {self.home[node][wish.within] for node in members} if wish.within else {None}
+        around = [node for node in self.nodes if not wish.within or self.home[node][wish.within] in scopes]
+        homes = {self.home[node]["supernode"] for node in members}
+        beside = [n for n in around if n not in members and self.home[n]["supernode"] in homes]
+        spares = sum(self._has_room(node, self.shape.npus) for node in beside)
+        up = [self.graph.nodes[node] for node in around if self.graph.nodes[node]["up"]]
+        cpus = sum(about["cpus"] - used_of(about["held"]).cpus for about in up)
+        mem = sum(about["mem_gib"] - used_of(about["held"]).mem_gib for about in up)
+        return spares >= wish.spares and cpus >= wish.cpus and mem >= wish.mem

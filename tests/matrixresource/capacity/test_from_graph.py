@@ -1,0 +1,201 @@
+"""The graph is the oracle: after every step the index is the one made from it, and fits what the graph says fits."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import networkx as nx
+import pytest
+from hypothesis import event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from matrixresource.capacity.from_graph import (
+    HeldTwice,
+    Share,
+    annotate,
+    graph_of,
+    hold,
+    holders_of,
+    index_of,
+    let_go,
+    nodes_of,
+    shape_of,
+)
+from matrixresource.capacity.ledger import Ledger
+from matrixresource.capacity.shape import Shape
+from matrixresource.capacity.wishes import Place, Rule, Wish
+from tests.matrixresource.capacity.graph_search import Search
+
+SMALL = Shape(2, 2, 2)
+LEVELS = st.sampled_from(["node", "cabinet", "supernode"])
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> Wish:
+    nodes = draw(st.integers(1, 5))
+    per = draw(st.sampled_from([8, 8, 0.5, 1, 3, 4]))
+    return Wish(
+        nodes,
+        per,
+        within=draw(st.sampled_from(["", "", "cabinet", "supernode"])),
+        block=draw(st.sampled_from([1, 1, 1, 2])),
+        spread=draw(st.none() | st.builds(Rule, st.just("cabinet"), st.integers(1, 2))),
+        spares=draw(st.sampled_from([0, 0, 1, 2])),
+        cpus=draw(st.sampled_from([0, 0, 5, 12])),
+        mem=draw(st.sampled_from([0, 0, 2000])),
+        priority=draw(st.integers(0, 2)),
+        preempts=draw(st.booleans()),
+    )
+
+
+class Followed(RuleBasedStateMachine):
+    """A ledger, and a graph that is only told what the ledger answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = Ledger(SMALL)
+        self.graph = graph_of(SMALL)
+        self.count = 0
+
+    @rule(wish=wishes(), other=st.integers(0, 9), level=LEVELS, key=st.sampled_from(["", "", "near", "apart"]))
+    def allocate(self, wish: Wish, other: int, level: str, key: str) -> None:
+        living = sorted(self.ledger.held)
+        if key and living:
+            setattr(wish, key, Rule(level, others=(living[other % len(living)],)))
+            wish.plain = False
+        self.count += 1
+        expected = Search(self.graph).fits(wish)
+        place, evicted = self.ledger.allocate(f"j{self.count}", wish, float(self.count))
+        for name in evicted:
+            let_go(self.graph, name)
+        if place is not None:
+            hold(self.graph, f"j{self.count}", place)
+        event("fits" if expected else "does not fit")
+        placed = place is not None and not evicted
+        # Beside spares not every arrangement of a gang is looked at: what is placed fits, not the other way round.
+        assert placed <= expected if wish.spares and wish.within != "cabinet" else placed is expected, wish
+
+    @rule(which=st.integers(0, 50))
+    def release(self, which: int) -> None:
+        if living := sorted(self.ledger.held):
+            name = living[which % len(living)]
+            self.ledger.release(name)
+            let_go(self.graph, name)
+
+    @rule(node=st.integers(0, SMALL.all_nodes - 1))
+    def fail(self, node: int) -> None:
+        moved, lost = self.ledger.fail(node)
+        self.graph.nodes[node]["up"] = False
+        for name in [*moved, *lost]:
+            let_go(self.graph, name)
+        for name, place in moved.items():
+            hold(self.graph, name, place)
+
+    @rule(node=st.integers(0, SMALL.all_nodes - 1))
+    def close_or_open(self, node: int) -> None:
+        up = not self.graph.nodes[node]["up"]
+        self.ledger.set_up(node, up)
+        self.graph.nodes[node]["up"] = up
+
+    @invariant()
+    def the_index_is_the_one_made_from_the_graph(self) -> None:
+        index, made = self.ledger.index, index_of(self.graph)
+        assert index.state() == made.state()
+        assert (index.dies, index.cpus, index.mem, index.up) == (made.dies, made.cpus, made.mem, made.up)
+
+    @invariant()
+    def the_graph_made_from_the_ledger_is_the_one_that_followed(self) -> None:
+        anew = graph_of(SMALL)
+        annotate(anew, self.ledger)
+        assert dict(anew.nodes(data=True)) == dict(self.graph.nodes(data=True))
+
+
+TestFollowed = Followed.TestCase
+TestFollowed.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+def test_the_graph_says_who_holds_each_npu() -> None:
+    graph = graph_of(Shape(1, 2, 2), ["sn7"])
+    hold(graph, "a", Place(parts=[(1, 0b1101)]))
+    hold(graph, "b", Place(whole=[(1, 0b01)], parts=[(1, 0b0010)], spares=[(1, 0b10)], cpus=[(0, 3)]))
+    npus = [npu for npu in graph.adj[1] if graph.nodes[npu]["kind"] == "npu"]
+    assert [holders_of(graph, npu) for npu in npus[:3]] == [["a", "b"], ["a"], []]
+    assert graph.nodes[3] == {
+        "kind": "node", "name": "sn7-c01-n1", "up": True, "cpus": 4, "mem_gib": 1536, "held": {"b": Share(65535, 0, 0, True)}
+    }  # fmt: skip
+    before = {node: dict(graph.nodes[node]["held"]) for node in nodes_of(graph)}
+    for place in (Place(parts=[(0, 1), (1, 0b0100)]), Place(cpus=[(0, 2)]), Place(whole=[(1, 0b10)])):
+        with pytest.raises(HeldTwice):
+            hold(graph, "c", place)
+    assert {node: graph.nodes[node]["held"] for node in nodes_of(graph)} == before
+    graph.remove_node(3)
+    with pytest.raises(ValueError, match="has 1 nodes"):
+        index_of(graph)
+
+
+def test_more_parts_than_a_supernode_has_nodes() -> None:
+    place = Ledger(SMALL).choose(Wish(6, 3, cpus=1))
+    assert place is not None
+    assert len({node // SMALL.of_supernode for node, _ in place.parts}) == 2
+    assert Ledger(SMALL).choose(Wish(9, 3, cpus=1)) is None
+
+
+def test_a_large_machine_comes_back_from_its_graph() -> None:
+    shape = Shape(20, 12, 4)
+    ledger = Ledger(shape)
+    for number, nodes in enumerate([1, 4, 48, 60, 3, 7] * 8):
+        ledger.allocate(f"j{number}", Wish(nodes, 8 if nodes > 1 else 0.5), 0.0)
+    ledger.set_up(17, False)
+    graph = graph_of(shape)
+    annotate(graph, ledger)
+    assert shape_of(graph) == shape
+    assert index_of(graph).state() == ledger.index.state()
+    assert nx.is_forest(graph)
+    assert nx.number_connected_components(graph) == shape.supernodes
+
+
+class Touched(AssertionError):
+    """Somebody read a graph."""
+
+
+def test_no_decision_reads_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every way into every graph raises, and so does importing the library; the ledger does not notice."""
+    graph = graph_of(SMALL)
+    ledger = Ledger(SMALL)
+
+    def poison(*_: Any, **__: Any) -> Any:
+        raise Touched
+
+    for kind in [nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph]:
+        monkeypatch.setattr(kind, "__getattribute__", poison)
+        for name in ("__iter__", "__len__", "__contains__", "__getitem__", "__init__"):
+            monkeypatch.setattr(kind, name, poison)
+    monkeypatch.setattr(nx.Graph, "__bool__", poison, raising=False)
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    for touch in (
+        len,
+        list,
+        lambda g: g.nodes,
+        lambda g: g.adj,
+        lambda g: 0 in g,
+        index_of,
+        nodes_of,
+        lambda _: nx.Graph(),
+    ):
+        with pytest.raises(Touched):
+            touch(graph)
+    with pytest.raises(ImportError):
+        __import__("networkx")
+    gang = Wish(3, spares=1, spread=Rule("cabinet", 1), priority=2, preempts=True)
+    for number, wish in enumerate([Wish(1, 0.5), Wish(1, 3), Wish(2, 4, cpus=2), Wish(4), Wish(2, 1, mem=99), gang]):
+        ledger.allocate(f"j{number}", wish, float(number))
+    assert ledger.held
+    for node in range(3):
+        ledger.fail(node)
+    for node in range(3):
+        ledger.set_up(node, True)
+    for name in list(ledger.held):
+        ledger.release(name)
+    assert ledger.index.left == [4, 4]

@@ -1,0 +1,205 @@
+"""The history of the topology over REST and over restarts: what makes a version, what does not, and what is read back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from matrixresource.domains import closed_cabinets
+from matrixresource.store import Base, NodeRow, ResourceStore
+from matrixresource.surveyor import Surveyor
+from matrixresource.topology.spec import DEFAULT_FILE, SupernodeSpec
+from matrixresource.topology_history import current_version, supernodes, topology_at
+from matrixresource.vocabulary.clock import FixedClock
+from matrixresource.vocabulary.records import Records
+from services.chassis.database import Database
+from services.chassis.http import http_client
+from services.resource.main import MIGRATIONS, ResourceSettings, build
+
+DARK = {"ub-p3-k11": None}
+WELL = {"ub-p3-k11": "sn0-l2p3-k11"}
+
+
+class Desk:
+    """MatrixResource over REST with a clock that stands, and its Surveyor beside it; `restart` is another life."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = FixedClock()
+        self.restart()
+
+    def restart(self, supernodes: int = 1) -> None:
+        self.database = Database(f"sqlite:///{self.folder / 'resource.db'}")
+        self.database.migrate(MIGRATIONS)
+        app = build(ResourceSettings(state=self.folder, supernodes=supernodes), self.clock, self.database)
+        self.http = http_client("http://resource", transport=httpx.ASGITransport(app))
+        self.store = ResourceStore(Records(self.database.sessions, Base.metadata, self.clock))
+        self.surveyor = Surveyor(self.store, self.clock, SupernodeSpec.load())
+
+    async def call(self, method: str, path: str, body: Any = None, status: int = 200, **headers: str) -> Any:
+        answer = await self.http.request(method, f"/v1/{path}", json=body, headers=headers)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+    async def changes(self) -> list[list[tuple[str, str]]]:
+        """By version, the oldest first, what it changed."""
+        items = (await self.call("GET", "topology-versions"))["items"]
+        assert [each["number"] for each in items] == list(range(1, len(items) + 1))
+        assert [each["state"] for each in items] == ["Superseded"] * (len(items) - 1) + ["Current"]
+        with self.store.reading() as session:
+            assert items[-1]["name"] == current_version(session)
+        return [[(change["kind"], change["part"]) for change in each["changes"]] for each in items]
+
+    def report(self, ports: dict[str, str | None], *nodes: str) -> None:
+        with self.store.transaction() as session:
+            for node in nodes:
+                self.surveyor.observe(session, node, ports)
+
+    def hold(self, node: str, by: str | None) -> None:
+        with self.store.transaction() as session:
+            self.store.node(session, node).holder = by
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+async def test_a_cabinet_is_closed_and_opened(desk: Desk) -> None:
+    first = (await desk.call("GET", "topology-versions/current"))["name"]
+    desk.hold("sn0-c03-n2", "job")
+    assert (await desk.call("POST", "domains/sn0-c03:close?validateOnly=true"))["state"] == "Closed"
+    assert (await desk.call("GET", "domains/sn0-c03"))["state"] == "Open"
+    view = await desk.call("POST", "domains/sn0-c03:close?drain=true", {"reason": "new pump"})
+    assert (view["state"], view["allocations"], view["reason"], view["by"]) == (
+        "Draining",
+        ["job"],
+        "new pump",
+        "anyone",
+    )
+    assert (await desk.call("POST", "domains/sn0-c03:close?drain=true"))["etag"] == view["etag"]
+    await desk.call("POST", "domains/sn0-c03:open", status=412, **{"If-Match": '"1"'})
+    with desk.store.reading() as session:
+        assert closed_cabinets(session) == {"sn0-c03"}
+        assert session.get(NodeRow, "sn0-c03-n2").holder == "job"  # type: ignore[union-attr]
+    desk.restart()
+    desk.hold("sn0-c03-n2", None)
+    listed = (await desk.call("GET", "domains?filter=state!=Open"))["items"]
+    assert [(each["name"], each["allocations"]) for each in listed] == [("sn0-c03", [])]
+    await desk.call("POST", "domains/sn0:close")
+    with desk.store.reading() as session:
+        assert closed_cabinets(session) == {f"sn0-c{c:02d}" for c in range(12)}
+    for name in ("sn0", "sn0-c03"):
+        await desk.call("POST", f"domains/{name}:open")
+    await desk.call("POST", "domains/sn0-c77:close", status=404)
+    assert await desk.changes() == [
+        [("SupernodeAdded", "sn0")],
+        [("DomainClosed", "sn0-c03")],
+        [("DomainClosed", "sn0")],
+        [("DomainOpened", "sn0")],
+        [("DomainOpened", "sn0-c03")],
+    ]
+    last = (await desk.call("GET", "topology-versions/current"))["name"]
+    assert last != first
+    assert last.partition("-")[2] == first.partition("-")[2]
+
+
+async def test_supernodes_come_and_go(desk: Desk) -> None:
+    await desk.call("PUT", "supernodes/sn1?validateOnly=true", {}, 204)
+    view = await desk.call("PUT", "supernodes/sn1", {"labels": {"hall": "b"}})
+    assert (view["nodes"], view["labels"]) == (48, {"hall": "b"})
+    assert (await desk.call("PUT", "supernodes/sn1", {}))["etag"] == view["etag"]
+    smaller = yaml.safe_load(DEFAULT_FILE.read_text())
+    faster = yaml.safe_load(DEFAULT_FILE.read_text())
+    faster["node"]["vpc_gbps"]["value"] *= 2
+    smaller["node"]["dram_gib"]["value"] //= 2
+    assert (await desk.call("PUT", "supernodes/sn2", {"spec": smaller}, 422))["field"] == "spec.node.dram_gib"
+    smaller["node"]["npus"]["value"] = 4
+    assert (await desk.call("PUT", "supernodes/sn2", {"spec": smaller}, 422))["field"].startswith("spec.")
+    assert (await desk.call("PUT", "supernodes/sn1", {"spec": faster}, 409))["field"] == "spec"
+    for name in ("sn02", "sn99999", "rack"):
+        assert (await desk.call("PUT", f"supernodes/{name}", {}, 422))["field"] == "name"
+    await desk.call("PUT", "supernodes/sn10", {"spec": faster})
+    desk.hold("sn1-c00-n0", "job")
+    refused = await desk.call("DELETE", "supernodes/sn1", status=409)
+    assert refused["blocking"] == [{"domain": "sn1", "allocations": ["job"]}]
+    desk.hold("sn1-c00-n0", None)
+    with desk.store.transaction() as session:
+        wish = next(row for row in desk.store.assignments(session) if row.name == "sn1-c00-n0")
+        wish.generation = 7
+    await desk.call("POST", "domains/sn1-c02:close")
+    await desk.call("DELETE", "supernodes/sn1", status=204)
+    await desk.call("DELETE", "supernodes/sn1", status=404)
+    desk.restart(supernodes=4)  # settings only seed an empty database
+    assert [each["name"] for each in (await desk.call("GET", "supernodes"))["items"]] == ["sn0", "sn10"]
+    assert len((await desk.call("GET", "nodes"))["items"]) == 96
+    with desk.store.reading() as session:
+        rates = {name: supernode.spec.node.vpc_gbps for name, supernode in supernodes(session).items()}
+        assert rates["sn10"] == 2 * rates["sn0"] == faster["node"]["vpc_gbps"]["value"]
+    await desk.call("PUT", "supernodes/sn1", {})
+    assert (await desk.call("GET", "nodes/sn1-c00-n0"))["assignmentGeneration"] == 7
+    assert await desk.changes() == [
+        [("SupernodeAdded", "sn0")],
+        [("SupernodeAdded", "sn1")],
+        [("SupernodeAdded", "sn10")],
+        [("DomainClosed", "sn1-c02")],
+        [("SupernodeRemoved", "sn1"), ("DomainOpened", "sn1-c02")],
+        [("SupernodeAdded", "sn1")],
+    ]
+
+
+async def test_a_failed_switch_is_one_version_and_old_ones_are_read_back(desk: Desk) -> None:
+    nodes = [row["name"] for row in (await desk.call("GET", "nodes"))["items"]]
+    with desk.store.transaction() as session:
+        for row in desk.store.nodes(session):
+            row.agent = "Connected"
+    desk.report(WELL, *nodes)
+    for node in nodes:  # told one by one, while the machine goes on, with a restart in the middle
+        desk.clock.at += 0.5
+        desk.report(DARK, node)
+        assert desk.surveyor.settle() is None
+        if node == nodes[20]:
+            desk.restart()
+    desk.clock.at += 60
+    failed = desk.surveyor.settle()
+    assert failed is not None
+    desk.restart()
+    assert desk.surveyor.settle() is None
+    desk.report(WELL, *nodes)
+    desk.clock.at += 60
+    mended = desk.surveyor.settle()
+    assert await desk.changes() == [
+        [("SupernodeAdded", "sn0")],
+        [("SwitchFailed", "sn0-l2p3-k11")],
+        [("SwitchMended", "sn0-l2p3-k11")],
+    ]
+    for version, there in ((failed, False), (mended, True), (None, True)):
+        query = f"?version={version}" if version else ""
+        document = await desk.call("GET", f"supernodes/sn0/topology{query}")
+        assert any(each["id"] == "sn0-l2p3-k11" for each in document["graph"]["nodes"]) is there
+        assert document["topologyVersion"] == (version or mended)
+    await desk.call("GET", "supernodes/sn0/topology?version=v9-000000000000", status=404)
+
+
+async def test_a_flapping_port_makes_no_version_and_keeps_no_other_back(desk: Desk) -> None:
+    for beat in range(30):
+        desk.clock.at += 10
+        desk.report(DARK if beat % 2 else WELL, "sn0-c00-n0")
+        if beat == 3:
+            desk.report({"ub-p0-k00": "sn0-l2p0-k01", "no-such-port": None}, "sn0-c00-n1")
+        desk.surveyor.settle()
+    assert await desk.changes() == [[("SupernodeAdded", "sn0")], [("CableMoved", "sn0-c00-n1.ub-p0-k00")]]
+    with desk.store.reading() as session:
+        assert [each.peer for each in topology_at(session).deviations] == ["sn0-l2p0-k01"]
+
+
+def test_the_tables_are_what_the_migrations_make(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    with desk.database.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []

@@ -1,0 +1,65 @@
+"""domain, supernode and the versions they make, on the command line against MatrixResource itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from matrixresource.vocabulary.clock import FixedClock
+from services.chassis.database import Database
+from services.matrixctl import reach
+from services.matrixctl.main import run
+from services.resource.main import MIGRATIONS, ResourceSettings, build
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """matrixctl's way to the services ends in an application of this process."""
+    database = Database(f"sqlite:///{tmp_path / 'resource.db'}")
+    database.migrate(MIGRATIONS)
+    client = TestClient(build(ResourceSettings(state=tmp_path), FixedClock(), database))
+
+    class Here(reach.Reach):
+        def _client(self, service: str) -> Any:
+            class Opened:
+                def __enter__(self) -> httpx.Client:
+                    return client
+
+                def __exit__(self, *_: object) -> None:
+                    pass
+
+            return Opened()
+
+    monkeypatch.setattr(reach.Reach, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
+
+
+def ctl(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str]:
+    code = 0
+    try:
+        run(line.split())
+    except SystemExit as end:
+        code = int(end.code or 0)
+    seen = capsys.readouterr()
+    return code, seen.out + seen.err
+
+
+def test_a_cabinet_and_a_supernode_on_the_command_line(here: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ctl(capsys, "domain close sn0-c03 --drain --reason pump") == (0, "sn0-c03 is Draining; nothing lies there\n")
+    assert ctl(capsys, "domain open sn0-c03") == (0, "sn0-c03 is Open\n")
+    assert ctl(capsys, "supernode add sn1") == (0, "sn1 has 48 nodes and 384 NPUs\n")
+    assert ctl(capsys, "supernode remove sn1") == (0, "sn1 is out of the inventory\n")
+    code, told = ctl(capsys, "supernode remove sn1")
+    assert code == 1
+    assert "NotFound" in told
+    code, told = ctl(capsys, "get topology-versions")
+    lines = [" ".join(line.split()) for line in told.splitlines()]
+    assert [line.partition("-")[0] for line in lines[-5:]] == ["v1", "v2", "v3", "v4", "v5"]
+    assert "Superseded DomainClosed sn0-c03 anyone" in lines[-4]
+    assert "Current SupernodeRemoved sn1 anyone" in lines[-1]
+    code, told = ctl(capsys, "get domains sn0-c03 -o json")
+    assert (code, '"state": "Open"' in told) == (0, True)
