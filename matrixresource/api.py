@@ -26,7 +26,7 @@ from matrixresource.placement import Wish, place
 from matrixresource.planner import Planner
 from matrixresource.store import ResourceStore
 from matrixresource.vocabulary.errors import InvalidField, NotFound, NotYetSupported
-from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.names import NodeName, NpuName
 from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page
 from matrixresource.watchers.node_reports import NodeReports as ReportReader
 
@@ -106,6 +106,12 @@ def routes(
     def _npus() -> list[NpuView]:
         with store.reading() as session:
             return [npu for row in store.nodes(session) for npu in row.npu_views()]
+
+    @api.post("/npus/{name}:release", summary="Take back that frequent faults separated this NPU")
+    async def release_npu(name: NpuName) -> NpuView:
+        released = reports.release(name)
+        replenish()
+        return next(npu for npu in released.npu_views() if npu.name == name)
 
     @api.get("/spares")
     async def list_spares(request: Request, params: Params) -> Response:

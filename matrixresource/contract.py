@@ -132,13 +132,19 @@ class AllocationView(View):
 
 
 class FaultView(Wire):
-    """A fault as an agent reported it, with the level the control plane gives its code."""
+    """A fault as an agent reported it, with the level the control plane gives it.
+
+    `raisedBy` names the rule (`Frequency`, `Duration`, `Uplinks`) where that is above the level of the code itself;
+    such a fault may be gone (`active` false) and still keep work away.
+    """
 
     code: str
     component: str
     level: str
     since: str
     message: str = ""
+    active: bool = True
+    raised_by: Literal["Frequency", "Duration", "Uplinks"] | None = None
 
 
 class NodeView(View):
@@ -163,13 +169,24 @@ class NodeView(View):
     faults: list[FaultView] = Field(default_factory=list)
 
 
+class DieView(Wire):
+    """One die by its number in the node: its health, the worst level on it, whether new work may be placed on it."""
+
+    die: int
+    health: str
+    level: str | None = None
+    schedulable: bool = True
+
+
 class NpuView(Wire):
-    """One NPU package (two dies)."""
+    """One NPU package and its two dies; its health and level are the worst of what it and they have."""
 
     name: str
     node: str
     cabinet: str
     health: str
+    level: str | None = None
+    dies: list[DieView] = Field(default_factory=list)
     allocation: str | None = None
     faults: list[FaultView] = Field(default_factory=list)
     etag: str = ""
@@ -214,10 +231,11 @@ class SupernodeView(View):
 
 
 class ReportedFault(Wire):
-    """A fault code on a component of the node (`npu5`, `npu5-die1`, `l1p3`, `node`)."""
+    """A fault code on a component of the node (`npu5`, `npu5-die1`, `l1p3`, `node`), present at the time."""
 
     code: str = Field(max_length=40)
     component: str = Field(max_length=40)
+    severity: Literal["hint", "minor", "major", "critical"] | None = None
     message: str = Field("", max_length=300)
 
 

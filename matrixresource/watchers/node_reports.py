@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from sqlalchemy.orm import Session
 
 from matrixresource.allocator import Allocator
-from matrixresource.contract import NodeReport, ReportAnswer
+from matrixresource.contract import FaultView, NodeReport, ReportAnswer
 from matrixresource.fault_levels import worst_health
+from matrixresource.fault_records import FaultRecords
+from matrixresource.health import dies_of
 from matrixresource.store import AssignmentRow, NodeRow, ResourceStore
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.quantities import timestamp
+from matrixresource.vocabulary.names import NpuName
 
 LOST_AFTER_LEASES = 2.0
 """An agent is Stale when its lease has run out and Lost after this many leases without a report."""
@@ -73,12 +75,21 @@ class NodeReports:
         """An answer per report, in their order."""
         with self._store.transaction() as session:
             touched = Touched()
-            known = {node.name: node for node in self._store.nodes(session, [report.node for report in reports])}
-            answers = [self._take(session, known.get(report.node), report, touched) for report in reports]
+            names = [report.node for report in reports]
+            known = {node.name: node for node in self._store.nodes(session, names)}
+            records = FaultRecords(session, names)
+            answers = [self._take(session, known.get(report.node), report, records, touched) for report in reports]
             self._settle(session, touched)
         return answers
 
-    def _take(self, session: Session, node: NodeRow | None, report: NodeReport, touched: Touched) -> ReportAnswer:
+    def _take(
+        self,
+        session: Session,
+        node: NodeRow | None,
+        report: NodeReport,
+        records: FaultRecords,
+        touched: Touched,
+    ) -> ReportAnswer:
         if node is None:
             return ReportAnswer(node=report.node, accepted=False, reason="NotFound")
         lease = self._leases.get(node.name)
@@ -95,20 +106,27 @@ class NodeReports:
         released = (node.parts_seen or {}).keys() - parts.keys()
         if parts != (node.parts_seen or {}):
             node.parts_seen = parts
-        known = {(fault["code"], fault["component"]): fault["since"] for fault in node.faults or []}
-        faults = [
-            fault.wire() | {"since": known.get((fault.code, fault.component), timestamp(now))}
-            for fault in report.faults
-        ]
-        if faults != (node.faults or []):
-            node.faults = faults
-        node.health = worst_health([fault.code for fault in report.faults])
+        _judged(node, records.observe(node, report.faults, now))
         node.read_state()
         if _standing(node) != before:
             touched.add(node, released)
         behind = node.wanted_generation > report.generation
         wish = session.get(AssignmentRow, node.name) if behind else None
         return ReportAnswer(node=report.node, accepted=True, desired=wish.view() if wish else None)
+
+    def release(self, npu: NpuName) -> NodeRow:
+        """Take back that the rule of frequency separated this NPU or its dies: somebody has looked at it."""
+        touched = Touched()
+        with self._store.transaction() as session:
+            node = self._store.node(session, npu.node)
+            dies = dies_of(npu.removeprefix(f"{npu.node}-"))
+            before = _standing(node)
+            _judged(node, FaultRecords(session, [node.name]).release(node, dies))
+            node.read_state()
+            if _standing(node) != before:
+                touched.add(node)
+            self._settle(session, touched)
+        return node
 
     async def watch_leases(self) -> str:
         """Mark the agents whose leases ran out. Run on a period."""
@@ -136,6 +154,13 @@ class NodeReports:
             self._nudge()
 
 
+def _judged(node: NodeRow, faults: list[FaultView]) -> None:
+    shown = [fault.wire() for fault in faults]
+    if shown != (node.faults or []):
+        node.faults = shown
+    node.health = worst_health(fault.level for fault in faults)
+
+
 def _standing(node: NodeRow) -> tuple[object, ...]:
     """What of a node an allocation's state depends on."""
-    return (node.state, node.agent, node.health, node.ready, node.caught_up, node.parts_seen)
+    return (node.state, node.agent, node.health, node.ready, node.caught_up, node.parts_seen, node.faults)
