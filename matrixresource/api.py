@@ -13,6 +13,7 @@ from matrixresource.contract import (
     AllocationRequest,
     AllocationView,
     FragmentationView,
+    InventoryView,
     NodeReports,
     NodeView,
     NpuView,
@@ -22,6 +23,7 @@ from matrixresource.contract import (
     ReportAnswer,
     SupernodeView,
 )
+from matrixresource.inventories import inventory_view
 from matrixresource.placement import Wish, place
 from matrixresource.planner import Planner
 from matrixresource.store import ResourceStore
@@ -86,6 +88,12 @@ def routes(
     async def get_node(name: NodeName) -> NodeView:
         with store.reading() as session:
             return store.node(session, name).view()
+
+    @api.get("/nodes/{name}/inventory", summary="What the node reported to consist of, and how that differs")
+    async def get_inventory(name: NodeName) -> InventoryView:
+        with store.reading() as session:
+            node = store.node(session, name)
+            return inventory_view(session, node, allocator.supernodes[node.supernode].spec)
 
     @api.post("/nodes/{name}:cordon")
     async def cordon(name: NodeName, if_match: IfMatch = None) -> NodeView:

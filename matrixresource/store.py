@@ -30,6 +30,9 @@ from matrixresource.node_states import node_state
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.records import Records, ResourceRow, find, journal_tables
 
+INVENTORY_MATCHES = "InventoryMatches"
+"""The condition of a node that says whether it consists of what the supernode's spec expects."""
+
 
 class Base(DeclarativeBase):
     pass
@@ -134,6 +137,8 @@ class NodeRow(ResourceRow, Base):
         """What keeps all of it out, whoever holds it; faults of single NPUs do not: those are `unusable_dies`."""
         if self.agent != "Connected":
             return "AgentLost" if self.status is not None else "NotEnrolled"
+        if any(each["type"] == INVENTORY_MATCHES and each["status"] == "False" for each in self.conditions or []):
+            return "InventoryMismatch"
         return whole_node_fault(self) or ("Cordoned" if self.cordoned else None)
 
     def view(self) -> NodeView:

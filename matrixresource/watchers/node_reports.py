@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
+from matrixresource import inventories
 from matrixresource.allocator import Allocator
 from matrixresource.contract import FaultView, NodeReport, ReportAnswer
 from matrixresource.fault_levels import worst_health
@@ -39,6 +40,15 @@ class Lease:
         if silent_s <= self.lease_s:
             return "Connected"
         return "Stale" if silent_s <= self.lease_s * LOST_AFTER_LEASES else "Lost"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What taking a batch of reports needs from the database, asked for once."""
+
+    session: Session
+    records: FaultRecords
+    inventoried: set[str]
 
 
 @dataclass
@@ -77,19 +87,12 @@ class NodeReports:
             touched = Touched()
             names = [report.node for report in reports]
             known = {node.name: node for node in self._store.nodes(session, names)}
-            records = FaultRecords(session, names)
-            answers = [self._take(session, known.get(report.node), report, records, touched) for report in reports]
+            batch = Batch(session, FaultRecords(session, names), inventories.known(session, names))
+            answers = [self._take(batch, known.get(report.node), report, touched) for report in reports]
             self._settle(session, touched)
         return answers
 
-    def _take(
-        self,
-        session: Session,
-        node: NodeRow | None,
-        report: NodeReport,
-        records: FaultRecords,
-        touched: Touched,
-    ) -> ReportAnswer:
+    def _take(self, batch: Batch, node: NodeRow | None, report: NodeReport, touched: Touched) -> ReportAnswer:
         if node is None:
             return ReportAnswer(node=report.node, accepted=False, reason="NotFound")
         lease = self._leases.get(node.name)
@@ -106,13 +109,21 @@ class NodeReports:
         released = (node.parts_seen or {}).keys() - parts.keys()
         if parts != (node.parts_seen or {}):
             node.parts_seen = parts
-        _judged(node, records.observe(node, report.faults, now))
+        _judged(node, batch.records.observe(node, report.faults, now))
+        if report.inventory is not None:
+            spec = self._allocator.supernodes[node.supernode].spec
+            inventories.take(batch.session, node, report.inventory, spec, now)
         node.read_state()
         if _standing(node) != before:
             touched.add(node, released)
         behind = node.wanted_generation > report.generation
-        wish = session.get(AssignmentRow, node.name) if behind else None
-        return ReportAnswer(node=report.node, accepted=True, desired=wish.view() if wish else None)
+        wish = batch.session.get(AssignmentRow, node.name) if behind else None
+        return ReportAnswer(
+            node=report.node,
+            accepted=True,
+            inventory_wanted=report.inventory is None and node.name not in batch.inventoried,
+            desired=wish.view() if wish else None,
+        )
 
     def release(self, npu: NpuName) -> NodeRow:
         """Take back that the rule of frequency separated this NPU or its dies: somebody has looked at it."""
@@ -163,4 +174,13 @@ def _judged(node: NodeRow, faults: list[FaultView]) -> None:
 
 def _standing(node: NodeRow) -> tuple[object, ...]:
     """What of a node an allocation's state depends on."""
-    return (node.state, node.agent, node.health, node.ready, node.caught_up, node.parts_seen, node.faults)
+    return (
+        node.state,
+        node.agent,
+        node.health,
+        node.ready,
+        node.caught_up,
+        node.parts_seen,
+        node.faults,
+        node.conditions,
+    )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sqlalchemy import delete
+
 from matrixresource.allocator import Allocator
 from matrixresource.contract import NodeReport, NpuView, ReportAnswer, ReportedFault
+from matrixresource.inventories import InventoryRow
 from matrixresource.store import AssignmentRow, NodeRow, ResourceStore
 from matrixresource.store import Base as Tables
 from matrixresource.topology.supernode import Supernode
@@ -64,3 +67,7 @@ class Reporting:
 
     def npu(self, index: int) -> NpuView:
         return self.node.npu_views()[index]
+
+    def forget_inventories(self) -> None:
+        with self.store.transaction() as session:
+            session.execute(delete(InventoryRow))
