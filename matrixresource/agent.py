@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from matrixresource.contract import AssignmentView, NodeReport, ReportedFault
+from matrixresource.contract import AssignmentView, NodeInventory, NodeReport, ReportAnswer, ReportedFault
 from matrixresource.hardware import EmulatedNode
 from matrixresource.parts import Parts
 from matrixresource.stages import Stages
@@ -82,6 +82,7 @@ class ResourceAgent:
         self.allocation: str | None = None
         self.generation = 0
         self.deployed = False
+        self._inventory_told: NodeInventory | None = None
         self.parts = Parts(stages, clock, random, changed, lambda: self.enrolled, lambda: node.dies)
 
     @property
@@ -161,6 +162,7 @@ class ResourceAgent:
     def report(self) -> NodeReport:
         """What this agent says of its node now; each call is the next in sequence."""
         self.sequence += 1
+        found = self.node.inventory
         return NodeReport(
             node=self.node.name,
             epoch=self.epoch,
@@ -172,8 +174,26 @@ class ResourceAgent:
             allocation=self.holds,
             stage=self.stage,
             parts=self.parts.reports(),
-            faults=[ReportedFault(code=code, component=component) for code, component in self.node.codes],
+            inventory=found if found != self._inventory_told else None,
+            faults=[
+                ReportedFault.model_validate(
+                    {"code": code, "component": component, "severity": self.node.severities.get((code, component))}
+                )
+                for code, component in self.node.codes
+            ],
         )
+
+    def answered(self, report: NodeReport, answer: ReportAnswer) -> None:
+        """Note what MatrixResource knows by its answer. Raises StaleGeneration for a wish that came too late."""
+        if not answer.accepted:
+            return
+        if report.inventory is not None:
+            self._inventory_told = report.inventory
+        elif answer.inventory_wanted:
+            self._inventory_told = None
+            self._changed()
+        if answer.desired is not None and answer.desired.generation > self.generation:
+            self.ensure(answer.desired)
 
     def memory(self) -> dict[str, Any]:
         """What the agent keeps on its card across its own restarts."""
@@ -196,4 +216,5 @@ class ResourceAgent:
         self.epoch = memory["epoch"] + 1
         self.sequence = 0
         self.stage = None
+        self._inventory_told = None
         self.parts.restore(memory.get("parts", {}))

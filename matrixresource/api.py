@@ -12,6 +12,7 @@ from matrixresource.allocator import Allocator
 from matrixresource.contract import (
     AllocationRequest,
     AllocationView,
+    InventoryView,
     NodeReports,
     NodeView,
     NpuView,
@@ -21,13 +22,14 @@ from matrixresource.contract import (
     ReplaceRequest,
     ReportAnswer,
 )
+from matrixresource.inventories import inventory_view
 from matrixresource.plan_contract import FragmentationView, PlanRequest, PlanView
 from matrixresource.planner import Planner
 from matrixresource.quotas import Quotas
 from matrixresource.store import ResourceStore
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import NotYetSupported
-from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.names import NodeName, NpuName
 from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page
 from matrixresource.watchers.node_reports import NodeReports as ReportReader
 
@@ -53,6 +55,12 @@ def routes(
         with store.reading() as session:
             return store.node(session, name).view()
 
+    @api.get("/nodes/{name}/inventory", summary="What the node reported to consist of, and how that differs")
+    async def get_inventory(name: NodeName) -> InventoryView:
+        with store.reading() as session:
+            node = store.node(session, name)
+            return inventory_view(session, node, allocator.supernodes[node.supernode].spec)
+
     @api.post("/nodes/{name}:cordon")
     async def cordon(name: NodeName, if_match: IfMatch = None) -> NodeView:
         return allocator.cordon(name, True, if_match=if_match)
@@ -72,6 +80,12 @@ def routes(
     def _npus() -> list[NpuView]:
         with store.reading() as session:
             return [npu for row in store.nodes(session) for npu in row.npu_views()]
+
+    @api.post("/npus/{name}:release", summary="Take back that frequent faults separated this NPU")
+    async def release_npu(name: NpuName) -> NpuView:
+        released = reports.release(name)
+        replenish()
+        return next(npu for npu in released.npu_views() if npu.name == name)
 
     @api.get("/spares")
     async def list_spares(request: Request, params: Params) -> Response:

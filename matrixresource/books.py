@@ -17,6 +17,7 @@ from matrixresource.capacity.ledger import Held, Ledger
 from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.contract import AllocationRequest
+from matrixresource.health import unusable_dies
 from matrixresource.store import AllocationRow, NodeRow, PartRow, ResourceStore, SupernodeRow
 from matrixresource.topology_history import supernodes
 from matrixresource.vocabulary.names import NodeName
@@ -184,9 +185,10 @@ class Books:
         return place
 
     def _look_at(self, row: NodeRow) -> None:
-        """Whether newcomers may come to a node."""
+        """Whether newcomers may come to a node, and to which of its dies."""
         number = self.numbers.get(row.name)
         if number is not None:
+            self.ledger.index.block(number, unusable_dies(row))
             self.ledger.set_up(number, row.open)
 
     def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:

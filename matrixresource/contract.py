@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -177,13 +177,19 @@ class AllocationView(View):
 
 
 class FaultView(Wire):
-    """A fault as an agent reported it, with the level the control plane gives its code."""
+    """A fault as an agent reported it, with the level the control plane gives it.
+
+    `raisedBy` names the rule (`Frequency`, `Duration`, `Uplinks`) where that is above the level of the code itself;
+    such a fault may be gone (`active` false) and still keep work away.
+    """
 
     code: str
     component: str
     level: str
     since: str
     message: str = ""
+    active: bool = True
+    raised_by: Literal["Frequency", "Duration", "Uplinks"] | None = None
 
 
 class NodeView(View):
@@ -209,13 +215,24 @@ class NodeView(View):
     faults: list[FaultView] = Field(default_factory=list)
 
 
+class DieView(Wire):
+    """One die by its number in the node: its health, the worst level on it, whether new work may be placed on it."""
+
+    die: int
+    health: str
+    level: str | None = None
+    schedulable: bool = True
+
+
 class NpuView(Wire):
-    """One NPU package (two dies)."""
+    """One NPU package and its two dies; its health and level are the worst of what it and they have."""
 
     name: str
     node: str
     cabinet: str
     health: str
+    level: str | None = None
+    dies: list[DieView] = Field(default_factory=list)
     allocation: str | None = None
     faults: list[FaultView] = Field(default_factory=list)
     etag: str = ""
@@ -260,10 +277,11 @@ class SupernodeView(View):
 
 
 class ReportedFault(Wire):
-    """A fault code on a component of the node (`npu5`, `npu5-die1`, `l1p3`, `node`)."""
+    """A fault code on a component of the node (`npu5`, `npu5-die1`, `l1p3`, `node`), present at the time."""
 
     code: str = Field(max_length=40)
     component: str = Field(max_length=40)
+    severity: Literal["hint", "minor", "major", "critical"] | None = None
     message: str = Field("", max_length=300)
 
 
@@ -275,11 +293,41 @@ class PartReport(Wire):
     message: str = Field("", max_length=300)
 
 
+class NpuFound(Wire):
+    """An NPU package found in a node: its number, its dies by number in the node, and its HBM."""
+
+    npu: int = Field(ge=0, le=63)
+    dies: list[int] = Field(max_length=8)
+    hbm_gb: int = Field(ge=0)
+
+
+class NodeInventory(Wire):
+    """What a node's agent finds in its node: packages, sockets, memory, ports by name, and whose hardware it is."""
+
+    model: str = Field(max_length=80)
+    serial: str = Field("", max_length=80)
+    firmware: str = Field("", max_length=80)
+    npus: list[NpuFound] = Field(max_length=64)
+    cpus: int = Field(ge=0)
+    memory_gib: int = Field(ge=0)
+    ports: list[Annotated[str, Field(max_length=40)]] = Field(max_length=1024)
+
+
+class InventoryView(Wire):
+    """The inventory a node last reported, and how it differs from what the supernode's spec expects (empty: not)."""
+
+    node: str
+    reported_at: str
+    found: NodeInventory
+    mismatches: list[str]
+
+
 class NodeReport(Wire):
     """What a resource agent says of its node.
 
     `epoch` counts the agent's lives and `sequence` its reports in this life: an older one is refused. `generation` is
-    the newest wish the agent has taken up, and `status` how far it is with it.
+    the newest wish the agent has taken up, and `status` how far it is with it. `inventory` is told once in each life,
+    when it changes, and when an answer asks for it.
     """
 
     node: NodeName
@@ -295,7 +343,7 @@ class NodeReport(Wire):
     stage: str | None = None
     parts: list[PartReport] = Field(default_factory=list, max_length=64)
     message: str = Field("", max_length=300)
-    inventory: dict[str, Any] | None = None
+    inventory: NodeInventory | None = None
     faults: list[ReportedFault] = Field(default_factory=list, max_length=256)
 
 
@@ -306,9 +354,13 @@ class NodeReports(Wire):
 
 
 class ReportAnswer(Wire):
-    """Whether a report was taken, and the newest wish unless the agent holds it: lost watch events heal here."""
+    """Whether a report was taken, and the newest wish unless the agent holds it: lost watch events heal here.
+
+    `inventoryWanted`: nothing is known of what the node consists of; say it with the next report.
+    """
 
     node: str
     accepted: bool
     reason: str | None = None
+    inventory_wanted: bool = False
     desired: AssignmentView | None = None

@@ -19,18 +19,21 @@ from matrixresource.contract import (
     AllocationRequest,
     AllocationView,
     AssignmentView,
-    FaultView,
     MemberView,
     NodeView,
     NpuView,
     PartWish,
     SupernodeView,
 )
-from matrixresource.fault_levels import level_of
+from matrixresource.fault_levels import worst_health, worst_level
+from matrixresource.health import die_views, dies_of, faults_of, unusable_dies, whole_node_fault
 from matrixresource.node_states import node_state
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.records import Records, ResourceRow, find, journal_tables
+
+INVENTORY_MATCHES = "InventoryMatches"
+"""The condition of a node that says whether it consists of what the supernode's spec expects."""
 
 
 class Base(DeclarativeBase):
@@ -150,6 +153,7 @@ class NodeRow(ResourceRow, Base):
     wanted_generation: Mapped[int] = mapped_column(BigInteger, default=1)
     assignment_generation: Mapped[int] = mapped_column(BigInteger, default=1)
     faults: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    """As last judged: a `FaultView` each, in its wire form."""
     parts_seen: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     """The status last reported of each part, by the allocation it is for."""
 
@@ -182,7 +186,8 @@ class NodeRow(ResourceRow, Base):
     @property
     def open(self) -> bool:
         """Whether newcomers may have of it what nobody holds."""
-        return self.fault() is None and (self.holder is not None or (self.status == "Clean" and self.caught_up))
+        settled = self.holder is not None or (self.status == "Clean" and self.caught_up)
+        return settled and self.whole_fault() is None
 
     def obstacle(self) -> str | None:
         """Why this node cannot be taken whole now; None where it can."""
@@ -194,20 +199,19 @@ class NodeRow(ResourceRow, Base):
 
     def fault(self) -> str | None:
         """What keeps it out whoever holds it; None when nothing does."""
+        whole = self.whole_fault()
+        if whole is None and self.health == "Unhealthy":
+            return "Unhealthy"
+        return whole or ("PreSeparated" if unusable_dies(self) else None)
+
+    def whole_fault(self) -> str | None:
+        """What keeps all of it out, whoever holds it; faults of single NPUs do not: those are `unusable_dies`."""
         if self.agent != "Connected":
             return "AgentLost" if self.status is not None else "NotEnrolled"
-        if self.health == "Unhealthy":
-            return "Unhealthy"
-        if self.cordoned:
-            return "Cordoned"
-        if self.domain_closed:
-            return "DomainClosed"
-        if not all(level_of(fault["code"]).schedulable for fault in self.faults or []):
-            return "PreSeparated"
-        return None
-
-    def fault_views(self) -> list[FaultView]:
-        return [FaultView(**fault, level=level_of(fault["code"]).name) for fault in self.faults or []]
+        if any(each["type"] == INVENTORY_MATCHES and each["status"] == "False" for each in self.conditions or []):
+            return "InventoryMismatch"
+        closed = "DomainClosed" if self.domain_closed else None
+        return whole_node_fault(self) or ("Cordoned" if self.cordoned else closed)
 
     def view(self) -> NodeView:
         obstacle = self.obstacle()
@@ -230,24 +234,24 @@ class NodeRow(ResourceRow, Base):
             assignment_generation=self.assignment_generation,
             observed_generation=self.observed_generation,
             stage=self.stage,
-            faults=self.fault_views(),
+            faults=faults_of(self),
         )
 
     def npu_views(self) -> list[NpuView]:
-        """One view per NPU; a fault on one of its dies is the NPU's."""
-        views = []
+        """One view per NPU; a fault on one of its dies is the NPU's too."""
+        faults, views = faults_of(self), []
         for index in range(self.npus):
-            own = [
-                f for f in self.fault_views() if f.component == f"npu{index}" or f.component.startswith(f"npu{index}-")
-            ]
-            healths = [level_of(fault.code).health for fault in own]
-            worst = "Unhealthy" if "Unhealthy" in healths else "SubHealthy" if "SubHealthy" in healths else "Healthy"
+            name = self.node_name.npu(index)
+            own = [fault for fault in faults if dies_of(fault.component) & dies_of(f"npu{index}")]
+            levels = [fault.level for fault in own]
             views.append(
                 NpuView(
-                    name=self.node_name.npu(index),
+                    name=name,
                     node=self.name,
                     cabinet=self.node_name.cabinet,
-                    health=worst,
+                    health=worst_health(levels),
+                    level=worst_level(levels),
+                    dies=die_views(index, own),
                     allocation=self.holder if self.role == "member" else None,
                     faults=own,
                     etag=self.etag,

@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
+from matrixresource import inventories
 from matrixresource.allocator import Allocator
-from matrixresource.contract import NodeReport, ReportAnswer
+from matrixresource.contract import FaultView, NodeReport, ReportAnswer
 from matrixresource.fault_levels import worst_health
+from matrixresource.fault_records import FaultRecords
+from matrixresource.health import dies_of
 from matrixresource.store import AssignmentRow, NodeRow, ResourceStore
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.quantities import timestamp
+from matrixresource.vocabulary.names import NpuName
 
 LOST_AFTER_LEASES = 2.0
 """An agent is Stale when its lease has run out and Lost after this many leases without a report."""
@@ -37,6 +40,15 @@ class Lease:
         if silent_s <= self.lease_s:
             return "Connected"
         return "Stale" if silent_s <= self.lease_s * LOST_AFTER_LEASES else "Lost"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What taking a batch of reports needs from the database, asked for once."""
+
+    session: Session
+    records: FaultRecords
+    inventoried: set[str]
 
 
 @dataclass
@@ -73,12 +85,14 @@ class NodeReports:
         """An answer per report, in their order."""
         with self._store.transaction() as session:
             touched = Touched()
-            known = {node.name: node for node in self._store.nodes(session, [report.node for report in reports])}
-            answers = [self._take(session, known.get(report.node), report, touched) for report in reports]
+            names = [report.node for report in reports]
+            known = {node.name: node for node in self._store.nodes(session, names)}
+            batch = Batch(session, FaultRecords(session, names), inventories.known(session, names))
+            answers = [self._take(batch, known.get(report.node), report, touched) for report in reports]
             self._settle(session, touched)
         return answers
 
-    def _take(self, session: Session, node: NodeRow | None, report: NodeReport, touched: Touched) -> ReportAnswer:
+    def _take(self, batch: Batch, node: NodeRow | None, report: NodeReport, touched: Touched) -> ReportAnswer:
         if node is None:
             return ReportAnswer(node=report.node, accepted=False, reason="NotFound")
         lease = self._leases.get(node.name)
@@ -95,20 +109,35 @@ class NodeReports:
         released = (node.parts_seen or {}).keys() - parts.keys()
         if parts != (node.parts_seen or {}):
             node.parts_seen = parts
-        known = {(fault["code"], fault["component"]): fault["since"] for fault in node.faults or []}
-        faults = [
-            fault.wire() | {"since": known.get((fault.code, fault.component), timestamp(now))}
-            for fault in report.faults
-        ]
-        if faults != (node.faults or []):
-            node.faults = faults
-        node.health = worst_health([fault.code for fault in report.faults])
+        _judged(node, batch.records.observe(node, report.faults, now))
+        if report.inventory is not None:
+            spec = self._allocator.supernodes[node.supernode].spec
+            inventories.take(batch.session, node, report.inventory, spec, now)
         node.read_state()
         if _standing(node) != before:
             touched.add(node, released)
         behind = node.wanted_generation > report.generation
-        wish = session.get(AssignmentRow, node.name) if behind else None
-        return ReportAnswer(node=report.node, accepted=True, desired=wish.view() if wish else None)
+        wish = batch.session.get(AssignmentRow, node.name) if behind else None
+        return ReportAnswer(
+            node=report.node,
+            accepted=True,
+            inventory_wanted=report.inventory is None and node.name not in batch.inventoried,
+            desired=wish.view() if wish else None,
+        )
+
+    def release(self, npu: NpuName) -> NodeRow:
+        """Take back that the rule of frequency separated this NPU or its dies: somebody has looked at it."""
+        touched = Touched()
+        with self._store.transaction() as session:
+            node = self._store.node(session, npu.node)
+            dies = dies_of(npu.removeprefix(f"{npu.node}-"))
+            before = _standing(node)
+            _judged(node, FaultRecords(session, [node.name]).release(node, dies))
+            node.read_state()
+            if _standing(node) != before:
+                touched.add(node)
+            self._settle(session, touched)
+        return node
 
     async def watch_leases(self) -> str:
         """Mark the agents whose leases ran out. Run on a period."""
@@ -136,6 +165,22 @@ class NodeReports:
             self._nudge()
 
 
+def _judged(node: NodeRow, faults: list[FaultView]) -> None:
+    shown = [fault.wire() for fault in faults]
+    if shown != (node.faults or []):
+        node.faults = shown
+    node.health = worst_health(fault.level for fault in faults)
+
+
 def _standing(node: NodeRow) -> tuple[object, ...]:
     """What of a node an allocation's state depends on."""
-    return (node.state, node.agent, node.health, node.ready, node.caught_up, node.parts_seen)
+    return (
+        node.state,
+        node.agent,
+        node.health,
+        node.ready,
+        node.caught_up,
+        node.parts_seen,
+        node.faults,
+        node.conditions,
+    )
