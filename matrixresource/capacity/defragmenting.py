@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
+from math import inf
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity.constrained import part_dies
 from matrixresource.capacity.index import EVEN
 from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.capacity.withholding import closed
 
 if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
@@ -62,6 +64,12 @@ def plan(ledger: Ledger, wish: Wish, steps: int = STEPS) -> Plan | None:
     """How to make room, or None when no plan was found. Gangs of whole nodes only; nothing is changed."""
     if wish.per != ledger.shape.npus or not wish.nodes:
         return None
+    promised = ledger.promises.between(-inf, inf).nodes(ledger.index)
+    with closed(ledger.index, wish.avoid | promised):
+        return _plan_on_open_nodes(ledger, wish, steps)
+
+
+def _plan_on_open_nodes(ledger: Ledger, wish: Wish, steps: int) -> Plan | None:
     search = Search(ledger, list(ledger.index.dies), pieces_of(ledger))
     for lower, nodes in candidates(ledger, wish, search.pieces):
         if lower >= search.best or search.steps > steps:
@@ -209,6 +217,8 @@ def _may_go(search: Search, piece: Piece, node: int, moved: dict[Piece, int]) ->
     """A gang's pieces stay on different nodes, and inside the domain the others of it are in."""
     held = search.ledger.held[piece.name]
     wish, shape = held.wish, search.ledger.shape
+    if node in wish.avoid:
+        return False
     if wish.nodes == 1:
         return True
     others = [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from matrixresource.capacity import constrained
 from matrixresource.capacity.choosing import lowest
 from matrixresource.capacity.index import Index
+from matrixresource.capacity.places import masks_of, members_of, nodes_in, used_nodes
 from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.wishes import Place, Wish
 
@@ -19,33 +20,9 @@ if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
 
 
-def members_of(index: Index, place: Place) -> set[int]:
-    """The nodes of its NPUs."""
-    return nodes_in(index, place.whole) | {node for node, _ in place.parts}
-
-
-def nodes_in(index: Index, masks: list[tuple[int, int]]) -> set[int]:
-    return {cabinet * index.nodes + offset for cabinet, mask in masks for offset in index.offsets(mask)}
-
-
-def masks_of(index: Index, nodes: set[int]) -> dict[int, int]:
-    """Nodes as a mask for each cabinet."""
-    masks: dict[int, int] = {}
-    for node in sorted(nodes):
-        cabinet, offset = divmod(node, index.nodes)
-        masks[cabinet] = masks.get(cabinet, 0) | 1 << offset
-    return masks
-
-
 def domain_size(shape: Shape, over: str) -> int:
     """Nodes of a node, a cabinet, a supernode, or of everything."""
     return {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[over]
-
-
-def used_nodes(index: Index, place: Place) -> set[int]:
-    """Every node on which it holds anything."""
-    pools = {node for node, _ in place.cpus} | {node for node, _ in place.mem}
-    return members_of(index, place) | nodes_in(index, place.spares) | pools
 
 
 def obeys(ledger: Ledger, wish: Wish, place: Place, stayed: set[int] | None = None) -> bool:
@@ -72,7 +49,7 @@ def obeys(ledger: Ledger, wish: Wish, place: Place, stayed: set[int] | None = No
         if max(shares.values(), default=0) > wish.spread.most:
             return False
     allowed = constrained.Allowed(ledger, wish)
-    return not allowed.nothing and all(map(allowed, members - (stayed or set())))
+    return all(map(allowed, members - (stayed or set())))
 
 
 def lay_out(

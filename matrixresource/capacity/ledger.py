@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from matrixresource.capacity import preempting, preferring, repairing, resizing
+from matrixresource.capacity import preempting, preferring, repairing, reserving, resizing
 from matrixresource.capacity.choosing import POLICIES, Chooser, Policy
 from matrixresource.capacity.index import Index
 from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.wishes import Place, Wish
-from matrixresource.capacity.withholding import withheld
+from matrixresource.capacity.withholding import Promises, Reservation, withheld
 
 
 @dataclass(slots=True)
@@ -33,6 +33,8 @@ class Ledger:
         self.index = Index(shape)
         self.chooser = Chooser(self.index, policy)
         self.held: dict[str, Held] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.promises = Promises()  # those of them that wait for their start
         self.tenants: list[set[str]] = [set() for _ in range(shape.all_cabinets)]  # who has anything in a cabinet
 
     # ---- verbs
@@ -53,7 +55,7 @@ class Ledger:
 
     def choose(self, wish: Wish) -> Place | None:
         """A place that keeps every rule of the request on what is free now, or None."""
-        if wish.avoid:
+        if wish.avoid or self.promises.waiting:
             with withheld(self, wish):
                 return self.choose_shown(wish)
         return self.choose_shown(wish)
@@ -70,6 +72,12 @@ class Ledger:
 
     def hold(self, name: str, wish: Wish, place: Place, now: float) -> None:
         """Take a place that is free; ValueError when the name or any of the place is held already."""
+        if name in self.reservations:
+            raise ValueError(f"{name}: held already, as a reservation")
+        self.take_up(name, wish, place, now)
+
+    def take_up(self, name: str, wish: Wish, place: Place, now: float) -> None:
+        """The same for a reservation's own name."""
         if name in self.held or not self.index.has(place):
             raise ValueError(f"{name}: held already, or its place is not free")
         self.take(name, place, wish.end)
@@ -77,6 +85,8 @@ class Ledger:
 
     def release(self, name: str) -> None:
         self.give(name, self.held.pop(name).place)
+        if self.reservations:
+            self.reservations.pop(name, None)
 
     def grow(self, name: str, wish: Wish) -> Place | None:
         """The place with more beside what is held, as `resizing.grow` says; None when it does not fit."""
@@ -117,6 +127,29 @@ class Ledger:
         self.take(name, place, wish.end)
         held.wish, held.place = wish, place
         return place
+
+    def extend(self, name: str, end: float) -> bool:
+        """Another end of a lease; False when what it holds is promised to somebody before that."""
+        return reserving.extend(self, name, end)
+
+    # ---- reservations: see `reserving`
+
+    def reserve(self, name: str, wish: Wish, start: float, end: float) -> Place | None:
+        return reserving.reserve(self, name, wish, start, end)
+
+    def due(self, now: float) -> tuple[dict[str, Place], list[str]]:
+        return reserving.due(self, now)
+
+    def claim(self, name: str, allocation: str, wish: Wish | None, now: float) -> Place | None:
+        return reserving.claim(self, name, allocation, wish, now)
+
+    def cancel(self, name: str) -> None:
+        reserving.cancel(self, name)
+
+    def expire(self, now: float) -> tuple[list[str], list[str]]:
+        return reserving.expire(self, now)
+
+    # ---- nodes
 
     def set_up(self, node: int, up: bool) -> None:
         """Open or close a node for newcomers; nobody is moved."""

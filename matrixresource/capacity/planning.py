@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from matrixresource.capacity import constrained
+from matrixresource.capacity import constrained, reserving
 from matrixresource.capacity.wishes import Place, Wish
 
 if TYPE_CHECKING:
@@ -223,7 +223,14 @@ def trial(ledger: Ledger) -> Iterator[Released]:
 
 
 def earliest(ledger: Ledger, wish: Wish, now: float) -> float | None:
-    """The first moment at which it fits if everybody leaves as said; None when that never happens."""
+    """The first moment at which it fits if everybody leaves as said; None when that never happens.
+
+    Beside reservations it must fit for as long as it means to stay.
+    """
+    if ledger.promises:
+        with reserving.without_promises(ledger):
+            least = now if ledger.choose(wish) is not None else earliest(ledger, wish, now)
+        return None if least is None else reserving.first_start(ledger, wish, now, least)
     leaving = sorted((held.wish.end, name) for name, held in ledger.held.items() if held.wish.end != inf)
     low, high = 0, len(leaving)  # it does not fit when the first `low` have left; it does, if at all, with `high`
     with trial(ledger) as released:

@@ -33,6 +33,7 @@ def repair(ledger: Ledger, node: int) -> tuple[dict[str, Place], list[str]]:
             place = repaired(ledger, name, node)
         if place is None:
             del ledger.held[name]
+            ledger.reservations.pop(name, None)
             lost.append(name)
             continue
         ledger.take(name, place, held.wish.end)

@@ -12,18 +12,11 @@ from typing import TYPE_CHECKING
 
 from matrixresource.capacity import constrained, repairing
 from matrixresource.capacity.index import EVEN, Index
-from matrixresource.capacity.layouts import (
-    domain_size,
-    lay_out,
-    masks_of,
-    members_of,
-    nodes_in,
-    obeys,
-    used_nodes,
-)
+from matrixresource.capacity.layouts import domain_size, lay_out, obeys
+from matrixresource.capacity.places import add, copied, masks_of, members_of, nodes_in, tidy, used_nodes
 from matrixresource.capacity.preferring import first_that_fits
 from matrixresource.capacity.wishes import Place, Wish
-from matrixresource.capacity.withholding import closed, withheld
+from matrixresource.capacity.withholding import clashes, closed, withheld
 
 if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
@@ -38,6 +31,8 @@ def grow(ledger: Ledger, name: str, wish: Wish) -> Place | None:
     old = held.wish
     if any(getattr(wish, amount) < getattr(old, amount) for amount in ("nodes", "per", "spares", "cpus", "mem")):
         raise ValueError(f"{name}: this is not growing")
+    if clashes(ledger, name, held.place, wish.end):
+        return None
     spares = len(nodes_in(ledger.index, held.place.spares)) + wish.spares - old.spares
     with withheld(ledger, wish):
         return first_that_fits(ledger.shape, changed(wish, spares=spares), lambda firm: grown(ledger, held.place, firm))
@@ -51,6 +46,8 @@ def shrink(ledger: Ledger, name: str, wish: Wish, keep: list[int]) -> Place:
     place = shrunk(ledger, ledger.held[name].place, wish, keep)
     if not obeys(ledger, wish, place, members_of(ledger.index, place)):
         raise ValueError(f"{name}: the members that stay break a rule")
+    if clashes(ledger, name, place, wish.end):
+        raise ValueError(f"{name}: its nodes are promised before it would leave")
     return place
 
 
@@ -60,6 +57,8 @@ def resize(ledger: Ledger, name: str, wish: Wish, keep: list[int]) -> Place | No
     smaller = changed(wish, nodes=min(wish.nodes, len(members_of(index, old))))
     with withheld(ledger, wish):
         less = shrunk(ledger, old, smaller, keep)
+        if clashes(ledger, name, less, wish.end):
+            return None
         return first_that_fits(ledger.shape, wish, lambda firm: grown(ledger, less, firm))
 
 
@@ -90,12 +89,12 @@ def replace(ledger: Ledger, name: str, node: int, avoid: frozenset[int] = frozen
 def move(ledger: Ledger, name: str, wish: Wish) -> Place | None:
     """A layout under the new wish that keeps as many of the present nodes as it can."""
     held = ledger.held[name]
-    with withheld(ledger, wish):
-        ledger.give(name, held.place)
-        try:
+    ledger.give(name, held.place)
+    try:
+        with withheld(ledger, wish):
             return first_that_fits(ledger.shape, wish, lambda firm: _laid_out(ledger, held.place, firm))
-        finally:
-            ledger.take(name, held.place, held.wish.end)
+    finally:
+        ledger.take(name, held.place, held.wish.end)
 
 
 def refill(ledger: Ledger, name: str) -> Place:
@@ -107,7 +106,7 @@ def refill(ledger: Ledger, name: str) -> Place:
         with withheld(ledger, held.wish):
             scope = _scopes(ledger, held.wish, used_nodes(ledger.index, place))[0]
             constrained.spares_beside(ledger.index, changed(held.wish, spares=missing), scope, place)
-    return _tidy(ledger.index, place)
+    return tidy(ledger.index, place)
 
 
 # ---- more
@@ -125,7 +124,7 @@ def grown(ledger: Ledger, place: Place, wish: Wish, stayed: set[int] | None = No
         members = lay_out(ledger, wish, own, scopes[0], stay=True)
         if members is None:
             return None
-        _add(index, found, members - own, wish.per)
+        add(index, found, members - own, wish.per)
     missing = wish.spares - len(nodes_in(index, found.spares))
     if missing > 0 and not constrained.spares_beside(index, changed(wish, spares=missing), scopes[0], found):
         return None
@@ -134,7 +133,7 @@ def grown(ledger: Ledger, place: Place, wish: Wish, stayed: set[int] | None = No
         more = changed(wish, cpus=max(0, cpus), mem=max(0, mem))
         if not constrained.pools_around(ledger, more, scopes[0], found):
             return None
-    _tidy(index, found)
+    tidy(index, found)
     return found if obeys(ledger, wish, found, stayed) else None
 
 
@@ -191,7 +190,7 @@ def shrunk(ledger: Ledger, place: Place, wish: Wish, keep: list[int]) -> Place:
         raise ValueError(f"{wish.nodes} members are to stay, and {len(stay)} of {len(members)} are named")
     found = Place()
     dies = dict(place.parts) | dict.fromkeys(nodes_in(index, place.whole), index.shape.dies)
-    _add(index, found, stay, wish.per, {node: dies[node] for node in stay})
+    add(index, found, stay, wish.per, {node: dies[node] for node in stay})
     homes = {node // index.shape.of_supernode for node in stay}
     cabinets = {node // index.nodes for node in stay}
     spares = [node for node in nodes_in(index, place.spares) if not homes or node // index.shape.of_supernode in homes]
@@ -222,8 +221,8 @@ def _with_spare(index: Index, kept: Place, wish: Wish, node: int) -> Iterable[Pl
     for spare in sorted(spares, key=lambda s: (s // index.nodes != cabinet, abs(s - node), s)):
         found = copied(kept)
         found.spares = list(masks_of(index, nodes_in(index, kept.spares) - {spare}).items())
-        _add(index, found, {spare}, wish.per, {spare: index.shape.dies})
-        yield _tidy(index, found)
+        add(index, found, {spare}, wish.per, {spare: index.shape.dies})
+        yield tidy(index, found)
 
 
 def _laid_out(ledger: Ledger, old: Place, wish: Wish) -> Place | None:
@@ -236,7 +235,7 @@ def _laid_out(ledger: Ledger, old: Place, wish: Wish) -> Place | None:
         if members is None:
             continue
         found = Place()
-        _add(index, found, members, wish.per, {node: dies for node, dies in old.parts if node in members})
+        add(index, found, members, wish.per, {node: dies for node, dies in old.parts if node in members})
         homes = {node // index.shape.of_supernode for node in members}
         good = {s for s in spares - members if index.whole[s // index.nodes] >> s % index.nodes & 1}
         good = {s for s in good if s // index.nodes in scope and s // index.shape.of_supernode in homes}
@@ -247,39 +246,9 @@ def _laid_out(ledger: Ledger, old: Place, wish: Wish) -> Place | None:
         inside = range(scope.start * index.nodes, scope.stop * index.nodes)
         found.cpus = _cut([(n, k) for n, k in old.cpus if n in inside and index.up[n]], wish.cpus, members)
         found.mem = _cut([(n, k) for n, k in old.mem if n in inside and index.up[n]], wish.mem, members)
-        if not repairing.pools_again(ledger, wish, found) or not obeys(ledger, wish, _tidy(index, found)):
+        if not repairing.pools_again(ledger, wish, found) or not obeys(ledger, wish, tidy(index, found)):
             continue
         rank = (len(members & own), -len(found.cabinets(index.nodes)))
         if best is None or rank > best[0]:
             best = (rank, found)
     return best[1] if best else ledger.choose_shown(wish)
-
-
-# ---- places
-
-
-def copied(place: Place) -> Place:
-    return Place(list(place.whole), list(place.parts), list(place.spares), list(place.cpus), list(place.mem))
-
-
-def _add(index: Index, place: Place, nodes: set[int], per: float, dies: dict[int, int] | None = None) -> None:
-    """Members on nodes; from the `dies` a node has already, where it says, else from the free ones."""
-    if per == index.npus:
-        place.whole += masks_of(index, nodes).items()
-        return
-    for node in sorted(nodes):
-        mine = (dies or {}).get(node, 0)
-        enough = mine.bit_count() >= 2 * per and not (per >= 1 and mine != (mine & mine >> 1 & EVEN) * 3)
-        place.parts.append((node, constrained.part_dies(mine if enough else index.dies[node], per)))
-
-
-def _tidy(index: Index, place: Place) -> Place:
-    """One entry for each cabinet and each node."""
-    place.whole = list(masks_of(index, nodes_in(index, place.whole)).items())
-    place.spares = list(masks_of(index, nodes_in(index, place.spares)).items())
-    for amounts in (place.cpus, place.mem):
-        sums: dict[int, int] = {}
-        for node, amount in amounts:
-            sums[node] = sums.get(node, 0) + amount
-        amounts[:] = sums.items()
-    return place

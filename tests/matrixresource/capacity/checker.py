@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 SIZES = {"node": 3, "cabinet": 2, "supernode": 1}
@@ -22,6 +23,23 @@ class Tenant:
     place: dict[str, Any]
     since: float
 
+    @property
+    def until(self) -> float:
+        """When it says it will leave."""
+        return float(self.event["t"] + self.event["lease_s"]) if "lease_s" in self.event else inf
+
+
+@dataclass
+class Promise(Tenant):
+    """A reservation that waits for its start."""
+
+    start: float
+    end: float
+
+    @property
+    def until(self) -> float:
+        return self.end
+
 
 @dataclass
 class Accountant:
@@ -29,6 +47,7 @@ class Accountant:
 
     topology: dict[str, Any]
     live: dict[str, Tenant] = field(default_factory=dict)
+    promised: dict[str, Promise] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
     closed: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
@@ -70,6 +89,8 @@ class Accountant:
         stayed = self.used(before) if before else set()
         if (used - stayed) & (self.down | self.closed):
             said(f"{name}: a node is down")
+        if event.get("rest"):
+            return  # what is left of a reservation answers no request
         npus = event.get("npus", 0)
         per = event.get("per_node") or min(npus, self.topology["npus"])
         if len(nodes) != (npus / per if npus else 0):
@@ -112,6 +133,39 @@ class Accountant:
                     taken.update(tenant.place.get(key, {}))
             if any(amount > most for amount in taken.values()):
                 self.wrong.append(f"{name}: {key} given twice")
+
+    # ---- reservations
+
+    def promise(self, name: str, promise: Promise) -> None:
+        """Checked against those who say they will still be there and what else is promised for that time."""
+        now = self.live
+        self.live = {other: tenant for other, tenant in now.items() if tenant.until > promise.start}
+        beside = {other: each for other, each in self.promised.items() if self.overlap(promise, each)}
+        self.live |= beside
+        self.check(name, promise.event, promise.place)
+        self.live = now
+        self.promised[name] = promise
+
+    @staticmethod
+    def overlap(one: Promise, other: Promise) -> bool:
+        return one.start < other.end and other.start < one.end
+
+    def kept(self) -> list[str]:
+        """What is promised and would not be free at its start, if everybody leaves when they said."""
+        wrong = []
+        for name, promise in self.promised.items():
+            there: dict[str, Tenant] = {o: t for o, t in self.live.items() if t.until > promise.start}
+            there |= {o: p for o, p in self.promised.items() if p.start <= promise.start < p.end}
+            dies = Counter(die for tenant in there.values() for die in self.dies_of(tenant.place))
+            if dies and max(dies.values()) > 1:
+                wrong.append(f"{name}: dies are promised and held")
+            for key, most in (("cpu", self.topology["cpus"]), ("mem", self.topology["mem_gib"])):
+                taken: Counter[str] = Counter()
+                for tenant in there.values():
+                    taken.update(tenant.place.get(key, {}))
+                if any(amount > most for amount in taken.values()):
+                    wrong.append(f"{name}: {key} promised and held")
+        return wrong
 
     # ---- events
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from math import inf
 from random import Random
 from typing import Any
 
@@ -11,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from benchmarks.placement import Replay, wish_of
 from matrixresource.capacity.wishes import Place
-from tests.matrixresource.capacity.checker import Accountant
+from tests.matrixresource.capacity.checker import Accountant, Promise, Tenant
 
 TOPOLOGY = {"supernodes": 3, "cabinets": 3, "nodes": 4, "npus": 8, "cpus": 4, "mem_gib": 1536}
 
@@ -39,6 +41,8 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         asked["spread"] = {"over": "cabinet", "max": draw(st.integers(1, 3))}
     if asked.get("npus", 0) >= 8 and draw(st.integers(0, 2)) == 0:
         asked["spares"] = draw(st.integers(1, 2))
+    if draw(st.booleans()):
+        asked["lease_s"] = draw(st.integers(1, 40))
     if draw(st.integers(0, 2)) == 0:
         asked |= {"prio": draw(st.integers(0, 2)), "preempt": True}
     return asked
@@ -96,9 +100,12 @@ class Machine(RuleBasedStateMachine):
 
     # ---- changes in place
 
+    def changeable(self) -> list[str]:
+        return sorted(set(self.accountant.live) - set(self.replay.ledger.reservations))
+
     def one(self, which: int) -> tuple[str, dict[str, Any], dict[str, Any]]:
         """An allocation, what it asked for and its place."""
-        living = sorted(self.accountant.live)
+        living = self.changeable()
         name = living[which % len(living)]
         tenant = self.accountant.live[name]
         return name, tenant.event, tenant.place
@@ -107,14 +114,14 @@ class Machine(RuleBasedStateMachine):
         if place is None:
             return None
         said = self.replay.written(place)
-        self.accountant.change(name, event, said)
+        self.accountant.change(name, {"t": self.now} | event, said)
         return said
 
-    @precondition(lambda self: self.accountant.live)
+    @precondition(lambda self: self.changeable())
     @rule(which=st.integers(0, 50), more=st.integers(0, 4), spares=st.integers(0, 1), cpus=st.integers(0, 6))
     def grow(self, which: int, more: int, spares: int, cpus: int) -> None:
         name, event, before = self.one(which)
-        asked = dict(event)
+        asked = event | {"t": self.now}
         if asked.get("npus", 0) >= 8 or asked.get("per_node"):
             asked["npus"] += more * asked.get("block", asked.get("per_node") or 8)
             asked["spares"] = asked.get("spares", 0) + spares
@@ -129,11 +136,11 @@ class Machine(RuleBasedStateMachine):
                 "spares", 0
             )
 
-    @precondition(lambda self: self.accountant.live)
+    @precondition(lambda self: self.changeable())
     @rule(which=st.integers(0, 50), less=st.integers(0, 4), spares=st.integers(0, 2), seed=st.randoms())
     def shrink(self, which: int, less: int, spares: int, seed: Random) -> None:
         name, event, before = self.one(which)
-        asked = dict(event)
+        asked = event | {"t": self.now}
         per = asked.get("per_node") or min(asked.get("npus", 0), 8)
         ranks = [self.replay.numbers[node] for node in before.get("npu", {})]
         seed.shuffle(ranks)
@@ -146,13 +153,14 @@ class Machine(RuleBasedStateMachine):
         try:
             said = self.change(name, asked, self.replay.ledger.shrink(name, wish, ranks))
         except ValueError:
-            assert wish.block > 1  # ranks out of order cut a block
+            # ranks out of order cut a block, or the lease begins anew and reaches into a reservation
+            assert wish.block > 1 or (wish.end < inf and self.accountant.promised)
             return
         assert said is not None
         assert [self.replay.numbers[node] in ranks[: wish.nodes] for node in said["npu"]] == [True] * wish.nodes
         assert set(self.accountant.dies_of(said)) <= set(self.accountant.dies_of(before))
 
-    @precondition(lambda self: self.accountant.live)
+    @precondition(lambda self: self.changeable())
     @rule(which=st.integers(0, 50), seed=st.randoms())
     def replace(self, which: int, seed: Random) -> None:
         name, event, before = self.one(which)
@@ -165,19 +173,103 @@ class Machine(RuleBasedStateMachine):
             assert not (used - had) & {self.replay.names[node] for node in avoid}
             assert set(before["npu"]) - {gone} <= set(said["npu"])
 
-    @precondition(lambda self: self.accountant.live)
+    @precondition(lambda self: self.changeable())
     @rule(which=st.integers(0, 50), asked=requests())
     def move(self, which: int, asked: dict[str, Any]) -> None:
         name, _, _ = self.one(which)
         self.change(name, asked, self.replay.ledger.move(name, wish_of(asked, self.now)))
 
-    @precondition(lambda self: self.accountant.live)
+    @precondition(lambda self: self.changeable())
     @rule(which=st.integers(0, 50))
     def refill(self, which: int) -> None:
         name, event, before = self.one(which)
         said = self.change(name, event, self.replay.ledger.refill(name))
         assert said is not None
         assert set(before.get("spare", ())) <= set(said.get("spare", ()))
+
+    # ---- reservations
+
+    @rule(asked=requests(), ahead=st.integers(0, 20), stay=st.integers(1, 30))
+    def reserve(self, asked: dict[str, Any], ahead: int, stay: int) -> None:
+        self.count += 1
+        name, start = f"r{self.count}", self.now + ahead
+        event = {"op": "alloc", "t": self.now} | asked | {"lease_s": start + stay - self.now}
+        place = self.replay.ledger.reserve(name, wish_of(event, self.now), start, start + stay)
+        if place is not None:
+            said = self.replay.written(place)
+            self.accountant.promise(name, Promise(event, said, self.now, start, start + stay))
+
+    @rule(seconds=st.integers(1, 10))
+    def wait(self, seconds: int) -> None:
+        """Reservations past their end go, then those whose start has come are held."""
+        self.now += seconds
+        ledger, accountant = self.replay.ledger, self.accountant
+        ended, left = ledger.expire(self.now)
+        for name in ended:
+            gone = accountant.promised.pop(name, None) or accountant.live.pop(name)
+            assert gone.until <= self.now
+        assert left == sorted(name for name, tenant in accountant.live.items() if tenant.until <= self.now)
+        held, failed = ledger.due(self.now)
+        waiting = {name for name, promise in accountant.promised.items() if promise.start <= self.now}
+        assert {*held, *failed} == waiting
+        for name, place in held.items():
+            promise, said = accountant.promised.pop(name), self.replay.written(place)
+            accountant.check(name, promise.event, said, before=promise.place)
+            accountant.live[name] = Tenant(promise.event, said, self.now)
+        overdue = [name for name, tenant in accountant.live.items() if tenant.until <= self.now]
+        if not overdue and not accountant.down and not accountant.closed:
+            assert failed == []
+
+    @precondition(lambda self: set(self.accountant.live) & set(self.replay.ledger.reservations))
+    @rule(which=st.integers(0, 9), asked=requests(), whole=st.booleans())
+    def claim(self, which: int, asked: dict[str, Any], whole: bool) -> None:
+        ledger, accountant = self.replay.ledger, self.accountant
+        names = sorted(set(accountant.live) & set(ledger.reservations))
+        name = names[which % len(names)]
+        tenant = accountant.live[name]
+        self.count += 1
+        event = {"op": "alloc", "t": self.now} | asked
+        place = ledger.claim(name, f"j{self.count}", None if whole else wish_of(event, self.now), self.now)
+        if place is None:
+            assert not whole
+            return
+        said = self.replay.written(place)
+        rest = self.replay.written(ledger.held[name].place) if name in ledger.held else {}
+        pieces = accountant.dies_of(said) + accountant.dies_of(rest)
+        assert sorted(pieces) == sorted(accountant.dies_of(tenant.place))
+        for key in ("cpu", "mem"):
+            assert Counter(said.get(key, {})) + Counter(rest.get(key, {})) == Counter(tenant.place.get(key, {}))
+        if rest:
+            accountant.live[name] = Tenant(tenant.event | {"rest": True}, rest, tenant.since)
+        else:
+            del accountant.live[name]
+        event = tenant.event if whole else event
+        accountant.check(f"j{self.count}", event, said, repair=whole, before=tenant.place)
+        accountant.live[f"j{self.count}"] = Tenant(event, said, self.now)
+
+    @precondition(lambda self: self.replay.ledger.reservations)
+    @rule(which=st.integers(0, 9))
+    def cancel(self, which: int) -> None:
+        names = sorted(self.replay.ledger.reservations)
+        name = names[which % len(names)]
+        self.replay.ledger.cancel(name)
+        if self.accountant.promised.pop(name, None) is None:
+            del self.accountant.live[name]
+
+    @precondition(lambda self: self.changeable())
+    @rule(which=st.integers(0, 50), seconds=st.integers(0, 60))
+    def extend(self, which: int, seconds: int) -> None:
+        name, event, _ = self.one(which)
+        if self.replay.ledger.extend(name, self.now + seconds):
+            self.accountant.live[name].event = event | {"t": self.now, "lease_s": seconds}
+
+    @invariant()
+    def what_is_promised_is_kept(self) -> None:
+        assert self.accountant.kept() == []
+        ledger = self.replay.ledger
+        assert set(ledger.reservations) == set(self.accountant.promised) | {
+            n for n, r in ledger.reservations.items() if r.holds
+        }
 
     @invariant()
     def nothing_is_held_twice_and_every_rule_holds(self) -> None:
