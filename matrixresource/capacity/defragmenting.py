@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity.constrained import part_dies
-from matrixresource.capacity.evacuating import Piece, Search, candidates, in_order, pieces_of, rooms_of, settle
+from matrixresource.capacity.evacuating import WIDE, Piece, Search, candidates, in_order, pieces_of, rooms_of, settle
 from matrixresource.capacity.index import Index
 from matrixresource.capacity.measures import largest_blocks
 from matrixresource.capacity.wishes import Place, Wish
@@ -45,7 +45,8 @@ class Move:
 @dataclass(frozen=True)
 class Defragmentation:
     """Moves that make `place` free. `before` and `after` are the largest blocks, in whole nodes, of a domain of that
-    level (cabinet, supernode, or "" for the machine); `npus` is how many move. `steps` can be done one by one."""
+    level (cabinet, supernode, or "" for the machine); `npus` is how many move. `steps` can be done one after another.
+    `exact` says that the search came to its end on a machine of which it looks at everything."""
 
     nodes: int
     over: str
@@ -55,6 +56,7 @@ class Defragmentation:
     npus: float
     moves: tuple[Move, ...]
     steps: tuple[Step, ...]
+    exact: bool
 
 
 @dataclass
@@ -66,6 +68,7 @@ class Plan:
     moves: dict[str, Place]
     moved: float
     steps: tuple[Step, ...] = ()
+    exact: bool = False
 
 
 def make_room(ledger: Ledger, wish: Wish, steps: int = STEPS) -> Defragmentation | None:
@@ -78,7 +81,9 @@ def make_room(ledger: Ledger, wish: Wish, steps: int = STEPS) -> Defragmentation
     npus = {name: sum(step.npus for step in found.steps if step.name == name) for name in found.moves}
     moves = tuple(Move(name, ledger.held[name].place, new, npus[name]) for name, new in found.moves.items())
     before, after = (largest_blocks(index)[wish.within] for index in (ledger.index, _moved(ledger, found.moves)))
-    return Defragmentation(wish.nodes, wish.within, found.place, before, after, found.moved, moves, found.steps)
+    return Defragmentation(
+        wish.nodes, wish.within, found.place, before, after, found.moved, moves, found.steps, found.exact
+    )
 
 
 def _moved(ledger: Ledger, moves: dict[str, Place]) -> Index:
@@ -121,7 +126,9 @@ def plan(ledger: Ledger, wish: Wish, steps: int = STEPS, *, one_by_one: bool = F
             search.dies[piece.node] &= ~piece.dies
     if search.won is None:
         return None
-    return _plan(ledger, *search.won)
+    made = _plan(ledger, *search.won)
+    made.exact = search.steps <= steps and ledger.shape.all_nodes <= WIDE
+    return made
 
 
 def _plan(ledger: Ledger, nodes: frozenset[int], moved: dict[Piece, int]) -> Plan:
