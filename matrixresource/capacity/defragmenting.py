@@ -8,13 +8,25 @@ out one member after another; `plan` for moves that happen all at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity.constrained import part_dies
-from matrixresource.capacity.evacuating import WIDE, Piece, Search, candidates, in_order, pieces_of, rooms_of, settle
+from matrixresource.capacity.evacuating import (
+    WIDE,
+    Piece,
+    Search,
+    bound_to_stay,
+    candidates,
+    in_order,
+    pieces_of,
+    rooms_of,
+    settle,
+)
 from matrixresource.capacity.index import Index
 from matrixresource.capacity.measures import largest_blocks
 from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.capacity.withholding import closed
 
 if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
@@ -108,12 +120,20 @@ def plan(ledger: Ledger, wish: Wish, steps: int = STEPS, *, one_by_one: bool = F
 
     All moves happen at once unless they are to be made `one_by_one`.
     """
-    if wish.per != ledger.shape.npus or not wish.nodes or not wish.plain or wish.nodes % wish.block:
+    ruled = wish.spread or wish.apart or wish.near or wish.spares or wish.cpus or wish.mem
+    if wish.per != ledger.shape.npus or not wish.nodes or ruled or wish.nodes % wish.block:
         return None
+    promised = ledger.promises.between(-inf, inf).nodes(ledger.index) if ledger.promises else set[int]()
+    with closed(ledger.index, wish.avoid | promised):
+        return _plan_on_open_nodes(ledger, wish, steps, one_by_one)
+
+
+def _plan_on_open_nodes(ledger: Ledger, wish: Wish, steps: int, one_by_one: bool) -> Plan | None:
     search = Search(ledger, list(ledger.index.dies), pieces_of(ledger), rooms_of(ledger), one_by_one)
     for there in search.pieces.values():
         for piece in there:
             search.of.setdefault(piece.name, []).append(piece)
+    search.bound = bound_to_stay(ledger)
     for lower, nodes in candidates(ledger, wish, search.pieces):
         if lower >= search.best or search.steps > steps:
             break

@@ -49,6 +49,7 @@ class Search:
     rooms: list[int]  # nodes that pieces may move to
     one_by_one: bool = False
     of: dict[str, list[Piece]] = field(default_factory=dict)
+    bound: set[str] = field(default_factory=set)
     reserved: frozenset[int] = frozenset()
     steps: int = 0
     best: float = float("inf")
@@ -66,6 +67,20 @@ def pieces_of(ledger: Ledger) -> dict[int, list[Piece]]:
                 found.setdefault(node, []).append(Piece(name, node, shape.dies, shape.npus))
         for node, dies in held.place.parts:
             found.setdefault(node, []).append(Piece(name, node, dies, held.wish.per))
+    return found
+
+
+def bound_to_stay(ledger: Ledger) -> set[str]:
+    """Whose members no search moves: with spares or rules about where others are, and those whom such rules name."""
+    found: set[str] = set()
+    for name, held in ledger.held.items():
+        wish = held.wish
+        if wish.plain:
+            continue
+        if wish.spread or wish.apart or wish.near or wish.spares:
+            found.add(name)
+        for rule in (wish.apart, wish.near):
+            found.update(rule.others if rule else ())
     return found
 
 
@@ -216,8 +231,9 @@ def _makes_room(
 
 def _may_go(search: Search, piece: Piece, node: int, moved: dict[Piece, int]) -> bool:
     """A gang's pieces stay on different nodes, and inside the domain the others of it are in."""
-    held = search.ledger.held[piece.name]
-    wish, shape = held.wish, search.ledger.shape
+    wish, shape = search.ledger.held[piece.name].wish, search.ledger.shape
+    if node in wish.avoid or piece.name in search.bound:
+        return False
     if wish.nodes == 1:
         return True
     own = search.of[piece.name]
@@ -225,7 +241,7 @@ def _may_go(search: Search, piece: Piece, node: int, moved: dict[Piece, int]) ->
     if node in others:
         return False
     if not wish.within:
-        return not (wish.spread or wish.apart or wish.near or wish.block > 1)
+        return wish.block == 1
     size = shape.nodes if wish.within == "cabinet" else shape.of_supernode
     settled = [moved.get(other) for other in own if other in moved]
     staying = [other for other in others if other not in search.reserved]

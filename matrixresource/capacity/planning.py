@@ -21,6 +21,7 @@ from matrixresource.capacity.evacuating import WIDE
 from matrixresource.capacity.nearest import nearest
 from matrixresource.capacity.radius import Loss, radius
 from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.capacity.withholding import withheld
 
 if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
@@ -32,8 +33,8 @@ DOMAINS_TOLD = 16
 class Domain:
     """A cabinet or supernode by number: nodes with room for a member, nodes short, and obstacles with their counts.
 
-    Obstacles are nodes that are `down` or `held`, that `apart`, `near` or `avoid` rule out, that a `spread` leaves
-    unused; and `cpus` (sockets) and `mem` (GiB) that are short.
+    Obstacles are nodes that are `down`, `held` or `promised` to a reservation, that `apart`, `near` or `avoid` rule
+    out, that a `spread` leaves unused; and `cpus` (sockets) and `mem` (GiB) that are short.
     """
 
     over: str
@@ -108,40 +109,55 @@ def answer(ledger: Ledger, wish: Wish, now: float, effort: Effort = QUICK) -> An
 def why(ledger: Ledger, wish: Wish) -> tuple[Domain, ...]:
     """The domains nearest to serving it, the best first."""
     shape = ledger.shape
-    over = wish.within or "supernode"
-    size = shape.nodes if over == "cabinet" else shape.of_supernode
+    size = shape.nodes if wish.within == "cabinet" else shape.of_supernode
     allowed = constrained.Allowed(ledger, wish)
     ruled = bool(allowed) or wish.per != shape.npus
     firsts = nearest(ledger, size, DOMAINS_TOLD * (4 if ruled else 1))
-    found = [_domain(ledger, wish, over, first // size, size, allowed) for first in firsts]
+    with withheld(ledger, wish):
+        roomy = [[_has_room(ledger, wish, node) for node in range(first, first + size)] for first in firsts]
+    found = [
+        _domain(ledger, wish, first // size, size, allowed, shown) for first, shown in zip(firsts, roomy, strict=True)
+    ]
     found.sort(key=lambda domain: (domain.short, domain.number))
     return tuple(found[:DOMAINS_TOLD])
 
 
-def _domain(ledger: Ledger, wish: Wish, over: str, number: int, size: int, allowed: constrained.Allowed) -> Domain:
+def _has_room(ledger: Ledger, wish: Wish, node: int) -> bool:
+    free = ledger.index.free[node]
+    return free >= wish.per if wish.per >= 1 else free >= 0 and ledger.index.dies[node] > 0
+
+
+def _domain(
+    ledger: Ledger, wish: Wish, number: int, size: int, allowed: constrained.Allowed, shown: list[bool]
+) -> Domain:
+    """`shown` says of each node whether it has room beside what is promised and to be avoided."""
     index = ledger.index
     obstacles: Counter[str] = Counter()
     room = 0
-    for node in range(number * size, (number + 1) * size):
+    for node, beside in enumerate(shown, number * size):
         if index.free[node] < 0:
             obstacles["down"] += 1
-        elif not (index.free[node] >= wish.per if wish.per >= 1 else index.dies[node]):
-            obstacles["held"] += 1
+        elif not beside:
+            hidden = _has_room(ledger, wish, node)
+            obstacles["held" if not hidden else "avoid" if node in wish.avoid else "promised"] += 1
         elif allowed and not allowed(node):
             obstacles["apart" if wish.apart else "near"] += 1
         else:
             room += 1
-    if wish.spread is not None and wish.spread.over != "node":
+    if wish.spread is not None and wish.spread.required and wish.spread.over != "node":
         each = ledger.shape.nodes if wish.spread.over == "cabinet" else size
         usable = max(1, size // each) * wish.spread.most
         obstacles["spread"] = max(0, room - usable)
         room = min(room, usable)
-    around = range(number * size, (number + 1) * size) if wish.within else range(ledger.shape.all_nodes)
+    here = range(number * size, (number + 1) * size)
+    around = here if wish.within else range(ledger.shape.all_nodes)
     for what, wanted, left in (("cpus", wish.cpus, index.cpus), ("mem", wish.mem, index.mem)):
         if wanted:
             obstacles[what] = max(0, wanted - sum(left[node] for node in around if index.up[node]))
     short = max(0, wish.nodes + wish.spares - room)
-    return Domain(over, number, room, short, {what: count for what, count in obstacles.items() if count})
+    return Domain(
+        wish.within or "supernode", number, room, short, {what: count for what, count in obstacles.items() if count}
+    )
 
 
 # ---- what would help

@@ -48,6 +48,7 @@ def relaxed(ledger: Ledger, wish: Wish) -> Iterator[tuple[str, str, Wish]]:
         ("block", iter([("1", replace(wish, block=1))] if wish.block > 1 else [])),
         ("apart", _without(wish, "apart")),
         ("near", _without(wish, "near")),
+        ("avoid", iter([("", replace(wish, avoid=frozenset()))] if wish.avoid else [])),
     ):
         for to, changed in steps:
             if _fits(ledger, changed):
@@ -81,7 +82,7 @@ def _levels(ledger: Ledger, wish: Wish) -> Iterator[tuple[str, Wish]]:
 
 
 def _spreads(ledger: Ledger, wish: Wish) -> Iterator[tuple[str, Wish]]:
-    if wish.spread is None:
+    if wish.spread is None or not wish.spread.required:
         return
     over, most = wish.spread.over, wish.spread.most
     domain = {"node": 1, "cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}[over]
@@ -106,7 +107,7 @@ def _spares(ledger: Ledger, wish: Wish) -> Iterator[tuple[str, Wish]]:
 def _without(wish: Wish, key: str) -> Iterator[tuple[str, Wish]]:
     """The neighbours that are kept, by name, from all but one down to none."""
     rule: Rule | None = getattr(wish, key)
-    if rule is None:
+    if rule is None or not rule.required:
         return
     for kept in range(len(rule.others) - 1, 0, -1) if len(rule.others) <= FEW else ():
         for others in combinations(rule.others, kept):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from matrixresource.capacity import reserving
 from matrixresource.capacity.releasing import domain_of_whole
 from matrixresource.capacity.trials import trial
 from matrixresource.capacity.wishes import Wish
@@ -14,20 +15,29 @@ if TYPE_CHECKING:
 
 
 def earliest(ledger: Ledger, wish: Wish, now: float) -> float | None:
-    """The first moment at which it fits if everybody leaves as said; None when that never happens."""
+    """The first moment at which it fits if everybody leaves as said; None when that never happens.
+
+    Beside reservations it must fit for as long as it means to stay.
+    """
+    if ledger.promises:
+        with reserving.without_promises(ledger):
+            least = now if ledger.choose(wish) is not None else earliest(ledger, wish, now)
+        return None if least is None else reserving.first_start(ledger, wish, now, least)
     if size := domain_of_whole(ledger, wish):
-        moment = when_empty(ledger, wish.nodes + wish.spares, size)
+        moment = when_empty(ledger, wish.nodes + wish.spares, size, wish.avoid)
         return None if moment == inf else max(moment, now)
     return _departures(ledger, wish, now)
 
 
-def when_empty(ledger: Ledger, wanted: int, size: int) -> float:
+def when_empty(ledger: Ledger, wanted: int, size: int, avoid: frozenset[int] = frozenset()) -> float:
     """When so many nodes of one domain of `size` nodes will be entirely free; infinite when that never happens."""
     shape, index = ledger.shape, ledger.index
     if wanted > size:
         return inf
     nodes = shape.nodes
     until = [0.0 if up else inf for up in index.up]
+    for node in avoid:
+        until[node] = inf
     for held in ledger.held.values():
         end, place = held.wish.end, held.place
         for cabinet, mask in (*place.whole, *place.spares) if place.spares else place.whole:
