@@ -179,6 +179,7 @@ def in_scope(ledger: Ledger, wish: Wish, scope: range, allowed: Allowed) -> Plac
     """The whole request inside some cabinets, or None."""
     index = ledger.index
     place = Place()
+    free: dict[int, int] = {}
     if wish.nodes:
         limit, domain = spread_limit(index, wish.spread)
         free = free_nodes(index, wish, scope, allowed)
@@ -187,12 +188,43 @@ def in_scope(ledger: Ledger, wish: Wish, scope: range, allowed: Allowed) -> Plac
             return None
         _settle(ledger, wish, chosen, place)
     if wish.spares and not spares_beside(index, wish, scope, place):
-        return None
+        chosen = None if wish.per == index.npus else _leaving_spares(index, wish, free, scope)
+        if chosen is None:
+            return None
+        place = Place()
+        _settle(ledger, wish, chosen, place)
+        if not spares_beside(index, wish, scope, place):
+            return None
     if wish.cpus or wish.mem:
         around = scope if wish.within else range(index.shape.all_cabinets)
         if not pools_around(ledger, wish, around, place):
             return None
     return place
+
+
+def _leaving_spares(
+    index: Index, wish: Wish, free: dict[int, int], scope: Iterable[int]
+) -> list[tuple[int, int]] | None:
+    """(cabinet, mask) of nodes for parts of a gang that leave whole nodes for its spares, those they miss the least."""
+    limit, domain = spread_limit(index, wish.spread)
+    free = dict(free)
+    whole = {cabinet: index.whole[cabinet] for cabinet in scope if index.whole[cabinet]}
+
+    def missed(cabinet: int) -> tuple[int, int, int]:
+        there = free.get(cabinet, 0)
+        node = whole[cabinet] & -whole[cabinet]
+        return (min(there.bit_count(), limit) - min((there & ~node).bit_count(), limit), there.bit_count(), cabinet)
+
+    for _ in range(wish.spares):
+        if not whole:
+            return None
+        cabinet = min(whole, key=missed)
+        node = whole[cabinet] & -whole[cabinet]
+        free[cabinet] = free.get(cabinet, 0) & ~node
+        whole[cabinet] ^= node
+        if not whole[cabinet]:
+            del whole[cabinet]
+    return packed({cabinet: mask for cabinet, mask in free.items() if mask}, wish.nodes, limit, domain, index)
 
 
 def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed) -> dict[int, int]:
