@@ -156,11 +156,9 @@ class Books:
         if before is not None:
             self.ledger.held[row.name] = Held(wish, place, before.since)
             return
-        self.ledger.hold(row.name, wish, place, row.created_at or 0.0)
-        index = self.ledger.index
-        for cabinet, mask in place.whole + place.spares:
-            for offset in index.offsets(mask):  # it keeps nodes that are closed to newcomers, too
-                index.refresh(cabinet * index.nodes + offset)
+        # Taken, not asked for: it keeps what is closed to newcomers, too.
+        self.ledger.take(row.name, place, wish.end)
+        self.ledger.held[row.name] = Held(wish, place, row.created_at or 0.0)
 
     def _place(self, nodes: Iterable[NodeRow], parts: Iterable[PartRow]) -> Place:
         width = self.ledger.shape.nodes

@@ -53,6 +53,8 @@ class Moves:
         avoid = wish.avoid | {numbers[name] for name in unfit | spares}
         place = resizing.move(self._books.ledger, held.name, changed_to(wish, spares=0, avoid=avoid))
         if place is None:
+            own = self._books.ledger.held[held.name].place
+            self._books.ledger.give(held.name, own)  # what it holds counts as to be had
             raise refusal(self._store.nodes(session), self._books, wish)
         ranks = ranked(self._books.nodes(place), current, wish.nodes)
         for name, node in current.items():

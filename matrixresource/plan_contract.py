@@ -28,23 +28,36 @@ class PlanDomain(Wire):
 class PlanChange(Wire):
     """One thing that would make it fit.
 
-    `Fewer` members, a rule to `Relax`, allocations to `Release`, to `Preempt` (a request with that right would put them
-    out) or to `Move` first.
+    `Fewer` members, a rule to `Relax` (`to` what it would have to be), allocations to `Release`, to `Preempt` (a
+    request with that right would put them out) or to `Move` first. `exact`: it is proven that no smaller change of the
+    kind would do.
     """
 
     kind: Literal["Fewer", "Relax", "Release", "Preempt", "Move"]
     nodes: int | None = None
     npus: float | None = None
+    cpus: int | None = None
+    memory_gib: int | None = None
     rule: str | None = None
+    to: str | None = None
+    exact: bool = False
     allocations: list[str] = Field(default_factory=list)
     message: str
+
+
+class PlanLoss(Wire):
+    """The worst that the loss of one `over` takes: members lost whole, and the share of the members' UB bandwidth."""
+
+    over: Literal["node", "cabinet", "supernode", "l1", "l2", "communication-cabinet"]
+    members: int
+    ub_share: float
 
 
 class PlanView(Wire):
     """Whether a request would fit now, and where; otherwise why not and what would help. Nothing was created.
 
-    `blastRadius` says how many members the loss of one domain would take at the most, and the share of the placement's
-    UB bandwidth that one L1 or L2 switch would. `earliestStart` is when it fits if everybody leaves when they said.
+    `blastRadius` says what the loss of one domain or switch would take at the most; `earliestStart` when it fits if
+    everybody leaves when they said.
     """
 
     fits: bool
@@ -56,7 +69,7 @@ class PlanView(Wire):
     spare_nodes: list[str] = Field(default_factory=list)
     pool_nodes: list[str] = Field(default_factory=list)
     preempts: list[str] = Field(default_factory=list)
-    blast_radius: dict[str, float] = Field(default_factory=dict)
+    blast_radius: list[PlanLoss] = Field(default_factory=list)
     message: str = ""
     blocking: list[PlanDomain] = Field(default_factory=list)
     changes: list[PlanChange] = Field(default_factory=list)

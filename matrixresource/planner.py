@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 from sqlalchemy.orm import Session
 
 from matrixresource.books import Books
-from matrixresource.capacity import planning, preempting
+from matrixresource.capacity import planning
 from matrixresource.capacity.planning import Change, Domain
-from matrixresource.capacity.wishes import Wish
-from matrixresource.plan_contract import FragmentationView, PlanChange, PlanDomain, PlanRequest, PlanView
+from matrixresource.plan_contract import FragmentationView, PlanChange, PlanDomain, PlanLoss, PlanRequest, PlanView
 from matrixresource.refusals import asked, why
 from matrixresource.store import NodeRow, ResourceStore
 from matrixresource.topology.versions import matches
@@ -19,7 +19,13 @@ from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import StaleTopology
 from matrixresource.vocabulary.quantities import timestamp
 
-KINDS = {"fewer": "Fewer", "relax": "Relax", "release": "Release", "move": "Move"}
+KINDS: dict[str, Literal["Fewer", "Relax", "Release", "Preempt", "Move"]] = {
+    "fewer": "Fewer",
+    "relax": "Relax",
+    "release": "Release",
+    "move": "Move",
+    "preempt": "Preempt",
+}
 RULES = {
     "within": "placement.required",
     "spread": "placement.policy",
@@ -56,7 +62,7 @@ class Planner:
                 nodes=wish.nodes,
                 npus=wish.npus,
                 spares=wish.spares,
-                blast_radius=dict(answer.radius),
+                blast_radius=[PlanLoss.model_validate(vars(loss)) for loss in answer.radius],
                 earliest_start=None if answer.earliest is None else timestamp(answer.earliest),
             )
             if answer.place is not None:
@@ -67,12 +73,10 @@ class Planner:
                 return view
             view.message = f"{asked(wish)} do not fit: {why(self._books, wish)}"
             view.blocking = self._blocking(session, answer.why)
-            view.changes = [self._told(change, wish) for change in answer.changes]
-            victims = preempting.victims(ledger, wish, self._clock.now())
-            if victims:
-                view.changes.append(self._preemption(victims))
-                if wish.preempts:
-                    view.fits, view.preempts = True, sorted(victims)
+            view.changes = [self._told(change) for change in answer.changes]
+            if wish.preempts:
+                view.preempts = [name for each in view.changes if each.kind == "Preempt" for name in each.allocations]
+                view.fits = bool(view.preempts)
             return view
 
     def fragmentation(self) -> FragmentationView:
@@ -106,7 +110,11 @@ class Planner:
             if not names:
                 continue
             reasons = Counter(why for why in map(_obstacle, (rows[name] for name in names)) if why)
-            rules = {rule: count for rule, count in domain.obstacles.items() if rule in ("apart", "near", "spread")}
+            rules = {
+                rule: count
+                for rule, count in domain.obstacles.items()
+                if rule in ("apart", "near", "spread", "promised", "avoid")
+            }
             name = names[0].cabinet if domain.over == "cabinet" else names[0].supernode
             level = "cabinet" if domain.over == "cabinet" else "supernode"
             reasons.update({rule.capitalize(): count for rule, count in rules.items()})
@@ -115,28 +123,29 @@ class Planner:
             )
         return found
 
-    def _told(self, change: Change, wish: Wish) -> PlanChange:
-        told = PlanChange(
+    def _told(self, change: Change) -> PlanChange:
+        rule, to = RULES.get(change.rule), change.to
+        names = ", ".join(change.names)
+        fewer = f"{change.nodes} nodes" if change.nodes else f"{change.cpus} CPU sockets and {change.mem} GiB"
+        message = {
+            "fewer": f"{fewer} would fit",
+            "relax": f"it would fit with {rule} changed to {to}" if to else f"it would fit without {rule}",
+            "release": f"it would fit without {names} ({change.npus:g} NPUs)",
+            "move": f"it would fit after moving {names} ({change.npus:g} NPUs)",
+            "preempt": f"with the right to preempt it would put out {names} ({change.npus:g} NPUs)",
+        }[change.kind]
+        return PlanChange(
             kind=KINDS[change.kind],
             nodes=change.nodes or None,
             npus=change.npus or None,
-            rule=RULES.get(change.rule),
+            cpus=change.cpus or None,
+            memory_gib=change.mem or None,
+            rule=rule,
+            to=to or None,
+            exact=change.exact,
             allocations=list(change.names),
-            message="",
+            message=message,
         )
-        names = ", ".join(change.names)
-        told.message = {
-            "fewer": f"{change.nodes} nodes would fit",
-            "relax": f"it would fit without {told.rule}",
-            "release": f"it would fit without {names}, which hold {change.npus:g} NPUs",
-            "move": f"it would fit after moving {names} ({change.npus:g} NPUs)",
-        }[change.kind]
-        return told
-
-    def _preemption(self, victims: list[str]) -> PlanChange:
-        npus = sum(self._books.ledger.held[name].wish.npus for name in victims)
-        message = f"with preemption LowerPriority it would put out {', '.join(sorted(victims))} ({npus:g} NPUs)"
-        return PlanChange(kind="Preempt", npus=npus, allocations=sorted(victims), message=message)
 
 
 def _obstacle(row: NodeRow) -> str | None:

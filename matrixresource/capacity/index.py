@@ -18,8 +18,8 @@ class Index:
     """Free dies by node, and the sets above. `whole` nodes are up and entirely free; a node that is not up has none."""
 
     __slots__ = (
-        "by_free", "cabinets", "cpus", "dies", "free", "halves", "having", "left", "mem", "node_bits", "nodes", "npus",
-        "parts", "rows", "shape", "sizes", "up", "whole",
+        "broken", "by_free", "cabinets", "cpus", "dies", "free", "halves", "having", "kept_back", "left", "mem",
+        "node_bits", "nodes", "npus", "parts", "rows", "shape", "sizes", "up", "whole",
     )  # fmt: skip
 
     def __init__(self, shape: Shape) -> None:
@@ -38,6 +38,8 @@ class Index:
         self.left = [shape.of_supernode] * shape.supernodes  # whole nodes of each supernode
         self.by_free = [0] * shape.of_supernode + [(1 << shape.supernodes) - 1]  # supernodes by whole nodes
         self.sizes = 1 << shape.of_supernode  # which entries of `by_free` are not empty
+        self.broken: dict[int, int] = {}  # by node the dies that nobody may be placed on
+        self.kept_back: dict[int, int] = {}  # those of them that nobody holds
         self.parts = [0] * shape.npus  # nodes in use by free whole NPUs
         self.halves = [0] * shape.npus  # those of them with an NPU of which one die is free
         self.node_bits = [
@@ -49,17 +51,21 @@ class Index:
     def take_whole(self, cabinet: int, mask: int) -> None:
         """Whole nodes of a cabinet become fully used."""
         base = cabinet * self.nodes
+        if mask & ~self.whole[cabinet]:  # taken back by who had it before it went down, or before some of it broke
+            for offset in self.offsets(mask & ~self.whole[cabinet]):
+                self.take(base + offset, self.shape.dies)
+            mask &= self.whole[cabinet]
         for offset in self.offsets(mask):
             self.dies[base + offset] = self.free[base + offset] = 0
-        if mask & ~self.whole[cabinet]:  # taken back by who had it before it went down
-            for offset in self.offsets(mask & ~self.whole[cabinet]):
-                self.free[base + offset] = -1
         self._set_whole(cabinet, self.whole[cabinet] & ~mask)
 
     def give_whole(self, cabinet: int, mask: int) -> None:
         """Fully used nodes of a cabinet become free; those that are down only when they come back."""
         base, full, npus, back = cabinet * self.nodes, self.shape.dies, self.npus, 0
         for offset in self.offsets(mask):
+            if self.broken and base + offset in self.broken:
+                self.give(base + offset, full)
+                continue
             self.dies[base + offset] = full
             if self.up[base + offset]:
                 self.free[base + offset] = npus
@@ -99,19 +105,32 @@ class Index:
 
     def take(self, node: int, bits: int) -> None:
         """Dies of a node become used."""
+        if self.kept_back and node in self.kept_back:
+            self.kept_back[node] &= ~bits
         self._set(node, self.dies[node] & ~bits, self.up[node])
 
     def give(self, node: int, bits: int) -> None:
+        if self.broken and node in self.broken:
+            self.kept_back[node] = self.kept_back.get(node, 0) | bits & self.broken[node]
+            bits &= ~self.broken[node]
         self._set(node, self.dies[node] | bits, self.up[node])
+
+    def block(self, node: int, bits: int) -> None:
+        """Just these dies of a node take nobody new, as long as nothing else is said; who holds them keeps them."""
+        before = self.broken.get(node, 0)
+        if before == bits:
+            return
+        kept = self.kept_back.get(node, 0)
+        mended, free = kept & ~bits, bits & self.dies[node]
+        self.broken[node], self.kept_back[node] = bits, kept & bits | free
+        if not bits:
+            del self.broken[node], self.kept_back[node]
+        self._set(node, self.dies[node] & ~free | mended, self.up[node])
 
     def set_up(self, node: int, up: bool) -> None:
         """A node goes down or is closed, or comes back; who holds it keeps it."""
         if self.up[node] != up:
             self._set(node, self.dies[node], up)
-
-    def refresh(self, node: int) -> None:
-        """Derive a node's numbers anew, after it was taken whole while closed."""
-        self._set(node, self.dies[node], self.up[node])
 
     def _set(self, node: int, dies: int, up: bool) -> None:
         old, npus = self.free[node], self.npus

@@ -231,4 +231,6 @@ class Ledger:
                 index.cpus[node] -= amount
             for node, amount in held.place.mem:
                 index.mem[node] -= amount
+        for node, dies in self.index.broken.items():
+            index.block(node, dies)
         return index

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixresource import inventories
@@ -18,7 +19,10 @@ from matrixresource.contract import FaultView, NodeReport, ReportAnswer
 from matrixresource.fault_levels import worst_health
 from matrixresource.fault_records import FaultRecords
 from matrixresource.health import dies_of
-from matrixresource.store import AssignmentRow, NodeRow, ResourceStore
+from matrixresource.store import AssignmentRow, NodeRow, PartRow, ResourceStore
+from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.supernode import Supernode
+from matrixresource.topology_history import supernodes
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.names import NpuName
 
@@ -49,6 +53,13 @@ class Batch:
     session: Session
     records: FaultRecords
     inventoried: set[str]
+    built: dict[str, Supernode] = field(default_factory=dict)
+
+    def spec(self, supernode: str) -> SupernodeSpec:
+        """What the nodes of a supernode are expected to consist of."""
+        if not self.built:
+            self.built.update(supernodes(self.session))
+        return self.built[supernode].spec
 
 
 @dataclass
@@ -111,12 +122,11 @@ class NodeReports:
             node.parts_seen = parts
         _judged(node, batch.records.observe(node, report.faults, now))
         if report.inventory is not None:
-            spec = self._allocator.supernodes[node.supernode].spec
-            inventories.take(batch.session, node, report.inventory, spec, now)
+            inventories.take(batch.session, node, report.inventory, batch.spec(node.supernode), now)
         node.read_state()
         if _standing(node) != before:
             touched.add(node, released)
-        behind = node.wanted_generation > report.generation
+        behind = node.assignment_generation > report.generation
         wish = batch.session.get(AssignmentRow, node.name) if behind else None
         return ReportAnswer(
             node=report.node,
@@ -160,7 +170,9 @@ class NodeReports:
         return f"{len(touched.nodes)} agents changed"
 
     def _settle(self, session: Session, touched: Touched) -> None:
-        self._allocator.settle(session, touched.allocations)
+        shared = [node.name for node in touched.nodes if node.shared_by]
+        parts = select(PartRow.allocation).where(PartRow.node.in_(shared))
+        self._allocator.settle(session, touched.allocations | set(session.scalars(parts) if shared else ()))
         if any(node.holder is None for node in touched.nodes):
             self._nudge()
 

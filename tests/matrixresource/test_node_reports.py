@@ -52,7 +52,7 @@ def test_who_reports_an_older_generation_is_behind_and_told_the_newest_wish(tmp_
     wish(service, [part("a", 0)])
     answer = service.report(generation=1)
     assert (answer.desired.generation, answer.desired.parts[0].allocation) == (2, "a")
-    assert not service.node.caught_up
+    assert service.node.observed_generation < service.node.assignment_generation
     assert service.report(generation=2).desired is None
     assert service.node.caught_up
 
@@ -109,7 +109,7 @@ def wish(service: Reporting, parts: list[PartWish]) -> None:
     with service.store.transaction() as session:
         row = session.get(AssignmentRow, NODE)
         row.parts, row.generation = [each.wire() for each in parts], row.generation + 1
-        service.store.node(session, NODE).wanted_generation = row.generation
+        service.store.node(session, NODE).assignment_generation = row.generation
 
 
 class Pair:

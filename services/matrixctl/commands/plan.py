@@ -76,15 +76,17 @@ def _tell(answer: dict[str, Any]) -> None:
         cabinets = sorted({name.rpartition("-")[0] for name in answer["members"]})
         spares = f", spares {', '.join(answer['spareNodes'])}" if answer["spareNodes"] else ""
         say(f"[green]fits[/]: {len(answer['members'])} nodes in {', '.join(cabinets)}{spares}")
-        radius = answer["blastRadius"]
-        say("members lost with one " + ", one ".join(f"{domain}: {count}" for domain, count in radius.items()))
+        table(
+            ("loss of one", "members lost", "UB bandwidth lost"),
+            [(loss["over"], loss["members"], f"{loss['ubShare']:.1%}") for loss in answer["blastRadius"]],
+        )
         return
     say(f"[red]does not fit[/]: {answer['message']}")
     rows = [
-        (one["cabinet"], one["free"], one["nodes"], ", ".join(f"{n} {why}" for why, n in one["reasons"].items()))
+        (one["domain"], one["room"], one["short"], ", ".join(f"{n} {why}" for why, n in one["reasons"].items()))
         for one in answer["blocking"]
     ]
-    table(("cabinet", "free", "nodes", "in the way"), rows)
+    table(("domain", "room", "short", "in the way"), rows)
     for change in answer["changes"]:
         say(f"- {change['message']}")
     if not answer["changes"]:

@@ -1,0 +1,217 @@
+"""MatrixResource's verbs: what is held, what is refused and why, and that nothing is ever held twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from matrixresource.contract import QuotaRequest
+from matrixresource.plan_contract import PlanRequest
+from matrixresource.vocabulary.errors import (
+    Conflict,
+    InsufficientCapacity,
+    InvalidField,
+    QuotaExceeded,
+    StaleTopology,
+)
+from matrixresource.vocabulary.names import NodeName
+from tests.matrixresource.machine import Machine
+
+CABINET = {"policy": "pack", "level": "cabinet", "required": True}
+
+
+@pytest.fixture
+def machine(tmp_path):
+    made = Machine(tmp_path)
+    yield made
+    made.check()
+
+
+def cabinets(view):
+    return Counter(member.cabinet for member in view.members if member.role == "member")
+
+
+def test_parts_of_a_node_down_to_a_die(machine):
+    first = machine.have("one", npus=2)
+    assert (first.state, first.npus, len(first.members[0].dies)) == ("Bound", 2, 4)
+    die = machine.have("die", npus=0.5)
+    assert die.members[0].node == first.members[0].node, "a node in use is used up first"
+    assert machine.have("rest", npus=5).members[0].node == first.members[0].node
+    assert machine.have("more", npus=1).members[0].node != first.members[0].node, "half an NPU is left there"
+    assert machine.have("gang", nodes=3, npusPerNode=4, placement=CABINET).nodes == 3
+    machine.allocator.release("one")
+    assert machine.held("one").state == "Releasing", "dies are held until the agent has wiped them"
+    machine.check()
+    machine.obey()
+    assert "one" not in machine.names()
+    assert machine.have("again", npus=2).members[0].node == first.members[0].node
+
+
+def test_sockets_and_memory_are_pooled_whoever_holds_the_npus(machine):
+    machine.have("npus", nodes=48)
+    pool = machine.have("pool", cpus=6, memoryGib=4000)
+    assert pool.state == "Bound"
+    assert {member.role for member in pool.members} == {"pool"}
+    assert sum(member.cpus or 0 for member in pool.members) == 6
+    assert sum(member.memory_gib or 0 for member in pool.members) == 4000
+    with pytest.raises(InsufficientCapacity, match="186 CPU sockets are free"):
+        machine.ask("more", cpus=187)
+    machine.allocator.release("pool")
+    machine.obey()
+    machine.ask("more", cpus=187)
+
+
+def test_it_grows_and_shrinks_in_place_and_the_last_ranks_go(machine):
+    before = machine.have("one", nodes=6, spares=1)
+    grown = machine.have("one", nodes=9, spares=2)
+    kept = {(m.node, m.rank) for m in before.members if m.role == "member"}
+    assert kept <= {(m.node, m.rank) for m in grown.members}
+    assert sorted(m.rank for m in grown.members if m.role == "member") == list(range(9))
+    shrunk = machine.have("one", nodes=2)
+    assert {(m.node, m.rank) for m in shrunk.members} == {(n, r) for n, r in kept if r < 2}
+
+
+@pytest.mark.parametrize("size", [{"nodes": 2}, {"npus": 3}])
+def test_one_member_is_replaced_and_the_rest_stay(machine, size):
+    before = machine.have("one", **size)
+    gone = before.members[0].node
+    machine.allocator.cordon(NodeName(gone), True)
+    after = machine.allocator.replace("one", NodeName(gone), "Test")
+    assert gone not in {m.node for m in after.members if m.role == "member"}
+    assert {m.rank for m in after.members if m.role == "member"} == {m.rank for m in before.members}
+    machine.obey()
+    assert machine.held("one").state == "Bound"
+
+
+def test_blocks_keep_their_ranks_together(machine):
+    placement = {"level": "cabinet", "blocks": [{"nodes": 2, "level": "cabinet"}, {"nodes": 6}]}
+    machine.have("other", nodes=1)
+    view = machine.have("one", nodes=12, placement=placement)
+    assert all(count % 2 == 0 for count in cabinets(view).values())
+    at = {m.rank: m.cabinet for m in view.members}
+    assert all(at[rank] == at[rank + 1] for rank in range(0, 12, 2))
+
+
+def test_higher_priority_puts_out_who_has_least_to_lose(machine):
+    machine.have("old", nodes=24, priority=1)
+    machine.clock.at += 3600
+    machine.have("young", nodes=24, priority=1)
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("urgent", nodes=20, priority=5)
+    preview = machine.ask("urgent", validate_only=True, nodes=20, priority=5, preemption="LowerPriority")
+    assert preview.preempts == ["young"]
+    assert "urgent" not in machine.names()
+    assert machine.held("young").state == "Bound", "a preview changes nothing"
+    taken = machine.ask("urgent", nodes=20, priority=5, preemption="LowerPriority")
+    assert [m.node for m in taken.members] == [m.node for m in preview.members]
+    assert machine.held("young").state == "Releasing"
+    assert next(c for c in machine.held("young").conditions if c.type == "Preempted").status == "True"
+    machine.check()
+    machine.obey()
+    assert machine.names() == ["old", "urgent"]
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("same", nodes=20, priority=1, preemption="LowerPriority")
+
+
+def test_affinity_and_its_opposite(machine):
+    machine.have("base", nodes=2)
+    here = cabinets(machine.held("base"))
+    near = machine.ask("near", nodes=1, near={"allocations": ["base"]})
+    assert set(cabinets(near)) == set(here)
+    apart = machine.ask("apart", npus=1, apart={"allocations": ["base"]})
+    assert not set(cabinets(apart)) & set(here)
+    with pytest.raises(InsufficientCapacity, match="near"):
+        machine.ask("crowd", nodes=3, near={"allocations": ["base"]})
+
+
+def test_a_lease_ends_unless_it_is_renewed(machine):
+    machine.have("short", nodes=1, leaseS=100)
+    machine.have("kept", nodes=1, leaseS=100)
+    machine.clock.at += 90
+    machine.allocator.renew("kept", 100)
+    machine.clock.at += 20
+    assert machine.allocator.expire() == 1
+    machine.obey()
+    assert machine.names() == ["kept"]
+
+
+def test_a_quota_holds_whatever_is_asked(machine):
+    machine.quotas.put("team", QuotaRequest(npus=24, cpus=4))
+    machine.have("one", project="team", nodes=2)
+    with pytest.raises(QuotaExceeded, match="may hold 8 more"):
+        machine.ask("two", project="team", nodes=2)
+    with pytest.raises(QuotaExceeded):
+        machine.ask("one", project="team", nodes=4)
+    machine.ask("three", project="team", npus=8)
+    assert machine.quotas.get("team").used_npus == 24
+    machine.ask("free", project="other", nodes=4)
+
+
+def test_a_closed_cabinet_takes_nobody_and_a_plan_knows_its_version(machine):
+    plan = machine.planner.plan(PlanRequest(nodes=48))
+    assert plan.fits
+    for number in range(11):
+        machine.surveyor.close(f"sn0-c{number:02d}", by="test", reason="cooling")
+    assert machine.ask("one", nodes=4).members[0].cabinet == "sn0-c11"
+    with pytest.raises(StaleTopology):
+        machine.ask("two", nodes=1, topologyVersion=plan.topology_version)
+    refused = machine.planner.plan(PlanRequest(nodes=1))
+    assert not refused.fits
+    assert refused.blocking[0].reasons["DomainClosed"] == 44
+    machine.surveyor.open("sn0-c00", by="test")
+    assert machine.ask("two", nodes=4).members[0].cabinet == "sn0-c00"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "wish", "error", "field"),
+    [
+        ("a fraction that is no die", {"npus": 1.5}, InvalidField, "npus"),
+        ("a part that is no die", {"nodes": 2, "npusPerNode": 2.5}, InvalidField, "npusPerNode"),
+        ("no number of such nodes", {"npus": 10, "npusPerNode": 4}, InvalidField, "npusPerNode"),
+        (
+            "no whole blocks",
+            {"nodes": 5, "placement": {"blocks": [{"nodes": 2}]}},
+            InvalidField,
+            "placement.blocks[0].nodes",
+        ),
+        ("near itself", {"nodes": 1, "near": {"allocations": ["new"]}}, InvalidField, "near.allocations"),
+        ("near to nobody", {"nodes": 1, "near": {"allocations": ["ghost"]}}, InvalidField, "near.allocations"),
+        (
+            "many members on one node",
+            {"nodes": 2, "placement": {"level": "node", "required": True}},
+            InvalidField,
+            "placement.level",
+        ),
+        ("more than there is", {"nodes": 49}, InsufficientCapacity, None),
+        ("spares above capacity", {"nodes": 40, "spares": 9}, InsufficientCapacity, None),
+        ("an unknown topology", {"nodes": 1, "topologyVersion": "v0-000000000000"}, StaleTopology, "topologyVersion"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_field(machine, sentence, wish, error, field):
+    with pytest.raises(error) as refused:
+        machine.ask("new", **wish)
+    assert refused.value.field == field, sentence
+    assert machine.names() == []
+
+
+def test_affinity_that_goes_round_is_refused(machine):
+    machine.have("a", nodes=1)
+    machine.have("b", nodes=1, near={"allocations": ["a"]})
+    machine.allocator.release("a")
+    machine.obey()
+    with pytest.raises(InvalidField, match="a is near b is near a"):
+        machine.ask("a", nodes=1, near={"allocations": ["b"]})
+
+
+def test_everything_is_found_again_by_the_next_life(machine):
+    machine.have("whole", nodes=3, spares=1)
+    machine.have("part", npus=3)
+    machine.have("pool", cpus=5)
+    before = [machine.held(name) for name in machine.names()]
+    machine.restart()
+    assert [machine.held(name) for name in machine.names()] == before
+    machine.check()
+    machine.obey()
+    with pytest.raises(Conflict):
+        machine.ask("part", npus=2)
