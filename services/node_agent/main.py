@@ -24,7 +24,8 @@ from services.chassis.logging import configure
 from services.chassis.run import serve
 from services.chassis.settings import Settings
 from services.node_agent.api import routes
-from services.node_agent.fleet import Fleet, link_agents, resource_agents
+from services.node_agent.fleet import Fleet
+from services.node_agent.lines import link_agents, resource_agents
 from services.node_agent.memory import FleetMemory
 
 

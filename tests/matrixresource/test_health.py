@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from matrixresource.fault_levels import DurationRule, FrequencyRule, fault_table, level_of
@@ -47,6 +47,11 @@ def prolonged(seen: list[tuple[float, bool]], rule: DurationRule) -> bool:
 LOOKS = st.lists(st.tuples(st.sampled_from([1, 5, 10, 19, 20, 21, 40, 60, 61, 100, 170]), st.booleans()), max_size=40)
 
 
+ON_THE_EDGE = [(1, True), (20, False), (20, True), (20, False), (40, True)]  # the third time, just at the window's end
+
+
+@settings(deadline=None)
+@example(looks=ON_THE_EDGE, forever=True)
 @given(looks=LOOKS, forever=st.booleans())
 def test_a_record_folded_look_by_look_says_what_the_rules_say_of_the_whole_history(looks, forever):
     often = OFTEN if not forever else FrequencyRule(OFTEN.times, OFTEN.window_s, OFTEN.level)

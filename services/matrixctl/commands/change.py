@@ -38,8 +38,8 @@ def apply(
 
 @fault_app.command("inject")
 def fault_inject(
-    kind: Annotated[str, typer.Argument(help="node-down, agent-hang, npu-fault, component-fault, link-down, ...")],
-    target: Annotated[str, typer.Argument(help="A node, an NPU (sn0-c03-n2-npu5) or a port (sn0-c03-n2/ub-p3-k11).")],
+    kind: Annotated[str, typer.Argument(help="node-down, agent-hang, npu-fault, missing-part, link-down, ...")],
+    target: Annotated[str, typer.Argument(help="A node, an NPU (sn0-c03-n2-npu5), a port or part (sn0-c03-n2/vpc).")],
     name: Annotated[str | None, typer.Option(help="Name of the fault (default: kind and target).")] = None,
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="key=value, kind by kind.")] = None,
     state: State = DEFAULT_STATE,

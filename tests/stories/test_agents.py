@@ -1,0 +1,128 @@
+"""What agents do and find, over HTTP: parts through a loss of power, a part that is missing, dies that fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from matrixresource.contract import PartWish
+from matrixresource.store import AssignmentRow, Base, ResourceStore
+from matrixresource.vocabulary.records import Records
+from tests.stack import Stack
+
+pytestmark = pytest.mark.looptime
+
+NODE, OTHER = "sn0-c03-n2", "sn0-c04-n0"
+
+
+def tables(stack: Stack) -> ResourceStore:
+    database = stack.seats["resource"].database
+    assert database is not None
+    return ResourceStore(Records(database.sessions, Base.metadata, stack.clock))
+
+
+def wish(stack: Stack, *parts: PartWish) -> None:
+    store = tables(stack)
+    with store.transaction() as session:
+        row = session.get(AssignmentRow, NODE)
+        row.parts, row.generation = [part.wire() for part in parts], row.generation + 1
+        store.node(session, NODE).wanted_generation = row.generation
+
+
+def seen(stack: Stack) -> tuple[dict[str, str], bool]:
+    """The parts as the service last saw them, and whether its node answers and has taken up the newest wish."""
+    with tables(stack).reading() as session:
+        node = tables(stack).node(session, NODE)
+        return dict(node.parts_seen), node.agent == "Connected" and node.caught_up
+
+
+async def test_parts_come_back_after_a_loss_of_power(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await parts_come_back(stack)
+
+
+async def parts_come_back(stack: Stack) -> None:
+    wish(stack, PartWish(allocation="a", dies=[0, 1], cpus=1, memory_gib=256), PartWish(allocation="b", dies=[4]))
+
+    async def serving() -> bool:
+        return seen(stack) == ({"a": "Active", "b": "Active"}, True)
+
+    await stack.until(serving, "both parts are there")
+    stack.hurt("dark", "node-down", NODE)
+
+    async def lost() -> bool:
+        return (await stack.resource.get(f"/v1/nodes/{NODE}"))["agent"] == "Lost"
+
+    await stack.until(lost, "its silence is noticed", within_s=90)
+    told = []
+    stack.mend("dark")
+
+    async def preparing() -> bool:
+        told.append(seen(stack))
+        return told[-1] == ({"a": "Preparing", "b": "Preparing"}, True)
+
+    await stack.until(preparing, "both are prepared again", every_s=0.25, within_s=30)
+    await stack.restart("agents")
+    await stack.restart("resource")
+    await stack.until(serving, "both parts are there again")
+    wish(stack, PartWish(allocation="b", dies=[4]))
+
+    async def alone() -> bool:
+        return seen(stack) == ({"b": "Active"}, True)
+
+    await stack.until(alone, "one is wiped, the other untouched")
+
+
+async def test_faults_of_parts_and_dies_are_found(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await parts_and_dies(stack)
+
+
+async def parts_and_dies(stack: Stack) -> None:
+    async def kept_out(node: str) -> str | None:
+        return (await stack.resource.get(f"/v1/nodes/{node}")).get("unschedulableReason")
+
+    stack.hurt("gone", "missing-part", NODE, part="npu5")
+
+    async def mismatch() -> bool:
+        return await kept_out(NODE) == "InventoryMismatch"
+
+    await stack.until(mismatch, "what is missing is noticed", within_s=15)
+    found = await stack.resource.get(f"/v1/nodes/{NODE}/inventory")
+    assert "NPUs: expected 8, found 7 (without npu5)" in found["mismatches"]
+    for occasion in range(2):
+        stack.hurt(f"ecc-{occasion}", "npu-fault", OTHER, npu=2, die=1, code="80E39200")
+
+        async def faulty() -> bool:
+            return await kept_out(OTHER) == "Unhealthy"
+
+        await stack.until(faulty, "the die's code is noticed", within_s=15)
+        stack.mend(f"ecc-{occasion}")
+
+        async def decided(well: bool = occasion == 0) -> bool:
+            npu = await found_npu(stack)
+            return (not npu["faults"]) if well else [each["active"] for each in npu["faults"]] == [False]
+
+        await stack.until(decided, "that it went is noticed", within_s=15)
+    npu = await found_npu(stack)
+    assert [(die["die"], die["schedulable"], die.get("level")) for die in npu["dies"]] == [
+        (4, True, None),
+        (5, False, "ManuallySeparate"),
+    ]
+    released = (await stack.http["resource"].post(f"/v1/npus/{OTHER}-npu2:release")).json()
+    assert released["health"] == "Healthy"
+    stack.mend("gone")
+
+    async def mended() -> bool:
+        return await kept_out(NODE) is None and await kept_out(OTHER) is None
+
+    await stack.until(mended, "both take work again", within_s=15)
+
+
+async def found_npu(stack: Stack) -> dict[str, Any]:
+    return next(
+        npu
+        for npu in (await stack.resource.get("/v1/npus", {"pageSize": 1000}))["items"]
+        if npu["name"] == f"{OTHER}-npu2"
+    )
