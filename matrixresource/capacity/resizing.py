@@ -147,13 +147,13 @@ def _scopes(ledger: Ledger, wish: Wish, nodes: set[int]) -> list[range]:
 
 
 def _widened(index: Index, place: Place, per: float) -> Place | None:
-    """Each part grown on its node to so many NPUs, its own dies among them."""
+    """Each part grown on its node to so many NPUs, its own dies among them; None where a node is full or closed."""
     found = copied(place)
     found.parts = []
     whole: set[int] = set()
     for node, dies in place.parts:
         wider = _wider(index.dies[node], dies, per)
-        if wider is None:
+        if wider is None or (wider != dies and not index.up[node]):
             return None
         if wider == index.shape.dies:
             whole.add(node)
