@@ -244,8 +244,12 @@ def _laid_out(ledger: Ledger, old: Place, wish: Wish) -> Place | None:
         if missing and not constrained.spares_beside(index, changed(wish, spares=missing), scope, found):
             continue
         inside = range(scope.start * index.nodes, scope.stop * index.nodes)
-        found.cpus = _cut([(n, k) for n, k in old.cpus if n in inside and index.up[n]], wish.cpus, members)
-        found.mem = _cut([(n, k) for n, k in old.mem if n in inside and index.up[n]], wish.mem, members)
+        for had, left, wanted, kept in (
+            (old.cpus, index.cpus, wish.cpus, found.cpus),
+            (old.mem, index.mem, wish.mem, found.mem),
+        ):
+            free = [(n, min(amount, left[n])) for n, amount in had if n in inside and index.up[n] and left[n]]
+            kept += _cut(free, wanted, members)
         if not repairing.pools_again(ledger, wish, found) or not obeys(ledger, wish, tidy(index, found)):
             continue
         rank = (len(members & own), -len(found.cabinets(index.nodes)))
