@@ -235,7 +235,7 @@ def _laid_out(ledger: Ledger, old: Place, wish: Wish) -> Place | None:
         if members is None:
             continue
         found = Place()
-        add(index, found, members, wish.per, {node: dies for node, dies in old.parts if node in members})
+        add(index, found, members, wish.per, {node: dies & index.dies[node] for node, dies in old.parts})
         homes = {node // index.shape.of_supernode for node in members}
         good = {s for s in spares - members if index.whole[s // index.nodes] >> s % index.nodes & 1}
         good = {s for s in good if s // index.nodes in scope and s // index.shape.of_supernode in homes}
