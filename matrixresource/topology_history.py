@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import JSON, Integer, String, Text, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from matrixresource.store import Base
+from matrixresource.store import Base, SupernodeRow
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 from matrixresource.topology.versions import Topology, changes, summary
@@ -119,6 +119,8 @@ def record(session: Session, head: HeadRow, after: Topology, *, by: str) -> str:
         )
     )
     head.number, head.name = number, name
+    for row in session.scalars(select(SupernodeRow)):
+        row.topology_version = name
     session.flush()
     return name
 

@@ -185,6 +185,7 @@ async def test_a_failed_switch_is_one_version_and_old_ones_are_read_back(desk: D
         [("SwitchFailed", "sn0-l2p3-k11")],
         [("SwitchMended", "sn0-l2p3-k11")],
     ]
+    assert (await desk.call("GET", "supernodes/sn0"))["topologyVersion"] == mended
     for version, there in ((failed, False), (mended, True), (None, True)):
         query = f"?version={version}" if version else ""
         document = await desk.call("GET", f"supernodes/sn0/topology{query}")
