@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from matrixresource.contract import AssignmentView, NodeReport, ReportedFault
+from matrixresource.contract import AssignmentView, NodeInventory, NodeReport, ReportAnswer, ReportedFault
 from matrixresource.hardware import EmulatedNode
+from matrixresource.parts import Parts
 from matrixresource.stages import Stages
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import StaleGeneration
@@ -81,6 +82,13 @@ class ResourceAgent:
         self.allocation: str | None = None
         self.generation = 0
         self.deployed = False
+        self._inventory_told: NodeInventory | None = None
+        self.parts = Parts(stages, clock, random, changed, lambda: self.enrolled, lambda: node.dies)
+
+    @property
+    def enrolled(self) -> bool:
+        """Whether the node has proved which one it is and what it has; before that nothing is put on it."""
+        return self.status not in ("Verifying", "Inspecting")
 
     # -- orders --------------------------------------------------------------------------------------------------
 
@@ -92,6 +100,7 @@ class ResourceAgent:
             return
         self.generation = assignment.generation
         self.wanted, self.allocation = assignment.wanted, assignment.allocation
+        self.parts.ensure(assignment.parts)
         self._new_wish.set()
         self._changed()
 
@@ -108,6 +117,12 @@ class ResourceAgent:
 
     async def live(self) -> None:
         """Work towards the newest wish, for ever. Ends only by being cancelled: loss of power, end of the process."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._live_whole())
+            group.create_task(self.parts.live())
+
+    async def _live_whole(self) -> None:
+        """What the node does as a whole; its parts have their own lives beside it."""
         while True:
             self._new_wish.clear()
             work = self._next()
@@ -128,6 +143,7 @@ class ResourceAgent:
                 return
         self.status, self.stage, self.holds = work.ends, None, work.allocation
         self.deployed = work.ends == "Active"
+        self.parts.wake()
         self._changed()
 
     def _overtaken(self, work: Work) -> bool:
@@ -137,6 +153,7 @@ class ResourceAgent:
     def power_lost(self) -> None:
         """What was in memory is gone; the disk is not. After power returns, a deployed node has to boot and join."""
         self.stage = None
+        self.parts.power_lost()
         if self.status in ("Active", "Spare", "Deploying", "Preparing"):
             self.status = "Deploying" if self.status in ("Active", "Deploying") else "Preparing"
 
@@ -145,6 +162,7 @@ class ResourceAgent:
     def report(self) -> NodeReport:
         """What this agent says of its node now; each call is the next in sequence."""
         self.sequence += 1
+        found = self.node.inventory
         return NodeReport(
             node=self.node.name,
             epoch=self.epoch,
@@ -155,8 +173,27 @@ class ResourceAgent:
             generation=self.generation,
             allocation=self.holds,
             stage=self.stage,
-            faults=[ReportedFault(code=code, component=component) for code, component in self.node.codes],
+            parts=self.parts.reports(),
+            inventory=found if found != self._inventory_told else None,
+            faults=[
+                ReportedFault.model_validate(
+                    {"code": code, "component": component, "severity": self.node.severities.get((code, component))}
+                )
+                for code, component in self.node.codes
+            ],
         )
+
+    def answered(self, report: NodeReport, answer: ReportAnswer) -> None:
+        """Note what MatrixResource knows by its answer. Raises StaleGeneration for a wish that came too late."""
+        if not answer.accepted:
+            return
+        if report.inventory is not None:
+            self._inventory_told = report.inventory
+        elif answer.inventory_wanted:
+            self._inventory_told = None
+            self._changed()
+        if answer.desired is not None and answer.desired.generation > self.generation:
+            self.ensure(answer.desired)
 
     def memory(self) -> dict[str, Any]:
         """What the agent keeps on its card across its own restarts."""
@@ -168,6 +205,7 @@ class ResourceAgent:
             "allocation": self.allocation,
             "generation": self.generation,
             "deployed": self.deployed,
+            "parts": self.parts.memory(),
         }
 
     def restore(self, memory: dict[str, Any]) -> None:
@@ -178,3 +216,5 @@ class ResourceAgent:
         self.epoch = memory["epoch"] + 1
         self.sequence = 0
         self.stage = None
+        self._inventory_told = None
+        self.parts.restore(memory.get("parts", {}))

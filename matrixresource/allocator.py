@@ -1,27 +1,39 @@
-"""Allocator: reserve, bind, resize, replace, release. Who holds which node is decided here and nowhere else.
+"""Allocator: reserve, bind, resize, replace, release. Who holds what is decided here and nowhere else.
 
 Every verb is idempotent: asked twice with the same wish it finds what it did. A verb is one transaction, so it happens
-whole or not at all; what the agents then do is watched, and `settle` moves states on as reports come in.
+whole or not at all; what the agents then do is watched, and `settle` moves states on as reports come in. Where
+something comes to lie is the ledger's choice (`capacity`), kept in step with the tables by the books.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace as changed_to
 
 from sqlalchemy.orm import Session
 
+from matrixresource import quotas
+from matrixresource.books import Books
+from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.contract import AllocationRequest, AllocationView, NodeView
-from matrixresource.moving import Held, Move, begun, plan_move
-from matrixresource.placement import Wish, place
-from matrixresource.store import AllocationRow, AssignmentRow, NodeRow, ResourceStore
+from matrixresource.layout_changes import carry_out
+from matrixresource.moving import Moves
+from matrixresource.refusals import refusal
+from matrixresource.roster import Roster
+from matrixresource.standing import Standing
+from matrixresource.stepping_in import StepsIn
+from matrixresource.store import AllocationRow, ResourceStore
+from matrixresource.topology.versions import matches
+from matrixresource.topology_history import current_version
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, NotYetSupported
+from matrixresource.vocabulary.errors import Conflict, InvalidField, StaleTopology
 from matrixresource.vocabulary.names import NodeName, checked_resource_name
 from matrixresource.vocabulary.records import check_etag
 from matrixresource.vocabulary.wire import condition
+from matrixresource.wishing import cycle_of, size_of
 
-NPUS_PER_NODE = 8
-"""CloudMatrix384 paper (arXiv 2506.12708): eight Ascend 910C packages a node."""
+FIXED = ("project", "npus_per_node", "placement", "near", "apart")
+"""What of a wish cannot change in place: an allocation moves to another placement, and is made anew for the others."""
 
 
 class Allocator:
@@ -30,37 +42,56 @@ class Allocator:
     def __init__(self, store: ResourceStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self.books = Books(store)
+        self._roster = Roster(store)
+        self._standing = Standing(store, self._roster)
+        self._moves = Moves(store, self.books, self._roster)
+        self._steps_in = StepsIn(store, self.books, self._roster)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
     def reserve(
         self, name: str, request: AllocationRequest, *, if_match: str | None = None, validate_only: bool = False
     ) -> AllocationView:
-        """Hold nodes for `name`, or grow and shrink what it holds. Raises InsufficientCapacity, Conflict."""
+        """Hold what is asked for `name`, or grow and shrink what it holds. Raises InsufficientCapacity, Conflict.
+
+        With `validate_only` the view shows where it would lie and, under `preempts`, whom it would put out.
+        """
         checked_resource_name(name)
-        nodes = whole_nodes(request)
+        preempted: list[str] = []
         with self._store.transaction(dry=validate_only) as session:
+            self.books.open(session)
             held = session.get(AllocationRow, name)
             check_etag(held, if_match)
+            self._check(session, name, request)
             if held is None:
-                held = self._reserved(session, name, request, nodes)
+                held, preempted = self._reserved(session, name, request)
             else:
-                self._resized(session, held, request, nodes)
+                self._resized(session, held, request)
             self._settle(session, held)
             view = held.view()
-        return view if validate_only else held.view()
+        return (view if validate_only else held.view()).model_copy(update={"preempts": preempted})
 
     def bind(self, name: str) -> AllocationView:
         """Ask the agents of all members to deploy, and of all spares to stand ready."""
         with self._store.transaction() as session:
-            held = self._store.allocation(session, name)
-            if held.state == "Releasing":
-                raise Conflict(f"allocation {name!r} is being released")
+            held = self._living(session, name)
             held.bound = True
             if held.state == "Reserved":
                 held.move("Binding")
             for node in self._store.held_by(session, name):
-                self._wish(session, node, _wished_of(node.role), held)
+                self._roster.ask(session, node, held)
+            for part in self._store.parts(session, name):
+                if not part.going:
+                    self._roster.ask_part(session, self._store.node(session, NodeName(part.node)), part)
+            self._settle(session, held)
+        return held.view()
+
+    def renew(self, name: str, lease_s: float) -> AllocationView:
+        """Let an allocation's lease start again, for this long."""
+        with self._store.transaction() as session:
+            held = self._living(session, name)
+            held.expires_at = self._clock.now() + lease_s
             self._settle(session, held)
         return held.view()
 
@@ -70,23 +101,13 @@ class Allocator:
         Asked again it finds the move it began; with another wish it begins that one instead. With `validate_only` the
         view is of the allocation as it would be in the end.
         """
-        nodes = whole_nodes(request)
         with self._store.transaction(dry=validate_only) as session:
-            held = self._store.allocation(session, name)
-            if held.state == "Releasing":
-                raise Conflict(f"allocation {name!r} is being released")
-            current = {node.node_name: node for node in self._store.held_by(session, name)}
-            move = self._planned(session, held, request, nodes)
-            for node in list(current.values()):
-                if node.role == "successor" and move.coming.get(node.node_name) != node.rank:
-                    self._let_go(session, node)
-                    current.pop(node.node_name)
-            for coming, rank in move.coming.items():
-                if current.get(coming) is None:
-                    self._take(session, held, coming, "successor", rank)
-            session.flush()
+            self.books.open(session)
+            held = self._living(session, name)
+            self._check(session, name, request)
+            ranks = self._moves.begin(session, held, request, self._clock.now())
             if validate_only:
-                self._changed_over(session, held, request, move.ranks)
+                self._change_over(session, held, request, ranks)
             self._settle(session, held)
             view = held.view()
         return view if validate_only else held.view()
@@ -96,24 +117,19 @@ class Allocator:
 
         Asked again it changes nothing: nobody has a successor any more.
         """
-        nodes = whole_nodes(request)
         with self._store.transaction() as session:
+            self.books.open(session)
             held = self._store.allocation(session, name)
-            ranks = begun(self._held(session, held, nodes))
-            if len(ranks) != nodes:
-                raise Conflict(f"{len(ranks)} of {nodes} ranks have somebody to take them over; move again")
-            for node in self._store.held_by(session, name):
-                if node.role == "successor" and not node.ready:
-                    raise Conflict(f"{node.name} is not ready to take over rank {node.rank}")
-            self._changed_over(session, held, request, ranks)
+            self._change_over(session, held, request, self._moves.ready(session, held, size_of(request)[0]))
             self._settle(session, held)
         return held.view()
 
     def stay(self, name: str) -> AllocationView:
         """Give a move up: its successors are let go."""
         with self._store.transaction() as session:
+            self.books.open(session)
             held = self._store.allocation(session, name)
-            self._give_up_move(session, held)
+            self._moves.give_up(session, held)
             self._settle(session, held)
         return held.view()
 
@@ -124,20 +140,13 @@ class Allocator:
         is neither spare nor free node; the member is then kept.
         """
         with self._store.transaction() as session:
-            held = self._store.allocation(session, name)
-            if held.state == "Releasing":
-                raise Conflict(f"allocation {name!r} is being released")
-            gone = next((each for each in self._store.held_by(session, name) if each.name == node), None)
-            if gone is not None:
-                if gone.role == "member":
-                    self._step_in(session, held, gone)
-                self._let_go(session, gone)
+            self.books.open(session)
+            held = self._living(session, name)
+            if self._steps_in.for_node(session, held, node):
                 held.generation += 1
-                if held.bound and held.state in ("Bound", "Degraded"):
-                    held.move("Binding")
+                self._bind_again(held)
                 held.labels = {**held.labels, "cloudmatrix.io/last-replacement": f"{node}.{reason}"[:63]}
-                session.flush()
-                self._replenish(session, held)
+                self._steps_in.refill(session, held)
                 self._settle(session, held)
         return held.view()
 
@@ -145,9 +154,10 @@ class Allocator:
         """Take free nodes for allocations short of spares; returns how many. Run when nodes come back."""
         taken = 0
         with self._store.transaction() as session:
+            self.books.open(session)
             for held in self._store.allocations(session):
                 if held.state != "Releasing":
-                    taken += self._replenish(session, held)
+                    taken += self._steps_in.refill(session, held)
                     self._settle(session, held)
         return taken
 
@@ -156,13 +166,21 @@ class Allocator:
         with self._store.transaction() as session:
             held = self._store.allocation(session, name)
             check_etag(held, if_match)
-            if held.state != "Releasing":
-                held.move("Releasing")
-                held.generation += 1
-                for node in self._store.held_by(session, name):
-                    self._wish(session, node, "Clean", held)
+            self._release(session, held)
             view = held.view()
             return None if self._settle(session, held) else view
+
+    def expire(self) -> int:
+        """Release what has outlived its lease; returns how many."""
+        now, ended = self._clock.now(), 0
+        with self._store.transaction() as session:
+            for held in self._store.allocations(session):
+                if held.expires_at is not None and held.expires_at <= now and held.state != "Releasing":
+                    self._note(held, "Expired", "LeaseEnded", "its lease has ended")
+                    self._release(session, held)
+                    self._settle(session, held)
+                    ended += 1
+        return ended
 
     def cordon(self, name: NodeName, cordoned: bool, *, if_match: str | None = None) -> NodeView:
         """Keep new work off a node, or let it come again; what runs there goes on."""
@@ -181,245 +199,164 @@ class Allocator:
 
     # -- parts of verbs ------------------------------------------------------------------------------------------
 
-    def _reserved(self, session: Session, name: str, request: AllocationRequest, nodes: int) -> AllocationRow:
-        snapshot = self._store.snapshot(session)
-        placed = place(
-            snapshot.without(request.exclude_nodes, "Excluded"),
-            Wish(nodes, request.spares, **request.placement.model_dump()),
-        )
+    def _living(self, session: Session, name: str) -> AllocationRow:
+        held = self._store.allocation(session, name)
+        if held.state == "Releasing":
+            raise Conflict(f"allocation {name!r} is being released; wait until it is gone")
+        return held
+
+    def _check(self, session: Session, name: str, request: AllocationRequest) -> None:
+        """What can be said of a request before anything is chosen."""
+        current = current_version(session)
+        if request.topology_version and not matches(request.topology_version, current):
+            text = f"the topology is {current!r} by now; plan anew on that version"
+            raise StaleTopology(text, field="topologyVersion")
+        near = request.near.allocations if request.near else []
+        apart = request.apart.allocations if request.apart else []
+        for field, others in (("near", near), ("apart", apart)):
+            if name in others:
+                raise InvalidField(f"{name} cannot be {field} itself", field=f"{field}.allocations")
+        missing = [other for other in near if session.get(AllocationRow, other) is None]
+        if missing and request.near and request.near.required:
+            raise InvalidField(f"there is no allocation {missing[0]!r} to be near to", field="near.allocations")
+        if request.near and request.apart and request.near.level == request.apart.level and set(near) & set(apart):
+            both = sorted(set(near) & set(apart))[0]
+            raise InvalidField(f"near and apart both name {both} at the same level", field="apart.allocations")
+        way = cycle_of(name, near, lambda other: self._near(session, other))
+        if way:
+            raise InvalidField(
+                f"{' is near '.join(way)}: affinity that goes round in a circle", field="near.allocations"
+            )
+
+    def _near(self, session: Session, name: str) -> list[str]:
+        row = session.get(AllocationRow, name)
+        near = row.request_held().near if row is not None else None
+        return near.allocations if near else []
+
+    def _reserved(self, session: Session, name: str, request: AllocationRequest) -> tuple[AllocationRow, list[str]]:
+        now = self._clock.now()
+        wish = self.books.wish(request, now)
+        quotas.check(session, self._store, name, request)
+        place, preempted = self.books.allocate(name, wish, now)
+        if place is None:
+            raise refusal(self._store.nodes(session), self.books, wish)
         held = AllocationRow(
             name=name,
             project=request.project,
             labels=request.labels,
             state="Reserved",
-            nodes=nodes,
+            nodes=wish.nodes,
+            npus=wish.npus,
             spares=request.spares,
-            placement=request.placement.wire(),
-            topology_version=snapshot.topology_version,
+            request=request.kept(),
+            expires_at=None if request.lease_s is None else now + request.lease_s,
+            topology_version=current_version(session),
             bound=False,
             generation=1,
             conditions=[],
             members=[],
         )
         session.add(held)
-        for rank, node in enumerate(placed.members):
-            self._take(session, held, node, "member", rank)
-        for node in placed.spares:
-            self._take(session, held, node, "spare", None)
-        return held
+        for victim in preempted:
+            self._preempted(session, self._store.allocation(session, victim), held, place)
+        carry_out(session, self._store, self._roster, self.books, held, place)
+        return held, preempted
 
-    def _resized(self, session: Session, held: AllocationRow, request: AllocationRequest, nodes: int) -> None:
+    def _preempted(self, session: Session, victim: AllocationRow, by: AllocationRow, place: Place) -> None:
+        """What the newcomer takes changes hands at once, its agents clean before they deploy; the rest is cleaned."""
+        taken = {*self.books.nodes(place), *self.books.spares(place)}
+        parts = self.books.parts(place)
+        self._note(victim, "Preempted", "Preempted", f"{by.name} of higher priority took its place")
+        self._release(session, victim)
+        for node in self._store.held_by(session, victim.name):
+            if node.node_name in taken:
+                node.holder = node.role = node.rank = None
+        for part in self._store.parts(session, victim.name):
+            if part.node in taken:
+                part.dies = 0
+            elif (new := parts.get(NodeName(part.node))) is not None:
+                part.dies &= ~new.dies
+                part.cpus, part.memory_gib = (0, 0) if new.cpus or new.memory_gib else (part.cpus, part.memory_gib)
+        session.flush()
+        self._settle(session, victim)
+
+    def _resized(self, session: Session, held: AllocationRow, request: AllocationRequest) -> None:
         if held.state == "Releasing":
             raise Conflict(f"allocation {held.name!r} is being released; wait until it is gone")
-        if request.placement.wire() != held.placement:
-            raise Conflict("an allocation moves to another placement by PUT .../move", field="placement")
-        self._give_up_move(session, held)
+        before = held.request_held()
+        for field in FIXED:
+            if getattr(request, field) != getattr(before, field):
+                name = "npusPerNode" if field == "npus_per_node" else field
+                raise Conflict(f"{name} does not change in place; an allocation moves by PUT .../move", field=name)
         held.labels = {**held.labels, **request.labels}
-        if (nodes, request.spares) == (held.nodes, held.spares):
+        if held.moving_to is not None:
+            self._moves.give_up(session, held)
+        if request.kept() == held.request:
             return
-        current = self._store.held_by(session, held.name)
-        members = [node for node in current if node.role == "member"]
-        spares = [node for node in current if node.role == "spare"]
-        if nodes > len(members):
-            placed = place(
-                self._store.snapshot(session).without(request.exclude_nodes, "Excluded"),
-                Wish(
-                    nodes - len(members),
-                    max(0, request.spares - len(spares)),
-                    **request.placement.model_dump(),
-                    near=tuple(node.node_name for node in current),
-                ),
-            )
-            used = {node.rank for node in members}
-            ranks = [rank for rank in range(nodes + len(members)) if rank not in used]
-            for rank, name in zip(ranks, placed.members, strict=False):
-                self._take(session, held, name, "member", rank)
-            for name in placed.spares:
-                self._take(session, held, name, "spare", None)
-        for node in members[nodes:]:
-            self._let_go(session, node)
-        for node in spares[request.spares :]:
-            self._let_go(session, node)
-        held.nodes, held.spares = nodes, request.spares
-        held.generation += 1
-        if held.state in ("Bound", "Degraded"):
-            held.move("Binding")
-        session.flush()
-        self._replenish(session, held)
+        wish = self.books.wish(request, self._clock.now())
+        quotas.check(session, self._store, held.name, request)
+        if wish.per != self.books.ledger.held[held.name].wish.per:
+            raise Conflict("the share of a node does not change in place", field="npus")
+        place = self._resized_place(session, held, wish)
+        if place is None:
+            raise refusal(self._store.nodes(session), self.books, self._missing(held, wish))
+        held.nodes, held.npus, held.spares, held.request = wish.nodes, wish.npus, request.spares, request.kept()
+        if request.lease_s != before.lease_s:
+            held.expires_at = None if request.lease_s is None else self._clock.now() + request.lease_s
+        if carry_out(session, self._store, self._roster, self.books, held, place):
+            held.generation += 1
+            self._bind_again(held)
+        self.books.refresh(session, held)
+        self._steps_in.refill(session, held)
 
-    def _planned(self, session: Session, held: AllocationRow, request: AllocationRequest, nodes: int) -> Move:
-        snapshot = self._store.snapshot(session).without(request.exclude_nodes, "Excluded")
-        return plan_move(snapshot, self._held(session, held, nodes), Wish(nodes, **request.placement.model_dump()))
+    def _resized_place(self, session: Session, held: AllocationRow, wish: Wish) -> Place | None:
+        """Who stays keeps its place; where there are to be fewer, the last ranks go."""
+        self.books.touched()
+        ledger, before = self.books.ledger, self.books.ledger.held[held.name].wish
+        ranked = [node.node_name for node in self._store.held_by(session, held.name) if node.role == "member"]
+        ranked += [NodeName(part.node) for part in self._store.parts(session, held.name) if part.dies]
+        if wish.nodes < before.nodes:
+            ranked = ranked[: wish.nodes]
+        return ledger.resize(held.name, wish, [self.books.numbers[name] for name in ranked])
 
-    def _held(self, session: Session, held: AllocationRow, nodes: int) -> Held:
-        """Who holds, or will hold, the ranks that there will be."""
-        ranks: dict[str | None, dict[NodeName, int]] = {"member": {}, "successor": {}}
-        fit = set()
-        for node in self._store.held_by(session, held.name):
-            if node.role in ranks and node.rank is not None and node.rank < nodes:
-                ranks[node.role][node.node_name] = node.rank
-                if node.agent == "Connected" and node.health != "Unhealthy":
-                    fit.add(node.node_name)
-        return Held(ranks["member"], ranks["successor"], frozenset(fit))
+    def _missing(self, held: AllocationRow, wish: Wish) -> Wish:
+        """What is asked beyond what is held, for the refusal to speak of."""
+        before = self.books.ledger.held[held.name].wish
+        return changed_to(
+            wish,
+            nodes=max(0, wish.nodes - before.nodes),
+            spares=max(0, wish.spares - before.spares),
+            cpus=max(0, wish.cpus - before.cpus),
+            mem=max(0, wish.mem - before.mem),
+        )
 
-    def _changed_over(
+    def _change_over(
         self, session: Session, held: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
     ) -> None:
-        changed = False
-        for node in self._store.held_by(session, held.name):
-            if node.node_name in ranks:
-                changed |= (node.role, node.rank) != ("member", ranks[node.node_name])
-                node.role, node.rank = "member", ranks[node.node_name]
-                if held.bound:
-                    self._wish(session, node, "Member", held)
-            elif node.role != "spare":
-                self._let_go(session, node)
-                changed = True
-        spares = [node for node in self._store.held_by(session, held.name) if node.role == "spare"]
-        for node in spares[request.spares :]:
-            self._let_go(session, node)
-        held.placement, held.nodes = request.placement.wire(), len(ranks)
         held.labels = {**held.labels, **request.labels}
-        changed |= held.spares != request.spares
-        held.spares = request.spares
-        if changed:
+        if self._moves.change_over(session, held, request, ranks):
             held.generation += 1
-            if held.state in ("Bound", "Degraded"):
-                held.move("Binding")
-        session.flush()
-        self._replenish(session, held)
+            self._bind_again(held)
+        self._steps_in.refill(session, held)
 
-    def _give_up_move(self, session: Session, held: AllocationRow) -> None:
+    def _release(self, session: Session, held: AllocationRow) -> None:
+        if held.state == "Releasing":
+            return
+        held.move("Releasing")
+        held.generation += 1
         for node in self._store.held_by(session, held.name):
-            if node.role == "successor":
-                self._let_go(session, node)
+            self._roster.ask_clean(session, node)
+        for part in self._store.parts(session, held.name):
+            self._roster.drop(session, part)
 
-    def _step_in(self, session: Session, held: AllocationRow, gone: NodeRow) -> None:
-        follows = [
-            node
-            for node in self._store.held_by(session, held.name)
-            if node.role == "successor" and node.rank == gone.rank and node.agent == "Connected"
-        ]
-        if follows:
-            follows[0].role = "member"
-            return
-        spares = [node for node in self._store.held_by(session, held.name) if node.role == "spare"]
-        fit = [node for node in spares if node.agent == "Connected" and node.health != "Unhealthy"]
-        # The spare that is ready soonest: already prepared, then in the lost node's own cabinet.
-        fit.sort(key=lambda node: (not node.ready, node.node_name.cabinet != gone.node_name.cabinet, node.name))
-        if fit:
-            fit[0].role, fit[0].rank = "member", gone.rank
-            if held.bound:
-                self._wish(session, fit[0], "Member", held)
-            return
-        placement = {**held.placement, "required": False}
-        near = tuple(node.node_name for node in self._store.held_by(session, held.name))
-        placed = place(self._store.snapshot(session), Wish(1, near=near, **placement))
-        self._take(session, held, placed.members[0], "member", gone.rank)
+    def _bind_again(self, held: AllocationRow) -> None:
+        if held.bound and held.state in ("Bound", "Degraded"):
+            held.move("Binding")
 
-    def _replenish(self, session: Session, held: AllocationRow) -> int:
-        current = self._store.held_by(session, held.name)
-        missing = held.spares - sum(node.role == "spare" for node in current)
-        taken = 0
-        for _ in range(missing):
-            try:
-                near = tuple(node.node_name for node in current)
-                placed = place(self._store.snapshot(session), Wish(1, near=near))
-            except InsufficientCapacity:
-                break
-            self._take(session, held, placed.members[0], "spare", None)
-            session.flush()
-            taken += 1
-        return taken
-
-    def _take(self, session: Session, held: AllocationRow, name: NodeName, role: str, rank: int | None) -> None:
-        node = self._store.node(session, name)
-        if node.holder not in (None, held.name):
-            raise Conflict(f"{name} is held by {node.holder}")  # the snapshot of this transaction says otherwise: a bug
-        node.holder, node.role, node.rank = held.name, role, rank
-        if held.bound:
-            self._wish(session, node, _wished_of(role), held)
-        node.read_state()
-
-    def _let_go(self, session: Session, node: NodeRow) -> None:
-        node.holder = node.role = node.rank = None
-        self._wish(session, node, "Clean", None)
-        node.read_state()
-
-    def _wish(self, session: Session, node: NodeRow, wanted: str, held: AllocationRow | None) -> None:
-        """One generation on, unless that is already what is wished of the node."""
-        row = session.get(AssignmentRow, node.name)
-        allocation = held.name if held is not None and wanted != "Clean" else None
-        if row is None:
-            row = AssignmentRow(name=node.name, generation=0, state="Wanted")
-            session.add(row)
-        elif (row.wanted, row.allocation, row.rank) == (wanted, allocation, node.rank):
-            return
-        row.wanted, row.allocation, row.rank = wanted, allocation, node.rank
-        row.generation += 1
-        node.wanted, node.wanted_generation = wanted, row.generation
-        node.read_state()
+    def _note(self, held: AllocationRow, type: str, reason: str, message: str) -> None:
+        held.conditions = condition(
+            held.conditions or [], type, True, reason, message, generation=held.generation, now=self._clock.now()
+        )
 
     def _settle(self, session: Session, held: AllocationRow) -> bool:
-        """Read the allocation's state off its nodes. True when it was released and is gone."""
-        session.flush()
-        nodes = self._store.held_by(session, held.name)
-        if held.state == "Releasing":
-            # A node that cannot answer is fenced by its generation and quarantined until it proves to be clean.
-            for node in nodes:
-                if node.ready or node.agent == "Lost":
-                    node.holder = node.role = node.rank = None
-                    node.read_state()
-            session.flush()
-            if not self._store.held_by(session, held.name):
-                session.delete(held)
-                return True
-        members = [node for node in nodes if node.role == "member"]
-        spares = [node for node in nodes if node.role == "spare"]
-        ready = sum(node.ready for node in members)
-        broken = [node for node in members if node.agent == "Lost" or node.health == "Unhealthy"]
-        if held.state in ("Binding", "Degraded") and ready == len(members) and not broken:
-            held.move("Bound")
-        elif held.state in ("Binding", "Bound") and broken:
-            held.move("Degraded")
-        now, generation = self._clock.now(), held.generation
-        conditions = condition(
-            held.conditions or [],
-            "NodesReady",
-            held.bound and ready == len(members),
-            "NotBound" if not held.bound else "AllReady" if ready == len(members) else "Waiting",
-            f"{ready if held.bound else 0} of {len(members)} members are active",
-            generation=generation,
-            now=now,
-        )
-        ready_spares = sum(node.ready for node in spares) if held.bound else 0
-        held.conditions = condition(
-            conditions,
-            "SparesAvailable",
-            ready_spares >= held.spares,
-            "SparesReady" if ready_spares >= held.spares else "SparesMissing",
-            f"{ready_spares} of {held.spares} spares stand ready",
-            generation=generation,
-            now=now,
-        )
-        held.members = [node.member_view().wire() for node in nodes]
-        return False
-
-
-def _wished_of(role: str | None) -> str:
-    """What a node's agent is asked for: a successor is deployed as the member it is going to be."""
-    return "Spare" if role == "spare" else "Member"
-
-
-def whole_nodes(request: AllocationRequest) -> int:
-    """The nodes a request means. Raises NotYetSupported for a number of NPUs that is no whole number of nodes."""
-    if request.nodes is not None:
-        return request.nodes
-    assert request.npus is not None
-    if request.npus % NPUS_PER_NODE:
-        raise NotYetSupported(
-            f"{request.npus} NPUs is no whole number of nodes; parts of a node are not there yet: "
-            f"ask for a multiple of {NPUS_PER_NODE}",
-            field="npus",
-        )
-    return request.npus // NPUS_PER_NODE
+        return self._standing.settle(session, held, self._clock.now())

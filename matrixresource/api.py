@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from matrixresource.allocator import Allocator
 from matrixresource.contract import (
     AllocationRequest,
     AllocationView,
-    FragmentationView,
+    InventoryView,
     NodeReports,
     NodeView,
     NpuView,
-    PlanRequest,
-    PlanView,
+    QuotaRequest,
+    QuotaView,
+    RenewRequest,
     ReplaceRequest,
     ReportAnswer,
 )
-from matrixresource.placement import Wish, place
+from matrixresource.inventories import inventory_view
+from matrixresource.plan_contract import FragmentationView, PlanRequest, PlanView
 from matrixresource.planner import Planner
+from matrixresource.quotas import Quotas
 from matrixresource.store import ResourceStore
+from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import NotYetSupported
-from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.names import NodeName, NpuName
 from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page
 from matrixresource.watchers.node_reports import NodeReports as ReportReader
 
-NOT_YET = ("reservations", "quotas", "defragmentations")
+NOT_YET = ("reservations", "defragmentations")
 
 
 def routes(
-    store: ResourceStore, allocator: Allocator, reports: ReportReader, replenish: Callable[[], None]
+    store: ResourceStore, allocator: Allocator, reports: ReportReader, clock: Clock, replenish: Callable[[], None]
 ) -> APIRouter:
     """The routes over one store. `replenish` nudges the watcher that refills spares."""
     api = APIRouter(prefix="/v1")
@@ -50,6 +54,12 @@ def routes(
     async def get_node(name: NodeName) -> NodeView:
         with store.reading() as session:
             return store.node(session, name).view()
+
+    @api.get("/nodes/{name}/inventory", summary="What the node reported to consist of, and how that differs")
+    async def get_inventory(name: NodeName) -> InventoryView:
+        with store.reading() as session:
+            node = store.node(session, name)
+            return inventory_view(session, node, allocator.supernodes[node.supernode].spec)
 
     @api.post("/nodes/{name}:cordon")
     async def cordon(name: NodeName, if_match: IfMatch = None) -> NodeView:
@@ -70,6 +80,12 @@ def routes(
     def _npus() -> list[NpuView]:
         with store.reading() as session:
             return [npu for row in store.nodes(session) for npu in row.npu_views()]
+
+    @api.post("/npus/{name}:release", summary="Take back that frequent faults separated this NPU")
+    async def release_npu(name: NpuName) -> NpuView:
+        released = reports.release(name)
+        replenish()
+        return next(npu for npu in released.npu_views() if npu.name == name)
 
     @api.get("/spares")
     async def list_spares(request: Request, params: Params) -> Response:
@@ -116,6 +132,11 @@ def routes(
     async def replace(name: str, body: ReplaceRequest) -> AllocationView:
         return allocator.replace(name, body.node, body.reason)
 
+    @api.post("/allocations/{name}:renew")
+    async def renew(name: str, body: RenewRequest) -> AllocationView:
+        """Let the lease start again."""
+        return allocator.renew(name, body.lease_s)
+
     @api.delete("/allocations/{name}")
     async def release(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
         if validate_only:
@@ -137,18 +158,7 @@ def routes(
     async def take_reports(body: NodeReports) -> dict[str, list[ReportAnswer]]:
         return {"answers": reports.take(body.reports)}
 
-    @api.get("/placements", summary="Would this fit, and where? Nothing is created.")
-    async def where(
-        nodes: Annotated[int, Query(ge=1)],
-        spares: Annotated[int, Query(ge=0)] = 0,
-        policy: Annotated[str, Query(pattern="^(pack|spread)$")] = "pack",
-        required: bool = False,
-    ) -> dict[str, Any]:
-        with store.reading() as session:
-            placed = place(store.snapshot(session), Wish(nodes, spares, policy, "cabinet", required))
-        return {"members": placed.members, "spares": placed.spares}
-
-    planner = Planner(store)
+    planner = Planner(store, allocator.books, clock)
 
     @api.post("/plans", summary="Would this fit; if not, why not and what would help? Nothing is created.")
     async def plan(body: PlanRequest) -> PlanView:
@@ -157,6 +167,24 @@ def routes(
     @api.get("/fragmentation")
     async def fragmentation() -> FragmentationView:
         return planner.fragmentation()
+
+    quotas = Quotas(store)
+
+    @api.get("/quotas")
+    async def list_quotas(request: Request, params: Params) -> Response:
+        return collection(request, params, store.records, "quota", quotas.list)
+
+    @api.get("/quotas/{project}")
+    async def get_quota(project: str) -> QuotaView:
+        return quotas.get(project)
+
+    @api.put("/quotas/{project}")
+    async def put_quota(project: str, body: QuotaRequest, if_match: IfMatch = None) -> QuotaView:
+        return quotas.put(project, body, if_match)
+
+    @api.delete("/quotas/{project}", status_code=204)
+    async def delete_quota(project: str, if_match: IfMatch = None) -> None:
+        quotas.delete(project, if_match)
 
     def not_yet(noun: str) -> None:
         @api.api_route(f"/{noun}", methods=["GET", "POST"], include_in_schema=False)

@@ -12,10 +12,9 @@ from matrixresource.contract import (
     AllocationView,
     NodeReport,
     NodeView,
-    PlanRequest,
-    PlanView,
     ReportAnswer,
 )
+from matrixresource.plan_contract import PlanRequest, PlanView
 from matrixresource.vocabulary.calls import WatchEvent, call, watch
 from matrixresource.vocabulary.errors import NotFound
 

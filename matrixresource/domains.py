@@ -11,14 +11,11 @@ from collections import defaultdict
 from sqlalchemy import Boolean, String, select
 from sqlalchemy.orm import Mapped, Session, mapped_column, object_session
 
-from matrixresource.store import Base, NodeRow
+from matrixresource.store import Base, NodeRow, PartRow
 from matrixresource.topology.supernode import Supernode
 from matrixresource.topology_contract import DomainView
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.records import ResourceRow
-
-DOMAIN_CLOSED = "DomainClosed"
-"""The reason why a node of a closed domain takes nobody."""
 
 
 class DomainRow(ResourceRow, Base):
@@ -83,4 +80,5 @@ def lying(session: Session) -> dict[str, list[str]]:
 def _holdings(session: Session, prefix: str = "") -> list[tuple[NodeName, str]]:
     """(node, allocation) wherever anything is held. The one place that knows how that is remembered."""
     held = select(NodeRow.name, NodeRow.holder).where(NodeRow.holder.is_not(None), NodeRow.name.startswith(prefix))
-    return [(NodeName(name), str(holder)) for name, holder in session.execute(held)]
+    parts = select(PartRow.node, PartRow.allocation).where(PartRow.node.startswith(prefix))
+    return [(NodeName(name), str(holder)) for each in (held, parts) for name, holder in session.execute(each)]

@@ -1,98 +1,129 @@
-"""plan_move(snapshot, held, wish): from where an allocation lies to where it should lie. A pure decision on one moment.
+"""A move: an allocation comes to lie elsewhere, make before break.
 
-Members that may stay, stay, and keep their rank. For each other rank a successor is taken from the free nodes and
-deployed beside the member it will follow, so that what was there serves until all of it can change over at once: a move
-needs as many free nodes as it moves members, and none where the present layout is as good as any other to be had.
+Successors are taken from the free nodes and deployed beside the members whose ranks they will take over, so that what
+was there serves until all of it can change over at once: a move needs as many free nodes as it moves members, and none
+where the present layout is as good as any other to be had.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace as changed_to
 
-from matrixresource.inventory import NodeOffer, Snapshot
-from matrixresource.placement import Wish, place
-from matrixresource.vocabulary.errors import InsufficientCapacity
+from sqlalchemy.orm import Session
+
+from matrixresource.books import Books
+from matrixresource.capacity import resizing
+from matrixresource.contract import AllocationRequest
+from matrixresource.refusals import refusal
+from matrixresource.roster import Roster
+from matrixresource.store import AllocationRow, NodeRow, ResourceStore
+from matrixresource.vocabulary.errors import Conflict, InvalidField
 from matrixresource.vocabulary.names import NodeName
 
 
-@dataclass(frozen=True)
-class Held:
-    """What the allocation has: ranks of its members, and of the successors a move under way has taken already.
+class Moves:
+    """Begins, ends and gives up moves of whole nodes. The books are open."""
 
-    `fit` are those of them that could be taken today, were they free.
-    """
+    def __init__(self, store: ResourceStore, books: Books, roster: Roster) -> None:
+        self._store = store
+        self._books = books
+        self._roster = roster
 
-    members: Mapping[NodeName, int]
-    successors: Mapping[NodeName, int] = field(default_factory=dict)
-    fit: frozenset[NodeName] = frozenset()
+    def begin(
+        self, session: Session, held: AllocationRow, request: AllocationRequest, now: float
+    ) -> dict[NodeName, int]:
+        """Take successors for the members that would lie elsewhere; everything held stays held. Returns who holds
+        which rank in the end.
+
+        Asked again for the same, it finds the move it began, as long as everybody taken for it is fit.
+        """
+        wish = self._books.wish(request, now)
+        if wish.per != self._books.ledger.shape.npus or not wish.nodes:
+            raise InvalidField("only allocations of whole nodes move; make parts of nodes anew", field="placement")
+        rows = self._store.held_by(session, held.name)
+        current = {node.node_name: node for node in rows if node.role != "spare"}
+        unfit = {name for name, node in current.items() if node.agent != "Connected" or node.health == "Unhealthy"}
+        ranks = begun(current.values())
+        if held.moving_to == request.kept() and len(ranks) == wish.nodes and not unfit & set(ranks):
+            return ranks
+        numbers = self._books.numbers
+        self._books.touched()
+        spares = {node.node_name for node in rows} - set(current)  # they stand ready while it moves
+        avoid = wish.avoid | {numbers[name] for name in unfit | spares}
+        place = resizing.move(self._books.ledger, held.name, changed_to(wish, spares=0, avoid=avoid))
+        if place is None:
+            raise refusal(self._store.nodes(session), self._books, wish)
+        ranks = ranked(self._books.nodes(place), current, wish.nodes)
+        for name, node in current.items():
+            if node.role == "successor" and ranks.get(name) != node.rank:
+                self._roster.let_go(session, node)
+        for name, rank in ranks.items():
+            if name not in current:
+                self._roster.take(session, held, name, "successor", rank)
+        held.moving_to = request.kept()
+        session.flush()
+        self._books.refresh(session, held)
+        return ranks
+
+    def change_over(
+        self, session: Session, held: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
+    ) -> bool:
+        """Successors become members, and who they follow is let go, all at once. True when anything changed."""
+        changed = False
+        for node in self._store.held_by(session, held.name):
+            if node.node_name in ranks:
+                changed |= (node.role, node.rank) != ("member", ranks[node.node_name])
+                node.role, node.rank = "member", ranks[node.node_name]
+                if held.bound:
+                    self._roster.ask(session, node, held)
+            elif node.role != "spare":
+                self._roster.let_go(session, node)
+                changed = True
+        spares = [node for node in self._store.held_by(session, held.name) if node.role == "spare"]
+        for node in spares[request.spares :]:
+            self._roster.let_go(session, node)
+        changed |= held.spares != request.spares
+        held.nodes, held.npus, held.spares = len(ranks), len(ranks) * self._books.ledger.shape.npus, request.spares
+        held.request, held.moving_to = request.kept(), None
+        session.flush()
+        self._books.refresh(session, held)
+        return changed
+
+    def ready(self, session: Session, held: AllocationRow, nodes: int) -> dict[NodeName, int]:
+        """Who holds which rank after the change-over. Raises Conflict before everybody is ready for it."""
+        rows = self._store.held_by(session, held.name)
+        ranks = {name: rank for name, rank in begun(rows).items() if rank < nodes}
+        if len(ranks) != nodes:
+            raise Conflict(f"{len(ranks)} of {nodes} ranks have somebody to take them over; move again")
+        for node in rows:
+            if node.role == "successor" and not node.ready:
+                raise Conflict(f"{node.name} is not ready to take over rank {node.rank}")
+        return ranks
+
+    def give_up(self, session: Session, held: AllocationRow) -> None:
+        """Successors are let go."""
+        for node in self._store.held_by(session, held.name):
+            if node.role == "successor":
+                self._roster.let_go(session, node)
+        held.moving_to = None
+        session.flush()
+        self._books.refresh(session, held)
 
 
-@dataclass(frozen=True)
-class Move:
-    """The layout after the move: who holds which rank, and which of them still have to come."""
-
-    ranks: Mapping[NodeName, int]
-    coming: Mapping[NodeName, int]
-
-
-def plan_move(snapshot: Snapshot, held: Held, wish: Wish) -> Move:
-    """The move to the layout `wish` asks for. Raises InsufficientCapacity when no such layout is to be had."""
-    ours = [*held.members, *held.successors]
-    best = place(
-        _with(snapshot, [name for name in ours if name in held.fit]),
-        Wish(wish.nodes, 0, wish.policy, wish.level, wish.required, near=tuple(ours), keep=frozenset(ours)),
-    ).members
-    ranks = begun(held)
-    whole = len(ranks) == wish.nodes and set(ranks) <= held.fit
-    if not (whole and _cost(ranks, wish) <= _cost(best, wish) and _allowed(snapshot, ranks, wish)):
-        ranks = _ranked(best, held, wish.nodes)
-    return Move(ranks, {name: rank for name, rank in ranks.items() if name not in held.members})
-
-
-def _with(snapshot: Snapshot, names: Iterable[NodeName]) -> Snapshot:
-    """The same moment with some held nodes to be had."""
-    ours = set(names)
-    return Snapshot(
-        tuple(NodeOffer(n.name, None, n.holder) if n.name in ours else n for n in snapshot.nodes),
-        snapshot.topology_version,
-    )
-
-
-def begun(held: Held) -> dict[NodeName, int]:
+def begun(nodes: Iterable[NodeRow]) -> dict[NodeName, int]:
     """Where a move under way leads; where nothing moves, what is there."""
-    followed = set(held.successors.values())
-    staying = {name: rank for name, rank in held.members.items() if rank not in followed}
-    return staying | dict(held.successors)
+    coming = {node.node_name: node.rank or 0 for node in nodes if node.role == "successor"}
+    followed = set(coming.values())
+    staying = {n.node_name: n.rank or 0 for n in nodes if n.role == "member" and n.rank not in followed}
+    return staying | coming
 
 
-def _cost(nodes: Iterable[NodeName], wish: Wish) -> int:
-    """How far a layout is from what the policy likes: how many domains it touches, or how full the fullest is."""
-    if wish.level == "supernode":
-        return len({name.supernode for name in nodes})
-    cabinets = Counter(name.cabinet for name in nodes)
-    return len(cabinets) if wish.policy == "pack" else max(cabinets.values(), default=0)
-
-
-def _allowed(snapshot: Snapshot, nodes: Iterable[NodeName], wish: Wish) -> bool:
-    """Whether a layout keeps a required placement: it does when it is the answer to being offered these nodes alone."""
-    if not wish.required:
-        return True
-    chosen = set(nodes)
-    offers = tuple(NodeOffer(n.name, None if n.name in chosen else "Held", n.holder) for n in snapshot.nodes)
-    try:
-        place(Snapshot(offers, snapshot.topology_version), wish)
-    except InsufficientCapacity:
-        return False
-    return True
-
-
-def _ranked(chosen: Iterable[NodeName], held: Held, nodes: int) -> dict[NodeName, int]:
+def ranked(chosen: Iterable[NodeName], held: Mapping[NodeName, NodeRow], nodes: int) -> dict[NodeName, int]:
     """Who is there keeps its rank where that rank is still there; the others take what is left, in their order."""
     ranks: dict[NodeName, int] = {}
     for name in chosen:
-        rank = held.members.get(name, held.successors.get(name))
+        rank = held[name].rank if name in held else None
         if rank is not None and rank < nodes and rank not in ranks.values():
             ranks[name] = rank
     left = iter(sorted(set(range(nodes)) - set(ranks.values())))

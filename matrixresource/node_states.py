@@ -5,6 +5,8 @@ Nobody sets a node's state: it is read off. `schedulable`, `power`, `health` and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from matrixresource.vocabulary.states import State, StateMachine
 
 NODE_STATES = StateMachine(
@@ -29,7 +31,7 @@ NODE_STATES = StateMachine(
         ],
         "Verifying": ["Inspecting", "Available", "Quarantined"],
         "Inspecting": ["Available", "Reserved", "Quarantined"],
-        "Available": ["Reserved", "Deploying", "Cleaning", "Quarantined", "Verifying", "Inspecting"],
+        "Available": ["Reserved", "Deploying", "Active", "Cleaning", "Quarantined", "Verifying", "Inspecting"],
         "Reserved": ["Deploying", "Spare", "Active", "Available", "Cleaning", "Quarantined", "Inspecting"],
         "Deploying": ["Spare", "Active", "Cleaning", "Available", "Reserved", "Quarantined"],
         "Spare": ["Active", "Deploying", "Cleaning", "Available", "Reserved", "Quarantined"],
@@ -53,17 +55,22 @@ _SEEN = {
 }
 
 
-def node_state(*, held: bool, agent: str, health: str, status: str | None, caught_up: bool) -> str:
+def node_state(
+    *, held: bool, agent: str, health: str, status: str | None, caught_up: bool, parts: Sequence[str] = ()
+) -> str:
     """The state of a node.
 
     `held` by an allocation; `agent` Connected, Stale or Lost; `health` Healthy, SubHealthy or Unhealthy; `status` as
-    last reported (None: never); `caught_up` when the report answers the newest wish. A held node keeps the state it was
+    last reported (None: never); `caught_up` when the report answers the newest wish; `parts` how far the agent is with
+    what several allocations have of it. A held node keeps the state it was
     last seen in while its agent is away: whether to give it up is MatrixCompute's decision, not an appearance.
     """
     if status is None:
         return "Enrolled"
     if not held and (agent == "Lost" or health == "Unhealthy"):
         return "Quarantined"
+    if status == "Clean" and parts and not held and caught_up:
+        return "Active" if "Active" in parts else "Deploying"
     if status == "Clean":
         return "Reserved" if held else "Available" if caught_up else "Cleaning"
     if not held and not caught_up:

@@ -1,7 +1,8 @@
 """Tables of MatrixResource and the questions asked of them.
 
 `nodes` is what was observed, `assignments` what is wished of each node's agent, `allocations` who holds what. A node
-has one `holder` column, so two holders are not a state the database can be in. One transaction per verb.
+has one `holder` column, so two holders of a whole node are not a state the database can be in; what is shared are
+`parts`. One transaction per verb.
 """
 
 from __future__ import annotations
@@ -10,25 +11,29 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Boolean, Integer, String, select
+from sqlalchemy import JSON, BigInteger, Boolean, Float, Integer, String, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from matrixresource.allocation import ALLOCATION_STATES
 from matrixresource.contract import (
+    AllocationRequest,
     AllocationView,
     AssignmentView,
-    FaultView,
     MemberView,
     NodeView,
     NpuView,
-    Placement,
+    PartWish,
     SupernodeView,
 )
-from matrixresource.fault_levels import level_of
-from matrixresource.inventory import NodeOffer, Snapshot
+from matrixresource.fault_levels import worst_health, worst_level
+from matrixresource.health import die_views, dies_of, faults_of, unusable_dies, whole_node_fault
 from matrixresource.node_states import node_state
 from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.records import Records, ResourceRow, find, journal_tables
+
+INVENTORY_MATCHES = "InventoryMatches"
+"""The condition of a node that says whether it consists of what the supernode's spec expects."""
 
 
 class Base(DeclarativeBase):
@@ -66,6 +71,62 @@ class SupernodeRow(ResourceRow, Base):
         )
 
 
+class PartRow(Base):
+    """What an allocation holds of a node that is not its own: dies, sockets, GiB. Sets of dies are numbers, die k is
+    bit k.
+
+    `generation` is that of the node's assignment that asks for it, or, once `going`, that asks for it no more: until
+    the agent has answered it, what is held stays held.
+    """
+
+    __tablename__ = "parts"
+
+    allocation: Mapped[str] = mapped_column(String(63), primary_key=True)
+    node: Mapped[str] = mapped_column(String(253), primary_key=True, index=True)
+    rank: Mapped[int | None] = mapped_column(Integer)
+    dies: Mapped[int] = mapped_column(Integer, default=0)
+    cpus: Mapped[int] = mapped_column(Integer, default=0)
+    memory_gib: Mapped[int] = mapped_column(Integer, default=0)
+    generation: Mapped[int] = mapped_column(BigInteger, default=0)
+    going: Mapped[bool] = mapped_column(Boolean, default=False)
+
+    def wish(self) -> PartWish:
+        return PartWish(
+            allocation=self.allocation,
+            rank=self.rank,
+            dies=[die for die in range(self.dies.bit_length()) if self.dies >> die & 1],
+            cpus=self.cpus,
+            memory_gib=self.memory_gib,
+        )
+
+    def ready(self, node: NodeRow) -> bool:
+        """Whether the node's agent has reported it prepared."""
+        seen = (node.parts_seen or {}).get(self.allocation)
+        return node.agent == "Connected" and node.observed_generation >= self.generation and seen == "Active"
+
+    def gone(self, node: NodeRow) -> bool:
+        """Whether the node's agent has wiped it, or can no longer be asked."""
+        if node.agent == "Lost":
+            return True
+        return node.observed_generation >= self.generation and self.allocation not in (node.parts_seen or {})
+
+    def member_view(self, node: NodeRow) -> MemberView:
+        return MemberView(
+            node=self.node,
+            cabinet=node.node_name.cabinet,
+            role="member" if self.dies else "pool",
+            rank=self.rank,
+            state=node.state,
+            agent=node.agent,
+            health=node.health,
+            ready=self.ready(node),
+            npus=self.dies.bit_count() / 2 if self.dies else None,
+            dies=self.wish().dies if self.dies else None,
+            cpus=self.cpus or None,
+            memory_gib=self.memory_gib or None,
+        )
+
+
 class NodeRow(ResourceRow, Base):
     """One node as last observed. Leases are kept in memory: a lease that outlived us is worth nothing."""
 
@@ -78,7 +139,9 @@ class NodeRow(ResourceRow, Base):
     holder: Mapped[str | None] = mapped_column(String(63), index=True)
     role: Mapped[str | None] = mapped_column(String(10))
     rank: Mapped[int | None] = mapped_column(Integer)
+    shared_by: Mapped[int] = mapped_column(Integer, default=0)
     cordoned: Mapped[bool] = mapped_column(Boolean, default=False)
+    domain_closed: Mapped[bool] = mapped_column(Boolean, default=False)
     power: Mapped[str] = mapped_column(String(10), default="Unknown")
     health: Mapped[str] = mapped_column(String(12), default="Healthy")
     agent: Mapped[str] = mapped_column(String(10), default="Lost")
@@ -88,7 +151,11 @@ class NodeRow(ResourceRow, Base):
     observed_generation: Mapped[int] = mapped_column(BigInteger, default=0)
     wanted: Mapped[str] = mapped_column(String(10), default="Clean")
     wanted_generation: Mapped[int] = mapped_column(BigInteger, default=1)
+    assignment_generation: Mapped[int] = mapped_column(BigInteger, default=1)
     faults: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    """As last judged: a `FaultView` each, in its wire form."""
+    parts_seen: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
+    """The status last reported of each part, by the allocation it is for."""
 
     @property
     def node_name(self) -> NodeName:
@@ -96,6 +163,7 @@ class NodeRow(ResourceRow, Base):
 
     @property
     def caught_up(self) -> bool:
+        """Whether the agent has taken up who has the node to itself; parts have generations of their own."""
         return self.observed_generation >= self.wanted_generation
 
     @property
@@ -112,28 +180,38 @@ class NodeRow(ResourceRow, Base):
             health=self.health,
             status=self.status,
             caught_up=self.caught_up,
+            parts=[*(self.parts_seen or {}).values()] if self.shared_by else [],
         )
 
+    @property
+    def open(self) -> bool:
+        """Whether newcomers may have of it what nobody holds."""
+        settled = self.holder is not None or (self.status == "Clean" and self.caught_up)
+        return settled and self.whole_fault() is None
+
     def obstacle(self) -> str | None:
-        """Why this node cannot be taken now; None where it can."""
+        """Why this node cannot be taken whole now; None where it can."""
         if self.holder is not None:
             return "Held"
+        if self.shared_by:
+            return self.fault() or "PartlyHeld"
         return self.fault() or (None if self.state == "Available" else self.state)
 
     def fault(self) -> str | None:
         """What keeps it out whoever holds it; None when nothing does."""
+        whole = self.whole_fault()
+        if whole is None and self.health == "Unhealthy":
+            return "Unhealthy"
+        return whole or ("PreSeparated" if unusable_dies(self) else None)
+
+    def whole_fault(self) -> str | None:
+        """What keeps all of it out, whoever holds it; faults of single NPUs do not: those are `unusable_dies`."""
         if self.agent != "Connected":
             return "AgentLost" if self.status is not None else "NotEnrolled"
-        if self.health == "Unhealthy":
-            return "Unhealthy"
-        if self.cordoned:
-            return "Cordoned"
-        if not all(level_of(fault["code"]).schedulable for fault in self.faults or []):
-            return "PreSeparated"
-        return None
-
-    def fault_views(self) -> list[FaultView]:
-        return [FaultView(**fault, level=level_of(fault["code"]).name) for fault in self.faults or []]
+        if any(each["type"] == INVENTORY_MATCHES and each["status"] == "False" for each in self.conditions or []):
+            return "InventoryMismatch"
+        closed = "DomainClosed" if self.domain_closed else None
+        return whole_node_fault(self) or ("Cordoned" if self.cordoned else closed)
 
     def view(self) -> NodeView:
         obstacle = self.obstacle()
@@ -152,27 +230,28 @@ class NodeRow(ResourceRow, Base):
             allocation=self.holder,
             role=self.role,
             wanted=self.wanted,
-            assignment_generation=self.wanted_generation,
+            shared_by=self.shared_by,
+            assignment_generation=self.assignment_generation,
             observed_generation=self.observed_generation,
             stage=self.stage,
-            faults=self.fault_views(),
+            faults=faults_of(self),
         )
 
     def npu_views(self) -> list[NpuView]:
-        """One view per NPU; a fault on one of its dies is the NPU's."""
-        views = []
+        """One view per NPU; a fault on one of its dies is the NPU's too."""
+        faults, views = faults_of(self), []
         for index in range(self.npus):
-            own = [
-                f for f in self.fault_views() if f.component == f"npu{index}" or f.component.startswith(f"npu{index}-")
-            ]
-            healths = [level_of(fault.code).health for fault in own]
-            worst = "Unhealthy" if "Unhealthy" in healths else "SubHealthy" if "SubHealthy" in healths else "Healthy"
+            name = self.node_name.npu(index)
+            own = [fault for fault in faults if dies_of(fault.component) & dies_of(f"npu{index}")]
+            levels = [fault.level for fault in own]
             views.append(
                 NpuView(
-                    name=self.node_name.npu(index),
+                    name=name,
                     node=self.name,
                     cabinet=self.node_name.cabinet,
-                    health=worst,
+                    health=worst_health(levels),
+                    level=worst_level(levels),
+                    dies=die_views(index, own),
                     allocation=self.holder if self.role == "member" else None,
                     faults=own,
                     etag=self.etag,
@@ -202,11 +281,12 @@ class AssignmentRow(ResourceRow, Base):
     wanted: Mapped[str] = mapped_column(String(10), default="Clean")
     allocation: Mapped[str | None] = mapped_column(String(63))
     rank: Mapped[int | None] = mapped_column(Integer)
+    parts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    """What is wished of parts of the node: a `PartWish` each, in its wire form."""
 
     def view(self) -> AssignmentView:
-        return AssignmentView.model_validate(
-            self.common() | {"wanted": self.wanted, "allocation": self.allocation, "rank": self.rank}
-        )
+        wish = {"wanted": self.wanted, "allocation": self.allocation, "rank": self.rank, "parts": self.parts or []}
+        return AssignmentView.model_validate(self.common() | wish)
 
 
 class AllocationRow(ResourceRow, Base):
@@ -217,18 +297,35 @@ class AllocationRow(ResourceRow, Base):
 
     nodes: Mapped[int] = mapped_column(Integer)
     spares: Mapped[int] = mapped_column(Integer)
-    placement: Mapped[dict[str, Any]] = mapped_column(JSON)
-    topology_version: Mapped[str] = mapped_column(String(120))
+    npus: Mapped[float] = mapped_column(Float)
+    request: Mapped[dict[str, Any]] = mapped_column(JSON)
+    """The wish as it was granted last, without labels."""
+    moving_to: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """The wish that a move under way is for."""
+    expires_at: Mapped[float | None] = mapped_column(Float)
+    topology_version: Mapped[str] = mapped_column(String(200))
     bound: Mapped[bool] = mapped_column(Boolean, default=False)
     members: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
 
+    def request_held(self) -> AllocationRequest:
+        return AllocationRequest.model_validate(self.request)
+
     def view(self) -> AllocationView:
+        wish = self.request_held()
         return AllocationView(
             **self.common(),
             nodes=self.nodes,
-            npus=self.nodes * 8,
+            npus=self.npus,
+            npus_per_node=wish.npus_per_node,
+            cpus=wish.cpus or None,
+            memory_gib=wish.memory_gib or None,
             spares=self.spares,
-            placement=Placement.model_validate(self.placement),
+            placement=wish.placement,
+            near=wish.near,
+            apart=wish.apart,
+            priority=wish.priority,
+            preemption=wish.preemption,
+            expires_at=None if self.expires_at is None else timestamp(self.expires_at),
             topology_version=self.topology_version,
             bound=self.bound,
             members=[MemberView.model_validate(member) for member in self.members or []],
@@ -265,6 +362,16 @@ class ResourceStore:
             held, key=lambda node: (node.role != "member", node.role != "successor", node.rank or 0, node.name)
         )
 
+    def parts(self, session: Session, allocation: str | None = None, node: str | None = None) -> list[PartRow]:
+        """Parts of nodes, of one allocation or node if given, in rank order and then by node."""
+        wanted = select(PartRow)
+        if allocation is not None:
+            wanted = wanted.where(PartRow.allocation == allocation)
+        if node is not None:
+            wanted = wanted.where(PartRow.node == node)
+        found = session.scalars(wanted)
+        return sorted(found, key=lambda part: (part.rank is None, part.rank or 0, part.node, part.allocation))
+
     def allocation(self, session: Session, name: str) -> AllocationRow:
         return find(session, AllocationRow, name)
 
@@ -276,10 +383,3 @@ class ResourceStore:
 
     def assignments(self, session: Session) -> list[AssignmentRow]:
         return list(session.scalars(select(AssignmentRow).order_by(AssignmentRow.name)))
-
-    def snapshot(self, session: Session) -> Snapshot:
-        offers = tuple(
-            NodeOffer(node.node_name, node.obstacle(), node.holder, node.fault()) for node in self.nodes(session)
-        )
-        versions = ",".join(row.topology_version for row in self.supernodes(session))
-        return Snapshot(offers, versions)

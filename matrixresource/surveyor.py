@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from matrixresource.domains import DomainRow, domains_of, lying_in
+from matrixresource.domains import DomainRow, closed_cabinets, domains_of, lying_in
 from matrixresource.observed_ports import ObservedPortsRow, due, noted, taken_up
 from matrixresource.store import AssignmentRow, NodeRow, ResourceStore, SupernodeRow
 from matrixresource.topology.deviations import as_built, deviations
@@ -137,6 +137,10 @@ class Surveyor:
             if row.state != state:
                 row.state, row.closed, row.reason, row.by = state, state != "Open", reason, by
                 row.generation += 1
+                session.flush()
+                shut = closed_cabinets(session)
+                for node in session.scalars(select(NodeRow).where(NodeRow.supernode == row.supernode)):
+                    node.domain_closed = node.node_name.cabinet in shut
             closed = before.closed | {name} if row.closed else before.closed - {name}
             record(session, head, replace(before, closed=closed), by=by)
             view = row.view()
@@ -200,7 +204,7 @@ class Surveyor:
             if name in nodes:
                 continue
             if name not in wishes:
-                wishes[name] = AssignmentRow(name=name, generation=1, state="Wanted", wanted="Clean")
+                wishes[name] = AssignmentRow(name=name, generation=1, state="Wanted", wanted="Clean", parts=[])
                 session.add(wishes[name])
             session.add(_new_node(name, supernode, wishes[name].generation))
         session.add_all(domain for domain in domains_of(supernode) if session.get(DomainRow, domain.name) is None)
@@ -225,6 +229,7 @@ def _new_node(name: str, supernode: Supernode, generation: int) -> NodeRow:
         agent="Lost",
         wanted="Clean",
         wanted_generation=generation,
+        assignment_generation=generation,
     )
 
 

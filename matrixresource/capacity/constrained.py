@@ -20,11 +20,11 @@ ROOMY = 24  # how many supernodes without enough whole nodes are looked at for p
 
 
 def choose(ledger: Ledger, wish: Wish) -> Place | None:
-    """A place that keeps every rule, or None."""
+    """A place that keeps every rule that is required, or None."""
     index = ledger.index
     if wish.within == "cabinet" and wish.nodes + wish.spares > index.nodes:
         return None
-    bound = wish.spread or wish.apart or wish.near or wish.cpus or wish.mem
+    bound = wish.spread or wish.apart or wish.near or wish.cpus or wish.mem or wish.cell > 1
     if not bound and wish.per == index.npus:
         return with_spares(ledger, wish)
     allowed = Allowed(ledger, wish)
@@ -68,13 +68,13 @@ def with_spares(ledger: Ledger, wish: Wish) -> Place | None:
         supernode = chooser.supernode(least, wish.nodes)
         place = Place(whole=chooser.in_supernode(supernode, wish.nodes, wish.end))
         first = supernode * index.cabinets
-        return place if _spares(index, wish, range(first, first + index.cabinets), place) else None
+        return place if spares_beside(index, wish, range(first, first + index.cabinets), place) else None
     place_over = None if wish.within else chooser.over_supernodes(wish)
     if place_over is None:
         return None
     homes = sorted({cabinet // index.cabinets for cabinet, _ in place_over.whole})
     around = [c for s in homes for c in range(s * index.cabinets, (s + 1) * index.cabinets)]
-    return place_over if _spares(index, wish, around, place_over) else None
+    return place_over if spares_beside(index, wish, around, place_over) else None
 
 
 def started_scopes(index: Index, wish: Wish) -> Iterator[range]:
@@ -109,7 +109,7 @@ class Allowed:
         self.rules: list[tuple[int, set[int], bool]] = []
         self.nothing = False
         for rule, inside in ((wish.apart, False), (wish.near, True)):
-            if rule is None:
+            if rule is None or not rule.required:
                 continue
             size = {"node": 1, "cabinet": self.nodes, "supernode": self.of_supernode}[rule.over]
             theirs = [self._domains(ledger, other, size) for other in rule.others if other in ledger.held]
@@ -179,20 +179,52 @@ def in_scope(ledger: Ledger, wish: Wish, scope: range, allowed: Allowed) -> Plac
     """The whole request inside some cabinets, or None."""
     index = ledger.index
     place = Place()
+    free: dict[int, int] = {}
     if wish.nodes:
-        limit, domain = _spread_of(index, wish.spread)
+        limit, domain = spread_limit(index, wish.spread)
         free = free_nodes(index, wish, scope, allowed)
-        chosen = packed(free, wish.nodes, limit, domain, index)
+        chosen = packed(free, wish.nodes, limit, domain, index, wish.cell)
         if chosen is None:
             return None
         _settle(ledger, wish, chosen, place)
-    if wish.spares and not _spares(index, wish, scope, place):
-        return None
+    if wish.spares and not spares_beside(index, wish, scope, place):
+        chosen = None if wish.per == index.npus else _leaving_spares(index, wish, free, scope)
+        if chosen is None:
+            return None
+        place = Place()
+        _settle(ledger, wish, chosen, place)
+        if not spares_beside(index, wish, scope, place):
+            return None
     if wish.cpus or wish.mem:
         around = scope if wish.within else range(index.shape.all_cabinets)
-        if not _pools(ledger, wish, around, place):
+        if not pools_around(ledger, wish, around, place):
             return None
     return place
+
+
+def _leaving_spares(
+    index: Index, wish: Wish, free: dict[int, int], scope: Iterable[int]
+) -> list[tuple[int, int]] | None:
+    """(cabinet, mask) of nodes for parts of a gang that leave whole nodes for its spares, those they miss the least."""
+    limit, domain = spread_limit(index, wish.spread)
+    free = dict(free)
+    whole = {cabinet: index.whole[cabinet] for cabinet in scope if index.whole[cabinet]}
+
+    def missed(cabinet: int) -> tuple[int, int, int]:
+        there = free.get(cabinet, 0)
+        node = whole[cabinet] & -whole[cabinet]
+        return (min(there.bit_count(), limit) - min((there & ~node).bit_count(), limit), there.bit_count(), cabinet)
+
+    for _ in range(wish.spares):
+        if not whole:
+            return None
+        cabinet = min(whole, key=missed)
+        node = whole[cabinet] & -whole[cabinet]
+        free[cabinet] = free.get(cabinet, 0) & ~node
+        whole[cabinet] ^= node
+        if not whole[cabinet]:
+            del whole[cabinet]
+    return packed({cabinet: mask for cabinet, mask in free.items() if mask}, wish.nodes, limit, domain, index)
 
 
 def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed) -> dict[int, int]:
@@ -218,16 +250,21 @@ def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed)
     return found
 
 
-def _spread_of(index: Index, rule: Rule | None) -> tuple[int, int]:
+def spread_limit(index: Index, rule: Rule | None) -> tuple[int, int]:
     """(most nodes of one domain, cabinets of such a domain); a rule over nodes is always kept."""
-    if rule is None or rule.over == "node":
+    if rule is None or rule.over == "node" or not rule.required:
         return index.shape.all_nodes, 1
     return rule.most, 1 if rule.over == "cabinet" else index.cabinets
 
 
-def packed(free: dict[int, int], wanted: int, limit: int, domain: int, index: Index) -> list[tuple[int, int]] | None:
-    """(cabinet, mask) of the nodes chosen: fewest cabinets, the tightest last, broken ones before full ones."""
-    room = {cabinet: min(mask.bit_count(), limit) for cabinet, mask in free.items()}
+def packed(
+    free: dict[int, int], wanted: int, limit: int, domain: int, index: Index, cell: int = 1
+) -> list[tuple[int, int]] | None:
+    """(cabinet, mask) of the nodes chosen: fewest cabinets, the tightest last, broken ones before full ones.
+
+    At most `limit` in a domain of so many cabinets; in each cabinet a multiple of `cell`.
+    """
+    room = {cabinet: min(mask.bit_count(), limit) // cell * cell for cabinet, mask in free.items()}
     taken_of: dict[int, int] = {}
     if domain > 1 and limit < wanted:
         raise_limit = {cabinet // domain for cabinet in room}
@@ -240,7 +277,8 @@ def packed(free: dict[int, int], wanted: int, limit: int, domain: int, index: In
     while wanted:
         if domain > 1:
             for cabinet in waiting:
-                room[cabinet] = min(free[cabinet].bit_count(), limit - taken_of.get(cabinet // domain, 0))
+                left = limit - taken_of.get(cabinet // domain, 0)
+                room[cabinet] = min(free[cabinet].bit_count(), left) // cell * cell
             waiting = [c for c in waiting if room[c] > 0]
             waiting.sort(key=lambda c: (-room[c], free[c].bit_count(), c))
         if not waiting:
@@ -252,10 +290,10 @@ def packed(free: dict[int, int], wanted: int, limit: int, domain: int, index: In
         chosen.append((cabinet, take))
         taken_of[cabinet // domain] = taken_of.get(cabinet // domain, 0) + take
         wanted -= take
-    return [(cabinet, _tightest_nodes(index, cabinet, free[cabinet], take)) for cabinet, take in chosen]
+    return [(cabinet, tightest_nodes(index, cabinet, free[cabinet], take)) for cabinet, take in chosen]
 
 
-def _tightest_nodes(index: Index, cabinet: int, mask: int, wanted: int) -> int:
+def tightest_nodes(index: Index, cabinet: int, mask: int, wanted: int) -> int:
     """Of the nodes of a cabinet those with the least room."""
     if mask.bit_count() == wanted or not mask & ~index.whole[cabinet]:
         return lowest(mask, wanted)
@@ -284,7 +322,7 @@ def part_dies(dies: int, per: float) -> int:
     return single & -single if single else pairs & -pairs
 
 
-def _spares(index: Index, wish: Wish, scope: Iterable[int], place: Place) -> bool:
+def spares_beside(index: Index, wish: Wish, scope: Iterable[int], place: Place) -> bool:
     """Whole nodes in the supernodes that the gang uses, from the fullest cabinets."""
     taken = dict(place.whole)
     started = {node // index.nodes: 0 for node, _ in place.parts}
@@ -306,7 +344,7 @@ def _spares(index: Index, wish: Wish, scope: Iterable[int], place: Place) -> boo
     return False
 
 
-def _pools(ledger: Ledger, wish: Wish, around: Iterable[int], place: Place) -> bool:
+def pools_around(ledger: Ledger, wish: Wish, around: Iterable[int], place: Place) -> bool:
     """Sockets and GiB from any nodes that are up, the gang's own cabinets first."""
     index = ledger.index
     own = place.cabinets(index.nodes)
@@ -334,7 +372,7 @@ def over_supernodes(ledger: Ledger, wish: Wish, allowed: Allowed) -> Place | Non
     index, shape = ledger.index, ledger.shape
     if not wish.nodes:
         return None
-    limit, domain = _spread_of(index, wish.spread)
+    limit, domain = spread_limit(index, wish.spread)
     frees = {}
     for supernode in range(shape.supernodes):
         scope = range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
@@ -360,8 +398,8 @@ def over_supernodes(ledger: Ledger, wish: Wish, allowed: Allowed) -> Place | Non
         place.parts += part.parts
         wanted -= take
     everywhere = range(shape.all_cabinets)
-    if wanted or (wish.spares and not _spares(index, wish, everywhere, place)):
+    if wanted or (wish.spares and not spares_beside(index, wish, everywhere, place)):
         return None
-    if (wish.cpus or wish.mem) and not _pools(ledger, wish, everywhere, place):
+    if (wish.cpus or wish.mem) and not pools_around(ledger, wish, everywhere, place):
         return None
     return place

@@ -9,6 +9,7 @@ node, its cabinet and its supernode. Nothing here is remembered that could not b
 from __future__ import annotations
 
 from matrixresource.capacity.shape import Shape
+from matrixresource.capacity.wishes import Place
 
 EVEN = int("01" * 64, 2)  # the first die of every NPU
 
@@ -50,6 +51,9 @@ class Index:
         base = cabinet * self.nodes
         for offset in self.offsets(mask):
             self.dies[base + offset] = self.free[base + offset] = 0
+        if mask & ~self.whole[cabinet]:  # taken back by who had it before it went down
+            for offset in self.offsets(mask & ~self.whole[cabinet]):
+                self.free[base + offset] = -1
         self._set_whole(cabinet, self.whole[cabinet] & ~mask)
 
     def give_whole(self, cabinet: int, mask: int) -> None:
@@ -105,6 +109,10 @@ class Index:
         if self.up[node] != up:
             self._set(node, self.dies[node], up)
 
+    def refresh(self, node: int) -> None:
+        """Derive a node's numbers anew, after it was taken whole while closed."""
+        self._set(node, self.dies[node], self.up[node])
+
     def _set(self, node: int, dies: int, up: bool) -> None:
         old, npus = self.free[node], self.npus
         here = 1 << node
@@ -127,6 +135,22 @@ class Index:
                 self.halves[new] |= here
 
     # ---- questions
+
+    def has(self, place: Place) -> bool:
+        """Whether all of a place is free, on nodes that are up or not."""
+        nodes, full = self.nodes, self.shape.dies
+        for part in (place.whole, place.spares):
+            for cabinet, mask in part:
+                used = mask & ~self.whole[cabinet]
+                if used and any(self.dies[cabinet * nodes + offset] != full for offset in self.offsets(used)):
+                    return False
+        if any(self.dies[node] & dies != dies for node, dies in place.parts):
+            return False
+        if not (place.cpus or place.mem):
+            return True
+        return all(self.cpus[node] >= amount for node, amount in place.cpus) and all(
+            self.mem[node] >= amount for node, amount in place.mem
+        )
 
     def smallest_supernode_with(self, nodes: int) -> int:
         """The least number of whole nodes, at least so many, that some supernode has; -1 when none has."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from matrixresource.capacity import constrained, preempting, repairing
+from matrixresource.capacity import preempting, preferring, repairing, reserving, resizing
 from matrixresource.capacity.choosing import POLICIES, Chooser, Policy
 from matrixresource.capacity.index import Index
 from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.capacity.withholding import Promises, Reservation, withheld
 
 
 @dataclass(slots=True)
@@ -32,6 +33,8 @@ class Ledger:
         self.index = Index(shape)
         self.chooser = Chooser(self.index, policy)
         self.held: dict[str, Held] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.promises = Promises()  # those of them that wait for their start
         self.tenants: list[set[str]] = [set() for _ in range(shape.all_cabinets)]  # who has anything in a cabinet
 
     # ---- verbs
@@ -52,21 +55,101 @@ class Ledger:
 
     def choose(self, wish: Wish) -> Place | None:
         """A place that keeps every rule of the request on what is free now, or None."""
-        if wish.nodes % wish.block:
+        if wish.avoid or self.promises.waiting:
+            with withheld(self, wish):
+                return self.choose_shown(wish)
+        return self.choose_shown(wish)
+
+    def choose_shown(self, wish: Wish) -> Place | None:
+        """The same on the index as it stands, where what the request must not have is withheld already."""
+        if wish.nodes % wish.block or wish.nodes % wish.cell:
             return None  # no number of whole blocks
         if not wish.plain:
-            return constrained.choose(self, wish)
+            return preferring.choose(self, wish)
         if wish.nodes == 1 and wish.per < self.shape.npus:
             return self.chooser.part(wish)
         return self.chooser.gang(wish)
 
     def hold(self, name: str, wish: Wish, place: Place, now: float) -> None:
-        """Take a place that is free."""
+        """Take a place that is free; ValueError when the name or any of the place is held already."""
+        if name in self.reservations:
+            raise ValueError(f"{name}: held already, as a reservation")
+        self.take_up(name, wish, place, now)
+
+    def take_up(self, name: str, wish: Wish, place: Place, now: float) -> None:
+        """The same for a reservation's own name."""
+        if name in self.held or not self.index.has(place):
+            raise ValueError(f"{name}: held already, or its place is not free")
         self.take(name, place, wish.end)
         self.held[name] = Held(wish, place, now)
 
     def release(self, name: str) -> None:
         self.give(name, self.held.pop(name).place)
+        if self.reservations:
+            self.reservations.pop(name, None)
+
+    def grow(self, name: str, wish: Wish) -> Place | None:
+        """The place with more beside what is held, as `resizing.grow` says; None when it does not fit."""
+        return self._changed(name, wish, resizing.grow(self, name, wish))
+
+    def shrink(self, name: str, wish: Wish, keep: list[int]) -> Place:
+        """The place with less: of the members in `keep`, in the order of their ranks, the last go."""
+        place = resizing.shrink(self, name, wish, keep)
+        self._changed(name, wish, place)
+        return place
+
+    def resize(self, name: str, wish: Wish, keep: list[int]) -> Place | None:
+        """More of one thing and less of another, at once."""
+        return self._changed(name, wish, resizing.resize(self, name, wish, keep))
+
+    def replace(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Place | None:
+        """The place with another node for this one; None when there is none."""
+        return self._changed(name, self.held[name].wish, resizing.replace(self, name, node, avoid))
+
+    def move(self, name: str, wish: Wish) -> Place | None:
+        """A place under another wish, as near to the present one as can be."""
+        return self._changed(name, wish, resizing.move(self, name, wish))
+
+    def refill(self, name: str) -> Place:
+        """The place with missing spares, as many as can be had."""
+        place = resizing.refill(self, name)
+        self._changed(name, self.held[name].wish, place)
+        return place
+
+    def _changed(self, name: str, wish: Wish, place: Place | None) -> Place | None:
+        if place is None:
+            return None
+        held = self.held[name]
+        self.give(name, held.place)
+        if not self.index.has(place):
+            self.take(name, held.place, held.wish.end)
+            raise ValueError(f"{name}: its new place is not free")
+        self.take(name, place, wish.end)
+        held.wish, held.place = wish, place
+        return place
+
+    def extend(self, name: str, end: float) -> bool:
+        """Another end of a lease; False when what it holds is promised to somebody before that."""
+        return reserving.extend(self, name, end)
+
+    # ---- reservations: see `reserving`
+
+    def reserve(self, name: str, wish: Wish, start: float, end: float) -> Place | None:
+        return reserving.reserve(self, name, wish, start, end)
+
+    def due(self, now: float) -> tuple[dict[str, Place], list[str]]:
+        return reserving.due(self, now)
+
+    def claim(self, name: str, allocation: str, wish: Wish | None, now: float) -> Place | None:
+        return reserving.claim(self, name, allocation, wish, now)
+
+    def cancel(self, name: str) -> None:
+        reserving.cancel(self, name)
+
+    def expire(self, now: float) -> tuple[list[str], list[str]]:
+        return reserving.expire(self, now)
+
+    # ---- nodes
 
     def set_up(self, node: int, up: bool) -> None:
         """Open or close a node for newcomers; nobody is moved."""

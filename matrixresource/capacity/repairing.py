@@ -6,11 +6,14 @@ no single node will do is the whole gang placed anew. What cannot be repaired is
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity import constrained
 from matrixresource.capacity.choosing import lowest
+from matrixresource.capacity.index import Index
 from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.capacity.withholding import withheld
 
 if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
@@ -26,9 +29,11 @@ def repair(ledger: Ledger, node: int) -> tuple[dict[str, Place], list[str]]:
     for name in hit:
         held = ledger.held[name]
         ledger.give(name, held.place)
-        place = repaired(ledger, name, node)
+        with withheld(ledger, held.wish):
+            place = repaired(ledger, name, node)
         if place is None:
             del ledger.held[name]
+            ledger.reservations.pop(name, None)
             lost.append(name)
             continue
         ledger.take(name, place, held.wish.end)
@@ -48,16 +53,8 @@ def repaired(ledger: Ledger, name: str, node: int) -> Place | None:
     """The place without the node; the allocation's own has just been given back to the index."""
     held = ledger.held[name]
     old, wish = held.place, held.wish
-    cabinet, offset = divmod(node, ledger.shape.nodes)
-    kept = Place(
-        [(c, mask & ~(1 << offset) if c == cabinet else mask) for c, mask in old.whole],
-        [(n, dies) for n, dies in old.parts if n != node],
-        [(c, mask & ~(1 << offset) if c == cabinet else mask) for c, mask in old.spares],
-        [(n, amount) for n, amount in old.cpus if n != node],
-        [(n, amount) for n, amount in old.mem if n != node],
-    )
-    kept.whole = [(c, mask) for c, mask in kept.whole if mask]
-    kept.spares = [(c, mask) for c, mask in kept.spares if mask]
+    cabinet = node // ledger.shape.nodes
+    kept = without(ledger.index, old, node)
     short = sum(mask.bit_count() for _, mask in kept.whole) + len(kept.parts) < wish.nodes
     alone = wish.nodes == 1 and not wish.spares
     if not alone:
@@ -65,19 +62,32 @@ def repaired(ledger: Ledger, name: str, node: int) -> Place | None:
         ruled = wish.spread or wish.apart or wish.near or wish.within
         if found is None and wish.block > 1 and wish.per == ledger.shape.npus and not ruled:
             found = _block_elsewhere(ledger, name, wish, kept, cabinet)
-        if found is not None and _pools_again(ledger, wish, found):
+        if found is not None and pools_again(ledger, wish, found):
             return found
-    again = ledger.choose(wish)
+    again = ledger.choose_shown(wish)
     if again is None and wish.spares:
-        again = ledger.choose(without_spares(wish))
+        again = ledger.choose_shown(without_spares(wish))
     return again
 
 
+def without(index: Index, place: Place, node: int) -> Place:
+    """What a place has on other nodes."""
+    cabinet, offset = divmod(node, index.nodes)
+    left = ~(1 << offset)
+    kept = Place(
+        [(c, mask & left if c == cabinet else mask) for c, mask in place.whole],
+        [(n, dies) for n, dies in place.parts if n != node],
+        [(c, mask & left if c == cabinet else mask) for c, mask in place.spares],
+        [(n, amount) for n, amount in place.cpus if n != node],
+        [(n, amount) for n, amount in place.mem if n != node],
+    )
+    kept.whole = [(c, mask) for c, mask in kept.whole if mask]
+    kept.spares = [(c, mask) for c, mask in kept.spares if mask]
+    return kept
+
+
 def without_spares(wish: Wish) -> Wish:
-    return Wish(
-        wish.nodes, wish.per, wish.within, wish.block, wish.spread, wish.apart, wish.near, 0, wish.cpus, wish.mem,
-        wish.priority, wish.preempts, wish.weight, wish.end,
-    )  # fmt: skip
+    return replace(wish, spares=0)
 
 
 def _with_one_more(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabinet: int) -> Place | None:
@@ -97,7 +107,7 @@ def _with_one_more(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabi
         homes = {lost_cabinet // shape.cabinets}  # elsewhere it would cut a block
     spares = [node for node in spares if wish.block == 1 or node // shape.of_supernode in homes]
     for node in sorted(spares, key=far):
-        if keeps_rules(ledger, wish, members, node):
+        if index.up[node] and keeps_rules(ledger, wish, members, node):
             cabinet, offset = divmod(node, nodes)
             kept.spares = [(c, m & ~(1 << offset) if c == cabinet else m) for c, m in kept.spares]
             kept.spares = [(c, m) for c, m in kept.spares if m]
@@ -146,7 +156,7 @@ def keeps_rules(ledger: Ledger, wish: Wish, members: set[int], node: int) -> boo
     sizes = {"node": 1, "cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}
     if wish.within and members and next(iter(members)) // sizes[wish.within] != node // sizes[wish.within]:
         return False
-    if wish.spread is not None:
+    if wish.spread is not None and wish.spread.required:
         size = sizes[wish.spread.over]
         if sum(member // size == node // size for member in members) >= wish.spread.most:
             return False
@@ -164,7 +174,7 @@ def _added(ledger: Ledger, wish: Wish, kept: Place, node: int) -> Place:
     return kept
 
 
-def _pools_again(ledger: Ledger, wish: Wish, place: Place) -> bool:
+def pools_again(ledger: Ledger, wish: Wish, place: Place) -> bool:
     """Sockets and memory that lay on the lost node, from elsewhere."""
     cpus = wish.cpus - sum(amount for _, amount in place.cpus)
     mem = wish.mem - sum(amount for _, amount in place.mem)

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Rule:
-    """Over which domain (node, cabinet, supernode) a rule holds, and toward whom or how many."""
+    """Over which domain (node, cabinet, supernode) a rule holds, and toward whom or how many.
+
+    One that is not `required` is kept as far as it fits: a spread then takes the smallest `most` there is.
+    """
 
     over: str = "cabinet"
     most: int = 0
     others: tuple[str, ...] = ()
+    required: bool = True
 
 
 @dataclass
@@ -19,8 +23,10 @@ class Wish:
     """A request. `nodes` distinct nodes with `per` NPUs each (0.5 is a die); sockets and GiB come from anywhere.
 
     `within` keeps everything in one cabinet or supernode; `block` is a number of nodes that no edge of a supernode may
-    cut; `spread` limits the nodes of one domain; `apart` and `near` name other allocations. `end` is when the requester
-    says it will leave, in seconds, infinite when it does not say.
+    cut, `cell` one that no edge of a cabinet may; `spread` limits the nodes of one domain; `apart` and `near` name
+    other allocations, of which those that are not there count for nothing. `prefers` is a cabinet or supernode to keep
+    inside if possible; nodes to `avoid` are not taken. `end` is when the requester says it will leave, in seconds,
+    infinite when it does not say.
     """
 
     nodes: int
@@ -37,13 +43,23 @@ class Wish:
     preempts: bool = False
     weight: float = 1
     end: float = float("inf")
+    avoid: frozenset[int] = frozenset()
+    prefers: str = ""
+    cell: int = 1
     plain: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.plain = not (
             self.spread or self.apart or self.near or self.spares or self.cpus or self.mem
-            or (self.nodes > 1 and self.per != 8)
+            or self.avoid or self.prefers or self.cell > 1 or (self.nodes > 1 and self.per != 8)
         )  # fmt: skip
+
+    @property
+    def soft(self) -> bool:
+        """Whether anything of it is a preference."""
+        return bool(self.prefers) or any(
+            rule is not None and not rule.required for rule in (self.spread, self.apart, self.near)
+        )
 
     @property
     def npus(self) -> float:

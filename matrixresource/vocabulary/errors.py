@@ -11,6 +11,8 @@ it becomes an RFC 9457 problem document once, at the edge, and an error of the s
     ├── Conflict                an illegal move, or the name means something else   409
     │   ├── InsufficientCapacity    does not fit; `blocking` says what stands in the way
     │   ├── InsufficientBandwidth   a link would carry more floors than it has
+    │   ├── QuotaExceeded           the project may not hold so much
+    │   ├── StaleTopology           made on a topology that has changed since
     │   ├── StaleGeneration         an older wish than the one we hold
     │   └── StaleReport             a report of an earlier life, or out of order
     ├── PreconditionFailed      If-Match names another version                      412
@@ -91,6 +93,14 @@ class InsufficientCapacity(Conflict):
 
 
 class InsufficientBandwidth(Conflict):
+    pass
+
+
+class QuotaExceeded(Conflict):
+    pass
+
+
+class StaleTopology(Conflict):
     pass
 
 

@@ -93,6 +93,12 @@ class NodeName(HardwareName):
     def cabinet(self) -> CabinetName:
         return CabinetName(self.rsplit("-", 1)[0])
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """(cabinet, node) as numbers: (3, 2) for `sn0-c03-n2`."""
+        _, cabinet, node = self.split("-")
+        return int(cabinet[1:]), int(node[1:])
+
     def npu(self, index: int) -> NpuName:
         return NpuName(f"{self}-npu{index}")
 

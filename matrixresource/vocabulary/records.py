@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -130,6 +130,8 @@ class Records:
         self._head = metadata.tables["journal_head"]
         self._clock = clock
         self._waiters: set[asyncio.Future[None]] = set()
+        self.before_commit: list[Callable[[Session, Sequence[ResourceRow], int], None]] = []
+        """Called in every transaction that changed resources, with the rows and the number of the newest change."""
 
     @contextmanager
     def transaction(self, dry: bool = False) -> Iterator[Session]:
@@ -145,7 +147,10 @@ class Records:
             if dry:
                 session.rollback()
                 return
-            self._write_journal(session, touched)
+            newest = self._write_journal(session, touched)
+            if touched:
+                for follow in self.before_commit:
+                    follow(session, [row for row, _ in touched.values()], newest)
             session.commit()
         if touched:
             self._wake()
@@ -157,9 +162,18 @@ class Records:
             yield session
             session.rollback()
 
-    def _write_journal(self, session: Session, touched: dict[int, tuple[ResourceRow, str]]) -> None:
+    def lock(self, session: Session) -> int:
+        """The number of the newest change, held until the transaction ends: nobody else commits a change meanwhile.
+
+        On SQLite nobody else writes; on PostgreSQL the other replicas wait.
+        """
+        held = session.execute(select(self._head.c.rv).where(self._head.c.id == 1).with_for_update())
+        return int(held.scalar_one_or_none() or 0)
+
+    def _write_journal(self, session: Session, touched: dict[int, tuple[ResourceRow, str]]) -> int:
+        """Returns the number of the newest change."""
         if not touched:
-            return
+            return 0
         changed = list(touched.values())
         rv = self._take_numbers(session, len(changed)) - len(changed)
         now = self._clock.now()
@@ -181,6 +195,7 @@ class Records:
                 }
             )
         session.execute(self._changes.insert(), entries)
+        return rv
 
     def _take_numbers(self, session: Session, count: int) -> int:
         taken = session.execute(

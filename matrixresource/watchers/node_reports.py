@@ -7,17 +7,20 @@ which is kept in memory only, and writes to the database only what changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
+from matrixresource import inventories
 from matrixresource.allocator import Allocator
-from matrixresource.contract import NodeReport, ReportAnswer
+from matrixresource.contract import FaultView, NodeReport, ReportAnswer
 from matrixresource.fault_levels import worst_health
+from matrixresource.fault_records import FaultRecords
+from matrixresource.health import dies_of
 from matrixresource.store import AssignmentRow, NodeRow, ResourceStore
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.quantities import timestamp
+from matrixresource.vocabulary.names import NpuName
 
 LOST_AFTER_LEASES = 2.0
 """An agent is Stale when its lease has run out and Lost after this many leases without a report."""
@@ -39,6 +42,30 @@ class Lease:
         return "Stale" if silent_s <= self.lease_s * LOST_AFTER_LEASES else "Lost"
 
 
+@dataclass(frozen=True)
+class Batch:
+    """What taking a batch of reports needs from the database, asked for once."""
+
+    session: Session
+    records: FaultRecords
+    inventoried: set[str]
+
+
+@dataclass
+class Touched:
+    """The nodes of which something new is known, and the allocations that have them or parts of them."""
+
+    nodes: list[NodeRow] = field(default_factory=list)
+    allocations: set[str] = field(default_factory=set)
+
+    def add(self, node: NodeRow, released: Collection[str] = ()) -> None:
+        """`released`: allocations whose part of this node was seen wiped just now."""
+        self.nodes.append(node)
+        self.allocations.update(node.parts_seen or {}, released)
+        if node.holder is not None:
+            self.allocations.add(node.holder)
+
+
 class NodeReports:
     """Takes reports in, and tells from their absence which agents are stale or lost."""
 
@@ -57,13 +84,15 @@ class NodeReports:
     def take(self, reports: list[NodeReport]) -> list[ReportAnswer]:
         """An answer per report, in their order."""
         with self._store.transaction() as session:
-            touched: list[NodeRow] = []
-            known = {node.name: node for node in self._store.nodes(session, [report.node for report in reports])}
-            answers = [self._take(session, known.get(report.node), report, touched) for report in reports]
+            touched = Touched()
+            names = [report.node for report in reports]
+            known = {node.name: node for node in self._store.nodes(session, names)}
+            batch = Batch(session, FaultRecords(session, names), inventories.known(session, names))
+            answers = [self._take(batch, known.get(report.node), report, touched) for report in reports]
             self._settle(session, touched)
         return answers
 
-    def _take(self, session: Session, node: NodeRow | None, report: NodeReport, touched: list[NodeRow]) -> ReportAnswer:
+    def _take(self, batch: Batch, node: NodeRow | None, report: NodeReport, touched: Touched) -> ReportAnswer:
         if node is None:
             return ReportAnswer(node=report.node, accepted=False, reason="NotFound")
         lease = self._leases.get(node.name)
@@ -76,25 +105,44 @@ class NodeReports:
         node.agent = "Connected"
         node.epoch, node.power, node.status, node.stage = report.epoch, report.power, report.status, report.stage
         node.observed_generation = report.generation
-        known = {(fault["code"], fault["component"]): fault["since"] for fault in node.faults or []}
-        faults = [
-            fault.wire() | {"since": known.get((fault.code, fault.component), timestamp(now))}
-            for fault in report.faults
-        ]
-        if faults != (node.faults or []):
-            node.faults = faults
-        node.health = worst_health([fault.code for fault in report.faults])
+        parts: dict[str, str] = {part.allocation: part.status for part in report.parts}
+        released = (node.parts_seen or {}).keys() - parts.keys()
+        if parts != (node.parts_seen or {}):
+            node.parts_seen = parts
+        _judged(node, batch.records.observe(node, report.faults, now))
+        if report.inventory is not None:
+            spec = self._allocator.supernodes[node.supernode].spec
+            inventories.take(batch.session, node, report.inventory, spec, now)
         node.read_state()
         if _standing(node) != before:
-            touched.append(node)
+            touched.add(node, released)
         behind = node.wanted_generation > report.generation
-        wish = session.get(AssignmentRow, node.name) if behind else None
-        return ReportAnswer(node=report.node, accepted=True, desired=wish.view() if wish else None)
+        wish = batch.session.get(AssignmentRow, node.name) if behind else None
+        return ReportAnswer(
+            node=report.node,
+            accepted=True,
+            inventory_wanted=report.inventory is None and node.name not in batch.inventoried,
+            desired=wish.view() if wish else None,
+        )
+
+    def release(self, npu: NpuName) -> NodeRow:
+        """Take back that the rule of frequency separated this NPU or its dies: somebody has looked at it."""
+        touched = Touched()
+        with self._store.transaction() as session:
+            node = self._store.node(session, npu.node)
+            dies = dies_of(npu.removeprefix(f"{npu.node}-"))
+            before = _standing(node)
+            _judged(node, FaultRecords(session, [node.name]).release(node, dies))
+            node.read_state()
+            if _standing(node) != before:
+                touched.add(node)
+            self._settle(session, touched)
+        return node
 
     async def watch_leases(self) -> str:
         """Mark the agents whose leases ran out. Run on a period."""
         now = self._clock.now()
-        touched: list[NodeRow] = []
+        touched = Touched()
         with self._store.transaction() as session:
             for node in self._store.nodes(session):
                 lease = self._leases.get(node.name)
@@ -107,16 +155,32 @@ class NodeReports:
                 if agent != node.agent:
                     node.agent = agent
                     node.read_state()
-                    touched.append(node)
+                    touched.add(node)
             self._settle(session, touched)
-        return f"{len(touched)} agents changed"
+        return f"{len(touched.nodes)} agents changed"
 
-    def _settle(self, session: Session, touched: list[NodeRow]) -> None:
-        self._allocator.settle(session, {node.holder for node in touched if node.holder is not None})
-        if any(node.holder is None for node in touched):
+    def _settle(self, session: Session, touched: Touched) -> None:
+        self._allocator.settle(session, touched.allocations)
+        if any(node.holder is None for node in touched.nodes):
             self._nudge()
+
+
+def _judged(node: NodeRow, faults: list[FaultView]) -> None:
+    shown = [fault.wire() for fault in faults]
+    if shown != (node.faults or []):
+        node.faults = shown
+    node.health = worst_health(fault.level for fault in faults)
 
 
 def _standing(node: NodeRow) -> tuple[object, ...]:
     """What of a node an allocation's state depends on."""
-    return (node.state, node.agent, node.health, node.ready)
+    return (
+        node.state,
+        node.agent,
+        node.health,
+        node.ready,
+        node.caught_up,
+        node.parts_seen,
+        node.faults,
+        node.conditions,
+    )

@@ -10,12 +10,14 @@ from typing import Any
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from matrixresource.hardware import FAULT_KINDS, FaultKind, InjectedFault
+from matrixresource.hardware import FAULT_KINDS, FaultKind, InjectedFault, lacking
+from matrixresource.sku import part_names, port_names
 from matrixresource.vocabulary.errors import Conflict, InvalidField, NotFound
 from matrixresource.vocabulary.names import NodeName, checked_resource_name
 from matrixresource.vocabulary.wire import Wire
 from services.node_agent.fleet import Fleet
-from services.node_agent.ports import port_names
+
+SEVERITIES = ("hint", "minor", "major", "critical")
 
 
 class FaultRequest(Wire):
@@ -62,7 +64,7 @@ def routes(fleet: Fleet) -> APIRouter:
             raise NotFound(f"this fleet has no node {fault.target!r}", field="target")
         given = fault.parameters
         if fault.kind in ("link-down", "link-degraded"):
-            known = port_names()
+            known = port_names(fleet.spec)
             if given.get("port") not in known:
                 raise InvalidField(
                     f"{given.get('port')!r} is no port; use one like {', '.join(known[:2])}, {known[-1]}",
@@ -76,6 +78,15 @@ def routes(fleet: Fleet) -> APIRouter:
                 )
         if fault.kind == "npu-fault" and given.get("npu", 0) not in range(8):
             raise InvalidField("give the number of an NPU, 0 to 7", field="parameters.npu")
+        if fault.kind == "npu-fault" and given.get("die", 0) not in (0, 1):
+            raise InvalidField("give the number of a die, 0 or 1", field="parameters.die")
+        if given.get("severity", "hint") not in SEVERITIES:
+            raise InvalidField(f"one of {', '.join(SEVERITIES)}", field="parameters.severity")
+        if fault.kind == "missing-part" and lacking(fault) not in part_names(fleet.spec):
+            raise InvalidField(
+                f"a node has no {lacking(fault)!r}; parts are npu5, npu5-die1, cpu3, dimm7 and the ports",
+                field="parameters.part",
+            )
 
     @api.delete("/faults/{name}")
     async def clear(name: str) -> Response:
@@ -103,6 +114,7 @@ def routes(fleet: Fleet) -> APIRouter:
             "agentsRun": node.agents_run,
             "codes": node.codes,
             "ports": node.ports,
+            "missing": sorted(node.missing),
             "epoch": agent.epoch,
             "status": agent.status,
             "stage": agent.stage,

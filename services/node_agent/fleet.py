@@ -17,9 +17,10 @@ from matrixlink.client import LinkClient
 from matrixlink.contract import ProgramView
 from matrixresource.agent import ResourceAgent
 from matrixresource.client import ResourceClient
-from matrixresource.contract import AssignmentView
+from matrixresource.contract import AssignmentView, NodeReport, ReportAnswer
 from matrixresource.hardware import EmulatedNode, InjectedFault
 from matrixresource.stages import Stages
+from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.vocabulary.calls import WatchEvent
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import MatrixError
@@ -34,6 +35,9 @@ LEASE_S, LEASE_FLOOR_WALL_S = 30.0, 2.0
 """A heartbeat each 10 s and a lease of 30 s (the incumbent's node daemon updates at 5 s or more, its HCCL heartbeat is
 lost at 30 s: Ascend/mind-cluster documentation); in wall time never below the floors."""
 
+REPORTS_A_CALL = 96
+"""A report that tells an inventory takes 5 KB; a body may have 1 MiB."""
+
 
 class Agent(Protocol):
     """What the fleet asks of either kind of agent."""
@@ -47,8 +51,16 @@ class Agent(Protocol):
 class Fleet:
     """Many nodes in one process. `lines` are made by the fleet's builder, one per service the agents talk to."""
 
-    def __init__(self, names: Iterable[NodeName], memory: FleetMemory, clock: Clock, seed: int | None) -> None:
-        self.nodes = {name: EmulatedNode(name) for name in names}
+    def __init__(
+        self,
+        names: Iterable[NodeName],
+        memory: FleetMemory,
+        clock: Clock,
+        seed: int | None,
+        spec: SupernodeSpec | None = None,
+    ) -> None:
+        self.spec = spec or SupernodeSpec.load()
+        self.nodes = {name: EmulatedNode(name, spec=self.spec) for name in names}
         self.clock = clock
         self.seed = seed
         self._memory = memory
@@ -169,13 +181,22 @@ class ResourceLine:
         self._client = client
 
     async def send(self, nodes: list[str]) -> None:
-        agents: dict[str, ResourceAgent] = {node: self._fleet.agent("resource", node) for node in nodes}
-        answers = await self._client.report([agent.report() for agent in agents.values()])
-        for answer in answers:
-            if not answer.accepted:
-                log.warning("report refused", extra={"node": answer.node, "reason": answer.reason})
-            elif answer.desired is not None and answer.desired.generation > agents[answer.node].generation:
-                self._ensure(answer.desired)
+        for start in range(0, len(nodes), REPORTS_A_CALL):
+            agents: list[ResourceAgent] = [
+                self._fleet.agent("resource", node) for node in nodes[start : start + REPORTS_A_CALL]
+            ]
+            reports = [agent.report() for agent in agents]
+            for agent, report, answer in zip(agents, reports, await self._client.report(reports), strict=True):
+                if not answer.accepted:
+                    log.warning("report refused", extra={"node": answer.node, "reason": answer.reason})
+                elif agent.node.responsive:
+                    self._answered(agent, report, answer)
+
+    def _answered(self, agent: ResourceAgent, report: NodeReport, answer: ReportAnswer) -> None:
+        try:
+            agent.answered(report, answer)
+        except MatrixError as refused:
+            log.warning("wish refused", extra={"node": answer.node, "why": refused.message})
 
     def watch(self, since: int | None) -> AsyncIterator[WatchEvent]:
         return self._client.watch("assignments", since)

@@ -56,7 +56,7 @@ def build_fleet(
     settings: AgentSettings, clock: Clock, memory: FleetMemory, resource: ResourceClient, link: LinkClient
 ) -> Fleet:
     """All nodes with both agents on each."""
-    fleet = Fleet(node_names(settings), memory, clock, settings.seed)
+    fleet = Fleet(node_names(settings), memory, clock, settings.seed, SupernodeSpec.load(settings.spec))
     resource_agents(fleet, resource, node_stages(settings.stages))
     built = Fabric([Supernode("sn0", SupernodeSpec.load(settings.spec))]).built
     link_agents(fleet, link, link_stages(settings.link_stages), built)

@@ -34,6 +34,7 @@ REPLENISH_PERIOD_S = 60.0
 SETTLE_WATCH_PERIOD_S = 10.0
 COMPACTION_PERIOD_S = 600.0
 COUNT_PERIOD_S = 30.0
+EXPIRY_PERIOD_S = 10.0
 JOURNAL_KEPT_WALL_S = 600.0
 
 AGENT_STATES = ("Connected", "Stale", "Lost")
@@ -66,6 +67,10 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
     refill = Periodic(
         "replenish", replenish, clock, period_s=REPLENISH_PERIOD_S, floor_wall_s=2.0, rest_s=10.0, rest_floor_wall_s=1.0
     )
+
+    async def expire() -> str:
+        return f"{allocator.expire()} leases ended"
+
     reports = NodeReports(
         store, allocator, clock, grace_s=clock.at_least_wall(settings.lease_grace, 6.0), nudge=refill.nudge
     )
@@ -89,11 +94,12 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
     return create_app(
         "resource",
         "MatrixResource",
-        [topology_routes(store, surveyor, refill.nudge), routes(store, allocator, reports, refill.nudge)],
+        [topology_routes(store, surveyor, refill.nudge), routes(store, allocator, reports, clock, refill.nudge)],
         tokens=Tokens(settings.tokens),
         watchers=[
             Periodic("leases", reports.watch_leases, clock, period_s=LEASE_WATCH_PERIOD_S, floor_wall_s=0.5),
             refill,
+            Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),
             Periodic("topology", survey, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
             Periodic("count", count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 SIZES = {"node": 3, "cabinet": 2, "supernode": 1}
@@ -22,6 +23,23 @@ class Tenant:
     place: dict[str, Any]
     since: float
 
+    @property
+    def until(self) -> float:
+        """When it says it will leave."""
+        return float(self.event["t"] + self.event["lease_s"]) if "lease_s" in self.event else inf
+
+
+@dataclass
+class Promise(Tenant):
+    """A reservation that waits for its start."""
+
+    start: float
+    end: float
+
+    @property
+    def until(self) -> float:
+        return self.end
+
 
 @dataclass
 class Accountant:
@@ -29,7 +47,9 @@ class Accountant:
 
     topology: dict[str, Any]
     live: dict[str, Tenant] = field(default_factory=dict)
+    promised: dict[str, Promise] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
+    closed: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
     value: float = 0.0
     moved: float = 0.0
@@ -40,17 +60,37 @@ class Accountant:
         members = place.get("npu", {}).items()
         return [(node, die) for node, dies in members for die in (every if dies == "*" else dies)] + spares
 
-    def check(self, name: str, event: dict[str, Any], place: dict[str, Any], repair: bool = False) -> None:
-        """Everything the request asks for, and nothing anybody else holds."""
+    @staticmethod
+    def used(place: dict[str, Any]) -> set[str]:
+        return {*place.get("npu", {}), *place.get("spare", ()), *place.get("cpu", {}), *place.get("mem", {})}
+
+    def change(self, name: str, event: dict[str, Any], place: dict[str, Any]) -> None:
+        """An allocation has become another: checked like a new one, except that it may have kept what it had."""
+        tenant = self.live[name]
+        self.check(name, event, place, repair=True, before=tenant.place)
+        tenant.event, tenant.place = {"op": "alloc"} | event, place
+
+    def check(
+        self,
+        name: str,
+        event: dict[str, Any],
+        place: dict[str, Any],
+        repair: bool = False,
+        before: dict[str, Any] | None = None,
+    ) -> None:
+        """Everything the request asks for, and nothing anybody else holds; what it had `before` it may have kept."""
         said = self.wrong.append
         held = {die for other, tenant in self.live.items() if other != name for die in self.dies_of(tenant.place)}
         mine = self.dies_of(place)
         nodes = list(place.get("npu", {}))
         if len(set(mine)) != len(mine) or held & set(mine):
             said(f"{name}: a die is held twice")
-        used = {*nodes, *place.get("spare", ()), *place.get("cpu", {}), *place.get("mem", {})}
-        if used & self.down:
+        used = self.used(place)
+        stayed = self.used(before) if before else set()
+        if (used - stayed) & (self.down | self.closed):
             said(f"{name}: a node is down")
+        if event.get("rest"):
+            return  # what is left of a reservation answers no request
         npus = event.get("npus", 0)
         per = event.get("per_node") or min(npus, self.topology["npus"])
         if len(nodes) != (npus / per if npus else 0):
@@ -62,7 +102,8 @@ class Accountant:
         self._pools(name, event, place)
         if (within := event.get("within")) and len({domain(node, within) for node in used}) > 1:
             said(f"{name}: not inside one {within}")
-        if len(place.get("spare", ())) != event.get("spares", 0) and not repair:
+        spares = len(place.get("spare", ()))
+        if spares > event.get("spares", 0) or (spares < event.get("spares", 0) and not repair):
             said(f"{name}: {len(place.get('spare', ()))} spares")
         if {domain(n, "supernode") for n in place.get("spare", ())} - {domain(n, "supernode") for n in nodes}:
             said(f"{name}: a spare in a supernode without members")
@@ -79,7 +120,7 @@ class Accountant:
                 if other in self.live:
                     over = rule.get("over", "cabinet")
                     theirs = {domain(node, over) for node in self.live[other].place.get("npu", {})}
-                    if any((domain(node, over) in theirs) is not inside for node in nodes):
+                    if any((domain(node, over) in theirs) is not inside for node in nodes if node not in stayed):
                         said(f"{name}: not {key} {other}")
 
     def _pools(self, name: str, event: dict[str, Any], place: dict[str, Any]) -> None:
@@ -92,6 +133,39 @@ class Accountant:
                     taken.update(tenant.place.get(key, {}))
             if any(amount > most for amount in taken.values()):
                 self.wrong.append(f"{name}: {key} given twice")
+
+    # ---- reservations
+
+    def promise(self, name: str, promise: Promise) -> None:
+        """Checked against those who say they will still be there and what else is promised for that time."""
+        now = self.live
+        self.live = {other: tenant for other, tenant in now.items() if tenant.until > promise.start}
+        beside = {other: each for other, each in self.promised.items() if self.overlap(promise, each)}
+        self.live |= beside
+        self.check(name, promise.event, promise.place)
+        self.live = now
+        self.promised[name] = promise
+
+    @staticmethod
+    def overlap(one: Promise, other: Promise) -> bool:
+        return one.start < other.end and other.start < one.end
+
+    def kept(self) -> list[str]:
+        """What is promised and would not be free at its start, if everybody leaves when they said."""
+        wrong = []
+        for name, promise in self.promised.items():
+            there: dict[str, Tenant] = {o: t for o, t in self.live.items() if t.until > promise.start}
+            there |= {o: p for o, p in self.promised.items() if p.start <= promise.start < p.end}
+            dies = Counter(die for tenant in there.values() for die in self.dies_of(tenant.place))
+            if dies and max(dies.values()) > 1:
+                wrong.append(f"{name}: dies are promised and held")
+            for key, most in (("cpu", self.topology["cpus"]), ("mem", self.topology["mem_gib"])):
+                taken: Counter[str] = Counter()
+                for tenant in there.values():
+                    taken.update(tenant.place.get(key, {}))
+                if any(amount > most for amount in taken.values()):
+                    wrong.append(f"{name}: {key} promised and held")
+        return wrong
 
     # ---- events
 
@@ -127,6 +201,7 @@ class Accountant:
 
     def _lose(self, node: str, repaired: dict[str, dict[str, Any]]) -> None:
         self.down.add(node)
+        before = {name: tenant.place for name, tenant in self.live.items()}
         for name, tenant in list(self.live.items()):
             place = tenant.place
             members = {*place.get("npu", {}), *place.get("cpu", {}), *place.get("mem", {})}
@@ -137,7 +212,7 @@ class Accountant:
             elif node in place.get("spare", ()):
                 place["spare"] = [other for other in place["spare"] if other != node]
         for name in repaired:
-            self.check(name, self.live[name].event, repaired[name], repair=True)
+            self.check(name, self.live[name].event, repaired[name], repair=True, before=before[name])
 
     def _complete(self, name: str, now: float) -> None:
         tenant = self.live.pop(name)

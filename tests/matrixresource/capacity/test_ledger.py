@@ -1,105 +1,16 @@
-"""Whatever is asked, lost and brought back: nothing is held twice, rules hold, and the index is what it would be anew."""
+"""Where requests come to lie, whom they put out, and what a loss does."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from benchmarks.placement import Replay, wish_of
+from benchmarks.placement import wish_of
 from matrixresource.capacity.index import Index
 from matrixresource.capacity.ledger import Ledger
 from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.wishes import Wish
-from tests.matrixresource.capacity.checker import Accountant
-
-TOPOLOGY = {"supernodes": 3, "cabinets": 3, "nodes": 4, "npus": 8, "cpus": 4, "mem_gib": 1536}
-
-
-@st.composite
-def requests(draw: st.DrawFn) -> dict[str, Any]:
-    """A request with any rules beside one another."""
-    asked: dict[str, Any] = {}
-    kind = draw(st.sampled_from(["part", "gang", "partial gang", "pool"]))
-    if kind == "part":
-        asked["npus"] = draw(st.sampled_from([0.5, 1, 2, 3, 4, 6, 8]))
-    elif kind == "gang":
-        asked["npus"] = 8 * draw(st.integers(2, 20))
-        if draw(st.booleans()):
-            asked["block"] = draw(st.sampled_from([16, 32]))
-    elif kind == "partial gang":
-        asked["per_node"] = draw(st.sampled_from([1, 2, 4]))
-        asked["npus"] = asked["per_node"] * draw(st.integers(2, 6))
-    if kind == "pool" or draw(st.integers(0, 4)) == 0:
-        asked["cpus"] = draw(st.integers(1, 20))
-        asked["mem"] = draw(st.integers(1, 9000))
-    if draw(st.integers(0, 2)) == 0:
-        asked["within"] = draw(st.sampled_from(["cabinet", "supernode"]))
-    if asked.get("npus", 0) > 8 and draw(st.integers(0, 2)) == 0:
-        asked["spread"] = {"over": "cabinet", "max": draw(st.integers(1, 3))}
-    if asked.get("npus", 0) >= 8 and draw(st.integers(0, 2)) == 0:
-        asked["spares"] = draw(st.integers(1, 2))
-    if draw(st.integers(0, 2)) == 0:
-        asked |= {"prio": draw(st.integers(0, 2)), "preempt": True}
-    return asked
-
-
-class Machine(RuleBasedStateMachine):
-    """Random life of a small machine, watched by an accountant with a model of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.replay = Replay(TOPOLOGY)
-        self.accountant = Accountant(TOPOLOGY)
-        self.count = 0
-        self.now = 0.0
-
-    def follow(self, event: dict[str, Any]) -> None:
-        self.now += 1.0
-        event["t"] = self.now
-        decisions = list(self.replay.run([event]))
-        self.accountant.follow(event, decisions[0] if decisions else {})
-
-    @rule(asked=requests(), near=st.integers(0, 5), key=st.sampled_from(["", "", "near", "apart"]))
-    def allocate(self, asked: dict[str, Any], near: int, key: str) -> None:
-        living = sorted(self.accountant.live)
-        if key and living and asked.get("npus"):
-            asked[key] = {"over": "cabinet", {"near": "to", "apart": "from"}[key]: [living[near % len(living)]]}
-        self.count += 1
-        self.follow({"op": "alloc", "id": f"j{self.count}"} | asked)
-
-    @precondition(lambda self: self.accountant.live)
-    @rule(which=st.integers(0, 50))
-    def release(self, which: int) -> None:
-        living = sorted(self.accountant.live)
-        self.follow({"op": "free", "id": living[which % len(living)]})
-
-    @rule(node=st.integers(0, 35))
-    def fail(self, node: int) -> None:
-        if self.replay.names[node] not in self.accountant.down:
-            self.follow({"op": "fail_node", "node": self.replay.names[node]})
-
-    @rule(node=st.integers(0, 35))
-    def recover(self, node: int) -> None:
-        self.follow({"op": "recover_node", "node": self.replay.names[node]})
-
-    @invariant()
-    def nothing_is_held_twice_and_every_rule_holds(self) -> None:
-        assert self.accountant.wrong == []
-        assert sorted(self.accountant.live) == sorted(self.replay.ledger.held)
-
-    @invariant()
-    def the_index_is_what_it_would_be_anew(self) -> None:
-        index, anew = self.replay.ledger.index, self.replay.ledger.rebuilt()
-        assert index.state() == anew.state()
-        assert (index.dies, index.cpus, index.mem) == (anew.dies, anew.cpus, anew.mem)
-
-
-TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 
 
 def held(*npus: float, shape: Shape | None = None) -> Ledger:

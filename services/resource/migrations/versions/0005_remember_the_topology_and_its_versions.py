@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0005"
-down_revision = "0001"
+down_revision = "0004"
 
 
 def _resource_columns() -> list[sa.Column[object]]:

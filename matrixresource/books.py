@@ -1,0 +1,215 @@
+"""Books: the ledger kept in step with the database.
+
+The tables say who holds what; the ledger says it again in a form that decisions are quick on. A transaction that
+decides opens the books, which takes the journal's lock and reads the tables again if anything was committed that the
+books have not seen: by another replica, or by a transaction of ours that came to nothing. A transaction of ours that
+commits is followed row by row.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy.orm import Session
+
+from matrixresource.capacity.ledger import Held, Ledger
+from matrixresource.capacity.shape import Shape
+from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.contract import AllocationRequest
+from matrixresource.health import unusable_dies
+from matrixresource.store import AllocationRow, NodeRow, PartRow, ResourceStore, SupernodeRow
+from matrixresource.topology_history import supernodes
+from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.records import ResourceRow
+from matrixresource.wishing import NEVER, wish_of
+
+UNSEEN = -1
+LEAVING = 1 << 40
+"""The priority of what is being released: nobody puts out who is leaving."""
+
+
+class Books:
+    """One ledger over all supernodes there are."""
+
+    def __init__(self, store: ResourceStore) -> None:
+        self._store = store
+        self._seen = UNSEEN
+        self._opened: Session | None = None
+        self.ledger = Ledger(Shape(1, 1, 1))
+        self.names: list[NodeName | None] = []
+        self.numbers: dict[str, int] = {}
+        store.records.before_commit.append(self._follow)
+
+    def open(self, session: Session) -> Ledger:
+        """The ledger as the tables are now, and stay until this transaction ends."""
+        newest = self._store.records.lock(session)
+        if newest != self._seen:
+            self._read(session)
+            self._seen = newest
+        self._opened = session
+        return self.ledger
+
+    def touched(self) -> None:
+        """Said before the ledger is changed: unless the transaction commits, the books are read again."""
+        self._seen = UNSEEN
+
+    def allocate(self, name: str, wish: Wish, now: float) -> tuple[Place | None, list[str]]:
+        """The ledger's choice for a newcomer and whom it puts out; a refusal changes nothing."""
+        seen, self._seen = self._seen, UNSEEN
+        place, victims = self.ledger.allocate(name, wish, now)
+        if place is None:
+            self._seen = seen
+        return place, victims
+
+    def refresh(self, session: Session, row: AllocationRow) -> None:
+        """An allocation as its rows say now, in the middle of a transaction that changed them."""
+        self.touched()
+        place = self._place(self._store.held_by(session, row.name), self._store.parts(session, row.name))
+        if row.name in self.ledger.held:
+            self.ledger.release(row.name)
+        self._enter(row, place)
+
+    # ---- names and numbers
+
+    def number(self, name: NodeName) -> int | None:
+        return self.numbers.get(name)
+
+    def nodes(self, place: Place) -> list[NodeName]:
+        """The whole nodes of a place, in order."""
+        return self._named(place.whole)
+
+    def spares(self, place: Place) -> list[NodeName]:
+        return self._named(place.spares)
+
+    def _named(self, masks: Iterable[tuple[int, int]]) -> list[NodeName]:
+        width, offsets = self.ledger.shape.nodes, self.ledger.index.offsets
+        return [self.name(cabinet * width + offset) for cabinet, mask in sorted(masks) for offset in offsets(mask)]
+
+    def name(self, number: int) -> NodeName:
+        name = self.names[number]
+        assert name is not None, f"node {number} is in no supernode"
+        return name
+
+    def parts(self, place: Place) -> dict[NodeName, PartRow]:
+        """Parts of nodes and what is pooled from them, by node, without an owner yet; ranks in the order of nodes."""
+        found: dict[NodeName, PartRow] = {}
+        for rank, (node, dies) in enumerate(sorted(place.parts)):
+            found[self.name(node)] = PartRow(node=self.name(node), rank=rank, dies=dies, cpus=0, memory_gib=0)
+        for field, amounts in (("cpus", place.cpus), ("memory_gib", place.mem)):
+            for node, amount in amounts:
+                row = found.setdefault(
+                    self.name(node), PartRow(node=self.name(node), rank=None, dies=0, cpus=0, memory_gib=0)
+                )
+                setattr(row, field, amount)
+        return found
+
+    def wish(self, request: AllocationRequest, now: float = 0.0) -> Wish:
+        """A request in the ledger's words. Raises InvalidField."""
+        return wish_of(request, self.ledger.shape, self.number, now)
+
+    # ---- in step
+
+    def _read(self, session: Session) -> None:
+        """Everything, from the tables."""
+        rows = self._store.nodes(session)
+        built = supernodes(session)
+        order = {name: place for place, name in enumerate(built)}
+        sizes = [(len(each.compute_cabinets()), each.spec.cabinet.nodes, each.spec.node) for each in built.values()]
+        shape = Shape(
+            max(1, len(order)),
+            max((cabinets for cabinets, _, _ in sizes), default=1),
+            max((nodes for _, nodes, _ in sizes), default=1),
+            *max(((node.npus, node.cpus, node.dram_gib) for _, _, node in sizes), default=(8, 4, 0)),
+        )
+        self.ledger = Ledger(shape)
+        self.names = [None] * shape.all_nodes
+        self.numbers = {}
+        for row in rows:
+            if row.supernode not in order:
+                continue
+            cabinet, node = row.node_name.place
+            number = (order[row.supernode] * shape.cabinets + cabinet) * shape.nodes + node
+            self.names[number], self.numbers[row.name] = row.node_name, number
+        for number, name in enumerate(self.names):
+            if name is None:
+                self.ledger.set_up(number, False)
+        held: dict[str, list[NodeRow]] = defaultdict(list)
+        for row in rows:
+            if row.holder is not None:
+                held[row.holder].append(row)
+        parts: dict[str, list[PartRow]] = defaultdict(list)
+        for part in self._store.parts(session):
+            parts[part.allocation].append(part)
+        for allocation in self._store.allocations(session):
+            self._enter(allocation, self._place(held[allocation.name], parts[allocation.name]))
+        for row in rows:
+            self._look_at(row)
+
+    def _enter(self, row: AllocationRow, place: Place) -> None:
+        """An allocation as the tables say: it holds `place`, or has held it already."""
+        wish = self.wish(row.request_held())
+        wish.end = NEVER if row.expires_at is None else row.expires_at
+        if row.state == "Releasing":
+            wish.priority = LEAVING
+        before = self.ledger.held.get(row.name)
+        if before is not None:
+            self.ledger.held[row.name] = Held(wish, place, before.since)
+            return
+        self.ledger.hold(row.name, wish, place, row.created_at or 0.0)
+        index = self.ledger.index
+        for cabinet, mask in place.whole + place.spares:
+            for offset in index.offsets(mask):  # it keeps nodes that are closed to newcomers, too
+                index.refresh(cabinet * index.nodes + offset)
+
+    def _place(self, nodes: Iterable[NodeRow], parts: Iterable[PartRow]) -> Place:
+        width = self.ledger.shape.nodes
+        whole: dict[int, int] = {}
+        spares: dict[int, int] = {}
+        for node in nodes:
+            if node.name in self.numbers:
+                cabinet, offset = divmod(self.numbers[node.name], width)
+                masks = spares if node.role == "spare" else whole
+                masks[cabinet] = masks.get(cabinet, 0) | 1 << offset
+        place = Place(sorted(whole.items()), spares=sorted(spares.items()))
+        for part in sorted(parts, key=lambda each: each.node):
+            number = self.numbers.get(part.node)
+            if number is None:
+                continue
+            if part.dies:
+                place.parts.append((number, part.dies))
+            if part.cpus:
+                place.cpus.append((number, part.cpus))
+            if part.memory_gib:
+                place.mem.append((number, part.memory_gib))
+        return place
+
+    def _look_at(self, row: NodeRow) -> None:
+        """Whether newcomers may come to a node, and to which of its dies."""
+        number = self.numbers.get(row.name)
+        if number is not None:
+            self.ledger.index.block(number, unusable_dies(row))
+            self.ledger.set_up(number, row.open)
+
+    def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
+        """Before one of our transactions commits: what it changed."""
+        opened, self._opened = self._opened, None
+        grown = any(isinstance(row, SupernodeRow) for row in rows)
+        if grown or (opened is not session and self._seen != newest - len(rows)):
+            self._seen = UNSEEN
+            return
+        changed = [row for row in rows if isinstance(row, AllocationRow)]
+        there = {row.name: row for row in changed if session.get(AllocationRow, row.name) is not None}
+        places = {
+            name: self._place(self._store.held_by(session, name), self._store.parts(session, name)) for name in there
+        }
+        for row in changed:
+            held = self.ledger.held.get(row.name)
+            if held is not None and held.place != places.get(row.name):
+                self.ledger.release(row.name)
+        for name, held_by in there.items():
+            self._enter(held_by, places[name])
+        for node in rows:
+            if isinstance(node, NodeRow):
+                self._look_at(node)
+        self._seen = newest

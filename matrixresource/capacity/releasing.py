@@ -1,0 +1,187 @@
+"""Whose end would make room: the allocations with the fewest NPUs without which a request fits.
+
+Three searches, by what decides whether it fits. Whole nodes without further rules: which nodes of one domain are
+emptied, branch and bound over nodes. A part of a node: which tenants of one node leave. Anything else: sets of
+allocations in order of their NPUs. Each says whether it is `exact`: that no fewer NPUs would do. Where the machine is
+too wide or the effort runs out, it names a set of which none could stay, though there may be a smaller one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from matrixresource.capacity.emptying import Emptying, Holders, holders
+from matrixresource.capacity.index import EVEN, low_bits
+from matrixresource.capacity.nearest import nearest
+from matrixresource.capacity.trials import Released, trial
+from matrixresource.capacity.wishes import Wish
+
+if TYPE_CHECKING:
+    from matrixresource.capacity.ledger import Ledger
+
+DOMAINS_TRIED = 16
+NODES_TRIED = 64
+
+
+@dataclass(frozen=True)
+class Release:
+    """Allocations by name, their NPUs, and whether it is proven that no fewer would do."""
+
+    names: tuple[str, ...]
+    npus: float
+    exact: bool
+
+
+def least(ledger: Ledger, wish: Wish, effort: int) -> Release | None:
+    """The cheapest release found for a refused request; None when it would not fit on an empty machine either.
+
+    `effort` bounds the steps of each search. Nothing is changed.
+    """
+    found: Release | None = None
+    if size := domain_of_whole(ledger, wish):
+        found = _emptied(ledger, wish, size, effort)
+    elif wish.plain and wish.nodes == 1:
+        found = _vacated(ledger, wish)
+    with trial(ledger) as released:
+        if found is not None and released.fits_without(found.names, wish):
+            return found
+        return _searched(ledger, wish, effort, released)
+
+
+def domain_of_whole(ledger: Ledger, wish: Wish) -> int:
+    """The nodes of a domain in which it fits as soon as so many are entirely free; 0 for requests with other rules."""
+    shape = ledger.shape
+    ruled = wish.spread or wish.apart or wish.near or wish.cpus or wish.mem
+    if ruled or wish.per != shape.npus or not wish.nodes or wish.nodes % wish.block:
+        return 0
+    if wish.within:
+        return shape.nodes if wish.within == "cabinet" else shape.of_supernode
+    if shape.supernodes == 1 or (wish.block == 1 and not wish.spares):
+        return shape.all_nodes
+    return 0
+
+
+# ---- whole nodes
+
+
+def _emptied(ledger: Ledger, wish: Wish, size: int, effort: int) -> Release | None:
+    starts = [0] if size == ledger.shape.all_nodes else nearest(ledger, size, DOMAINS_TRIED)
+    domains = [Emptying(ledger, first, size, wish.nodes + wish.spares) for first in starts]
+    domains = sorted((each for each in domains if each.possible), key=lambda each: each.least)
+    best: frozenset[str] = frozenset()
+    cost, exact = inf, len(starts) * size == ledger.shape.all_nodes
+    for domain in domains:
+        if domain.least >= cost:
+            break
+        found, npus, proven = domain.search(cost, effort)
+        exact = exact and proven
+        if npus < cost:
+            best, cost = found, npus
+    return Release(tuple(sorted(best)), cost, exact) if best else None
+
+
+# ---- a part of a node
+
+
+def _vacated(ledger: Ledger, wish: Wish) -> Release | None:
+    index, shape = ledger.index, ledger.shape
+    nodes: list[int] = []
+    for free in range(shape.npus - 1, -1, -1):
+        nodes += low_bits(index.parts[free] | index.halves[free], NODES_TRIED)
+    if len(nodes) < NODES_TRIED:
+        started = set(nodes)
+        used = (n for n in range(shape.all_nodes) if not index.free[n] and n not in started)
+        nodes += [node for node, _ in zip(used, range(NODES_TRIED - len(nodes)), strict=False)]
+    nodes = nodes[:NODES_TRIED]
+    in_use = sum(0 <= free < shape.npus for free in index.free) if shape.all_nodes <= NODES_TRIED else inf
+    here = holders(ledger, {node // shape.nodes for node in nodes})
+    best: tuple[str, ...] = ()
+    cost = inf
+    for node in nodes:
+        if (wish.per - index.free[node]) / 2 >= cost:
+            continue
+        for npus, names in by_npus(ledger, sorted(here.get(node, {})), cost):
+            if npus >= cost:
+                break
+            if _room(index.dies[node], here, node, names, wish.per):
+                best, cost = names, npus
+                break
+    return Release(tuple(sorted(best)), cost, len(nodes) == in_use) if best else None
+
+
+def _room(dies: int, here: Holders, node: int, names: tuple[str, ...], per: float) -> bool:
+    for name in names:
+        dies |= here[node][name]
+    return bool(dies) if per < 1 else (dies & dies >> 1 & EVEN).bit_count() >= per
+
+
+# ---- any rules
+
+
+def by_npus(ledger: Ledger, names: list[str], below: float) -> Iterator[tuple[float, tuple[str, ...]]]:
+    """Every set of these allocations with fewer NPUs than `below`, in order of their NPUs."""
+    sizes = {name: ledger.held[name].wish.npus for name in names}
+    order = sorted(names, key=lambda name: (sizes[name], name))
+    waiting: list[tuple[float, tuple[int, ...]]] = [(sizes[order[0]], (0,))] if order else []
+    while waiting:
+        cost, places = heapq.heappop(waiting)
+        if cost >= below:
+            return
+        yield cost, tuple(order[place] for place in places)
+        last = places[-1]
+        if last + 1 < len(order):
+            following = sizes[order[last + 1]]
+            heapq.heappush(waiting, (cost + following, (*places, last + 1)))
+            heapq.heappush(waiting, (cost + following - sizes[order[last]], (*places[:-1], last + 1)))
+
+
+def _searched(ledger: Ledger, wish: Wish, effort: int, released: Released) -> Release | None:
+    """First a set found by domain, of which none could stay; then smaller ones, as far as the effort goes."""
+    best: list[str] | None = None
+    cost = inf
+    everybody = sorted(ledger.held, key=lambda name: (ledger.held[name].wish.npus, name))
+    for names in _by_domain(ledger, wish, everybody):
+        chosen = _enough(ledger, wish, names, released)
+        released.restore()
+        if chosen is not None and (npus := npus_of(ledger, chosen)) < cost:
+            best, cost = chosen, npus
+    if best is None:
+        return None
+    for tried, (npus, some) in enumerate(by_npus(ledger, everybody, cost)):
+        if tried > effort:
+            return Release(tuple(sorted(best)), cost, False)
+        if released.fits_without(some, wish):
+            return Release(tuple(sorted(some)), npus, True)
+    return Release(tuple(sorted(best)), cost, True)
+
+
+def _by_domain(ledger: Ledger, wish: Wish, everybody: list[str]) -> Iterator[list[str]]:
+    """The tenants of the domains nearest to serving it, the smallest first; then everybody."""
+    shape = ledger.shape
+    size = shape.nodes if wish.within == "cabinet" else shape.of_supernode
+    if size < shape.all_nodes:
+        for first in nearest(ledger, size, 2):
+            names = {n for c in range(first // shape.nodes, (first + size) // shape.nodes) for n in ledger.tenants[c]}
+            yield sorted(names, key=lambda name: (ledger.held[name].wish.npus, name))
+    if shape.supernodes == 1 or not wish.within:
+        yield everybody
+
+
+def _enough(ledger: Ledger, wish: Wish, names: list[str], released: Released) -> list[str] | None:
+    """As many of the first as it takes, in growing strides, without those that could stay."""
+    done, stride = 0, 2
+    while done < len(names):
+        for name in names[done : done + stride]:
+            released(name)
+        done, stride = done + stride, stride * 2
+        if ledger.choose(wish) is not None:
+            return released.pruned(wish)
+    return None
+
+
+def npus_of(ledger: Ledger, names: list[str]) -> float:
+    return sum(ledger.held[name].wish.npus for name in names)

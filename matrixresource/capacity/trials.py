@@ -1,0 +1,64 @@
+"""What would be if some allocations were gone: tried on the ledger itself, and taken back without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from matrixresource.capacity.wishes import Wish
+
+if TYPE_CHECKING:
+    from matrixresource.capacity.ledger import Held, Ledger
+
+
+class Released:
+    """Allocations that are gone on trial, in order. Call it to let one more go."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.gone: dict[str, Held] = {}
+
+    def __call__(self, name: str) -> None:
+        held = self.gone[name] = self.ledger.held.pop(name)
+        self.ledger.give(name, held.place)
+
+    def take_back(self, name: str) -> None:
+        held = self.ledger.held[name] = self.gone.pop(name)
+        self.ledger.take(name, held.place, held.wish.end)
+
+    def restore(self) -> None:
+        for name in list(self.gone):
+            self.take_back(name)
+
+    def fits_without(self, names: Iterable[str], wish: Wish) -> bool:
+        """Whether a request fits once these are gone too; they are back afterwards."""
+        names = tuple(names)
+        for name in names:
+            self(name)
+        fits = self.ledger.choose(wish) is not None
+        for name in names:
+            self.take_back(name)
+        return fits
+
+    def pruned(self, wish: Wish) -> list[str]:
+        """Those that have to be gone for the request: each of the others comes back, the largest first."""
+        for name in sorted(self.gone, key=lambda each: -self.gone[each].wish.npus):
+            self.take_back(name)
+            if self.ledger.choose(wish) is None:
+                self(name)
+        return list(self.gone)
+
+
+@contextmanager
+def trial(ledger: Ledger) -> Iterator[Released]:
+    """Let allocations go for a while; at the end everything is as it was, hints about leaving times included."""
+    ends = list(ledger.chooser.node_ends), list(ledger.chooser.cabinet_ends)
+    held, ledger.held = ledger.held, dict(ledger.held)
+    released = Released(ledger)
+    try:
+        yield released
+    finally:
+        released.restore()
+        ledger.chooser.node_ends, ledger.chooser.cabinet_ends = ends
+        ledger.held = held

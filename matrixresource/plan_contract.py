@@ -1,0 +1,75 @@
+"""What is asked of plans and of the shape of what is free, and how it is answered."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from matrixresource.contract import AllocationRequest
+from matrixresource.vocabulary.wire import Wire
+
+
+class PlanRequest(AllocationRequest):
+    """What an allocation would ask for. With `topologyVersion` it is answered on that version or refused."""
+
+
+class PlanDomain(Wire):
+    """A cabinet or supernode the request could lie in: nodes with room for a member, how many are missing, and on how
+    many of its nodes something stands in the way."""
+
+    domain: str
+    level: Literal["cabinet", "supernode"]
+    room: int
+    short: int
+    reasons: dict[str, int]
+
+
+class PlanChange(Wire):
+    """One thing that would make it fit.
+
+    `Fewer` members, a rule to `Relax`, allocations to `Release`, to `Preempt` (a request with that right would put them
+    out) or to `Move` first.
+    """
+
+    kind: Literal["Fewer", "Relax", "Release", "Preempt", "Move"]
+    nodes: int | None = None
+    npus: float | None = None
+    rule: str | None = None
+    allocations: list[str] = Field(default_factory=list)
+    message: str
+
+
+class PlanView(Wire):
+    """Whether a request would fit now, and where; otherwise why not and what would help. Nothing was created.
+
+    `blastRadius` says how many members the loss of one domain would take at the most, and the share of the placement's
+    UB bandwidth that one L1 or L2 switch would. `earliestStart` is when it fits if everybody leaves when they said.
+    """
+
+    fits: bool
+    topology_version: str
+    nodes: int
+    npus: float
+    spares: int
+    members: list[str] = Field(default_factory=list)
+    spare_nodes: list[str] = Field(default_factory=list)
+    pool_nodes: list[str] = Field(default_factory=list)
+    preempts: list[str] = Field(default_factory=list)
+    blast_radius: dict[str, float] = Field(default_factory=dict)
+    message: str = ""
+    blocking: list[PlanDomain] = Field(default_factory=list)
+    changes: list[PlanChange] = Field(default_factory=list)
+    earliest_start: str | None = None
+
+
+class FragmentationView(Wire):
+    """How the free nodes lie: the largest block in one cabinet and supernode, and cabinets by the block they hold."""
+
+    topology_version: str
+    nodes: int
+    free_nodes: int
+    free_npus: float
+    largest_block: dict[str, int]
+    cabinets_with_block_of: dict[str, int]
+    supernodes_with_block_of: dict[str, int]

@@ -1,0 +1,126 @@
+"""Every possibility of a very small machine, tried: what fits, and the least that would have to change.
+
+Knows nothing of the index: it looks at who holds what, node by node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import combinations, product
+
+from matrixresource.capacity.ledger import Ledger
+from matrixresource.capacity.wishes import Place, Wish
+
+Free = dict[int, int]  # dies free by node that is up
+
+
+def free_dies(ledger: Ledger, places: Iterable[Place]) -> Free:
+    free = {node: ledger.shape.dies for node, up in enumerate(ledger.index.up) if up}
+    for place in places:
+        for node, dies in pieces(ledger, place):
+            if node in free:
+                free[node] &= ~dies
+    return free
+
+
+def pieces(ledger: Ledger, place: Place) -> list[tuple[int, int]]:
+    nodes = ledger.shape.nodes
+    whole = [c * nodes + o for c, mask in (*place.whole, *place.spares) for o in range(nodes) if mask >> o & 1]
+    return [(node, ledger.shape.dies) for node in whole] + place.parts
+
+
+def npus(dies: int) -> int:
+    return sum(dies >> bit & 3 == 3 for bit in range(0, dies.bit_length(), 2))
+
+
+def fits(ledger: Ledger, wish: Wish, gone: Iterable[str] = (), free: Free | None = None) -> bool:
+    """Whether any set of nodes serves the request once some have left."""
+    gone = set(gone)
+    held = {name: each.place for name, each in ledger.held.items() if name not in gone}
+    free = free_dies(ledger, held.values()) if free is None else free
+    shape = ledger.shape
+    size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}
+    room = [node for node, dies in free.items() if (npus(dies) >= wish.per if wish.per >= 1 else dies)]
+    whole = [node for node, dies in free.items() if dies == shape.dies]
+    for rule, inside in ((wish.apart, False), (wish.near, True)):
+        theirs = [held[other].cabinets(shape.nodes) for other in rule.others if other in held] if rule else []
+        room = [node for node in room if all((node // shape.nodes in cabinets) is inside for cabinets in theirs)]
+    if wish.nodes % wish.block:
+        return False
+    for nodes in combinations(room, wish.nodes):
+        domains = {node // size[wish.within] for node in nodes}
+        if len(domains) > 1:
+            continue
+        if wish.spread and max(Counter(n // size[wish.spread.over] for n in nodes).values()) > wish.spread.most:
+            continue
+        left = [n for n in whole if n not in nodes and n // size[wish.within] in domains]
+        if len(left) >= wish.spares:
+            return True
+    return False
+
+
+def least_release(ledger: Ledger, wish: Wish) -> float | None:
+    """The fewest NPUs of allocations whose end makes it fit."""
+    found = [
+        sum(ledger.held[name].wish.npus for name in names)
+        for count in range(len(ledger.held) + 1)
+        for names in combinations(ledger.held, count)
+        if fits(ledger, wish, names)
+    ]
+    return min(found, default=None)
+
+
+def most_nodes(ledger: Ledger, wish: Wish) -> int:
+    return max((n for n in range(1, wish.nodes) if fits(ledger, replace(wish, nodes=n))), default=0)
+
+
+def least_moved(ledger: Ledger, wish: Wish) -> float | None:
+    """The fewest NPUs that change nodes, one after another, so that it fits. Every allocation is a part of one node."""
+    held = {name: each.place.parts[0] for name, each in ledger.held.items()}
+    sizes = {name: npus(dies) for name, (_, dies) in held.items()}
+    free = {node: npus(dies) for node, dies in free_dies(ledger, (e.place for e in ledger.held.values())).items()}
+    sets = (names for count in range(len(held) + 1) for names in combinations(held, count))
+    for names in sorted(sets, key=lambda names: sum(map(sizes.__getitem__, names))):
+        for targets in product(free, repeat=len(names)):
+            moves = [(held[n][0], to, sizes[n]) for n, to in zip(names, targets, strict=True)]
+            if any(source == to for source, to, _ in moves) or not can_be_done(free, moves):
+                continue
+            after = dict(free)
+            for source, to, count in moves:
+                if source in after:
+                    after[source] += count
+                after[to] -= count
+            if fits(ledger, wish, free={node: (1 << 2 * count) - 1 for node, count in after.items()}):
+                return float(sum(map(sizes.__getitem__, names)))
+    return None
+
+
+def can_be_done(free: Free, moves: list[tuple[int, int, int]]) -> bool:
+    """Whether the moves have an order in which each finds room."""
+    free, waiting = dict(free), list(moves)
+    while waiting:
+        ready = next((move for move in waiting if free[move[1]] >= move[2]), None)
+        if ready is None:
+            return False
+        waiting.remove(ready)
+        source, to, count = ready
+        free[to] -= count
+        if source in free:
+            free[source] += count
+    return True
+
+
+def weaker(wish: Wish) -> Iterator[tuple[str, str, Wish]]:
+    """Every rule of the request made weaker, from little to nothing."""
+    if wish.within == "cabinet":
+        yield "within", "supernode", replace(wish, within="supernode")
+    if wish.spread:
+        for most in range(wish.spread.most + 1, wish.nodes + 1):
+            yield "spread", str(most), replace(wish, spread=replace(wish.spread, most=most))
+    for spares in range(wish.spares - 1, -1, -1):
+        yield "spares", str(spares), replace(wish, spares=spares)
+    for key in ("apart", "near"):
+        if getattr(wish, key):
+            yield key, "", replace(wish, **{key: None})

@@ -1,0 +1,86 @@
+"""Plans that make room: they can be carried out one member after another, and the block is there at the end."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from matrixresource.capacity import defragmenting, measures
+from matrixresource.capacity.evacuating import pieces_of
+from matrixresource.capacity.ledger import Ledger
+from matrixresource.capacity.shape import Shape
+from matrixresource.capacity.wishes import Place, Wish
+
+
+def scattered(seed: int, shape: Shape) -> Ledger:
+    """A machine of small tenants of which a third have left."""
+    chance = random.Random(seed)
+    ledger = Ledger(shape)
+    for number in range(shape.all_nodes * 3):
+        ledger.allocate(f"t{number}", Wish(1, chance.choice([1, 2, 2, 4, 8])), 0.0)
+    for name in chance.sample(sorted(ledger.held), len(ledger.held) // 3):
+        ledger.release(name)
+    return ledger
+
+
+@pytest.mark.parametrize("over", ["cabinet", "supernode"])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
+    ledger = scattered(seed, Shape(1, 4, 4))
+    wish = Wish(measures.largest_blocks(ledger.index)[over] + 1, within=over)
+    before = ledger.index.state(), list(ledger.index.dies)
+    found = defragmenting.make_room(ledger, wish, 20_000)
+    assert (ledger.index.state(), ledger.index.dies) == before
+    if found is None:
+        assert wish.nodes > 4 or 2 * wish.nodes * 8 > sum(dies.bit_count() for dies in ledger.index.dies)
+        return
+    assert found.npus == sum(move.npus for move in found.moves) == sum(step.npus for step in found.steps)
+    dies = list(ledger.index.dies)
+    where = {(piece.name, node): piece.dies for node, there in pieces_of(ledger).items() for piece in there}
+    for step in found.steps:
+        gone = where.pop((step.name, step.source))
+        assert dies[step.target].bit_count() >= gone.bit_count()
+        dies[step.source] |= gone
+        taken = defragmenting.part_dies(dies[step.target], step.npus)
+        dies[step.target] &= ~taken
+        where[step.name, step.target] = taken
+    for move in found.moves:
+        ledger.give(move.name, move.old)
+    for move in found.moves:
+        ledger.take(move.name, move.new)
+        ledger.held[move.name].place = move.new
+    assert ledger.index.state() == ledger.rebuilt().state()
+    assert measures.largest_blocks(ledger.index)[over] == found.after >= wish.nodes > found.before
+    ledger.hold("gang", wish, found.place, 0.0)
+    assert ledger.index.state() == ledger.rebuilt().state()
+
+
+def test_a_tenant_steps_aside_for_one_that_must_move() -> None:
+    ledger = Ledger(Shape(1, 2, 2))
+    for name, node, dies in (("six", 0, 12), ("two", 1, 4), ("four", 2, 8), ("three", 3, 6)):
+        ledger.hold(name, Wish(1, dies / 2), Place(parts=[(node, (1 << dies) - 1)]), 0.0)
+    assert defragmenting.make_room(ledger, Wish(1)) is not None
+    assert defragmenting.make_room(ledger, Wish(5)) is None
+    found = defragmenting.make_room(ledger, Wish(2, within="cabinet"))
+    assert found is not None
+    assert (found.before, found.after, found.npus) == (0, 2, 9)
+    assert [step.name for step in found.steps] == ["four", "two", "three"]
+
+
+def test_what_metrics_show() -> None:
+    ledger = Ledger(Shape(2, 2, 4))
+    ledger.hold("gang", Wish(3), Place(whole=[(0, 0b0111)]), 0.0)
+    ledger.hold("part", Wish(1, 6.5), Place(parts=[(4, 0b1111111111111)]), 0.0)
+    ledger.hold("safe", Wish(1, spares=1), Place(whole=[(2, 1)], spares=[(2, 2)]), 0.0)
+    ledger.set_up(15, False)
+    shown = measures.views(ledger)
+    assert (shown.nodes, shown.nodes_up, shown.nodes_free, shown.spares) == (16, 15, 9, 1)
+    assert (shown.dies_up, shown.dies_free, shown.npus_free) == (240, 147, 73.5)
+    assert shown.cabinets == (0.75, pytest.approx(13 / 64), 0.5, 0.0)
+    assert shown.supernodes == (pytest.approx(61 / 128), pytest.approx(32 / 112))
+    assert shown.largest == {"cabinet": 3, "supernode": 5, "": 9}
+    assert shown.fragmentation == {"node": pytest.approx(3 / 147), "cabinet": 0.25, "supernode": 0.375}
+    two = next(block for block in shown.blocks if (block.over, block.nodes) == ("cabinet", 2))
+    assert (two.count, two.stranded) == (3, pytest.approx(1 / 3))
+    assert shown.utilisation == pytest.approx(93 / 240)

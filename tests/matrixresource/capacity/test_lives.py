@@ -1,0 +1,287 @@
+"""Whatever is asked, changed, lost and brought back: nothing is held twice, rules hold, the index is as made anew."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from random import Random
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from benchmarks.placement import Replay, wish_of
+from matrixresource.capacity.wishes import Place
+from tests.matrixresource.capacity.checker import Accountant, Promise, Tenant
+
+TOPOLOGY = {"supernodes": 3, "cabinets": 3, "nodes": 4, "npus": 8, "cpus": 4, "mem_gib": 1536}
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> dict[str, Any]:
+    """A request with any rules beside one another."""
+    asked: dict[str, Any] = {}
+    kind = draw(st.sampled_from(["part", "gang", "partial gang", "pool"]))
+    if kind == "part":
+        asked["npus"] = draw(st.sampled_from([0.5, 1, 2, 3, 4, 6, 8]))
+    elif kind == "gang":
+        asked["npus"] = 8 * draw(st.integers(2, 20))
+        if draw(st.booleans()):
+            asked["block"] = draw(st.sampled_from([16, 32]))
+    elif kind == "partial gang":
+        asked["per_node"] = draw(st.sampled_from([1, 2, 4]))
+        asked["npus"] = asked["per_node"] * draw(st.integers(2, 6))
+    if kind == "pool" or draw(st.integers(0, 4)) == 0:
+        asked["cpus"] = draw(st.integers(1, 20))
+        asked["mem"] = draw(st.integers(1, 9000))
+    if draw(st.integers(0, 2)) == 0:
+        asked["within"] = draw(st.sampled_from(["cabinet", "supernode"]))
+    if asked.get("npus", 0) > 8 and draw(st.integers(0, 2)) == 0:
+        asked["spread"] = {"over": "cabinet", "max": draw(st.integers(1, 3))}
+    if asked.get("npus", 0) >= 8 and draw(st.integers(0, 2)) == 0:
+        asked["spares"] = draw(st.integers(1, 2))
+    if draw(st.booleans()):
+        asked["lease_s"] = draw(st.integers(1, 40))
+    if draw(st.integers(0, 2)) == 0:
+        asked |= {"prio": draw(st.integers(0, 2)), "preempt": True}
+    return asked
+
+
+class Machine(RuleBasedStateMachine):
+    """Random life of a small machine, watched by an accountant with a model of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replay = Replay(TOPOLOGY)
+        self.accountant = Accountant(TOPOLOGY)
+        self.count = 0
+        self.now = 0.0
+
+    def follow(self, event: dict[str, Any]) -> None:
+        self.now += 1.0
+        event["t"] = self.now
+        decisions = list(self.replay.run([event]))
+        self.accountant.follow(event, decisions[0] if decisions else {})
+
+    @rule(asked=requests(), near=st.integers(0, 5), key=st.sampled_from(["", "", "near", "apart"]))
+    def allocate(self, asked: dict[str, Any], near: int, key: str) -> None:
+        living = sorted(self.accountant.live)
+        if key and living and asked.get("npus"):
+            asked[key] = {"over": "cabinet", {"near": "to", "apart": "from"}[key]: [living[near % len(living)]]}
+        self.count += 1
+        self.follow({"op": "alloc", "id": f"j{self.count}"} | asked)
+
+    @precondition(lambda self: self.accountant.live)
+    @rule(which=st.integers(0, 50))
+    def release(self, which: int) -> None:
+        living = sorted(self.accountant.live)
+        self.follow({"op": "free", "id": living[which % len(living)]})
+
+    @rule(node=st.integers(0, 35))
+    def fail(self, node: int) -> None:
+        if self.replay.names[node] not in self.accountant.down:
+            self.follow({"op": "fail_node", "node": self.replay.names[node]})
+
+    @rule(node=st.integers(0, 35))
+    def recover(self, node: int) -> None:
+        if self.replay.names[node] not in self.accountant.closed:
+            self.follow({"op": "recover_node", "node": self.replay.names[node]})
+
+    @rule(cabinet=st.integers(0, 8), up=st.booleans())
+    def close_or_open(self, cabinet: int, up: bool) -> None:
+        for node in range(cabinet * 4, cabinet * 4 + 4):
+            name = self.replay.names[node]
+            if up:
+                self.accountant.closed.discard(name)
+            else:
+                self.accountant.closed.add(name)
+            self.replay.ledger.set_up(node, up and name not in self.accountant.down)
+
+    # ---- changes in place
+
+    def changeable(self) -> list[str]:
+        return sorted(set(self.accountant.live) - set(self.replay.ledger.reservations))
+
+    def one(self, which: int) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        """An allocation, what it asked for and its place."""
+        living = self.changeable()
+        name = living[which % len(living)]
+        tenant = self.accountant.live[name]
+        return name, tenant.event, tenant.place
+
+    def change(self, name: str, event: dict[str, Any], place: Place | None) -> dict[str, Any] | None:
+        if place is None:
+            return None
+        said = self.replay.written(place)
+        self.accountant.change(name, {"t": self.now} | event, said)
+        return said
+
+    @precondition(lambda self: self.changeable())
+    @rule(which=st.integers(0, 50), more=st.integers(0, 4), spares=st.integers(0, 1), cpus=st.integers(0, 6))
+    def grow(self, which: int, more: int, spares: int, cpus: int) -> None:
+        name, event, before = self.one(which)
+        asked = event | {"t": self.now}
+        if asked.get("npus", 0) >= 8 or asked.get("per_node"):
+            asked["npus"] += more * asked.get("block", asked.get("per_node") or 8)
+            asked["spares"] = asked.get("spares", 0) + spares
+        elif asked.get("npus", 0) >= 1:
+            asked["npus"] = min(8, asked["npus"] + more)
+        asked["cpus"] = asked.get("cpus", 0) + cpus
+        said = self.change(name, asked, self.replay.ledger.grow(name, wish_of(asked, self.now)))
+        if said is not None:
+            assert set(self.accountant.dies_of(before)) <= set(self.accountant.dies_of(said))
+            assert all(said["cpu"][node] >= amount for node, amount in before.get("cpu", {}).items())
+            assert len(said.get("spare", ())) == len(before.get("spare", ())) + asked.get("spares", 0) - event.get(
+                "spares", 0
+            )
+
+    @precondition(lambda self: self.changeable())
+    @rule(which=st.integers(0, 50), less=st.integers(0, 4), spares=st.integers(0, 2), seed=st.randoms())
+    def shrink(self, which: int, less: int, spares: int, seed: Random) -> None:
+        name, event, before = self.one(which)
+        asked = event | {"t": self.now}
+        per = asked.get("per_node") or min(asked.get("npus", 0), 8)
+        ranks = [self.replay.numbers[node] for node in before.get("npu", {})]
+        seed.shuffle(ranks)
+        if len(ranks) > less:
+            asked["npus"] -= less * per
+        asked |= {"spares": min(spares, asked.get("spares", 0)), "cpus": asked.get("cpus", 0) // 2}
+        wish = wish_of(asked, self.now)
+        if wish.nodes % wish.block:
+            return
+        try:
+            said = self.change(name, asked, self.replay.ledger.shrink(name, wish, ranks))
+        except ValueError:
+            # ranks out of order cut a block, or the lease begins anew and reaches into a reservation
+            assert wish.block > 1 or (wish.end < inf and self.accountant.promised)
+            return
+        assert said is not None
+        assert [self.replay.numbers[node] in ranks[: wish.nodes] for node in said["npu"]] == [True] * wish.nodes
+        assert set(self.accountant.dies_of(said)) <= set(self.accountant.dies_of(before))
+
+    @precondition(lambda self: self.changeable())
+    @rule(which=st.integers(0, 50), seed=st.randoms())
+    def replace(self, which: int, seed: Random) -> None:
+        name, event, before = self.one(which)
+        gone = seed.choice(sorted(self.accountant.used(before)))
+        avoid = frozenset(seed.sample(range(36), 6))
+        said = self.change(name, event, self.replay.ledger.replace(name, self.replay.numbers[gone], avoid))
+        if said is not None:
+            used, had = self.accountant.used(said), self.accountant.used(before)
+            assert gone not in used
+            assert not (used - had) & {self.replay.names[node] for node in avoid}
+            assert set(before["npu"]) - {gone} <= set(said["npu"])
+
+    @precondition(lambda self: self.changeable())
+    @rule(which=st.integers(0, 50), asked=requests())
+    def move(self, which: int, asked: dict[str, Any]) -> None:
+        name, _, _ = self.one(which)
+        self.change(name, asked, self.replay.ledger.move(name, wish_of(asked, self.now)))
+
+    @precondition(lambda self: self.changeable())
+    @rule(which=st.integers(0, 50))
+    def refill(self, which: int) -> None:
+        name, event, before = self.one(which)
+        said = self.change(name, event, self.replay.ledger.refill(name))
+        assert said is not None
+        assert set(before.get("spare", ())) <= set(said.get("spare", ()))
+
+    # ---- reservations
+
+    @rule(asked=requests(), ahead=st.integers(0, 20), stay=st.integers(1, 30))
+    def reserve(self, asked: dict[str, Any], ahead: int, stay: int) -> None:
+        self.count += 1
+        name, start = f"r{self.count}", self.now + ahead
+        event = {"op": "alloc", "t": self.now} | asked | {"lease_s": start + stay - self.now}
+        place = self.replay.ledger.reserve(name, wish_of(event, self.now), start, start + stay)
+        if place is not None:
+            said = self.replay.written(place)
+            self.accountant.promise(name, Promise(event, said, self.now, start, start + stay))
+
+    @rule(seconds=st.integers(1, 10))
+    def wait(self, seconds: int) -> None:
+        """Reservations past their end go, then those whose start has come are held."""
+        self.now += seconds
+        ledger, accountant = self.replay.ledger, self.accountant
+        ended, left = ledger.expire(self.now)
+        for name in ended:
+            gone = accountant.promised.pop(name, None) or accountant.live.pop(name)
+            assert gone.until <= self.now
+        assert left == sorted(name for name, tenant in accountant.live.items() if tenant.until <= self.now)
+        held, failed = ledger.due(self.now)
+        waiting = {name for name, promise in accountant.promised.items() if promise.start <= self.now}
+        assert {*held, *failed} == waiting
+        for name, place in held.items():
+            promise, said = accountant.promised.pop(name), self.replay.written(place)
+            accountant.check(name, promise.event, said, before=promise.place)
+            accountant.live[name] = Tenant(promise.event, said, self.now)
+        overdue = [name for name, tenant in accountant.live.items() if tenant.until <= self.now]
+        if not overdue and not accountant.down and not accountant.closed:
+            assert failed == []
+
+    @precondition(lambda self: set(self.accountant.live) & set(self.replay.ledger.reservations))
+    @rule(which=st.integers(0, 9), asked=requests(), whole=st.booleans())
+    def claim(self, which: int, asked: dict[str, Any], whole: bool) -> None:
+        ledger, accountant = self.replay.ledger, self.accountant
+        names = sorted(set(accountant.live) & set(ledger.reservations))
+        name = names[which % len(names)]
+        tenant = accountant.live[name]
+        self.count += 1
+        event = {"op": "alloc", "t": self.now} | asked
+        place = ledger.claim(name, f"j{self.count}", None if whole else wish_of(event, self.now), self.now)
+        if place is None:
+            assert not whole
+            return
+        said = self.replay.written(place)
+        rest = self.replay.written(ledger.held[name].place) if name in ledger.held else {}
+        pieces = accountant.dies_of(said) + accountant.dies_of(rest)
+        assert sorted(pieces) == sorted(accountant.dies_of(tenant.place))
+        for key in ("cpu", "mem"):
+            assert Counter(said.get(key, {})) + Counter(rest.get(key, {})) == Counter(tenant.place.get(key, {}))
+        if rest:
+            accountant.live[name] = Tenant(tenant.event | {"rest": True}, rest, tenant.since)
+        else:
+            del accountant.live[name]
+        event = tenant.event if whole else event
+        accountant.check(f"j{self.count}", event, said, repair=whole, before=tenant.place)
+        accountant.live[f"j{self.count}"] = Tenant(event, said, self.now)
+
+    @precondition(lambda self: self.replay.ledger.reservations)
+    @rule(which=st.integers(0, 9))
+    def cancel(self, which: int) -> None:
+        names = sorted(self.replay.ledger.reservations)
+        name = names[which % len(names)]
+        self.replay.ledger.cancel(name)
+        if self.accountant.promised.pop(name, None) is None:
+            del self.accountant.live[name]
+
+    @precondition(lambda self: self.changeable())
+    @rule(which=st.integers(0, 50), seconds=st.integers(0, 60))
+    def extend(self, which: int, seconds: int) -> None:
+        name, event, _ = self.one(which)
+        if self.replay.ledger.extend(name, self.now + seconds):
+            self.accountant.live[name].event = event | {"t": self.now, "lease_s": seconds}
+
+    @invariant()
+    def what_is_promised_is_kept(self) -> None:
+        assert self.accountant.kept() == []
+        ledger = self.replay.ledger
+        assert set(ledger.reservations) == set(self.accountant.promised) | {
+            n for n, r in ledger.reservations.items() if r.holds
+        }
+
+    @invariant()
+    def nothing_is_held_twice_and_every_rule_holds(self) -> None:
+        assert self.accountant.wrong == []
+        assert sorted(self.accountant.live) == sorted(self.replay.ledger.held)
+
+    @invariant()
+    def the_index_is_what_it_would_be_anew(self) -> None:
+        index, anew = self.replay.ledger.index, self.replay.ledger.rebuilt()
+        assert index.state() == anew.state()
+        assert (index.dies, index.cpus, index.mem) == (anew.dies, anew.cpus, anew.mem)
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

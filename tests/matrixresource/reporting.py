@@ -1,0 +1,73 @@
+"""MatrixResource without its HTTP: takes reports, on a clock that stands, and can be ended and begun again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import delete
+
+from matrixresource.allocator import Allocator
+from matrixresource.contract import NodeReport, NpuView, ReportAnswer, ReportedFault
+from matrixresource.inventories import InventoryRow
+from matrixresource.store import AssignmentRow, NodeRow, ResourceStore
+from matrixresource.store import Base as Tables
+from matrixresource.topology.supernode import Supernode
+from matrixresource.vocabulary.clock import FixedClock
+from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.records import Records
+from matrixresource.watchers.node_reports import NodeReports
+from services.chassis.database import Database
+from services.resource.main import MIGRATIONS
+
+NODE = NodeName("sn0-c00-n0")
+
+
+class Reporting:
+    """One node's agent is played by `report`, with the next number in sequence."""
+
+    def __init__(self, folder: Path) -> None:
+        self._url = f"sqlite:///{folder / 'resource.db'}"
+        self.clock = FixedClock()
+        self.sequence = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """A life of the service on what its last one wrote."""
+        database = Database(self._url)
+        database.migrate(MIGRATIONS)
+        self.store = ResourceStore(Records(database.sessions, Tables.metadata, self.clock))
+        allocator = Allocator(self.store, self.clock, [Supernode("sn0")])
+        allocator.enrol()
+        self.nudges: list[str] = []
+        self.reports = NodeReports(
+            self.store, allocator, self.clock, grace_s=60, nudge=lambda: self.nudges.append("replenish")
+        )
+
+    def report(self, *faults: tuple[str, str], after_s: float = 0.0, epoch: int = 1, **more: object) -> ReportAnswer:
+        """A report `after_s` later; a fault is a code and a component."""
+        self.clock.at += after_s
+        self.sequence += 1
+        said = {"status": "Clean", "generation": 1, "sequence": self.sequence, "lease_s": 30.0} | more
+        found = [ReportedFault(code=code, component=component) for code, component in faults]
+        return self.reports.take([NodeReport(node=NODE, epoch=epoch, faults=found, **said)])[0]
+
+    @property
+    def node(self) -> NodeRow:
+        with self.store.reading() as session:
+            node = self.store.node(session, NODE)
+            session.expunge(node)
+        return node
+
+    @property
+    def wish(self) -> AssignmentRow:
+        with self.store.reading() as session:
+            wish = next(row for row in self.store.assignments(session) if row.name == NODE)
+            session.expunge(wish)
+        return wish
+
+    def npu(self, index: int) -> NpuView:
+        return self.node.npu_views()[index]
+
+    def forget_inventories(self) -> None:
+        with self.store.transaction() as session:
+            session.execute(delete(InventoryRow))

@@ -1,0 +1,152 @@
+"""Parts of a node: each goes its own way, dies are never in two hands, and nothing that happens in between loses one."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from matrixresource.agent import ResourceAgent
+from matrixresource.contract import AssignmentView, PartWish
+from matrixresource.hardware import EmulatedNode
+from matrixresource.stages import node_stages
+from matrixresource.vocabulary.clock import LoopClock
+from matrixresource.vocabulary.names import NodeName
+
+NODE = NodeName("sn0-c00-n0")
+
+
+def agent() -> ResourceAgent:
+    return ResourceAgent(EmulatedNode(NODE), node_stages(), LoopClock(), Random(1), lambda: None, 30.0)
+
+
+def part(allocation: str, *dies: int, **more: int) -> PartWish:
+    return PartWish(allocation=allocation, dies=list(dies), **more)
+
+
+def wish(generation: int, *parts: PartWish, wanted: str = "Clean", allocation: str | None = None) -> AssignmentView:
+    return AssignmentView(name=NODE, generation=generation, wanted=wanted, allocation=allocation, parts=list(parts))
+
+
+def seen(agent: ResourceAgent) -> dict[str, str]:
+    return {part.allocation: part.status for part in agent.report().parts}
+
+
+async def settled(agent: ResourceAgent) -> None:
+    while agent.status != "Clean" or set(seen(agent).values()) - {"Active", "Failed"}:
+        await asyncio.sleep(1)
+
+
+@pytest.mark.looptime
+async def test_parts_are_prepared_beside_each_other_and_only_once_the_node_is_enrolled():
+    one = agent()
+    life = asyncio.create_task(one.live())
+    one.ensure(wish(2, part("a", 0, 1), part("b", 2, 3), part("pool", cpus=1, memory_gib=64)))
+    while one.status != "Clean":
+        assert seen(one) == {"a": "Preparing", "b": "Preparing", "pool": "Preparing"}
+        await asyncio.sleep(1)
+    started = asyncio.get_running_loop().time()
+    await settled(one)
+    assert asyncio.get_running_loop().time() - started < 9, "one after another they would take three times that"
+    one.ensure(wish(3, part("b", 2, 3, rank=4)))
+    assert seen(one) == {"a": "Releasing", "b": "Active", "pool": "Releasing"}, "a rank is a name and no work"
+    await settled(one)
+    assert seen(one) == {"b": "Active"}
+    life.cancel()
+
+
+@pytest.mark.looptime
+async def test_a_die_goes_from_hand_to_hand_only_when_wiped():
+    one = agent()
+    life = asyncio.create_task(one.live())
+    one.ensure(wish(2, part("a", 0), part("b", 1)))
+    await settled(one)
+    one.ensure(wish(3, part("a", 1), part("b", 0)))
+    while set(seen(one).values()) != {"Active"}:
+        kept = one.memory()["parts"]
+        assert not set(kept["a"]["held"]) & set(kept["b"]["held"])
+        await asyncio.sleep(0.25)
+    kept = one.memory()["parts"]
+    assert (kept["a"]["held"], kept["b"]["held"]) == ([1], [0])
+    life.cancel()
+
+
+@pytest.mark.looptime
+async def test_what_can_not_be_had_is_reported_failed_and_the_rest_goes_on():
+    one = agent()
+    life = asyncio.create_task(one.live())
+    one.ensure(wish(2, part("a", 0, 1), part("b", 1, 2), part("c", 3)))
+    await settled(one)
+    assert seen(one) == {"a": "Failed", "b": "Failed", "c": "Active"}
+    one.ensure(wish(3, part("b", 1, 2), part("c", 3)))
+    await settled(one)
+    assert seen(one) == {"b": "Active", "c": "Active"}
+    life.cancel()
+
+
+@pytest.mark.looptime
+async def test_after_a_loss_of_power_parts_are_prepared_again_and_released_ones_still_wiped():
+    one = agent()
+    life = asyncio.create_task(one.live())
+    one.ensure(wish(2, part("a", 0), part("b", 1)))
+    await settled(one)
+    one.ensure(wish(3, part("a", 0)))
+    one.power_lost()
+    life.cancel()
+    one.restore(one.memory())
+    assert seen(one) == {"a": "Preparing", "b": "Releasing"}
+    life = asyncio.create_task(one.live())
+    await settled(one)
+    assert seen(one) == {"a": "Active"}
+    life.cancel()
+
+
+HAPPENINGS = st.one_of(
+    st.tuples(
+        st.just("wish"),
+        st.dictionaries(st.sampled_from("abc"), st.frozensets(st.integers(0, 5), max_size=3), max_size=3),
+    ),
+    st.tuples(st.sampled_from(["restart", "power"]), st.none()),
+    st.tuples(st.just("wait"), st.integers(1, 12)),
+)
+
+
+@pytest.mark.looptime
+@given(happenings=st.lists(HAPPENINGS, max_size=12))
+async def test_whatever_happens_in_between_the_newest_wish_is_what_stands_in_the_end(happenings):
+    one, generation, last = agent(), 1, {}
+    life = asyncio.create_task(one.live())
+    for what, value in happenings:
+        if what == "wish":
+            last = _apart(value)
+            generation += 1
+            one.ensure(wish(generation, *(part(name, *dies) for name, dies in last.items())))
+        elif what == "wait":
+            await asyncio.sleep(value)
+        else:
+            life.cancel()
+            if what == "power":
+                one.power_lost()
+                assert "Active" not in seen(one).values()
+            memory = one.memory()
+            one = agent()
+            one.restore(memory)
+            life = asyncio.create_task(one.live())
+        held = [die for kept in one.memory()["parts"].values() for die in kept["held"]]
+        assert len(held) == len(set(held)), "a die in two hands"
+    await settled(one)
+    kept = one.memory()["parts"]
+    assert {name: frozenset(each["held"]) for name, each in kept.items()} == last
+    assert seen(one) == dict.fromkeys(last, "Active")
+    life.cancel()
+
+
+def _apart(wished: dict[str, frozenset[int]]) -> dict[str, frozenset[int]]:
+    """The same with every die wished for once."""
+    apart: dict[str, frozenset[int]] = {}
+    for name, dies in wished.items():
+        apart[name] = dies.difference(*apart.values())
+    return apart

@@ -1,0 +1,200 @@
+"""What a report does: taken or refused as stale, inventories compared, parts seen; agent and service through restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from matrixresource.agent import ResourceAgent
+from matrixresource.contract import NodeReport, PartWish
+from matrixresource.hardware import EmulatedNode, InjectedFault
+from matrixresource.sku import inventory, mismatches, part_names
+from matrixresource.stages import node_stages
+from matrixresource.store import AssignmentRow
+from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.vocabulary.clock import LoopClock
+from tests.matrixresource.reporting import NODE, Reporting
+
+SPEC = SupernodeSpec.load()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "epoch", "sequence", "reason"),
+    [
+        ("the next report of this life", 3, 11, None),
+        ("a report may be lost", 3, 20, None),
+        ("the same once more", 3, 10, "StaleReport"),
+        ("an older one", 3, 9, "StaleReport"),
+        ("an earlier life, however far it came", 2, 1000, "StaleReport"),
+        ("a new life begins to count anew", 4, 0, None),
+    ],
+)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_stale_report_is_refused_and_changes_nothing(tmp_path, sentence, epoch, sequence, reason, restarted):
+    service = Reporting(tmp_path)
+    service.report(epoch=3, sequence=10, stage="seen")
+    if restarted:
+        service.begin()
+        if (epoch, sequence) in {(3, 10), (3, 9)}:
+            reason = (
+                None  # the place within a life is kept in memory: a new life of the service takes up where it is told
+            )
+    answer = service.report(("220001001", "npu1"), epoch=epoch, sequence=sequence, stage="told")
+    assert (answer.accepted, answer.reason) == (reason is None, reason), sentence
+    assert service.node.stage == ("told" if reason is None else "seen")
+    assert bool(service.node.faults) == (reason is None)
+
+
+def test_who_reports_an_older_generation_is_behind_and_told_the_newest_wish(tmp_path):
+    service = Reporting(tmp_path)
+    wish(service, [part("a", 0)])
+    answer = service.report(generation=1)
+    assert (answer.desired.generation, answer.desired.parts[0].allocation) == (2, "a")
+    assert not service.node.caught_up
+    assert service.report(generation=2).desired is None
+    assert service.node.caught_up
+
+
+@pytest.mark.parametrize(
+    ("missing", "sentence"),
+    [
+        ("npu5", "NPUs: expected 8, found 7 (without npu5)"),
+        ("npu5-die1", "npu5 dies: expected 10, 11, found 10; npu5 HBM: expected 128 GB, found 64 GB"),
+        ("cpu3", "CPUs: expected 4, found 3"),
+        ("dimm7", "memory: expected 2048 GiB, found 1984 GiB"),
+        ("rdma-npu2-die0", "ports: expected 241, found 240 (without rdma-npu2-die0)"),
+        ("vpc", "ports: expected 241, found 240 (without vpc)"),
+    ],
+)
+def test_a_node_that_lacks_a_part_is_kept_out_until_it_has_it(tmp_path, missing, sentence):
+    service = Reporting(tmp_path)
+    assert service.report().inventory_wanted, "nothing is known of it yet"
+    assert not service.report(inventory=inventory(SPEC)).inventory_wanted
+    assert (service.node.fault(), service.node.view().schedulable) == (None, True)
+    assert sentence in "; ".join(mismatches(SPEC, inventory(SPEC, [missing])))
+    service.report(inventory=inventory(SPEC, [missing]))
+    service.begin()
+    assert not service.report().inventory_wanted
+    view = service.node.view()
+    assert (view.schedulable, view.unschedulable_reason) == (False, "InventoryMismatch")
+    (condition,) = view.conditions
+    assert (condition.type, condition.status, condition.reason) == ("InventoryMatches", "False", "InventoryMismatch")
+    assert sentence in condition.message
+    service.report(inventory=inventory(SPEC))
+    assert (service.node.fault(), service.node.conditions[0]["status"]) == (None, "True")
+
+
+def test_whatever_is_missing_is_noticed_and_nothing_else_is():
+    assert mismatches(SPEC, inventory(SPEC)) == []
+    assert mismatches(SPEC, inventory(SPEC, serial="x", firmware="y")) == []
+    for name in part_names(SPEC):
+        assert mismatches(SPEC, inventory(SPEC, [name])), name
+    extra = inventory(SPEC)
+    assert mismatches(SPEC, extra.model_copy(update={"ports": [*extra.ports, "usb"]})) == [
+        "ports: expected 241, found 242 (besides usb)"
+    ]
+
+
+# -- agent and service together ----------------------------------------------------------------------------------
+
+
+def part(allocation: str, *dies: int) -> PartWish:
+    return PartWish(allocation=allocation, dies=list(dies))
+
+
+def wish(service: Reporting, parts: list[PartWish]) -> None:
+    """What the allocator does when a part is given or taken: one generation on."""
+    with service.store.transaction() as session:
+        row = session.get(AssignmentRow, NODE)
+        row.parts, row.generation = [each.wire() for each in parts], row.generation + 1
+        service.store.node(session, NODE).wanted_generation = row.generation
+
+
+class Pair:
+    """An agent and the service, a report a second between them."""
+
+    def __init__(self, service: Reporting) -> None:
+        self.service = service
+        self.hardware = EmulatedNode(NODE)
+        self.agent = self._new_agent()
+        self.life = asyncio.create_task(self.agent.live())
+
+    def _new_agent(self) -> ResourceAgent:
+        return ResourceAgent(self.hardware, node_stages(), LoopClock(), Random(1), lambda: None, 30.0)
+
+    def restart_agent(self) -> None:
+        self.life.cancel()
+        memory, self.agent = self.agent.memory(), self._new_agent()
+        self.agent.restore(memory)
+        self.life = asyncio.create_task(self.agent.live())
+
+    def exchange(self) -> NodeReport:
+        report = self.agent.report()
+        self.agent.answered(report, self.service.reports.take([report])[0])
+        return report
+
+    async def until(self, **parts: str) -> list[NodeReport]:
+        """Reports exchanged until just these parts were seen, of the newest wish."""
+        told = []
+        while not (self.service.node.caught_up and self.service.node.parts_seen == parts):
+            told.append(self.exchange())
+            await asyncio.sleep(1)
+        return told
+
+
+@pytest.mark.looptime
+async def test_parts_are_seen_through_restarts_of_either_side(tmp_path):
+    service = Reporting(tmp_path)
+    pair = Pair(service)
+    wish(service, [part("a", 0, 1), part("b", 2)])
+    await pair.until(a="Preparing", b="Preparing")
+    pair.restart_agent()
+    await pair.until(a="Active", b="Active")
+    service.begin()
+    wish(service, [part("b", 2, 3)])
+    await pair.until(a="Releasing", b="Preparing")
+    pair.restart_agent()
+    service.begin()
+    await pair.until(b="Active")
+    wish(service, [])
+    await pair.until()
+    pair.life.cancel()
+
+
+@pytest.mark.looptime
+async def test_an_inventory_is_told_once_a_life_when_it_changes_and_when_asked_for(tmp_path):
+    service = Reporting(tmp_path)
+    pair = Pair(service)
+    assert [pair.exchange().inventory is not None for _ in range(3)] == [True, False, False]
+    pair.hardware.suffer([InjectedFault(name="f", kind="missing-part", target=NODE, parameters={"part": "npu5"})])
+    assert [pair.exchange().inventory is not None for _ in range(2)] == [True, False]
+    assert service.node.fault() == "InventoryMismatch"
+    wish(service, [part("a", 10, 11), part("b", 0)])
+    await pair.until(a="Failed", b="Active")
+    pair.hardware.suffer([])
+    pair.restart_agent()
+    assert [pair.exchange().inventory is not None for _ in range(2)] == [True, False]
+    assert service.node.fault() is None
+    await pair.until(a="Active", b="Active")
+    service.forget_inventories()
+    assert [pair.exchange().inventory is not None for _ in range(3)] == [False, True, False]
+    pair.life.cancel()
+
+
+@pytest.mark.looptime
+async def test_broken_ports_make_their_chips_raise_codes(tmp_path):
+    service = Reporting(tmp_path)
+    pair = Pair(service)
+    ports = {"a": "ub-p3-k11", "b": "rdma-npu2-die1", "c": "vpc"}
+    pair.hardware.suffer(
+        [InjectedFault(name=n, kind="link-down", target=NODE, parameters={"port": p}) for n, p in ports.items()]
+    )
+    pair.exchange()
+    faults = service.node.view().faults
+    assert [(fault.component, fault.level) for fault in faults] == [
+        ("npu2-die1", "NotHandle"),
+        ("ub-p3-k11", "NotHandle"),
+    ]
+    pair.life.cancel()
