@@ -89,6 +89,11 @@ def supernodes(session: Session, version: str | None = None) -> dict[str, Supern
     return {name: Supernode(name, spec_of(session, specs[name])) for name in ordered}
 
 
+def spec_at(session: Session, supernode: str) -> SupernodeSpec:
+    """What a supernode that exists is built to."""
+    return spec_of(session, topology_at(session).supernodes[supernode])
+
+
 def lock(session: Session) -> HeadRow:
     """The head, held until the transaction ends: nobody else changes the topology meanwhile."""
     head = session.get(HeadRow, 1, with_for_update=True, populate_existing=True)

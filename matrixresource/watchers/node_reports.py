@@ -19,6 +19,8 @@ from matrixresource.fault_levels import worst_health
 from matrixresource.fault_records import FaultRecords
 from matrixresource.health import dies_of
 from matrixresource.store import AssignmentRow, NodeRow, ResourceStore
+from matrixresource.surveyor import Surveyor
+from matrixresource.topology_history import spec_at
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.names import NpuName
 
@@ -70,11 +72,19 @@ class NodeReports:
     """Takes reports in, and tells from their absence which agents are stale or lost."""
 
     def __init__(
-        self, store: ResourceStore, allocator: Allocator, clock: Clock, *, grace_s: float, nudge: Callable[[], None]
+        self,
+        store: ResourceStore,
+        allocator: Allocator,
+        surveyor: Surveyor,
+        clock: Clock,
+        *,
+        grace_s: float,
+        nudge: Callable[[], None],
     ) -> None:
         """`grace_s`: how long after our own start an agent that has not reported yet is not held against it."""
         self._store = store
         self._allocator = allocator
+        self._surveyor = surveyor
         self._clock = clock
         self._grace_s = grace_s
         self._started_at = clock.now()
@@ -111,8 +121,10 @@ class NodeReports:
             node.parts_seen = parts
         _judged(node, batch.records.observe(node, report.faults, now))
         if report.inventory is not None:
-            spec = self._allocator.supernodes[node.supernode].spec
+            spec = spec_at(batch.session, node.supernode)
             inventories.take(batch.session, node, report.inventory, spec, now)
+        if report.ports:
+            self._surveyor.observe(batch.session, node.name, report.ports)
         node.read_state()
         if _standing(node) != before:
             touched.add(node, released)

@@ -35,8 +35,8 @@ LEASE_S, LEASE_FLOOR_WALL_S = 30.0, 2.0
 """A heartbeat each 10 s and a lease of 30 s (the incumbent's node daemon updates at 5 s or more, its HCCL heartbeat is
 lost at 30 s: Ascend/mind-cluster documentation); in wall time never below the floors."""
 
-REPORTS_A_CALL = 96
-"""A report that tells an inventory takes 5 KB; a body may have 1 MiB."""
+REPORTS_A_CALL = 48
+"""A report that tells an inventory and all ports takes 14 KB; a body may have 1 MiB."""
 
 
 class Agent(Protocol):

@@ -11,7 +11,8 @@ from matrixresource.contract import NodeReport, NpuView, ReportAnswer, ReportedF
 from matrixresource.inventories import InventoryRow
 from matrixresource.store import AssignmentRow, NodeRow, ResourceStore
 from matrixresource.store import Base as Tables
-from matrixresource.topology.supernode import Supernode
+from matrixresource.surveyor import Surveyor
+from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.vocabulary.clock import FixedClock
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.records import Records
@@ -36,11 +37,12 @@ class Reporting:
         database = Database(self._url)
         database.migrate(MIGRATIONS)
         self.store = ResourceStore(Records(database.sessions, Tables.metadata, self.clock))
-        allocator = Allocator(self.store, self.clock, [Supernode("sn0")])
-        allocator.enrol()
+        surveyor = Surveyor(self.store, self.clock, SupernodeSpec.load())
+        surveyor.seed(["sn0"])
         self.nudges: list[str] = []
+        allocator = Allocator(self.store, self.clock)
         self.reports = NodeReports(
-            self.store, allocator, self.clock, grace_s=60, nudge=lambda: self.nudges.append("replenish")
+            self.store, allocator, surveyor, self.clock, grace_s=60, nudge=lambda: self.nudges.append("replenish")
         )
 
     def report(self, *faults: tuple[str, str], after_s: float = 0.0, epoch: int = 1, **more: object) -> ReportAnswer:
