@@ -83,6 +83,7 @@ class ResourceAgent:
         self.generation = 0
         self.deployed = False
         self._inventory_told: NodeInventory | None = None
+        self._ports_told: dict[str, str | None] = {}
         self.parts = Parts(stages, clock, random, changed, lambda: self.enrolled, lambda: node.dies)
 
     @property
@@ -162,7 +163,8 @@ class ResourceAgent:
     def report(self) -> NodeReport:
         """What this agent says of its node now; each call is the next in sequence."""
         self.sequence += 1
-        found = self.node.inventory
+        found, told = self.node.inventory, self._ports_told
+        answering = {port: peer for port, peer in self.node.peers.items() if port not in told or told[port] != peer}
         return NodeReport(
             node=self.node.name,
             epoch=self.epoch,
@@ -175,6 +177,7 @@ class ResourceAgent:
             stage=self.stage,
             parts=self.parts.reports(),
             inventory=found if found != self._inventory_told else None,
+            ports=answering or None,
             faults=[
                 ReportedFault.model_validate(
                     {"code": code, "component": component, "severity": self.node.severities.get((code, component))}
@@ -187,10 +190,11 @@ class ResourceAgent:
         """Note what MatrixResource knows by its answer. Raises StaleGeneration for a wish that came too late."""
         if not answer.accepted:
             return
+        self._ports_told = self._ports_told | (report.ports or {})
         if report.inventory is not None:
             self._inventory_told = report.inventory
         elif answer.inventory_wanted:
-            self._inventory_told = None
+            self._inventory_told, self._ports_told = None, {}
             self._changed()
         if answer.desired is not None and answer.desired.generation > self.generation:
             self.ensure(answer.desired)
@@ -216,5 +220,5 @@ class ResourceAgent:
         self.epoch = memory["epoch"] + 1
         self.sequence = 0
         self.stage = None
-        self._inventory_told = None
+        self._inventory_told, self._ports_told = None, {}
         self.parts.restore(memory.get("parts", {}))

@@ -27,7 +27,7 @@ from matrixresource.plan_contract import FragmentationView, PlanRequest, PlanVie
 from matrixresource.planner import Planner
 from matrixresource.quotas import Quotas
 from matrixresource.store import ResourceStore
-from matrixresource.topology_history import supernodes
+from matrixresource.topology_history import spec_at
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import NotYetSupported
 from matrixresource.vocabulary.names import NodeName, NpuName
@@ -60,7 +60,7 @@ def routes(
     async def get_inventory(name: NodeName) -> InventoryView:
         with store.reading() as session:
             node = store.node(session, name)
-            return inventory_view(session, node, supernodes(session)[node.supernode].spec)
+            return inventory_view(session, node, spec_at(session, node.supernode))
 
     @api.post("/nodes/{name}:cordon")
     async def cordon(name: NodeName, if_match: IfMatch = None) -> NodeView:

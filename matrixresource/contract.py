@@ -12,6 +12,8 @@ from matrixresource.vocabulary.wire import View, Wire
 MEMBERS_MAX = 48 * 1024
 """No request for more nodes than this is meaningful; it bounds what one request can make us compute."""
 
+PortName = Annotated[str, Field(max_length=40)]
+PartName = Annotated[str, Field(max_length=80)]
 Count = Annotated[int, Field(ge=0, le=MEMBERS_MAX)]
 
 
@@ -327,7 +329,8 @@ class NodeReport(Wire):
 
     `epoch` counts the agent's lives and `sequence` its reports in this life: an older one is refused. `generation` is
     the newest wish the agent has taken up, and `status` how far it is with it. `inventory` is told once in each life,
-    when it changes, and when an answer asks for it.
+    when it changes, and when an answer asks for it. `ports` says who answers at a port (null: nobody): all of them once
+    in each life and whenever the inventory is asked for, else those where that has changed.
     """
 
     node: NodeName
@@ -344,6 +347,7 @@ class NodeReport(Wire):
     parts: list[PartReport] = Field(default_factory=list, max_length=64)
     message: str = Field("", max_length=300)
     inventory: NodeInventory | None = None
+    ports: dict[PortName, PartName | None] | None = Field(None, max_length=1024)
     faults: list[ReportedFault] = Field(default_factory=list, max_length=256)
 
 

@@ -12,12 +12,21 @@ from pydantic import Field
 
 from matrixresource.contract import NodeInventory
 from matrixresource.sku import inventory
+from matrixresource.topology.deviations import as_built
+from matrixresource.topology.layout import Layout
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.wire import Wire
 
 FaultKind = Literal[
-    "node-down", "agent-hang", "npu-fault", "component-fault", "missing-part", "link-down", "link-degraded"
+    "node-down",
+    "agent-hang",
+    "npu-fault",
+    "component-fault",
+    "missing-part",
+    "link-down",
+    "link-degraded",
+    "cable-moved",
 ]
 
 FAULT_KINDS: dict[str, str] = {
@@ -28,6 +37,7 @@ FAULT_KINDS: dict[str, str] = {
     "missing-part": "the node lacks a part (parameters: part, e.g. npu5, npu5-die1, cpu3, dimm7, vpc)",
     "link-down": "a port carries nothing (parameters: port, e.g. ub-p3-k11, npu5-die1-p2, rdma-npu5-die0, vpc)",
     "link-degraded": "a port carries a share of its rate (parameters: port, share between 0 and 1)",
+    "cable-moved": "a port's cable is plugged in elsewhere (parameters: port, peer, e.g. sn0-l2p3-k12)",
 }
 
 UPLINK_DOWN, UPLINK_NARROW, ROCE_DOWN = "0x08520003/L2", "0x00f10509/L2", "81078603"
@@ -58,6 +68,8 @@ class EmulatedNode:
     """How severe the component calls them, for those that say."""
     ports: dict[str, float] = field(default_factory=dict)
     """Share of its full rate that a port has left, for ports below 1.0."""
+    moved: dict[str, str] = field(default_factory=dict)
+    """Ports whose cable leads elsewhere than it was built, and where."""
     missing: frozenset[str] = frozenset()
     """Parts it lacks, by name."""
     power_cycles: int = 0
@@ -65,6 +77,7 @@ class EmulatedNode:
 
     def __post_init__(self) -> None:
         self.inventory = self._look()
+        self._built: dict[str, str | None] = dict(as_built(Layout(self.spec, self.name.supernode), self.name))
 
     @property
     def responsive(self) -> bool:
@@ -75,6 +88,12 @@ class EmulatedNode:
     def dies(self) -> frozenset[int]:
         """The dies it has, by number within the node: 2k and 2k+1 are NPU k."""
         return frozenset(die for npu in self.inventory.npus for die in npu.dies)
+
+    @property
+    def peers(self) -> dict[str, str | None]:
+        """Who answers at each port; None where nobody does. Of a part that is missing nothing is seen."""
+        dark = {port: None for port, share in self.ports.items() if share == 0}
+        return self._built | {port: peer for port, peer in (self.moved | dark).items() if port in self._built}
 
     def _look(self) -> NodeInventory:
         return inventory(self.spec, self.missing, serial=f"cm384-{self.name}", firmware=FIRMWARE)
@@ -95,6 +114,9 @@ class EmulatedNode:
         if missing != self.missing:
             self.missing = missing
             self.inventory = self._look()
+        self.moved = {
+            str(each.parameters["port"]): str(each.parameters["peer"]) for each in mine if each.kind == "cable-moved"
+        }
         self.ports = {}
         for fault in mine:
             if fault.kind in ("link-down", "link-degraded"):

@@ -194,9 +194,8 @@ class Surveyor:
         node = supernode.spec.node
         row = session.get(SupernodeRow, supernode.name)
         if row is None:
-            row = SupernodeRow(name=supernode.name, state="Active")
+            row = SupernodeRow(name=supernode.name, state="Active", topology_version="")
             session.add(row)
-        row.topology_version = supernode.topology_version
         row.cabinets = len(supernode.cabinets())
         row.npus_per_node, row.cpus_per_node = node.npus, node.cpus
         nodes = set(session.scalars(select(NodeRow.name).where(NodeRow.supernode == supernode.name)))

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import JSON, Integer, String, Text, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from matrixresource.store import Base
+from matrixresource.store import Base, SupernodeRow
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 from matrixresource.topology.versions import Topology, changes, summary
@@ -89,6 +89,11 @@ def supernodes(session: Session, version: str | None = None) -> dict[str, Supern
     return {name: Supernode(name, spec_of(session, specs[name])) for name in ordered}
 
 
+def spec_at(session: Session, supernode: str) -> SupernodeSpec:
+    """What a supernode that exists is built to."""
+    return spec_of(session, topology_at(session).supernodes[supernode])
+
+
 def lock(session: Session) -> HeadRow:
     """The head, held until the transaction ends: nobody else changes the topology meanwhile."""
     head = session.get(HeadRow, 1, with_for_update=True, populate_existing=True)
@@ -119,6 +124,8 @@ def record(session: Session, head: HeadRow, after: Topology, *, by: str) -> str:
         )
     )
     head.number, head.name = number, name
+    for row in session.scalars(select(SupernodeRow)):
+        row.topology_version = name
     session.flush()
     return name
 

@@ -20,9 +20,8 @@ from matrixresource.fault_levels import worst_health
 from matrixresource.fault_records import FaultRecords
 from matrixresource.health import dies_of
 from matrixresource.store import AssignmentRow, NodeRow, PartRow, ResourceStore
-from matrixresource.topology.spec import SupernodeSpec
-from matrixresource.topology.supernode import Supernode
-from matrixresource.topology_history import supernodes
+from matrixresource.surveyor import Surveyor
+from matrixresource.topology_history import spec_at
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.names import NpuName
 
@@ -53,13 +52,6 @@ class Batch:
     session: Session
     records: FaultRecords
     inventoried: set[str]
-    built: dict[str, Supernode] = field(default_factory=dict)
-
-    def spec(self, supernode: str) -> SupernodeSpec:
-        """What the nodes of a supernode are expected to consist of."""
-        if not self.built:
-            self.built.update(supernodes(self.session))
-        return self.built[supernode].spec
 
 
 @dataclass
@@ -81,11 +73,19 @@ class NodeReports:
     """Takes reports in, and tells from their absence which agents are stale or lost."""
 
     def __init__(
-        self, store: ResourceStore, allocator: Allocator, clock: Clock, *, grace_s: float, nudge: Callable[[], None]
+        self,
+        store: ResourceStore,
+        allocator: Allocator,
+        surveyor: Surveyor,
+        clock: Clock,
+        *,
+        grace_s: float,
+        nudge: Callable[[], None],
     ) -> None:
         """`grace_s`: how long after our own start an agent that has not reported yet is not held against it."""
         self._store = store
         self._allocator = allocator
+        self._surveyor = surveyor
         self._clock = clock
         self._grace_s = grace_s
         self._started_at = clock.now()
@@ -122,7 +122,10 @@ class NodeReports:
             node.parts_seen = parts
         _judged(node, batch.records.observe(node, report.faults, now))
         if report.inventory is not None:
-            inventories.take(batch.session, node, report.inventory, batch.spec(node.supernode), now)
+            spec = spec_at(batch.session, node.supernode)
+            inventories.take(batch.session, node, report.inventory, spec, now)
+        if report.ports:
+            self._surveyor.observe(batch.session, node.name, report.ports)
         node.read_state()
         if _standing(node) != before:
             touched.add(node, released)

@@ -63,13 +63,15 @@ def routes(fleet: Fleet) -> APIRouter:
         if fault.target not in fleet.nodes:
             raise NotFound(f"this fleet has no node {fault.target!r}", field="target")
         given = fault.parameters
-        if fault.kind in ("link-down", "link-degraded"):
+        if fault.kind in ("link-down", "link-degraded", "cable-moved"):
             known = port_names(fleet.spec)
             if given.get("port") not in known:
                 raise InvalidField(
                     f"{given.get('port')!r} is no port; use one like {', '.join(known[:2])}, {known[-1]}",
                     field="parameters.port",
                 )
+        if fault.kind == "cable-moved" and not (isinstance(given.get("peer"), str) and 0 < len(given["peer"]) <= 80):
+            raise InvalidField("give the name of who answers there now", field="parameters.peer")
         if fault.kind == "link-degraded":
             share = given.get("share")
             if not isinstance(share, int | float) or not 0 <= share < 1:

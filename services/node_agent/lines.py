@@ -23,8 +23,8 @@ LEASE_S, LEASE_FLOOR_WALL_S = 30.0, 2.0
 """A lease of 30 s (the incumbent's HCCL heartbeat is lost at 30 s: Ascend/mind-cluster documentation); in wall time
 never below the floor."""
 
-REPORTS_A_CALL = 96
-"""A report that tells an inventory takes 5 KB; a body may have 1 MiB."""
+REPORTS_A_CALL = 48
+"""A report that tells an inventory and all ports takes 14 KB; a body may have 1 MiB."""
 
 
 class ResourceLine:

@@ -72,7 +72,7 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
         return f"{allocator.expire()} leases ended"
 
     reports = NodeReports(
-        store, allocator, clock, grace_s=clock.at_least_wall(settings.lease_grace, 6.0), nudge=refill.nudge
+        store, allocator, surveyor, clock, grace_s=clock.at_least_wall(settings.lease_grace, 6.0), nudge=refill.nudge
     )
 
     async def survey() -> str:

@@ -37,11 +37,12 @@ class Reporting:
         database = Database(self._url)
         database.migrate(MIGRATIONS)
         self.store = ResourceStore(Records(database.sessions, Tables.metadata, self.clock))
-        Surveyor(self.store, self.clock, SupernodeSpec.load()).seed(["sn0"])
-        allocator = Allocator(self.store, self.clock)
+        surveyor = Surveyor(self.store, self.clock, SupernodeSpec.load())
+        surveyor.seed(["sn0"])
         self.nudges: list[str] = []
+        allocator = Allocator(self.store, self.clock)
         self.reports = NodeReports(
-            self.store, allocator, self.clock, grace_s=60, nudge=lambda: self.nudges.append("replenish")
+            self.store, allocator, surveyor, self.clock, grace_s=60, nudge=lambda: self.nudges.append("replenish")
         )
 
     def report(self, *faults: tuple[str, str], after_s: float = 0.0, epoch: int = 1, **more: object) -> ReportAnswer:

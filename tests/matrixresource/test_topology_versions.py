@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,16 @@ import pytest
 import yaml
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy.orm import Session
 
 from matrixresource.domains import closed_cabinets
 from matrixresource.store import Base, NodeRow, ResourceStore
 from matrixresource.surveyor import Surveyor
 from matrixresource.topology.spec import DEFAULT_FILE, SupernodeSpec
-from matrixresource.topology_history import current_version, supernodes, topology_at
+from matrixresource.topology_contract import SupernodeRequest
+from matrixresource.topology_history import current_version, supernodes, topology_at, versions
 from matrixresource.vocabulary.clock import FixedClock
+from matrixresource.vocabulary.errors import NotFound
 from matrixresource.vocabulary.records import Records
 from services.chassis.database import Database
 from services.chassis.http import http_client
@@ -31,6 +36,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        folder.mkdir(exist_ok=True)
         self.clock = FixedClock()
         self.restart()
 
@@ -179,6 +185,7 @@ async def test_a_failed_switch_is_one_version_and_old_ones_are_read_back(desk: D
         [("SwitchFailed", "sn0-l2p3-k11")],
         [("SwitchMended", "sn0-l2p3-k11")],
     ]
+    assert (await desk.call("GET", "supernodes/sn0"))["topologyVersion"] == mended
     for version, there in ((failed, False), (mended, True), (None, True)):
         query = f"?version={version}" if version else ""
         document = await desk.call("GET", f"supernodes/sn0/topology{query}")
@@ -197,6 +204,51 @@ async def test_a_flapping_port_makes_no_version_and_keeps_no_other_back(desk: De
     assert await desk.changes() == [[("SupernodeAdded", "sn0")], [("CableMoved", "sn0-c00-n1.ub-p0-k00")]]
     with desk.store.reading() as session:
         assert [each.peer for each in topology_at(session).deviations] == ["sn0-l2p0-k01"]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_a_crash_at_any_commit_leaves_one_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each verb is killed just before its commit, then just after it, then asked a third time by who never heard."""
+    told, killed = Desk(tmp_path / "told"), Desk(tmp_path / "killed")
+    life: list[Callable[[Desk], object]] = [
+        lambda desk: desk.surveyor.ensure_supernode("sn1", SupernodeRequest(), by="me"),
+        lambda desk: desk.surveyor.close("sn0-c03", by="me", drain=True),
+        lambda desk: desk.report(DARK | {"ub-p0-k00": "sn0-l2p0-k01"}, "sn0-c00-n0"),
+        lambda desk: desk.surveyor.settle(),
+        lambda desk: desk.surveyor.open("sn0-c03", by="me"),
+        lambda desk: desk.surveyor.close("sn1", by="me"),
+        lambda desk: desk.surveyor.remove_supernode("sn1", by="me"),
+    ]
+    for deed in life:
+        deed(told)
+        for after in (False, True):
+            with monkeypatch.context() as patch, suppress(Killed, NotFound):
+                patch.setattr(Session, "commit", killing(Session.commit, after))
+                deed(killed)
+            killed.restart()
+        with suppress(NotFound):  # what was removed already
+            deed(killed)
+        told.clock.at += 60
+        killed.clock.at += 60
+    assert history(killed) == history(told)
+    assert len(history(told)) == 7
+
+
+def killing(commit: Callable[[Session], None], after: bool) -> Callable[[Session], None]:
+    def killed(session: Session) -> None:
+        if after:
+            commit(session)
+        raise Killed
+
+    return killed
+
+
+def history(desk: Desk) -> list[tuple[str, Any]]:
+    with desk.store.reading() as session:
+        return [(row.name, row.changes) for row in versions(session)]
 
 
 def test_the_tables_are_what_the_migrations_make(tmp_path: Path) -> None:

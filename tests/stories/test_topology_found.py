@@ -1,0 +1,40 @@
+"""Cables and switches fail on the emulated hardware; MatrixResource finds out from its agents, once, and keeps it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stack import Stack
+
+pytestmark = pytest.mark.looptime
+
+
+async def told(stack: Stack) -> list[list[str]]:
+    items = (await stack.resource.get("/v1/topology-versions"))["items"]
+    return [[f"{change['kind']} {change['part']}" for change in each["changes"]] for each in items]
+
+
+async def test_a_failed_switch_and_a_moved_cable_are_found(tmp_path):
+    async with Stack(tmp_path) as stack:
+        nodes = [node.name for node in await stack.resource.nodes()]
+        for node in nodes:
+            stack.hurt(f"k11-{node}", "link-down", node, port="ub-p3-k11")
+
+        async def found() -> bool:
+            return len(await told(stack)) == 2
+
+        await stack.until(found, "the switch is found", within_s=300)
+        await stack.restart("resource")
+        for node in nodes:
+            stack.mend(f"k11-{node}")
+        stack.hurt("moved", "cable-moved", nodes[5], port="ub-p0-k01", peer="sn0-l2p0-k02")
+
+        async def mended() -> bool:
+            return len(await told(stack)) == 3
+
+        await stack.until(mended, "it is seen mended", within_s=300)
+        assert await told(stack) == [
+            ["SupernodeAdded sn0"],
+            ["SwitchFailed sn0-l2p3-k11"],
+            ["SwitchMended sn0-l2p3-k11", f"CableMoved {nodes[5]}.ub-p0-k01"],
+        ]
