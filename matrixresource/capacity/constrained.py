@@ -131,10 +131,13 @@ class Allowed:
     def __call__(self, node: int) -> bool:
         return all((node // size in kept) is inside for size, kept, inside in self.rules)
 
-    def cabinet(self, cabinet: int) -> bool:
-        """False when no node of the cabinet can be allowed; where rules are about nodes, True."""
-        first = cabinet * self.nodes
-        return all(size < self.nodes or (first // size in kept) is inside for size, kept, inside in self.rules)
+    def cabinets(self, scope: Iterable[int]) -> Iterable[int]:
+        """Those of the cabinets of which some node may be allowed: all where rules are about nodes."""
+        for size, kept, inside in self.rules:
+            if size >= self.nodes:
+                each = size // self.nodes
+                scope = [cabinet for cabinet in scope if (cabinet // each in kept) is inside]
+        return scope
 
     def of_nodes(self) -> bool:
         return any(size < self.nodes for size, _, _ in self.rules)
@@ -232,9 +235,7 @@ def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed)
     found: dict[int, int] = {}
     per, nodes, npus = wish.per, index.nodes, index.npus
     one_by_one = allowed.of_nodes()
-    for cabinet in scope:
-        if allowed and not allowed.cabinet(cabinet):
-            continue
+    for cabinet in allowed.cabinets(scope):
         mask = index.whole[cabinet]
         if per < npus:
             base = cabinet * nodes
