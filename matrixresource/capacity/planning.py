@@ -34,7 +34,7 @@ class Domain:
     """A cabinet or supernode by number: nodes with room for a member, nodes short, and obstacles with their counts.
 
     Obstacles are nodes that are `down`, `held` or `promised` to a reservation, that `apart`, `near` or `avoid` rule
-    out, that a `spread` leaves unused; and `cpus` (sockets) and `mem` (GiB) that are short.
+    out, that a `spread` leaves unused; and whole nodes for `spares`, `cpus` (sockets) and `mem` (GiB) that are short.
     """
 
     over: str
@@ -169,7 +169,11 @@ def _domain(ledger: Ledger, wish: Wish, first: int, size: int, room: int, obstac
     for what, wanted, left in (("cpus", wish.cpus, index.cpus), ("mem", wish.mem, index.mem)):
         if wanted:
             obstacles[what] = max(0, wanted - sum(left[node] for node in around if index.up[node]))
-    short = max(0, wish.nodes + wish.spares - room)
+    cabinets = range(first // ledger.shape.nodes, (first + size) // ledger.shape.nodes)
+    spares = wish.spares - sum(index.whole[cabinet].bit_count() for cabinet in cabinets) if wish.spares else 0
+    if spares > 0 and wish.per < ledger.shape.npus:
+        obstacles["spares"] = spares
+    short = max(0, wish.nodes + wish.spares - room, spares)
     found = {what: count for what, count in obstacles.items() if count}
     return Domain(wish.within or "supernode", first // size, room, short, found)
 

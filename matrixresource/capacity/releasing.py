@@ -52,8 +52,11 @@ def least(ledger: Ledger, wish: Wish, effort: int) -> Release | None:
     elif wish.plain and wish.nodes == 1:
         found = _vacated(ledger, wish)
     with trial(ledger) as released:
-        if found is not None and released.fits_without(found.names, wish):
+        if found is not None and found.exact and released.fits_without(found.names, wish):
             return found
+        if found is not None and (needed := _enough(ledger, wish, [*found.names], len(found.names), released, inf)):
+            return Release(tuple(sorted(needed)), sum(held.wish.npus for held in released.gone.values()), False)
+        released.restore()
         return _searched(ledger, wish, effort, released)
 
 
