@@ -10,20 +10,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure. `goal_most` is the most it may be (None: no goal); `method` says how it was taken."""
+    """One measured figure. `goal_most` is the most it may be, `goal_least` the least (None: no goal); `method` says how
+    it was taken."""
 
     name: str
     value: float
     unit: str
     method: str
     goal_most: float | None = None
+    goal_least: float | None = None
 
     @property
     def verdict(self) -> str:
-        if self.goal_most is None:
+        if self.goal_most is None and self.goal_least is None:
             return ""
-        return "met" if self.value <= self.goal_most else "MISSED"
+        within = self.goal_most is None or self.value <= self.goal_most
+        return "met" if within and (self.goal_least is None or self.value >= self.goal_least) else "MISSED"
 
     def line(self) -> str:
-        goal = "" if self.goal_most is None else f"goal at most {self.goal_most:g} {self.unit}: {self.verdict}"
+        bounds = (("at most", self.goal_most), ("at least", self.goal_least))
+        asked = ", ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+        goal = f"goal {asked} {self.unit}: {self.verdict}" if asked else ""
         return f"{self.name:<52} {self.value:>9.2f} {self.unit:<5} {goal:<32} {self.method}"

@@ -131,10 +131,13 @@ class Allowed:
     def __call__(self, node: int) -> bool:
         return all((node // size in kept) is inside for size, kept, inside in self.rules)
 
-    def cabinet(self, cabinet: int) -> bool:
-        """False when no node of the cabinet can be allowed; where rules are about nodes, True."""
-        first = cabinet * self.nodes
-        return all(size < self.nodes or (first // size in kept) is inside for size, kept, inside in self.rules)
+    def cabinets(self, scope: Iterable[int]) -> Iterable[int]:
+        """Those of the cabinets of which some node may be allowed: all where rules are about nodes."""
+        for size, kept, inside in self.rules:
+            if size >= self.nodes:
+                each = size // self.nodes
+                scope = [cabinet for cabinet in scope if (cabinet // each in kept) is inside]
+        return scope
 
     def of_nodes(self) -> bool:
         return any(size < self.nodes for size, _, _ in self.rules)
@@ -146,9 +149,10 @@ def scopes(index: Index, wish: Wish) -> Iterator[range]:
     if wish.within == "cabinet":
         for supernode in tight_supernodes(index, wish):
             first = supernode * shape.cabinets
-            here = range(first, first + shape.cabinets)
-            for cabinet in sorted(here, key=lambda c: index.whole[c].bit_count()):
-                yield range(cabinet, cabinet + 1)
+            least = (wish.nodes if wish.per == index.npus else 0) + wish.spares
+            for row in index.rows[supernode][least:]:
+                for cabinet in low_bits(row, shape.cabinets):
+                    yield range(first + cabinet, first + cabinet + 1)
         return
     for supernode in tight_supernodes(index, wish):
         yield range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
@@ -232,9 +236,7 @@ def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed)
     found: dict[int, int] = {}
     per, nodes, npus = wish.per, index.nodes, index.npus
     one_by_one = allowed.of_nodes()
-    for cabinet in scope:
-        if allowed and not allowed.cabinet(cabinet):
-            continue
+    for cabinet in allowed.cabinets(scope):
         mask = index.whole[cabinet]
         if per < npus:
             base = cabinet * nodes

@@ -134,7 +134,7 @@ def _plan_on_open_nodes(ledger: Ledger, wish: Wish, steps: int, one_by_one: bool
         for piece in there:
             search.of.setdefault(piece.name, []).append(piece)
     search.bound = bound_to_stay(ledger)
-    for lower, nodes in candidates(ledger, wish, search.pieces):
+    for lower, nodes in candidates(ledger, wish, search.pieces, steps):
         if lower >= search.best or search.steps > steps:
             break
         search.reserved = frozenset(nodes)
@@ -147,7 +147,7 @@ def _plan_on_open_nodes(ledger: Ledger, wish: Wish, steps: int, one_by_one: bool
     if search.won is None:
         return None
     made = _plan(ledger, *search.won)
-    made.exact = search.steps <= steps and ledger.shape.all_nodes <= WIDE
+    made.exact = search.steps <= steps and 8 * steps >= SETS and ledger.shape.all_nodes <= WIDE
     return made
 
 

@@ -84,7 +84,9 @@ def bound_to_stay(ledger: Ledger) -> set[str]:
     return found
 
 
-def candidates(ledger: Ledger, wish: Wish, pieces: dict[int, list[Piece]]) -> Iterator[tuple[float, tuple[int, ...]]]:
+def candidates(
+    ledger: Ledger, wish: Wish, pieces: dict[int, list[Piece]], steps: int
+) -> Iterator[tuple[float, tuple[int, ...]]]:
     """(NPUs that must leave, nodes) for each set the gang could have, the cheapest first."""
     shape, index = ledger.shape, ledger.index
     size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[wish.within]
@@ -96,6 +98,7 @@ def candidates(ledger: Ledger, wish: Wish, pieces: dict[int, list[Piece]]) -> It
         return sum(piece.npus for piece in pieces.get(node, ()))
 
     found: list[tuple[float, tuple[int, ...]]] = []
+    most = min(SETS, 8 * steps)
     for first in _starts(ledger, size):
         here = sorted(
             (n for n in range(first, first + size) if index.up[n] and n not in stuck), key=lambda n: (load(n), n)
@@ -108,7 +111,7 @@ def candidates(ledger: Ledger, wish: Wish, pieces: dict[int, list[Piece]]) -> It
         free = [node for node in here if not load(node)][: wish.nodes]
         short = wish.nodes - len(free)
         used = [node for node in here if load(node)]
-        within = next((n for n in range(CHEAPEST, short, -1) if comb(n, short) <= SETS), short)
+        within = next((n for n in range(CHEAPEST, short, -1) if comb(n, short) <= most), short)
         found += [(sum(map(load, nodes)), (*free, *nodes)) for nodes in combinations(used[:within], short)]
     yield from sorted(found)
 

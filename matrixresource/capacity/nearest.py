@@ -16,9 +16,10 @@ def nearest(ledger: Ledger, size: int, most: int) -> list[int]:
     index, shape = ledger.index, ledger.shape
     found: list[int] = []
     if size != shape.nodes or shape.cabinets == 1:
-        for free in range(shape.of_supernode, -1, -1):
-            if len(found) >= most:
-                break
+        sizes = index.sizes
+        while sizes and len(found) < most:
+            free = sizes.bit_length() - 1
+            sizes ^= 1 << free
             found += [supernode * size for supernode in low_bits(index.by_free[free], most - len(found))]
         return found
     for free in range(shape.nodes, -1, -1):

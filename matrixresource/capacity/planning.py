@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity import constrained, defragmenting, preempting, relaxing, releasing, waiting
-from matrixresource.capacity.evacuating import WIDE
 from matrixresource.capacity.nearest import nearest
 from matrixresource.capacity.radius import Loss, radius
 from matrixresource.capacity.wishes import Place, Wish
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
 
 DOMAINS_TOLD = 16
+NARROW = 128  # nodes up to which moves are sought without being asked for
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Domain:
     """A cabinet or supernode by number: nodes with room for a member, nodes short, and obstacles with their counts.
 
     Obstacles are nodes that are `down`, `held` or `promised` to a reservation, that `apart`, `near` or `avoid` rule
-    out, that a `spread` leaves unused; and `cpus` (sockets) and `mem` (GiB) that are short.
+    out, that a `spread` leaves unused; and whole nodes for `spares`, `cpus` (sockets) and `mem` (GiB) that are short.
     """
 
     over: str
@@ -70,15 +70,15 @@ class Change:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to look: steps of the search for a release, and for moves; and whether moves are sought on machines
-    too wide to look at all of."""
+    """How long to look: steps of the search for a release, and for moves; and whether moves are sought also for gangs
+    larger than a cabinet and on machines of more than `NARROW` nodes (`wide`)."""
 
     release: int
     moves: int
     wide: bool
 
 
-QUICK = Effort(release=60, moves=12, wide=False)
+QUICK = Effort(release=8, moves=6, wide=False)
 THOROUGH = Effort(release=50_000, moves=defragmenting.STEPS, wide=True)
 
 
@@ -113,13 +113,28 @@ def why(ledger: Ledger, wish: Wish) -> tuple[Domain, ...]:
     allowed = constrained.Allowed(ledger, wish)
     ruled = bool(allowed) or wish.per != shape.npus
     firsts = nearest(ledger, size, DOMAINS_TOLD * (4 if ruled else 1))
-    with withheld(ledger, wish):
-        roomy = [[_has_room(ledger, wish, node) for node in range(first, first + size)] for first in firsts]
-    found = [
-        _domain(ledger, wish, first // size, size, allowed, shown) for first, shown in zip(firsts, roomy, strict=True)
-    ]
+    if not (allowed or wish.avoid or ledger.promises):
+        found = [_counted(ledger, wish, first, size) for first in firsts]
+    else:
+        with withheld(ledger, wish):
+            shown = [[_has_room(ledger, wish, node) for node in range(first, first + size)] for first in firsts]
+        walks = zip(firsts, shown, strict=True)
+        found = [_walked(ledger, wish, first, size, allowed, room) for first, room in walks]
     found.sort(key=lambda domain: (domain.short, domain.number))
     return tuple(found[:DOMAINS_TOLD])
+
+
+def _counted(ledger: Ledger, wish: Wish, first: int, size: int) -> Domain:
+    """Without rules about single nodes."""
+    free = ledger.index.free[first : first + size]
+    down = free.count(-1)
+    if wish.per == ledger.shape.npus:
+        room = free.count(ledger.shape.npus)
+    elif wish.per >= 1:
+        room = sum(npus >= wish.per for npus in free)
+    else:
+        room = sum(_has_room(ledger, wish, node) for node in range(first, first + size))
+    return _domain(ledger, wish, first, size, room, Counter({"down": down, "held": size - down - room}))
 
 
 def _has_room(ledger: Ledger, wish: Wish, node: int) -> bool:
@@ -127,37 +142,40 @@ def _has_room(ledger: Ledger, wish: Wish, node: int) -> bool:
     return free >= wish.per if wish.per >= 1 else free >= 0 and ledger.index.dies[node] > 0
 
 
-def _domain(
-    ledger: Ledger, wish: Wish, number: int, size: int, allowed: constrained.Allowed, shown: list[bool]
+def _walked(
+    ledger: Ledger, wish: Wish, first: int, size: int, allowed: constrained.Allowed, shown: list[bool]
 ) -> Domain:
-    """`shown` says of each node whether it has room beside what is promised and to be avoided."""
-    index = ledger.index
+    """Node by node; `shown` says of each whether it has room beside what is promised and to be avoided."""
     obstacles: Counter[str] = Counter()
-    room = 0
-    for node, beside in enumerate(shown, number * size):
-        if index.free[node] < 0:
+    for node, beside in enumerate(shown, first):
+        if ledger.index.free[node] < 0:
             obstacles["down"] += 1
         elif not beside:
             hidden = _has_room(ledger, wish, node)
             obstacles["held" if not hidden else "avoid" if node in wish.avoid else "promised"] += 1
         elif allowed and not allowed(node):
             obstacles["apart" if wish.apart else "near"] += 1
-        else:
-            room += 1
+    return _domain(ledger, wish, first, size, size - obstacles.total(), obstacles)
+
+
+def _domain(ledger: Ledger, wish: Wish, first: int, size: int, room: int, obstacles: Counter[str]) -> Domain:
+    index = ledger.index
     if wish.spread is not None and wish.spread.required and wish.spread.over != "node":
         each = ledger.shape.nodes if wish.spread.over == "cabinet" else size
         usable = max(1, size // each) * wish.spread.most
         obstacles["spread"] = max(0, room - usable)
         room = min(room, usable)
-    here = range(number * size, (number + 1) * size)
-    around = here if wish.within else range(ledger.shape.all_nodes)
+    around = range(first, first + size) if wish.within else range(ledger.shape.all_nodes)
     for what, wanted, left in (("cpus", wish.cpus, index.cpus), ("mem", wish.mem, index.mem)):
         if wanted:
             obstacles[what] = max(0, wanted - sum(left[node] for node in around if index.up[node]))
-    short = max(0, wish.nodes + wish.spares - room)
-    return Domain(
-        wish.within or "supernode", number, room, short, {what: count for what, count in obstacles.items() if count}
-    )
+    cabinets = range(first // ledger.shape.nodes, (first + size) // ledger.shape.nodes)
+    spares = wish.spares - sum(index.whole[cabinet].bit_count() for cabinet in cabinets) if wish.spares else 0
+    if spares > 0 and wish.per < ledger.shape.npus:
+        obstacles["spares"] = spares
+    short = max(0, wish.nodes + wish.spares - room, spares)
+    found = {what: count for what, count in obstacles.items() if count}
+    return Domain(wish.within or "supernode", first // size, room, short, found)
 
 
 # ---- what would help
@@ -172,7 +190,8 @@ def changes(ledger: Ledger, wish: Wish, now: float, effort: Effort) -> Iterator[
         yield Change("fewer", cpus=pools.cpus, mem=pools.mem, exact=True)
     for rule, to, _ in relaxing.relaxed(ledger, wish):
         yield Change("relax", rule=rule, to=to, exact=exact)
-    if effort.wide or ledger.shape.all_nodes <= WIDE:
+    small = wish.nodes <= ledger.shape.nodes and ledger.shape.all_nodes <= NARROW
+    if effort.wide or small:
         moving = defragmenting.make_room(ledger, wish, effort.moves)
         if moving is not None:
             names = tuple(sorted(move.name for move in moving.moves))

@@ -9,14 +9,16 @@ too wide or the effort runs out, it names a set of which none could stay, though
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from matrixresource.capacity.emptying import Emptying, Holders, holders
+from matrixresource.capacity.emptying import Emptying, Holders, at_once, holders
+from matrixresource.capacity.evacuating import WIDE
 from matrixresource.capacity.index import EVEN, low_bits
 from matrixresource.capacity.nearest import nearest
+from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.trials import Released, trial
 from matrixresource.capacity.wishes import Wish
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 DOMAINS_TRIED = 16
 NODES_TRIED = 64
+MANY = 64  # nodes of a domain, from which on the cheapest are taken at once unless the effort is larger
+CROWD = 128  # allocations up to which all of them are tried
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,18 @@ def least(ledger: Ledger, wish: Wish, effort: int) -> Release | None:
     `effort` bounds the steps of each search. Nothing is changed.
     """
     found: Release | None = None
+    if not possible(ledger.shape, wish):
+        return None
     if size := domain_of_whole(ledger, wish):
         found = _emptied(ledger, wish, size, effort)
     elif wish.plain and wish.nodes == 1:
         found = _vacated(ledger, wish)
     with trial(ledger) as released:
-        if found is not None and released.fits_without(found.names, wish):
+        if found is not None and found.exact and released.fits_without(found.names, wish):
             return found
+        if found is not None and (needed := _enough(ledger, wish, [*found.names], len(found.names), released, inf)):
+            return Release(tuple(sorted(needed)), sum(held.wish.npus for held in released.gone.values()), False)
+        released.restore()
         return _searched(ledger, wish, effort, released)
 
 
@@ -65,15 +74,30 @@ def domain_of_whole(ledger: Ledger, wish: Wish) -> int:
     return 0
 
 
+def possible(shape: Shape, wish: Wish) -> bool:
+    """Whether its own numbers let it fit on an empty machine of this shape."""
+    sizes = {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}
+    size = sizes[wish.within]
+    if wish.nodes + wish.spares > size or wish.nodes % wish.block or wish.per > shape.npus:
+        return False
+    if wish.spread is None or not wish.spread.required:
+        return True
+    each = sizes[wish.spread.over]
+    return wish.nodes <= max(1, size // each) * min(wish.spread.most, each)
+
+
 # ---- whole nodes
 
 
 def _emptied(ledger: Ledger, wish: Wish, size: int, effort: int) -> Release | None:
-    starts = [0] if size == ledger.shape.all_nodes else nearest(ledger, size, DOMAINS_TRIED)
+    shape = ledger.shape
+    if size > MANY and effort < size:
+        return _emptied_at_once(ledger, wish, size)
+    starts = [0] if size == shape.all_nodes else nearest(ledger, size, DOMAINS_TRIED)
     domains = [Emptying(ledger, first, size, wish.nodes + wish.spares) for first in starts]
     domains = sorted((each for each in domains if each.possible), key=lambda each: each.least)
     best: frozenset[str] = frozenset()
-    cost, exact = inf, len(starts) * size == ledger.shape.all_nodes
+    cost, exact = inf, len(starts) * size == shape.all_nodes
     for domain in domains:
         if domain.least >= cost:
             break
@@ -82,6 +106,20 @@ def _emptied(ledger: Ledger, wish: Wish, size: int, effort: int) -> Release | No
         if npus < cost:
             best, cost = found, npus
     return Release(tuple(sorted(best)), cost, exact) if best else None
+
+
+def _emptied_at_once(ledger: Ledger, wish: Wish, size: int) -> Release | None:
+    shape = ledger.shape
+    if shape.all_nodes > WIDE and wish.nodes + wish.spares <= shape.of_supernode:
+        size = min(size, shape.of_supernode)  # all of a wide machine is not looked at
+    starts = [0] if size == shape.all_nodes else nearest(ledger, size, 2)
+    found = []
+    for first in starts:
+        names, bound = at_once(ledger, wish, first, size)
+        cost = npus_of(ledger, names)
+        found.append((cost, tuple(sorted(names)), cost <= bound + 1e-9 and size == shape.all_nodes))
+    cost, best, exact = min(found)
+    return Release(best, cost, exact) if best else None
 
 
 # ---- a part of a node
@@ -143,45 +181,69 @@ def _searched(ledger: Ledger, wish: Wish, effort: int, released: Released) -> Re
     """First a set found by domain, of which none could stay; then smaller ones, as far as the effort goes."""
     best: list[str] | None = None
     cost = inf
-    everybody = sorted(ledger.held, key=lambda name: (ledger.held[name].wish.npus, name))
-    for names in _by_domain(ledger, wish, everybody):
-        chosen = _enough(ledger, wish, names, released)
-        released.restore()
-        if chosen is not None and (npus := npus_of(ledger, chosen)) < cost:
-            best, cost = chosen, npus
+    crowded = len(ledger.held) > CROWD
+    for likely in (_owners, _smallest_first, _anybody):
+        for names, stride in likely(ledger, wish):
+            chosen = _enough(ledger, wish, names, stride, released, effort if crowded else inf)
+            released.restore()
+            if chosen is not None and (npus := npus_of(ledger, chosen)) < cost:
+                best, cost = chosen, npus
+        if best is not None:
+            break
     if best is None:
         return None
-    for tried, (npus, some) in enumerate(by_npus(ledger, everybody, cost)):
-        if tried > effort:
+    for tried, (npus, some) in enumerate(by_npus(ledger, [] if crowded else list(ledger.held), cost)):
+        if tried >= effort:
             return Release(tuple(sorted(best)), cost, False)
         if released.fits_without(some, wish):
             return Release(tuple(sorted(some)), npus, True)
-    return Release(tuple(sorted(best)), cost, True)
+    return Release(tuple(sorted(best)), cost, not crowded)
 
 
-def _by_domain(ledger: Ledger, wish: Wish, everybody: list[str]) -> Iterator[list[str]]:
-    """The tenants of the domains nearest to serving it, the smallest first; then everybody."""
+def _domains(ledger: Ledger, wish: Wish) -> list[tuple[int, int]]:
+    """(first node, nodes) of a few domains near to serving it, the last the largest that it may span."""
     shape = ledger.shape
     size = shape.nodes if wish.within == "cabinet" else shape.of_supernode
-    if size < shape.all_nodes:
-        for first in nearest(ledger, size, 2):
-            names = {n for c in range(first // shape.nodes, (first + size) // shape.nodes) for n in ledger.tenants[c]}
-            yield sorted(names, key=lambda name: (ledger.held[name].wish.npus, name))
-    if shape.supernodes == 1 or not wish.within:
-        yield everybody
+    found = [(first, size) for first in nearest(ledger, size, 2)]
+    near = wish.nodes + wish.spares <= size and shape.all_nodes > WIDE
+    return found if wish.within or near or size == shape.all_nodes else [*found, (0, shape.all_nodes)]
 
 
-def _enough(ledger: Ledger, wish: Wish, names: list[str], released: Released) -> list[str] | None:
+def _owners(ledger: Ledger, wish: Wish) -> Iterator[tuple[list[str], int]]:
+    """(who is on the nodes of a domain that cost the least, how many go at a time)."""
+    for first, size in _domains(ledger, wish):
+        names, _ = at_once(ledger, wish, first, size)
+        yield sorted(names), max(1, len(names))
+
+
+def _smallest_first(ledger: Ledger, wish: Wish) -> Iterator[tuple[list[str], int]]:
+    """(tenants of a domain, the smallest first, how many go at a time)."""
+    shape = ledger.shape
+    for first, size in _domains(ledger, wish):
+        cabinets = range(first // shape.nodes, (first + size) // shape.nodes)
+        here = {name for cabinet in cabinets for name in ledger.tenants[cabinet]}
+        yield sorted(here, key=lambda name: (ledger.held[name].wish.npus, name)), 2
+
+
+def _anybody(ledger: Ledger, wish: Wish) -> Iterator[tuple[list[str], int]]:
+    """Everybody at once, where there are few."""
+    if len(ledger.held) <= CROWD:
+        yield sorted(ledger.held), len(ledger.held)
+
+
+def _enough(
+    ledger: Ledger, wish: Wish, names: list[str], stride: int, released: Released, tests: float
+) -> list[str] | None:
     """As many of the first as it takes, in growing strides, without those that could stay."""
-    done, stride = 0, 2
+    done = 0
     while done < len(names):
         for name in names[done : done + stride]:
             released(name)
         done, stride = done + stride, stride * 2
         if ledger.choose(wish) is not None:
-            return released.pruned(wish)
+            return released.pruned(wish, tests)
     return None
 
 
-def npus_of(ledger: Ledger, names: list[str]) -> float:
+def npus_of(ledger: Ledger, names: Iterable[str]) -> float:
     return sum(ledger.held[name].wish.npus for name in names)

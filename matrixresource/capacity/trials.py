@@ -11,6 +11,8 @@ from matrixresource.capacity.wishes import Wish
 if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Held, Ledger
 
+MANY = 16  # allocations, from which on they come back several at a time
+
 
 class Released:
     """Allocations that are gone on trial, in order. Call it to let one more go."""
@@ -41,13 +43,26 @@ class Released:
             self.take_back(name)
         return fits
 
-    def pruned(self, wish: Wish) -> list[str]:
-        """Those that have to be gone for the request: each of the others comes back, the largest first."""
-        for name in sorted(self.gone, key=lambda each: -self.gone[each].wish.npus):
-            self.take_back(name)
-            if self.ledger.choose(wish) is None:
-                self(name)
-        return list(self.gone)
+    def pruned(self, wish: Wish, tests: float) -> list[str]:
+        """Those that have to be gone for the request: as many as can come back within so many tests, the largest
+        first; where there are very many, many at a time."""
+        names = sorted(self.gone, key=lambda each: -self.gone[each].wish.npus)
+        stride = max(1, len(names) // MANY)
+        while True:
+            for first in range(0, len(names), stride):
+                tests -= 1
+                if tests < 0:
+                    return list(self.gone)
+                some = names[first : first + stride]
+                for name in some:
+                    self.take_back(name)
+                if self.ledger.choose(wish) is None:
+                    for name in some:
+                        self(name)
+            if stride == 1:
+                return list(self.gone)
+            names = [name for name in names if name in self.gone]
+            stride //= 2
 
 
 @contextmanager

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import TYPE_CHECKING
 
-from matrixresource.capacity import reserving
-from matrixresource.capacity.releasing import domain_of_whole
+from matrixresource.capacity import constrained, reserving
+from matrixresource.capacity.releasing import domain_of_whole, possible
 from matrixresource.capacity.trials import trial
 from matrixresource.capacity.wishes import Wish
 
@@ -19,48 +20,81 @@ def earliest(ledger: Ledger, wish: Wish, now: float) -> float | None:
 
     Beside reservations it must fit for as long as it means to stay.
     """
+    if not possible(ledger.shape, wish):
+        return None
     if ledger.promises:
         with reserving.without_promises(ledger):
             least = now if ledger.choose(wish) is not None else earliest(ledger, wish, now)
         return None if least is None else reserving.first_start(ledger, wish, now, least)
     if size := domain_of_whole(ledger, wish):
-        moment = when_empty(ledger, wish.nodes + wish.spares, size, wish.avoid)
-        return None if moment == inf else max(moment, now)
-    return _departures(ledger, wish, now)
+        moment = _when_empty(ledger, wish, size)
+    elif wish.within and wish.nodes > 1:
+        moment = _in_a_domain(
+            ledger, wish, ledger.shape.nodes if wish.within == "cabinet" else ledger.shape.of_supernode
+        )
+    else:
+        moment = _first(ledger, ledger.held, inf, lambda: ledger.choose(wish) is not None)
+    return None if moment == inf else max(moment, now)
 
 
-def when_empty(ledger: Ledger, wanted: int, size: int, avoid: frozenset[int] = frozenset()) -> float:
-    """When so many nodes of one domain of `size` nodes will be entirely free; infinite when that never happens."""
-    shape, index = ledger.shape, ledger.index
-    if wanted > size:
-        return inf
-    nodes = shape.nodes
-    until = [0.0 if up else inf for up in index.up]
-    for node in avoid:
-        until[node] = inf
-    for held in ledger.held.values():
-        end, place = held.wish.end, held.place
-        for cabinet, mask in (*place.whole, *place.spares) if place.spares else place.whole:
-            base = cabinet * nodes
-            for offset in index.offsets(mask):
-                if until[base + offset] < end:
-                    until[base + offset] = end
-        for node, _ in place.parts:
-            if until[node] < end:
-                until[node] = end
-    if size == nodes:
-        return min(sorted(until[first : first + size])[wanted - 1] for first in range(0, shape.all_nodes, size))
-    best = inf
-    for first in range(0, shape.all_nodes, size):
-        here = until[first : first + size]
-        if sum(moment < best for moment in here) >= wanted:
-            best = min(best, sorted(here)[wanted - 1])
+def _when_empty(ledger: Ledger, wish: Wish, size: int) -> float:
+    """For requests that fit as soon as a domain has enough nodes that are entirely free."""
+    wanted, until, best = wish.nodes + wish.spares, _ready(ledger, wish), inf
+    for first in range(0, ledger.shape.all_nodes, size):
+        best = min(best, sorted(until[first : first + size])[wanted - 1])
     return best
 
 
-def _departures(ledger: Ledger, wish: Wish, now: float) -> float | None:
-    """The same for any rules: everybody leaves on trial, in growing strides, and then in halves."""
-    leaving = sorted((held.wish.end, name) for name, held in ledger.held.items() if held.wish.end != inf)
+def _in_a_domain(ledger: Ledger, wish: Wish, size: int) -> float:
+    """For any rules inside one cabinet or supernode: one after another, those whose nodes may be ready first."""
+    nodes = ledger.shape.nodes
+    until = _ready(ledger, wish)
+    named = {other for rule in (wish.apart, wish.near) if rule for other in rule.others if other in ledger.held}
+    ready = [(sorted(until[first : first + size])[wish.nodes - 1], first) for first in range(0, len(until), size)]
+    best = inf
+    for least, first in sorted(ready):
+        if least >= best:
+            break
+        scope = range(first // nodes, (first + size) // nodes)
+        names = named.union(*(ledger.tenants[cabinet] for cabinet in scope))
+        best = min(best, _first(ledger, names, best, _fits_in(ledger, wish, scope)))
+    return best
+
+
+def _fits_in(ledger: Ledger, wish: Wish, scope: range) -> Callable[[], bool]:
+    def fits() -> bool:
+        allowed = constrained.Allowed(ledger, wish)
+        return not allowed.nothing and constrained.in_scope(ledger, wish, scope, allowed) is not None
+
+    return fits
+
+
+def _ready(ledger: Ledger, wish: Wish) -> list[float]:
+    """By node a moment before which it has no room for a member: when the last, or for parts the first, has left."""
+    shape, index = ledger.shape, ledger.index
+    nodes, last = shape.nodes, wish.per == shape.npus
+    until = [0.0 if last or index.free[node] >= wish.per else inf for node in range(shape.all_nodes)]
+    for held in ledger.held.values():
+        end, place = held.wish.end, held.place
+        here = [node for node, _ in place.parts]
+        for cabinet, mask in (*place.whole, *place.spares) if place.spares else place.whole:
+            here += [cabinet * nodes + offset for offset in index.offsets(mask)]
+        for node in here:
+            if until[node] < end if last else until[node] > end:
+                until[node] = end
+    down = -1
+    for _ in range(index.up.count(False)):
+        down = index.up.index(False, down + 1)
+        until[down] = inf
+    for node in wish.avoid:
+        until[node] = inf
+    return until
+
+
+def _first(ledger: Ledger, names: Iterable[str], before: float, fits: Callable[[], bool]) -> float:
+    """The first moment at which it fits as these leave: in growing strides, then in halves; infinite from `before`."""
+    ends = ((ledger.held[name].wish.end, name) for name in names)
+    leaving = sorted((end, name) for end, name in ends if end < before)
     low, high = 0, len(leaving)  # it does not fit when the first `low` have left; it does, if at all, with `high`
     with trial(ledger) as released:
         step = 1
@@ -68,12 +102,12 @@ def _departures(ledger: Ledger, wish: Wish, now: float) -> float | None:
             reach = min(low + step, high)
             for _, name in leaving[low:reach]:
                 released(name)
-            if ledger.choose(wish) is None:
+            if not fits():
                 low, step = reach, step * 2
                 continue
             if reach == low + 1:
-                return max(leaving[low][0], now)
+                return leaving[low][0]
             for _, name in reversed(leaving[low:reach]):
                 released.take_back(name)
             high, step = reach, max(1, (reach - low) // 2)
-    return None
+    return inf

@@ -1,0 +1,74 @@
+"""How long the answer takes why a request does not fit, what would help, and when it will, at three sizes.
+
+Machines are full to the brim; the requests are those of the seeded mix that are refused there, some with rules
+(spread, apart, spares, gangs of parts). Every answer has the domains in the way, the smallest change of every kind that
+was found, and the earliest start; at 48 nodes also moves for gangs up to a cabinet.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Iterator
+
+from benchmarks import Figure
+from benchmarks.busy import SHAPES, busy, percentile, wish_of, with_rules
+from matrixresource.capacity import planning
+from matrixresource.capacity.ledger import Ledger
+from matrixresource.capacity.releasing import possible
+from matrixresource.capacity.wishes import Wish
+
+IN_A_ROW = 3
+
+# requests before; answers; P99 in ms
+GOALS = {"48 nodes": (2000, 1000, 1), "1,024 nodes": (4000, 300, 3), "20,736 nodes": (10000, 150, 50)}
+
+
+def measure() -> Iterator[Figure]:
+    for name, (requests, answers, most) in GOALS.items():
+        found = busy(SHAPES[name], requests, rules=True)
+        brim(found.ledger, found.now)
+        took, proven = answered(found.ledger, found.now, answers)
+        method = f"{answers} refused requests, machine full to the brim"
+        yield Figure(f"plan for a refused request at {name}, P50", percentile(took, 50), "ms", method)
+        yield Figure(f"plan for a refused request at {name}, P99", percentile(took, 99), "ms", method, most)
+        yield Figure(f"cheapest release proven at {name}", proven * 100, "%", "of those named in that time")
+
+
+def answered(ledger: Ledger, now: float, count: int) -> tuple[list[float], float]:
+    """(milliseconds of each answer in order, the share of releases that are proven the cheapest)."""
+    chance = random.Random(11)
+    took, proven = list[float](), list[bool]()
+    refused = refusals(ledger, chance, now)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(count):
+            wish = next(refused)
+            begun = time.perf_counter_ns()
+            said = planning.answer(ledger, wish, now)
+            took.append((time.perf_counter_ns() - begun) / 1e6)
+            proven += [change.exact for change in said.changes if change.kind == "release"]
+    finally:
+        gc.enable()
+    return sorted(took), sum(proven) / max(1, len(proven))
+
+
+def brim(ledger: Ledger, now: float) -> None:
+    """More requests, until as many in a row are refused as a machine that is full refuses."""
+    chance = random.Random(5)
+    refused = number = 0
+    while refused < IN_A_ROW:
+        number += 1
+        place, _ = ledger.allocate(f"b{number}", wish_of(chance, ledger.shape, now)[0], now)
+        refused = 0 if place is not None else refused + 1
+
+
+def refusals(ledger: Ledger, chance: random.Random, now: float) -> Iterator[Wish]:
+    """Requests that would fit on an empty machine and do not fit now."""
+    names = sorted(ledger.held)
+    while True:
+        wish = with_rules(chance, wish_of(chance, ledger.shape, now)[0], names)
+        if possible(ledger.shape, wish) and ledger.choose(wish) is None:
+            yield wish

@@ -1,0 +1,109 @@
+"""Busy machines for the allocation figures: seeded requests that come so fast that a machine is about full.
+
+Sizes and stays are as in the serving and training mixes of the allocation data set. With `rules`, requests also ask
+for spares or are gangs of parts of nodes, and nodes fail and come back.
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import random
+import time
+from dataclasses import dataclass, field
+
+from matrixresource.capacity.ledger import Ledger
+from matrixresource.capacity.shape import Shape
+from matrixresource.capacity.wishes import Rule, Wish
+
+SHAPES = {"48 nodes": Shape(1, 12, 4), "1,024 nodes": Shape(1, 256, 4), "20,736 nodes": Shape(432, 12, 4)}
+MIX = ((1, 20), (2, 14), (4, 16), (8, 20), (16, 12), (32, 8), (64, 4), (128, 3), (256, 2), (320, 1))
+STAY_S, NPUS = 6100.0, 24.0  # means of the above
+FAIL_EVERY = 100  # requests
+
+
+@dataclass
+class Busy:
+    """A machine after its requests: `took` are the microseconds of each decision and `failures` of each failed node,
+    in order of length; `rate` is decisions a second with the releases."""
+
+    ledger: Ledger
+    now: float = 0.0
+    took: list[float] = field(default_factory=list)
+    failures: list[float] = field(default_factory=list)
+    rate: float = 0.0
+
+
+def wish_of(chance: random.Random, shape: Shape, now: float) -> tuple[Wish, float]:
+    """A request without rules and how long it will stay, in seconds; it says one to three times as long."""
+    sizes, weights = zip(*MIX, strict=True)
+    npus = chance.choices(sizes, weights)[0]
+    stay = chance.lognormvariate(8.0, 1.2)
+    nodes, per = (npus // 8, 8) if npus >= 8 else (1, npus)
+    within = chance.choice(["", "", "cabinet" if nodes <= shape.nodes else "supernode"])
+    return Wish(min(nodes, shape.of_supernode), per, within, end=now + stay * chance.uniform(1, 3)), stay
+
+
+def with_rules(chance: random.Random, wish: Wish, names: list[str]) -> Wish:
+    """One request in six with spares, one in six a gang of parts; with names, as many spread or kept apart of them."""
+    end, kind = wish.end, chance.randrange(6)
+    if kind == 0:
+        return Wish(wish.nodes, 8, wish.within, spares=chance.choice([1, 2]), end=end)
+    if kind == 1:
+        return Wish(chance.randint(2, 8), chance.choice([2, 4]), "supernode", end=end)
+    if kind == 2 and names:
+        return Wish(chance.randint(2, 8), 8, "supernode", spread=Rule("cabinet", chance.choice([1, 2])), end=end)
+    if kind == 3 and names:
+        others = tuple(chance.sample(names, min(2, len(names))))
+        return Wish(wish.nodes, 8, wish.within, apart=Rule("cabinet", 0, others), end=end)
+    return wish
+
+
+def busy(shape: Shape, requests: int, *, rules: bool = False) -> Busy:
+    """Fills the machine and measures as many requests after that."""
+    chance = random.Random(7)
+    found = Busy(Ledger(shape))
+    ledger, leaving, down = found.ledger, list[tuple[float, str]](), list[int]()
+    gap = STAY_S * NPUS / (shape.all_nodes * shape.npus)
+    fill = int(STAY_S * 2 / gap) if shape.supernodes == 1 else int(shape.all_nodes * 8 / NPUS)
+    spent = 0
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(fill + requests):
+            found.now = now = found.now + chance.expovariate(1 / gap)
+            wish, stay = wish_of(chance, shape, now)
+            if rules:
+                wish = with_rules(chance, wish, [])
+            name = f"r{number}"
+            begun = time.perf_counter_ns()
+            while leaving and leaving[0][0] <= now:
+                gone = heapq.heappop(leaving)[1]
+                if gone in ledger.held:
+                    ledger.release(gone)
+            freed = time.perf_counter_ns()
+            place, _ = ledger.allocate(name, wish, now)
+            done = time.perf_counter_ns()
+            if place is not None:
+                heapq.heappush(leaving, (now + stay, name))
+            if number >= fill:
+                found.took.append((done - freed) / 1000)
+                spent += done - begun
+            if rules and number % FAIL_EVERY == 0:
+                down.append(chance.randrange(shape.all_nodes))
+                begun = time.perf_counter_ns()
+                ledger.fail(down[-1])
+                found.failures.append((time.perf_counter_ns() - begun) / 1000)
+                if len(down) > max(1, shape.all_nodes // 200):
+                    ledger.set_up(down.pop(0), True)
+    finally:
+        gc.enable()
+    found.took.sort()
+    found.failures.sort()
+    found.rate = requests / (spent / 1e9)
+    return found
+
+
+def percentile(ordered: list[float], share: int) -> float:
+    """Of values in order, the one that so many per cent do not exceed."""
+    return ordered[min(len(ordered) - 1, len(ordered) * share // 100)]
