@@ -1,0 +1,189 @@
+"""The verbs over reservations: promise, hold when the time comes, hand over, end."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixresource import quotas
+from matrixresource.books import Books
+from matrixresource.capacity import reserving as ledger_reserving
+from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.layout_changes import carry_out
+from matrixresource.refusals import refusal
+from matrixresource.reservation_contract import ReservationRequest, ReservationView
+from matrixresource.reservations import ReservationRow, living
+from matrixresource.roster import Roster
+from matrixresource.standing import Standing
+from matrixresource.store import AllocationRow, ResourceStore
+from matrixresource.topology_history import current_version
+from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.errors import Conflict, InvalidField
+from matrixresource.vocabulary.names import checked_resource_name
+from matrixresource.vocabulary.records import check_etag, find
+
+
+class Reservations:
+    """Over one store and its books."""
+
+    def __init__(self, store: ResourceStore, books: Books, roster: Roster, standing: Standing, clock: Clock) -> None:
+        self._store = store
+        self._books = books
+        self._roster = roster
+        self._standing = standing
+        self._clock = clock
+
+    def put(
+        self, name: str, request: ReservationRequest, *, if_match: str | None = None, dry: bool = False
+    ) -> ReservationView:
+        """Promise what is asked for. Asked again for the same, it finds it. Raises InsufficientCapacity, Conflict."""
+        checked_resource_name(name)
+        start, now = request.start, self._clock.now()
+        with self._store.transaction(dry) as session:
+            row = session.get(ReservationRow, name)
+            check_etag(row, if_match)
+            wish_kept = request.wish().kept()
+            if row is not None:
+                if (row.request, row.starts_at, row.ends_at) != (wish_kept, start, start + request.duration_s):
+                    raise Conflict(f"reservation {name!r} is for something else; delete it first")
+                return row.view()
+            if start < now:
+                raise InvalidField(f"{request.starts_at} has passed", field="startsAt")
+            if session.get(AllocationRow, name) is not None:
+                raise Conflict(f"there is an allocation named {name!r}; a reservation becomes one of its own name")
+            quotas.check(session, self._store, name, request.wish())
+            ledger = self._books.open(session)
+            wish = self._books.wish(request.wish(), now)
+            self._books.touched()
+            place = ledger_reserving.reserve(ledger, name, wish, start, start + request.duration_s)
+            if place is None:
+                raise refusal(self._store.nodes(session), self._books, wish)
+            row = ReservationRow(
+                name=name,
+                project=request.project,
+                labels=request.labels,
+                state="Promised",
+                starts_at=start,
+                ends_at=start + request.duration_s,
+                request=wish_kept,
+                place=self._books.written(place),
+            )
+            session.add(row)
+            session.flush()
+            view = row.view()
+        return view if dry else row.view()
+
+    def get(self, name: str) -> ReservationView:
+        with self._store.reading() as session:
+            return find(session, ReservationRow, name).view()
+
+    def list(self) -> list[ReservationView]:
+        with self._store.reading() as session:
+            return [row.view() for row in session.scalars(select(ReservationRow).order_by(ReservationRow.name))]
+
+    def promised(self, name: str) -> bool:
+        """Whether there is one of that name whose time has not come."""
+        with self._store.reading() as session:
+            row = session.get(ReservationRow, name)
+            return row is not None and row.promised
+
+    def forget(self, session: Session, name: str, if_match: str | None = None) -> None:
+        """Give a promise up, or forget one that has ended. What it holds is released by its allocation's name."""
+        row = find(session, ReservationRow, name)
+        check_etag(row, if_match)
+        session.delete(row)
+
+    def as_time_goes_on(self) -> str:
+        """Hold those whose start has come, end those whose end has. Run on a period."""
+        now, held = self._clock.now(), 0
+        with self._store.transaction() as session:
+            rows = living(session)
+            if not any(row.ends_at <= now or (row.promised and row.starts_at <= now) for row in rows):
+                return "no reservation is due"
+            ledger = self._books.open(session)
+            self._books.touched()
+            for row in rows:
+                if row.ends_at <= now:
+                    row.move("Ended")
+            places, waiting = ledger.due(now)
+            for row in rows:
+                if row.name in places:
+                    self._hold(session, row, places[row.name], now)
+                    held += 1
+                elif row.name in waiting and row.state == "Promised":
+                    row.move("Waiting")
+        return f"{held} reservations are held now"
+
+    def _hold(self, session: Session, row: ReservationRow, place: Place, now: float) -> None:
+        wish = row.wish()
+        asked = self._books.wish(wish, now)
+        held = AllocationRow(
+            name=row.name,
+            project=row.project,
+            labels={**row.labels, "cloudmatrix.io/reservation": row.name},
+            state="Reserved",
+            nodes=asked.nodes,
+            npus=asked.npus,
+            spares=asked.spares,
+            request=wish.kept(),
+            expires_at=row.ends_at,
+            topology_version=current_version(session),
+            bound=False,
+            generation=1,
+            conditions=[],
+            members=[],
+        )
+        session.add(held)
+        carry_out(session, self._store, self._roster, self._books, held, place)
+        self._standing.settle(session, held, now)
+        row.place = self._books.written(place)
+        row.move("Held")
+
+    def claim(self, session: Session, reservation: str, name: str, wish: Wish, now: float) -> Place:
+        """Take from a reservation that is held; its nodes are nobody's until the caller carries the place out.
+
+        Raises Conflict before its start and InsufficientCapacity when what is left of it does not hold the wish.
+        """
+        row = find(session, ReservationRow, reservation)
+        held = session.get(AllocationRow, reservation)
+        if row.state != "Held" or held is None:
+            raise Conflict(f"reservation {reservation!r} is {row.state}, nothing can be taken from it", field="reservation")
+        self._books.touched()
+        ledger = self._books.ledger
+        rest_before = ledger.held[reservation].place
+        place = ledger_reserving.claim(ledger, reservation, name, wish, now)
+        if place is None:
+            raise refusal(self._store.nodes(session), self._books, wish)
+        del rest_before
+        left = ledger.held.get(reservation)
+        taken = {*self._books.nodes(place), *self._books.spares(place)}
+        for node in self._store.held_by(session, reservation):
+            if node.node_name in taken:
+                node.holder = node.role = node.rank = None
+        session.flush()
+        if left is None:
+            for part in self._store.parts(session, reservation):
+                self._roster.forget(session, part)
+            session.delete(held)
+            row.move("Ended")
+            return place
+        self._shrink_parts(session, reservation, left.place)
+        held.nodes, held.npus, held.spares = left.wish.nodes, left.wish.npus, left.wish.spares
+        held.request = {
+            **held.request,
+            **({"nodes": left.wish.nodes or None, "npus": None, "npusPerNode": left.wish.per}),
+            **{"spares": left.wish.spares, "cpus": left.wish.cpus, "memoryGib": left.wish.mem},
+        }
+        session.flush()
+        self._standing.settle(session, held, now)
+        row.place = self._books.written(left.place)
+        return place
+
+    def _shrink_parts(self, session: Session, reservation: str, left: Place) -> None:
+        wanted = self._books.parts(left)
+        for part in self._store.parts(session, reservation):
+            new = wanted.get(part.node)  # type: ignore[call-overload]
+            if new is None:
+                self._roster.forget(session, part)
+            else:
+                part.dies, part.cpus, part.memory_gib = new.dies, new.cpus, new.memory_gib
