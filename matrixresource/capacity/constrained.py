@@ -149,9 +149,10 @@ def scopes(index: Index, wish: Wish) -> Iterator[range]:
     if wish.within == "cabinet":
         for supernode in tight_supernodes(index, wish):
             first = supernode * shape.cabinets
-            here = range(first, first + shape.cabinets)
-            for cabinet in sorted(here, key=lambda c: index.whole[c].bit_count()):
-                yield range(cabinet, cabinet + 1)
+            least = (wish.nodes if wish.per == index.npus else 0) + wish.spares
+            for row in index.rows[supernode][least:]:
+                for cabinet in low_bits(row, shape.cabinets):
+                    yield range(first + cabinet, first + cabinet + 1)
         return
     for supernode in tight_supernodes(index, wish):
         yield range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 
 from matrixresource.capacity.constrained import part_dies
 from matrixresource.capacity.evacuating import (
+    CHAIN,
+    DIRECT,
+    SETS,
     WIDE,
     Piece,
     Search,
@@ -134,7 +137,8 @@ def _plan_on_open_nodes(ledger: Ledger, wish: Wish, steps: int, one_by_one: bool
         for piece in there:
             search.of.setdefault(piece.name, []).append(piece)
     search.bound = bound_to_stay(ledger)
-    for lower, nodes in candidates(ledger, wish, search.pieces):
+    search.chain = CHAIN if steps >= DIRECT else 0
+    for lower, nodes in candidates(ledger, wish, search.pieces, steps):
         if lower >= search.best or search.steps > steps:
             break
         search.reserved = frozenset(nodes)
@@ -147,7 +151,7 @@ def _plan_on_open_nodes(ledger: Ledger, wish: Wish, steps: int, one_by_one: bool
     if search.won is None:
         return None
     made = _plan(ledger, *search.won)
-    made.exact = search.steps <= steps and ledger.shape.all_nodes <= WIDE
+    made.exact = search.steps <= steps and 8 * steps >= SETS and ledger.shape.all_nodes <= WIDE
     return made
 
 

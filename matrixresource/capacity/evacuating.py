@@ -21,7 +21,8 @@ from matrixresource.capacity.wishes import Wish
 if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
 
-CHAIN = 3
+CHAIN = 3  # how many tenants may make room for one another
+DIRECT = 100  # steps below which nobody makes room for anybody
 CHEAPEST = 14  # how many nodes in use are considered for a gang that may lie anywhere
 SETS = 4000  # of nodes looked at in one domain
 WIDE = 2048
@@ -48,6 +49,7 @@ class Search:
     pieces: dict[int, list[Piece]]
     rooms: list[int]  # nodes that pieces may move to
     one_by_one: bool = False
+    chain: int = CHAIN
     of: dict[str, list[Piece]] = field(default_factory=dict)
     bound: set[str] = field(default_factory=set)
     reserved: frozenset[int] = frozenset()
@@ -84,7 +86,9 @@ def bound_to_stay(ledger: Ledger) -> set[str]:
     return found
 
 
-def candidates(ledger: Ledger, wish: Wish, pieces: dict[int, list[Piece]]) -> Iterator[tuple[float, tuple[int, ...]]]:
+def candidates(
+    ledger: Ledger, wish: Wish, pieces: dict[int, list[Piece]], steps: int
+) -> Iterator[tuple[float, tuple[int, ...]]]:
     """(NPUs that must leave, nodes) for each set the gang could have, the cheapest first."""
     shape, index = ledger.shape, ledger.index
     size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[wish.within]
@@ -92,10 +96,13 @@ def candidates(ledger: Ledger, wish: Wish, pieces: dict[int, list[Piece]]) -> It
         c * shape.nodes + o for held in ledger.held.values() for c, m in held.place.spares for o in index.offsets(m)
     }
 
+    loads = {node: sum(piece.npus for piece in there) for node, there in pieces.items()}
+
     def load(node: int) -> float:
-        return sum(piece.npus for piece in pieces.get(node, ()))
+        return loads.get(node, 0.0)
 
     found: list[tuple[float, tuple[int, ...]]] = []
+    most = min(SETS, 8 * steps)
     for first in _starts(ledger, size):
         here = sorted(
             (n for n in range(first, first + size) if index.up[n] and n not in stuck), key=lambda n: (load(n), n)
@@ -108,7 +115,7 @@ def candidates(ledger: Ledger, wish: Wish, pieces: dict[int, list[Piece]]) -> It
         free = [node for node in here if not load(node)][: wish.nodes]
         short = wish.nodes - len(free)
         used = [node for node in here if load(node)]
-        within = next((n for n in range(CHEAPEST, short, -1) if comb(n, short) <= SETS), short)
+        within = next((n for n in range(CHEAPEST, short, -1) if comb(n, short) <= most), short)
         found += [(sum(map(load, nodes)), (*free, *nodes)) for nodes in combinations(used[:within], short)]
     yield from sorted(found)
 
@@ -156,7 +163,7 @@ def settle(search: Search, waiting: list[Piece], cost: float, moved: dict[Piece,
         settle(search, rest, cost + piece.npus, moved, steps, depth)
         del moved[piece]
         search.dies[node] |= bits
-    if depth >= CHAIN:
+    if depth >= search.chain:
         return
     for node, leaving in _makes_room(search, piece, moved, rest):
         extra = sum(other.npus for other in leaving)

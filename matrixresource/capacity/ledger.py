@@ -41,6 +41,8 @@ class Ledger:
 
     def allocate(self, name: str, wish: Wish, now: float) -> tuple[Place | None, list[str]]:
         """The place taken, or None; and whom it put out of theirs."""
+        if name in self.held or name in self.reservations:
+            raise ValueError(f"{name}: held already")
         self.chooser.learn(wish)
         place = self.choose(wish)
         evicted: list[str] = []
@@ -50,20 +52,27 @@ class Ledger:
                 self.release(other)
             place = self.choose(wish) if evicted else None
         if place is not None:
-            self.hold(name, wish, place, now)
+            self.take(name, place, wish.end)  # chosen on the index as it is, so it is free
+            self.held[name] = Held(wish, place, now)
         return place, evicted
 
     def choose(self, wish: Wish) -> Place | None:
         """A place that keeps every rule of the request on what is free now, or None."""
-        if wish.avoid or self.promises.waiting:
+        if self.promises.waiting or wish.avoid:
             with withheld(self, wish):
                 return self.choose_shown(wish)
-        return self.choose_shown(wish)
+        if not wish.plain:
+            return self.choose_shown(wish)
+        if wish.nodes % wish.block:
+            return None  # no number of whole blocks
+        if wish.nodes == 1 and wish.per < self.shape.npus:
+            return self.chooser.part(wish)
+        return self.chooser.gang(wish)
 
     def choose_shown(self, wish: Wish) -> Place | None:
         """The same on the index as it stands, where what the request must not have is withheld already."""
         if wish.nodes % wish.block:
-            return None  # no number of whole blocks
+            return None
         if not wish.plain:
             return preferring.choose(self, wish)
         if wish.nodes == 1 and wish.per < self.shape.npus:

@@ -1,9 +1,13 @@
-"""Whom a request may put out: lower priorities only, the least work lost, nobody who need not go."""
+"""Whom a request may put out: lower priorities only, the least work lost, nobody who need not go.
+
+What a request avoids and what is promised to reservations stays out of reach, since the trials choose as requests do.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from matrixresource.capacity.trials import trial
 from matrixresource.capacity.wishes import Wish
 
 if TYPE_CHECKING:
@@ -16,30 +20,19 @@ def victims(ledger: Ledger, wish: Wish, now: float) -> list[str] | None:
     They are released one after another on trial, the cheapest first, until it fits; then each that the place does not
     need is kept after all, the dearest first.
     """
-    lower = [name for name, held in ledger.held.items() if held.wish.priority < wish.priority]
-    lower.sort(key=lambda name: (lost(ledger.held[name], now), name))
-    gone: list[str] = []
-    fits = False
-    for name in lower:
-        ledger.give(name, ledger.held[name].place)
-        gone.append(name)
-        if ledger.choose(wish) is not None:
-            fits = True
-            break
-    kept: set[str] = set()
-    if fits:
-        for name in reversed(gone):
-            held = ledger.held[name]
-            ledger.take(name, held.place, held.wish.end)
-            kept.add(name)
+    work = {name: lost(held, now) for name, held in ledger.held.items() if held.wish.priority < wish.priority}
+    with trial(ledger) as released:
+        for name in sorted(work, key=lambda name: (work[name], name)):
+            released(name)
+            if ledger.choose(wish) is not None:
+                break
+        else:
+            return None
+        for name in reversed(list(released.gone)):
+            released.take_back(name)
             if ledger.choose(wish) is None:
-                ledger.give(name, held.place)
-                kept.discard(name)
-    chosen = [name for name in gone if name not in kept]
-    for name in chosen if fits else gone:
-        held = ledger.held[name]
-        ledger.take(name, held.place, held.wish.end)
-    return chosen if fits else None
+                released(name)
+        return sorted(released.gone, key=lambda name: (work[name], name))
 
 
 def lost(held: Held, now: float) -> float:

@@ -15,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity.emptying import Emptying, Holders, at_once, holders
+from matrixresource.capacity.evacuating import WIDE
 from matrixresource.capacity.index import EVEN, low_bits
 from matrixresource.capacity.nearest import nearest
 from matrixresource.capacity.shape import Shape
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 DOMAINS_TRIED = 16
 NODES_TRIED = 64
-MANY = 64  # nodes of a domain, from which on the cheapest are taken at once unless the effort is larger
+MANY = 16  # nodes of a domain, from which on the cheapest are taken at once unless the effort is larger
 CROWD = 128  # allocations up to which all of them are tried
 
 
@@ -108,12 +109,15 @@ def _emptied(ledger: Ledger, wish: Wish, size: int, effort: int) -> Release | No
 
 
 def _emptied_at_once(ledger: Ledger, wish: Wish, size: int) -> Release | None:
-    starts = [0] if size == ledger.shape.all_nodes else nearest(ledger, size, 2)
+    shape = ledger.shape
+    if shape.all_nodes > WIDE and wish.nodes + wish.spares <= shape.of_supernode:
+        size = min(size, shape.of_supernode)  # all of a wide machine is not looked at
+    starts = [0] if size == shape.all_nodes else nearest(ledger, size, 2)
     found = []
     for first in starts:
         names, bound = at_once(ledger, wish, first, size)
         cost = npus_of(ledger, names)
-        found.append((cost, tuple(sorted(names)), cost <= bound + 1e-9 and size == ledger.shape.all_nodes))
+        found.append((cost, tuple(sorted(names)), cost <= bound + 1e-9 and size == shape.all_nodes))
     cost, best, exact = min(found)
     return Release(best, cost, exact) if best else None
 
@@ -201,7 +205,8 @@ def _domains(ledger: Ledger, wish: Wish) -> list[tuple[int, int]]:
     shape = ledger.shape
     size = shape.nodes if wish.within == "cabinet" else shape.of_supernode
     found = [(first, size) for first in nearest(ledger, size, 2)]
-    return found if wish.within or size == shape.all_nodes else [*found, (0, shape.all_nodes)]
+    near = wish.nodes + wish.spares <= size and shape.all_nodes > WIDE
+    return found if wish.within or near or size == shape.all_nodes else [*found, (0, shape.all_nodes)]
 
 
 def _owners(ledger: Ledger, wish: Wish) -> Iterator[tuple[list[str], int]]:

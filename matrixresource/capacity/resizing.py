@@ -147,13 +147,13 @@ def _scopes(ledger: Ledger, wish: Wish, nodes: set[int]) -> list[range]:
 
 
 def _widened(index: Index, place: Place, per: float) -> Place | None:
-    """Each part grown on its node to so many NPUs, its own dies among them."""
+    """Each part grown on its node to so many NPUs, its own dies among them; None where a node is full or closed."""
     found = copied(place)
     found.parts = []
     whole: set[int] = set()
     for node, dies in place.parts:
         wider = _wider(index.dies[node], dies, per)
-        if wider is None:
+        if wider is None or (wider != dies and not index.up[node]):
             return None
         if wider == index.shape.dies:
             whole.add(node)
@@ -235,7 +235,7 @@ def _laid_out(ledger: Ledger, old: Place, wish: Wish) -> Place | None:
         if members is None:
             continue
         found = Place()
-        add(index, found, members, wish.per, {node: dies for node, dies in old.parts if node in members})
+        add(index, found, members, wish.per, {node: dies & index.dies[node] for node, dies in old.parts})
         homes = {node // index.shape.of_supernode for node in members}
         good = {s for s in spares - members if index.whole[s // index.nodes] >> s % index.nodes & 1}
         good = {s for s in good if s // index.nodes in scope and s // index.shape.of_supernode in homes}
@@ -244,8 +244,12 @@ def _laid_out(ledger: Ledger, old: Place, wish: Wish) -> Place | None:
         if missing and not constrained.spares_beside(index, changed(wish, spares=missing), scope, found):
             continue
         inside = range(scope.start * index.nodes, scope.stop * index.nodes)
-        found.cpus = _cut([(n, k) for n, k in old.cpus if n in inside and index.up[n]], wish.cpus, members)
-        found.mem = _cut([(n, k) for n, k in old.mem if n in inside and index.up[n]], wish.mem, members)
+        for had, left, wanted, kept in (
+            (old.cpus, index.cpus, wish.cpus, found.cpus),
+            (old.mem, index.mem, wish.mem, found.mem),
+        ):
+            free = [(n, min(amount, left[n])) for n, amount in had if n in inside and index.up[n] and left[n]]
+            kept += _cut(free, wanted, members)
         if not repairing.pools_again(ledger, wish, found) or not obeys(ledger, wish, tidy(index, found)):
             continue
         rank = (len(members & own), -len(found.cabinets(index.nodes)))

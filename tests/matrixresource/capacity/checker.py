@@ -140,8 +140,10 @@ class Accountant:
         """Checked against those who say they will still be there and what else is promised for that time."""
         now = self.live
         self.live = {other: tenant for other, tenant in now.items() if tenant.until > promise.start}
-        beside = {other: each for other, each in self.promised.items() if self.overlap(promise, each)}
-        self.live |= beside
+        for other, each in self.promised.items():
+            if self.overlap(promise, each):  # dies only: of sockets and GiB what counts is the time, see `kept`
+                dies = {key: value for key, value in each.place.items() if key in ("npu", "spare")}
+                self.live[other] = Tenant(each.event, dies, each.since)
         self.check(name, promise.event, promise.place)
         self.live = now
         self.promised[name] = promise
