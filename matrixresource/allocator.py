@@ -19,6 +19,8 @@ from matrixresource.contract import AllocationRequest, AllocationView, NodeView
 from matrixresource.layout_changes import carry_out
 from matrixresource.moving import Moves
 from matrixresource.refusals import refusal
+from matrixresource.reservations import ReservationRow
+from matrixresource.reserving import Reservations
 from matrixresource.roster import Roster
 from matrixresource.standing import Standing
 from matrixresource.stepping_in import StepsIn
@@ -46,6 +48,7 @@ class Allocator:
         self._roster = Roster(store)
         self._standing = Standing(store, self._roster)
         self._moves = Moves(store, self.books, self._roster)
+        self.reservations = Reservations(store, self.books, self._roster, self._standing, clock)
         self._steps_in = StepsIn(store, self.books, self._roster)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
@@ -237,7 +240,13 @@ class Allocator:
         now = self._clock.now()
         wish = self.books.wish(request, now)
         quotas.check(session, self._store, name, request)
-        place, preempted = self.books.allocate(name, wish, now)
+        preempted: list[str] = []
+        if request.reservation is not None:
+            place: Place | None = self.reservations.claim(session, request.reservation, name, wish, now)
+        else:
+            if (row := session.get(ReservationRow, name)) is not None and row.promised:
+                raise Conflict(f"{name!r} is a reservation; take from it by saying so once it is held", field="name")
+            place, preempted = self.books.allocate(name, wish, now)
         if place is None:
             raise refusal(self._store.nodes(session), self.books, wish)
         held = AllocationRow(

@@ -26,6 +26,7 @@ from matrixresource.inventories import inventory_view
 from matrixresource.plan_contract import FragmentationView, PlanRequest, PlanView
 from matrixresource.planner import Planner
 from matrixresource.quotas import Quotas
+from matrixresource.reservation_contract import ReservationRequest, ReservationView
 from matrixresource.store import ResourceStore
 from matrixresource.topology_history import spec_at
 from matrixresource.vocabulary.clock import Clock
@@ -34,7 +35,7 @@ from matrixresource.vocabulary.names import NodeName, NpuName
 from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page
 from matrixresource.watchers.node_reports import NodeReports as ReportReader
 
-NOT_YET = ("reservations", "defragmentations")
+NOT_YET = ("defragmentations",)
 
 
 def routes(
@@ -168,6 +169,26 @@ def routes(
     @api.get("/fragmentation")
     async def fragmentation() -> FragmentationView:
         return planner.fragmentation()
+
+    reservations = allocator.reservations
+
+    @api.get("/reservations")
+    async def list_reservations(request: Request, params: Params) -> Response:
+        return collection(request, params, store.records, "reservation", reservations.list)
+
+    @api.get("/reservations/{name}")
+    async def get_reservation(name: str) -> ReservationView:
+        return reservations.get(name)
+
+    @api.put("/reservations/{name}")
+    async def put_reservation(
+        name: str, body: ReservationRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> ReservationView:
+        return reservations.put(name, body, if_match=if_match, dry=validate_only)
+
+    @api.delete("/reservations/{name}", status_code=204)
+    async def delete_reservation(name: str, if_match: IfMatch = None) -> None:
+        reservations.delete(name, if_match)
 
     quotas = Quotas(store)
 

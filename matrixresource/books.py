@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from sqlalchemy.orm import Session
 
+from matrixresource.capacity import reserving as ledger_reserving
 from matrixresource.capacity.ledger import Held, Ledger
 from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.capacity.withholding import Reservation
 from matrixresource.contract import AllocationRequest
 from matrixresource.health import unusable_dies
+from matrixresource.reservations import ReservationRow, living, read, written
 from matrixresource.store import AllocationRow, NodeRow, PartRow, ResourceStore, SupernodeRow
 from matrixresource.topology_history import supernodes
 from matrixresource.vocabulary.names import NodeName
@@ -104,6 +108,10 @@ class Books:
                 setattr(row, field, amount)
         return found
 
+    def written(self, place: Place) -> dict[str, list[list[Any]]]:
+        """A place by names, for a table."""
+        return written(place, self.name, self.ledger.index.offsets, self.ledger.shape.nodes)
+
     def wish(self, request: AllocationRequest, now: float = 0.0) -> Wish:
         """A request in the ledger's words. Raises InvalidField."""
         return wish_of(request, self.ledger.shape, self.number, now)
@@ -145,6 +153,8 @@ class Books:
             self._enter(allocation, self._place(held[allocation.name], parts[allocation.name]))
         for row in rows:
             self._look_at(row)
+        for reservation in living(session):
+            self._promise(reservation)
 
     def _enter(self, row: AllocationRow, place: Place) -> None:
         """An allocation as the tables say: it holds `place`, or has held it already."""
@@ -159,6 +169,14 @@ class Books:
         # Taken, not asked for: it keeps what is closed to newcomers, too.
         self.ledger.take(row.name, place, wish.end)
         self.ledger.held[row.name] = Held(wish, place, row.created_at or 0.0)
+
+    def _promise(self, row: ReservationRow) -> None:
+        held = self.ledger.held.get(row.name)
+        place = read(row.place, self.numbers.get, self.ledger.shape.nodes) if held is None else held.place
+        wish = self.wish(row.wish())
+        wish.end = row.ends_at
+        reservation = Reservation(wish, row.starts_at, row.ends_at, place, holds=held is not None)
+        ledger_reserving.restore(self.ledger, row.name, reservation)
 
     def _place(self, nodes: Iterable[NodeRow], parts: Iterable[PartRow]) -> Place:
         width = self.ledger.shape.nodes
@@ -192,8 +210,8 @@ class Books:
     def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
         """Before one of our transactions commits: what it changed."""
         opened, self._opened = self._opened, None
-        grown = any(isinstance(row, SupernodeRow) for row in rows)
-        if grown or (opened is not session and self._seen != newest - len(rows)):
+        otherwise = any(isinstance(row, (SupernodeRow, ReservationRow)) for row in rows)
+        if otherwise or (opened is not session and self._seen != newest - len(rows)):
             self._seen = UNSEEN
             return
         changed = [row for row in rows if isinstance(row, AllocationRow)]

@@ -81,29 +81,26 @@ class Reservations:
         with self._store.reading() as session:
             return [row.view() for row in session.scalars(select(ReservationRow).order_by(ReservationRow.name))]
 
-    def promised(self, name: str) -> bool:
-        """Whether there is one of that name whose time has not come."""
-        with self._store.reading() as session:
-            row = session.get(ReservationRow, name)
-            return row is not None and row.promised
-
-    def forget(self, session: Session, name: str, if_match: str | None = None) -> None:
-        """Give a promise up, or forget one that has ended. What it holds is released by its allocation's name."""
-        row = find(session, ReservationRow, name)
-        check_etag(row, if_match)
-        session.delete(row)
+    def delete(self, name: str, if_match: str | None = None) -> None:
+        """Give a promise up, or forget one that has ended. What is held is released by its allocation's name."""
+        with self._store.transaction() as session:
+            row = find(session, ReservationRow, name)
+            check_etag(row, if_match)
+            if row.state == "Held":
+                raise Conflict(f"reservation {name!r} is held; release allocation {name!r}")
+            session.delete(row)
 
     def as_time_goes_on(self) -> str:
         """Hold those whose start has come, end those whose end has. Run on a period."""
         now, held = self._clock.now(), 0
         with self._store.transaction() as session:
             rows = living(session)
-            if not any(row.ends_at <= now or (row.promised and row.starts_at <= now) for row in rows):
+            if not any(row.ends_at <= now or row.starts_at <= now for row in rows):
                 return "no reservation is due"
             ledger = self._books.open(session)
             self._books.touched()
             for row in rows:
-                if row.ends_at <= now:
+                if row.ends_at <= now or (row.state == "Held" and session.get(AllocationRow, row.name) is None):
                     row.move("Ended")
             places, waiting = ledger.due(now)
             for row in rows:
@@ -147,14 +144,14 @@ class Reservations:
         row = find(session, ReservationRow, reservation)
         held = session.get(AllocationRow, reservation)
         if row.state != "Held" or held is None:
-            raise Conflict(f"reservation {reservation!r} is {row.state}, nothing can be taken from it", field="reservation")
+            raise Conflict(
+                f"reservation {reservation!r} is {row.state}, nothing can be taken from it", field="reservation"
+            )
         self._books.touched()
         ledger = self._books.ledger
-        rest_before = ledger.held[reservation].place
         place = ledger_reserving.claim(ledger, reservation, name, wish, now)
         if place is None:
             raise refusal(self._store.nodes(session), self._books, wish)
-        del rest_before
         left = ledger.held.get(reservation)
         taken = {*self._books.nodes(place), *self._books.spares(place)}
         for node in self._store.held_by(session, reservation):

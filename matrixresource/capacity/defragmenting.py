@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 
 from matrixresource.capacity.constrained import part_dies
 from matrixresource.capacity.evacuating import (
+    CHAIN,
+    DIRECT,
+    SETS,
     WIDE,
     Piece,
     Search,
@@ -134,6 +137,7 @@ def _plan_on_open_nodes(ledger: Ledger, wish: Wish, steps: int, one_by_one: bool
         for piece in there:
             search.of.setdefault(piece.name, []).append(piece)
     search.bound = bound_to_stay(ledger)
+    search.chain = CHAIN if steps >= DIRECT else 0
     for lower, nodes in candidates(ledger, wish, search.pieces, steps):
         if lower >= search.best or search.steps > steps:
             break

@@ -21,7 +21,8 @@ from matrixresource.capacity.wishes import Wish
 if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
 
-CHAIN = 3
+CHAIN = 3  # how many tenants may make room for one another
+DIRECT = 100  # steps below which nobody makes room for anybody
 CHEAPEST = 14  # how many nodes in use are considered for a gang that may lie anywhere
 SETS = 4000  # of nodes looked at in one domain
 WIDE = 2048
@@ -48,6 +49,7 @@ class Search:
     pieces: dict[int, list[Piece]]
     rooms: list[int]  # nodes that pieces may move to
     one_by_one: bool = False
+    chain: int = CHAIN
     of: dict[str, list[Piece]] = field(default_factory=dict)
     bound: set[str] = field(default_factory=set)
     reserved: frozenset[int] = frozenset()
@@ -94,8 +96,10 @@ def candidates(
         c * shape.nodes + o for held in ledger.held.values() for c, m in held.place.spares for o in index.offsets(m)
     }
 
+    loads = {node: sum(piece.npus for piece in there) for node, there in pieces.items()}
+
     def load(node: int) -> float:
-        return sum(piece.npus for piece in pieces.get(node, ()))
+        return loads.get(node, 0.0)
 
     found: list[tuple[float, tuple[int, ...]]] = []
     most = min(SETS, 8 * steps)
@@ -159,7 +163,7 @@ def settle(search: Search, waiting: list[Piece], cost: float, moved: dict[Piece,
         settle(search, rest, cost + piece.npus, moved, steps, depth)
         del moved[piece]
         search.dies[node] |= bits
-    if depth >= CHAIN:
+    if depth >= search.chain:
         return
     for node, leaving in _makes_room(search, piece, moved, rest):
         extra = sum(other.npus for other in leaving)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from matrixresource.capacity.planning import trial
+from matrixresource.capacity.trials import trial
 from matrixresource.capacity.wishes import Wish
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ def victims(ledger: Ledger, wish: Wish, now: float) -> list[str] | None:
                 break
         else:
             return None
-        for name in reversed(list(released.names)):
+        for name in reversed(list(released.gone)):
             released.take_back(name)
             if ledger.choose(wish) is None:
                 released(name)
-        return sorted(released.names, key=lambda name: (work[name], name))
+        return sorted(released.gone, key=lambda name: (work[name], name))
 
 
 def lost(held: Held, now: float) -> float:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DOMAINS_TRIED = 16
 NODES_TRIED = 64
-MANY = 64  # nodes of a domain, from which on the cheapest are taken at once unless the effort is larger
+MANY = 16  # nodes of a domain, from which on the cheapest are taken at once unless the effort is larger
 CROWD = 128  # allocations up to which all of them are tried
 
 

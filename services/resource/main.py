@@ -69,7 +69,7 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
     )
 
     async def expire() -> str:
-        return f"{allocator.expire()} leases ended"
+        return f"{allocator.reservations.as_time_goes_on()}; {allocator.expire()} leases ended"
 
     reports = NodeReports(
         store, allocator, surveyor, clock, grace_s=clock.at_least_wall(settings.lease_grace, 6.0), nudge=refill.nudge

@@ -42,7 +42,9 @@ class Machine:
         self.allocator = Allocator(self.store, self.clock)
         self.planner = Planner(self.store, self.allocator.books, self.clock)
         self.quotas = Quotas(self.store)
-        self.reports = NodeReports(self.store, self.allocator, self.surveyor, self.clock, grace_s=60, nudge=lambda: None)
+        self.reports = NodeReports(
+            self.store, self.allocator, self.surveyor, self.clock, grace_s=60, nudge=lambda: None
+        )
 
     def restart(self) -> None:
         self.database.close()

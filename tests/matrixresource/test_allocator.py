@@ -8,6 +8,7 @@ import pytest
 
 from matrixresource.contract import QuotaRequest
 from matrixresource.plan_contract import PlanRequest
+from matrixresource.reservation_contract import ReservationRequest
 from matrixresource.vocabulary.errors import (
     Conflict,
     InsufficientCapacity,
@@ -16,6 +17,7 @@ from matrixresource.vocabulary.errors import (
     StaleTopology,
 )
 from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.quantities import timestamp
 from tests.matrixresource.machine import Machine
 
 CABINET = {"policy": "pack", "level": "cabinet", "required": True}
@@ -215,3 +217,56 @@ def test_everything_is_found_again_by_the_next_life(machine):
     machine.obey()
     with pytest.raises(Conflict):
         machine.ask("part", npus=2)
+
+
+def later(machine, seconds):
+    return timestamp(machine.clock.at + seconds)
+
+
+def promise(machine, name, after_s, **wish):
+    request = {"startsAt": later(machine, after_s), "durationS": 1000} | wish
+    return machine.allocator.reservations.put(name, ReservationRequest.model_validate(request))
+
+
+def test_a_reservation_is_kept_from_who_would_still_be_there_then_held_and_taken(machine):
+    promised = promise(machine, "tomorrow", 500, nodes=40)
+    assert (promised.state, len(promised.nodes)) == ("Promised", 40)
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("forever", nodes=9)
+    machine.ask("small", nodes=8)
+    machine.have("guest", nodes=20, leaseS=400)
+    machine.restart()
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("forever", nodes=9)
+    machine.clock.at += 450
+    machine.allocator.expire()
+    machine.obey()
+    machine.clock.at += 100
+    machine.allocator.reservations.as_time_goes_on()
+    assert machine.allocator.reservations.get("tomorrow").state == "Held"
+    assert machine.held("tomorrow").nodes == 40
+    machine.check()
+    taken = machine.have("job", nodes=30, reservation="tomorrow")
+    assert {m.node for m in taken.members} <= set(promised.nodes)
+    assert machine.held("tomorrow").nodes == 10
+    machine.check()
+    machine.ask("rest", nodes=10, reservation="tomorrow")
+    assert machine.allocator.reservations.get("tomorrow").state == "Ended"
+
+
+def test_a_reservation_whose_place_is_not_left_waits_and_ends(machine):
+    promise(machine, "soon", 100, nodes=46)
+    machine.have("guest", nodes=4, leaseS=90)
+    machine.clock.at += 110  # the guest overstays: nobody has looked at leases yet
+    machine.allocator.reservations.as_time_goes_on()
+    assert machine.allocator.reservations.get("soon").state == "Waiting"
+    machine.allocator.expire()
+    machine.obey()
+    machine.allocator.reservations.as_time_goes_on()
+    assert machine.allocator.reservations.get("soon").state == "Held"
+    machine.clock.at += 1000
+    machine.allocator.reservations.as_time_goes_on()
+    machine.allocator.expire()
+    machine.obey()
+    assert machine.allocator.reservations.get("soon").state == "Ended"
+    assert machine.names() == []

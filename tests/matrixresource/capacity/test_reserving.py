@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from matrixresource.capacity import planning, preempting, reserving
+from matrixresource.capacity import preempting, reserving, waiting
 from matrixresource.capacity.ledger import Ledger
 from matrixresource.capacity.places import members_of, used_nodes
 from matrixresource.capacity.shape import Shape
@@ -94,7 +94,7 @@ def test_the_earliest_start_is_the_first_at_which_it_fits(seed: int) -> None:
         ledger.reserve(f"r{number}", Wish(chance.randint(1, 5)), start, start + chance.randint(1, 15))
     wish = Wish(chance.randint(2, 8), spread=Rule("cabinet", 2) if seed % 3 == 0 else None, end=chance.randint(1, 12))
     before = ledger.index.state(), ledger.chooser.node_ends, ledger.chooser.cabinet_ends
-    first = planning.earliest(ledger, wish, 0.0)
+    first = waiting.earliest(ledger, wish, 0.0)
     assert (ledger.index.state(), ledger.chooser.node_ends, ledger.chooser.cabinet_ends) == before
 
     def fits(start: int) -> bool:

@@ -37,6 +37,23 @@ def upgrade() -> None:
         sa.Column("updated_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("name"),
     )
+    op.create_table(
+        "reservations",
+        sa.Column("starts_at", sa.Float(), nullable=False),
+        sa.Column("ends_at", sa.Float(), nullable=False),
+        sa.Column("request", sa.JSON(), nullable=False),
+        sa.Column("place", sa.JSON(), nullable=False),
+        sa.Column("name", sa.String(length=253), nullable=False),
+        sa.Column("project", sa.String(length=63), nullable=False),
+        sa.Column("labels", sa.JSON(), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.String(length=40), nullable=False),
+        sa.Column("conditions", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("updated_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
     with op.batch_alter_table("nodes") as table:
         table.add_column(sa.Column("shared_by", sa.Integer(), nullable=False, server_default="0"))
         table.add_column(sa.Column("domain_closed", sa.Boolean(), nullable=False, server_default=sa.false()))
@@ -91,6 +108,7 @@ def downgrade() -> None:
         table.drop_column("assignment_generation")
         table.drop_column("shared_by")
         table.drop_column("domain_closed")
+    op.drop_table("reservations")
     op.drop_table("quotas")
     op.drop_index("ix_parts_node", "parts")
     op.drop_table("parts")
