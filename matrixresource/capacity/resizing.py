@@ -44,7 +44,8 @@ def grow(ledger: Ledger, name: str, wish: Wish) -> Place | None:
 def shrink(ledger: Ledger, name: str, wish: Wish, keep: list[int]) -> Place:
     """Of the members in `keep`, in the order of their ranks, the last go; spares and pools go down to what is asked.
 
-    ValueError when the wish is larger, when `keep` names a node that is no member, or too few, or when what is left breaks a rule.
+    ValueError when the wish is larger, when `keep` names a node that is no member, or too few, or when what is left
+    breaks a rule.
     """
     if any(getattr(wish, amount) > getattr(ledger.held[name].wish, amount) for amount in AMOUNTS):
         raise ValueError(f"{name}: this is not shrinking")
