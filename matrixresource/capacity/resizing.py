@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
 
 
+AMOUNTS = ("nodes", "per", "spares", "cpus", "mem")
+
+
 def grow(ledger: Ledger, name: str, wish: Wish) -> Place | None:
     """Everything held stays; members, spares, sockets and GiB are added near it. ValueError when the wish is smaller.
 
@@ -29,7 +32,7 @@ def grow(ledger: Ledger, name: str, wish: Wish) -> Place | None:
     """
     held = ledger.held[name]
     old = held.wish
-    if any(getattr(wish, amount) < getattr(old, amount) for amount in ("nodes", "per", "spares", "cpus", "mem")):
+    if any(getattr(wish, amount) < getattr(old, amount) for amount in AMOUNTS):
         raise ValueError(f"{name}: this is not growing")
     if clashes(ledger, name, held.place, wish.end):
         return None
@@ -41,8 +44,11 @@ def grow(ledger: Ledger, name: str, wish: Wish) -> Place | None:
 def shrink(ledger: Ledger, name: str, wish: Wish, keep: list[int]) -> Place:
     """Of the members in `keep`, in the order of their ranks, the last go; spares and pools go down to what is asked.
 
-    ValueError when `keep` names a node that is no member, or too few, or when what is left breaks a rule.
+    ValueError when the wish is larger, when `keep` names a node that is no member, or too few, or when what is left
+    breaks a rule.
     """
+    if any(getattr(wish, amount) > getattr(ledger.held[name].wish, amount) for amount in AMOUNTS):
+        raise ValueError(f"{name}: this is not shrinking")
     place = shrunk(ledger, ledger.held[name].place, wish, keep)
     if not obeys(ledger, wish, place, members_of(ledger.index, place)):
         raise ValueError(f"{name}: the members that stay break a rule")
@@ -53,8 +59,9 @@ def shrink(ledger: Ledger, name: str, wish: Wish, keep: list[int]) -> Place:
 
 def resize(ledger: Ledger, name: str, wish: Wish, keep: list[int]) -> Place | None:
     """Where some of it grows and some shrinks: first what goes, then what is added."""
-    index, old = ledger.index, ledger.held[name].place
-    smaller = changed(wish, nodes=min(wish.nodes, len(members_of(index, old))))
+    index, held = ledger.index, ledger.held[name]
+    old = held.place
+    smaller = changed(wish, nodes=min(wish.nodes, len(members_of(index, old))), per=min(wish.per, held.wish.per))
     with withheld(ledger, wish):
         less = shrunk(ledger, old, smaller, keep)
         if clashes(ledger, name, less, wish.end):

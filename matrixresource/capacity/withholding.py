@@ -154,8 +154,11 @@ def closed(index: Index, nodes: Iterable[int]) -> Iterator[None]:
 
 
 def clashes(ledger: Ledger, name: str, place: Place, end: float) -> bool:
-    """Whether holding a place until `end` would take what is promised; `name` is whose place it is."""
-    if not ledger.promises:
+    """Whether `name` would take what is promised if it kept a place of its own until a later `end`.
+
+    Of sockets and GiB it says so too early where others leave between two reservations, never too late.
+    """
+    if not ledger.promises or end <= ledger.held[name].wish.end:
         return False
     index, nodes = ledger.index, ledger.shape.nodes
     promised = ledger.promises.between(-inf, end)

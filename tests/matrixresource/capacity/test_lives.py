@@ -101,7 +101,8 @@ class Machine(RuleBasedStateMachine):
     # ---- changes in place
 
     def changeable(self) -> list[str]:
-        return sorted(set(self.accountant.live) - set(self.replay.ledger.reservations))
+        live = self.accountant.live
+        return sorted(n for n in live if n not in self.replay.ledger.reservations and not live[n].event.get("rest"))
 
     def one(self, which: int) -> tuple[str, dict[str, Any], dict[str, Any]]:
         """An allocation, what it asked for and its place."""

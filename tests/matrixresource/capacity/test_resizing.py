@@ -111,6 +111,8 @@ def test_the_last_ranks_go_and_what_stays_does_not_move() -> None:
         ledger.shrink("it", Wish(2, spares=1, cpus=5), [4])
     with pytest.raises(ValueError, match="are named"):
         ledger.shrink("it", Wish(1, spares=1, cpus=5), [7])
+    with pytest.raises(ValueError, match="not shrinking"):
+        ledger.shrink("it", Wish(1, spares=1, cpus=6), [2])
     assert ledger.held["it"].place is place
 
 
