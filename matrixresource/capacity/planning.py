@@ -78,7 +78,7 @@ class Effort:
     wide: bool
 
 
-QUICK = Effort(release=8, moves=10, wide=False)
+QUICK = Effort(release=6, moves=10, wide=False)
 THOROUGH = Effort(release=50_000, moves=defragmenting.STEPS, wide=True)
 
 
