@@ -372,7 +372,7 @@ def pools_around(ledger: Ledger, wish: Wish, around: Iterable[int], place: Place
 def over_supernodes(ledger: Ledger, wish: Wish, allowed: Allowed) -> Place | None:
     """A gang larger than any supernode: the emptiest whole, in blocks, the rest where it is tightest."""
     index, shape = ledger.index, ledger.shape
-    if not wish.nodes:
+    if not wish.nodes or (wish.per == index.npus and sum(index.left) < wish.nodes + wish.spares):
         return None
     limit, domain = spread_limit(index, wish.spread)
     frees = {}

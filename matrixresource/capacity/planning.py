@@ -78,7 +78,7 @@ class Effort:
     wide: bool
 
 
-QUICK = Effort(release=8, moves=10, wide=False)
+QUICK = Effort(release=6, moves=10, wide=False)
 THOROUGH = Effort(release=50_000, moves=defragmenting.STEPS, wide=True)
 
 
@@ -117,7 +117,7 @@ def why(ledger: Ledger, wish: Wish) -> tuple[Domain, ...]:
         found = [_counted(ledger, wish, first, size) for first in firsts]
     else:
         with withheld(ledger, wish):
-            shown = [[_has_room(ledger, wish, node) for node in range(first, first + size)] for first in firsts]
+            shown = [_rooms(ledger, wish, first, size) for first in firsts]
         walks = zip(firsts, shown, strict=True)
         found = [_walked(ledger, wish, first, size, allowed, room) for first, room in walks]
     found.sort(key=lambda domain: (domain.short, domain.number))
@@ -128,18 +128,16 @@ def _counted(ledger: Ledger, wish: Wish, first: int, size: int) -> Domain:
     """Without rules about single nodes."""
     free = ledger.index.free[first : first + size]
     down = free.count(-1)
-    if wish.per == ledger.shape.npus:
-        room = free.count(ledger.shape.npus)
-    elif wish.per >= 1:
-        room = sum(npus >= wish.per for npus in free)
-    else:
-        room = sum(_has_room(ledger, wish, node) for node in range(first, first + size))
+    room = sum(_rooms(ledger, wish, first, size))
     return _domain(ledger, wish, first, size, room, Counter({"down": down, "held": size - down - room}))
 
 
-def _has_room(ledger: Ledger, wish: Wish, node: int) -> bool:
-    free = ledger.index.free[node]
-    return free >= wish.per if wish.per >= 1 else free >= 0 and ledger.index.dies[node] > 0
+def _rooms(ledger: Ledger, wish: Wish, first: int, size: int) -> list[bool]:
+    """Of each node whether it has room for a member."""
+    free = ledger.index.free[first : first + size]
+    if wish.per >= 1:
+        return [npus >= wish.per for npus in free]
+    return [npus >= 0 and dies > 0 for npus, dies in zip(free, ledger.index.dies[first : first + size], strict=True)]
 
 
 def _walked(
@@ -147,12 +145,12 @@ def _walked(
 ) -> Domain:
     """Node by node; `shown` says of each whether it has room beside what is promised and to be avoided."""
     obstacles: Counter[str] = Counter()
+    hidden = _rooms(ledger, wish, first, size)
     for node, beside in enumerate(shown, first):
         if ledger.index.free[node] < 0:
             obstacles["down"] += 1
         elif not beside:
-            hidden = _has_room(ledger, wish, node)
-            obstacles["held" if not hidden else "avoid" if node in wish.avoid else "promised"] += 1
+            obstacles["held" if not hidden[node - first] else "avoid" if node in wish.avoid else "promised"] += 1
         elif allowed and not allowed(node):
             obstacles["apart" if wish.apart else "near"] += 1
     return _domain(ledger, wish, first, size, size - obstacles.total(), obstacles)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 DOMAINS_TRIED = 16
 NODES_TRIED = 64
 MANY = 16  # nodes of a domain, from which on the cheapest are taken at once unless the effort is larger
+TRIAL = 4  # steps that a trial of a set of allocations counts for
 CROWD = 128  # allocations up to which all of them are tried
 
 
@@ -193,7 +194,7 @@ def _searched(ledger: Ledger, wish: Wish, effort: int, released: Released) -> Re
     if best is None:
         return None
     for tried, (npus, some) in enumerate(by_npus(ledger, [] if crowded else list(ledger.held), cost)):
-        if tried >= effort:
+        if tried >= effort // TRIAL:
             return Release(tuple(sorted(best)), cost, False)
         if released.fits_without(some, wish):
             return Release(tuple(sorted(some)), npus, True)

@@ -76,10 +76,11 @@ def _ready(ledger: Ledger, wish: Wish) -> list[float]:
     until = [0.0 if last or index.free[node] >= wish.per else inf for node in range(shape.all_nodes)]
     for held in ledger.held.values():
         end, place = held.wish.end, held.place
-        here = [node for node, _ in place.parts]
         for cabinet, mask in (*place.whole, *place.spares) if place.spares else place.whole:
-            here += [cabinet * nodes + offset for offset in index.offsets(mask)]
-        for node in here:
+            base = cabinet * nodes
+            for offset in index.offsets(mask):
+                until[base + offset] = end  # all of a node has one holder
+        for node, _ in place.parts:
             if until[node] < end if last else until[node] > end:
                 until[node] = end
     down = -1
