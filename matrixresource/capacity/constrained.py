@@ -327,15 +327,16 @@ def part_dies(dies: int, per: float) -> int:
 
 def spares_beside(index: Index, wish: Wish, scope: Iterable[int], place: Place) -> bool:
     """Whole nodes in the supernodes that the gang uses, from the fullest cabinets."""
-    taken = dict(place.whole)
-    started = {node // index.nodes: 0 for node, _ in place.parts}
+    taken: dict[int, int] = {}
+    for cabinet, mask in place.whole + place.spares:
+        taken[cabinet] = taken.get(cabinet, 0) | mask
     for node, _ in place.parts:
-        started[node // index.nodes] |= 1 << node % index.nodes
+        taken[node // index.nodes] = taken.get(node // index.nodes, 0) | 1 << node % index.nodes
     homes = {cabinet // index.cabinets for cabinet in place.cabinets(index.nodes)}
     left = wish.spares
     free = {}
     for cabinet in scope:
-        mask = index.whole[cabinet] & ~taken.get(cabinet, 0) & ~started.get(cabinet, 0)
+        mask = index.whole[cabinet] & ~taken.get(cabinet, 0)
         if mask and (not homes or cabinet // index.cabinets in homes):
             free[cabinet] = mask
     for cabinet in sorted(free, key=lambda c: (free[c].bit_count(), c)):

@@ -34,7 +34,8 @@ class Domain:
     """A cabinet or supernode by number: nodes with room for a member, nodes short, and obstacles with their counts.
 
     Obstacles are nodes that are `down`, `held` or `promised` to a reservation, that `apart`, `near` or `avoid` rule
-    out, that a `spread` leaves unused; and whole nodes for `spares`, `cpus` (sockets) and `mem` (GiB) that are short.
+    out, that make up no `cell` or that a `spread` leaves unused; and whole nodes for `spares`, `cpus` (sockets) and
+    `mem` (GiB) that are short.
     """
 
     over: str
@@ -134,7 +135,12 @@ def _counted(ledger: Ledger, wish: Wish, first: int, size: int) -> Domain:
         room = sum(npus >= wish.per for npus in free)
     else:
         room = sum(_has_room(ledger, wish, node) for node in range(first, first + size))
-    return _domain(ledger, wish, first, size, room, Counter({"down": down, "held": size - down - room}))
+    nodes = ledger.shape.nodes
+    cut = sum(
+        sum(_has_room(ledger, wish, node) for node in range(cabinet, cabinet + nodes)) % wish.cell
+        for cabinet in (range(first, first + size, nodes) if wish.cell > 1 else ())
+    )
+    return _domain(ledger, wish, first, size, room, cut, Counter({"down": down, "held": size - down - room}))
 
 
 def _has_room(ledger: Ledger, wish: Wish, node: int) -> bool:
@@ -147,6 +153,7 @@ def _walked(
 ) -> Domain:
     """Node by node; `shown` says of each whether it has room beside what is promised and to be avoided."""
     obstacles: Counter[str] = Counter()
+    usable: Counter[int] = Counter()
     for node, beside in enumerate(shown, first):
         if ledger.index.free[node] < 0:
             obstacles["down"] += 1
@@ -155,11 +162,17 @@ def _walked(
             obstacles["held" if not hidden else "avoid" if node in wish.avoid else "promised"] += 1
         elif allowed and not allowed(node):
             obstacles["apart" if wish.apart else "near"] += 1
-    return _domain(ledger, wish, first, size, size - obstacles.total(), obstacles)
+        else:
+            usable[node // ledger.shape.nodes] += 1
+    cut = sum(count % wish.cell for count in usable.values())
+    return _domain(ledger, wish, first, size, size - obstacles.total(), cut, obstacles)
 
 
-def _domain(ledger: Ledger, wish: Wish, first: int, size: int, room: int, obstacles: Counter[str]) -> Domain:
+def _domain(ledger: Ledger, wish: Wish, first: int, size: int, room: int, cut: int, obstacles: Counter[str]) -> Domain:
+    """`room` is in nodes of which `cut` make up no cell."""
     index = ledger.index
+    obstacles["cell"] = cut
+    room -= cut
     if wish.spread is not None and wish.spread.required and wish.spread.over != "node":
         each = ledger.shape.nodes if wish.spread.over == "cabinet" else size
         usable = max(1, size // each) * wish.spread.most

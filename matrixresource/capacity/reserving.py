@@ -236,4 +236,4 @@ def rest_of(ledger: Ledger, wish: Wish, rest: Place) -> Wish:
         cpus=sum(amount for _, amount in rest.cpus),
         mem=sum(amount for _, amount in rest.mem),
     )
-    return said if obeys(ledger, said, rest) else replace(said, block=1, near=None, apart=None)
+    return said if obeys(ledger, said, rest) else replace(said, block=1, cell=1, near=None, apart=None)

@@ -110,6 +110,9 @@ class Accountant:
         blocks = Counter(domain(node, "supernode") for node in nodes)
         if event.get("block") and any(count * per % event["block"] for count in blocks.values()):
             said(f"{name}: a block is cut")
+        cells = Counter(domain(node, "cabinet") for node in nodes)
+        if event.get("cell") and any(count * per % event["cell"] for count in cells.values()):
+            said(f"{name}: a cell is cut")
         if spread := event.get("spread"):
             shares = Counter(domain(node, spread.get("over", "cabinet")) for node in nodes)
             if max(shares.values()) > spread["max"]:

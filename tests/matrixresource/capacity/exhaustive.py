@@ -53,6 +53,8 @@ def fits(ledger: Ledger, wish: Wish, gone: Iterable[str] = (), free: Free | None
         domains = {node // size[wish.within] for node in nodes}
         if len(domains) > 1:
             continue
+        if any(count % wish.cell for count in Counter(node // shape.nodes for node in nodes).values()):
+            continue
         if wish.spread and max(Counter(n // size[wish.spread.over] for n in nodes).values()) > wish.spread.most:
             continue
         left = [n for n in whole if n not in nodes and n // size[wish.within] in domains]
@@ -121,6 +123,8 @@ def weaker(wish: Wish) -> Iterator[tuple[str, str, Wish]]:
             yield "spread", str(most), replace(wish, spread=replace(wish.spread, most=most))
     for spares in range(wish.spares - 1, -1, -1):
         yield "spares", str(spares), replace(wish, spares=spares)
+    if wish.cell > 1:
+        yield "cell", "1", replace(wish, cell=1)
     for key in ("apart", "near"):
         if getattr(wish, key):
             yield key, "", replace(wish, **{key: None})

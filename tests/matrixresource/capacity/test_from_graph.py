@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -87,12 +88,15 @@ class Followed(RuleBasedStateMachine):
 
     @rule(node=st.integers(0, SMALL.all_nodes - 1))
     def fail(self, node: int) -> None:
+        wishes = {name: held.wish for name, held in self.ledger.held.items()}
         moved, lost = self.ledger.fail(node)
         self.graph.nodes[node]["up"] = False
         for name in [*moved, *lost]:
             let_go(self.graph, name)
         for name, place in moved.items():
             hold(self.graph, name, place)
+        if lost and not moved:
+            assert not Search(self.graph).fits(replace(wishes[lost[-1]], spares=0))
 
     @rule(node=st.integers(0, SMALL.all_nodes - 1))
     def close_or_open(self, node: int) -> None:

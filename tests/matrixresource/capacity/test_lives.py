@@ -29,6 +29,8 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         asked["npus"] = 8 * draw(st.integers(2, 20))
         if draw(st.booleans()):
             asked["block"] = draw(st.sampled_from([16, 32]))
+        if draw(st.integers(0, 2)) == 0:
+            asked["cell"] = draw(st.sampled_from([16, 24, 32]))
     elif kind == "partial gang":
         asked["per_node"] = draw(st.sampled_from([1, 2, 4]))
         asked["npus"] = asked["per_node"] * draw(st.integers(2, 6))
@@ -124,7 +126,7 @@ class Machine(RuleBasedStateMachine):
         name, event, before = self.one(which)
         asked = event | {"t": self.now}
         if asked.get("npus", 0) >= 8 or asked.get("per_node"):
-            asked["npus"] += more * asked.get("block", asked.get("per_node") or 8)
+            asked["npus"] += more * asked.get("block", asked.get("cell", asked.get("per_node") or 8))
             asked["spares"] = asked.get("spares", 0) + spares
         elif asked.get("npus", 0) >= 1:
             asked["npus"] = min(8, asked["npus"] + more)
@@ -154,8 +156,8 @@ class Machine(RuleBasedStateMachine):
         try:
             said = self.change(name, asked, self.replay.ledger.shrink(name, wish, ranks))
         except ValueError:
-            # ranks out of order cut a block, or the lease begins anew and reaches into a reservation
-            assert wish.block > 1 or (wish.end < inf and self.accountant.promised)
+            # ranks out of order cut a block or a cell, or the lease begins anew and reaches into a reservation
+            assert wish.block > 1 or wish.cell > 1 or (wish.end < inf and self.accountant.promised)
             return
         assert said is not None
         assert [self.replay.numbers[node] in ranks[: wish.nodes] for node in said["npu"]] == [True] * wish.nodes
