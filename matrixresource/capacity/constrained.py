@@ -242,15 +242,18 @@ def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed)
         if per < npus:
             base = cabinet * nodes
             for offset in range(nodes):
-                node = base + offset
-                room = index.free[node] >= per if per >= 1 else index.free[node] >= 0 and index.dies[node]
-                if room:
+                if has_room(index, base + offset, per):
                     mask |= 1 << offset
         if one_by_one:
             mask = sum(1 << o for o in index.offsets(mask) if allowed(cabinet * nodes + o))
         if mask:
             found[cabinet] = mask
     return found
+
+
+def has_room(index: Index, node: int, per: float) -> bool:
+    """Whether a node is up and has so many NPUs free, or a die."""
+    return index.free[node] >= per if per >= 1 else index.free[node] >= 0 and index.dies[node] > 0
 
 
 def spread_limit(index: Index, rule: Rule | None) -> tuple[int, int]:

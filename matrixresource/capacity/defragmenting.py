@@ -109,7 +109,7 @@ def _moved(ledger: Ledger, moves: dict[str, Place]) -> Index:
         for place in places:
             whole = [(c * shape.nodes + o, shape.dies) for c, mask in place.whole for o in index.offsets(mask)]
             for node, bits in [*whole, *place.parts]:
-                dies[node] += sign * bits
+                dies[node] += sign * (bits & ~ledger.index.broken.get(node, 0))
     for cabinet in range(shape.all_cabinets):
         here = range(cabinet * shape.nodes, (cabinet + 1) * shape.nodes)
         used = sum(1 << o for o, n in enumerate(here) if dies[n] != shape.dies or not ledger.index.up[n])

@@ -60,16 +60,18 @@ class Search:
 
 
 def pieces_of(ledger: Ledger) -> dict[int, list[Piece]]:
-    """Every piece by node; spares, sockets and memory stay where they are."""
+    """Every piece by node, with the dies that others may have after it; spares, sockets and memory stay."""
     found: dict[int, list[Piece]] = {}
     shape, index = ledger.shape, ledger.index
     for name, held in ledger.held.items():
         for cabinet, mask in held.place.whole:
             for offset in index.offsets(mask):
                 node = cabinet * shape.nodes + offset
-                found.setdefault(node, []).append(Piece(name, node, shape.dies, shape.npus))
+                found.setdefault(node, []).append(
+                    Piece(name, node, shape.dies & ~index.broken.get(node, 0), shape.npus)
+                )
         for node, dies in held.place.parts:
-            found.setdefault(node, []).append(Piece(name, node, dies, held.wish.per))
+            found.setdefault(node, []).append(Piece(name, node, dies & ~index.broken.get(node, 0), held.wish.per))
     return found
 
 
@@ -93,9 +95,9 @@ def candidates(
     """(NPUs that must leave, nodes) for each set the gang could have, the cheapest first."""
     shape, index = ledger.shape, ledger.index
     size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[wish.within]
-    stuck = {
-        c * shape.nodes + o for held in ledger.held.values() for c, m in held.place.spares for o in index.offsets(m)
-    }
+    stuck = set(index.broken)
+    for held in ledger.held.values():
+        stuck.update(c * shape.nodes + o for c, mask in held.place.spares for o in index.offsets(mask))
 
     loads = {node: sum(piece.npus for piece in there) for node, there in pieces.items()}
 

@@ -118,7 +118,10 @@ def why(ledger: Ledger, wish: Wish) -> tuple[Domain, ...]:
         found = [_counted(ledger, wish, first, size) for first in firsts]
     else:
         with withheld(ledger, wish):
-            shown = [[_has_room(ledger, wish, node) for node in range(first, first + size)] for first in firsts]
+            shown = [
+                [constrained.has_room(ledger.index, node, wish.per) for node in range(first, first + size)]
+                for first in firsts
+            ]
         walks = zip(firsts, shown, strict=True)
         found = [_walked(ledger, wish, first, size, allowed, room) for first, room in walks]
     found.sort(key=lambda domain: (domain.short, domain.number))
@@ -134,18 +137,13 @@ def _counted(ledger: Ledger, wish: Wish, first: int, size: int) -> Domain:
     elif wish.per >= 1:
         room = sum(npus >= wish.per for npus in free)
     else:
-        room = sum(_has_room(ledger, wish, node) for node in range(first, first + size))
+        room = sum(constrained.has_room(ledger.index, node, wish.per) for node in range(first, first + size))
     nodes = ledger.shape.nodes
     cut = sum(
-        sum(_has_room(ledger, wish, node) for node in range(cabinet, cabinet + nodes)) % wish.cell
+        sum(constrained.has_room(ledger.index, node, wish.per) for node in range(cabinet, cabinet + nodes)) % wish.cell
         for cabinet in (range(first, first + size, nodes) if wish.cell > 1 else ())
     )
     return _domain(ledger, wish, first, size, room, cut, Counter({"down": down, "held": size - down - room}))
-
-
-def _has_room(ledger: Ledger, wish: Wish, node: int) -> bool:
-    free = ledger.index.free[node]
-    return free >= wish.per if wish.per >= 1 else free >= 0 and ledger.index.dies[node] > 0
 
 
 def _walked(
@@ -158,7 +156,7 @@ def _walked(
         if ledger.index.free[node] < 0:
             obstacles["down"] += 1
         elif not beside:
-            hidden = _has_room(ledger, wish, node)
+            hidden = constrained.has_room(ledger.index, node, wish.per)
             obstacles["held" if not hidden else "avoid" if node in wish.avoid else "promised"] += 1
         elif allowed and not allowed(node):
             obstacles["apart" if wish.apart else "near"] += 1

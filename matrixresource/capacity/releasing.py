@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from matrixresource.capacity.emptying import Emptying, Holders, at_once, holders
 from matrixresource.capacity.evacuating import WIDE
-from matrixresource.capacity.index import EVEN, low_bits
+from matrixresource.capacity.index import EVEN, Index, low_bits
 from matrixresource.capacity.nearest import nearest
 from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.trials import Released, trial
@@ -147,15 +147,16 @@ def _vacated(ledger: Ledger, wish: Wish) -> Release | None:
         for npus, names in by_npus(ledger, sorted(here.get(node, {})), cost):
             if npus >= cost:
                 break
-            if _room(index.dies[node], here, node, names, wish.per):
+            if _room(index, here, node, names, wish.per):
                 best, cost = names, npus
                 break
     return Release(tuple(sorted(best)), cost, len(nodes) == in_use) if best else None
 
 
-def _room(dies: int, here: Holders, node: int, names: tuple[str, ...], per: float) -> bool:
+def _room(index: Index, here: Holders, node: int, names: tuple[str, ...], per: float) -> bool:
+    dies = index.dies[node]
     for name in names:
-        dies |= here[node][name]
+        dies |= here[node][name] & ~index.broken.get(node, 0)
     return bool(dies) if per < 1 else (dies & dies >> 1 & EVEN).bit_count() >= per
 
 

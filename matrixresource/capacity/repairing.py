@@ -114,7 +114,7 @@ def _with_one_more(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabi
     spares = [node for node in spares if wish.block == 1 or node // shape.of_supernode in homes]
     spares = [node for node in spares if wish.cell == 1 or node // nodes == lost_cabinet]
     for node in sorted(spares, key=far):
-        if index.up[node] and keeps_rules(ledger, wish, members, node):
+        if constrained.has_room(index, node, wish.per) and keeps_rules(ledger, wish, members, node):
             cabinet, offset = divmod(node, nodes)
             kept.spares = [(c, m & ~(1 << offset) if c == cabinet else m) for c, m in kept.spares]
             kept.spares = [(c, m) for c, m in kept.spares if m]

@@ -118,8 +118,7 @@ def due(ledger: Ledger, now: float) -> tuple[dict[str, Place], list[str]]:
         wish, place = reservation.wish, reservation.place
         reservation.holds = True
         ledger.promises = Promises(ledger.reservations.values())
-        up = all(ledger.index.up[node] for node in used_nodes(ledger.index, place))
-        anew = place if up and ledger.index.has(place) else ledger.choose(wish)
+        anew = place if ledger.index.serves(place) else ledger.choose(wish)
         if anew is None:
             reservation.holds = False
             ledger.promises = Promises(ledger.reservations.values())

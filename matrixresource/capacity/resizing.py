@@ -14,7 +14,7 @@ from matrixresource.capacity import constrained, repairing
 from matrixresource.capacity.index import EVEN, Index
 from matrixresource.capacity.keeping import cut, laid_out, scopes_of
 from matrixresource.capacity.layouts import lay_out, obeys
-from matrixresource.capacity.places import add, copied, masks_of, members_of, nodes_in, tidy, used_nodes
+from matrixresource.capacity.places import add, copied, enough, masks_of, members_of, nodes_in, tidy, used_nodes
 from matrixresource.capacity.preferring import first_that_fits
 from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.capacity.withholding import clashes, closed, withheld
@@ -219,9 +219,10 @@ def shrunk(ledger: Ledger, place: Place, wish: Wish, keep: list[int]) -> Place:
 def _with_spare(index: Index, kept: Place, wish: Wish, node: int) -> Iterable[Place]:
     """The place with one or another of its spares as a member, the nearest first."""
     cabinet = node // index.nodes
-    spares = [spare for spare in nodes_in(index, kept.spares) if index.up[spare]]
+    sound = {spare: index.shape.dies & ~index.broken.get(spare, 0) for spare in nodes_in(index, kept.spares)}
+    spares = [spare for spare, dies in sound.items() if index.up[spare] and enough(dies, wish.per)]
     for spare in sorted(spares, key=lambda s: (s // index.nodes != cabinet, abs(s - node), s)):
         found = copied(kept)
         found.spares = list(masks_of(index, nodes_in(index, kept.spares) - {spare}).items())
-        add(index, found, {spare}, wish.per, {spare: index.shape.dies})
+        add(index, found, {spare}, wish.per, sound)
         yield tidy(index, found)

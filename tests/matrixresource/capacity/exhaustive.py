@@ -17,7 +17,8 @@ Free = dict[int, int]  # dies free by node that is up
 
 
 def free_dies(ledger: Ledger, places: Iterable[Place]) -> Free:
-    free = {node: ledger.shape.dies for node, up in enumerate(ledger.index.up) if up}
+    broken = ledger.index.broken
+    free = {node: ledger.shape.dies & ~broken.get(node, 0) for node, up in enumerate(ledger.index.up) if up}
     for place in places:
         for node, dies in pieces(ledger, place):
             if node in free:

@@ -49,7 +49,7 @@ class Search:
 
     def _has_room(self, node: Any, per: float) -> bool:
         about = self.graph.nodes[node]
-        taken = used_of(about["held"]).dies
+        taken = used_of(about["held"]).dies | about["broken"]
         free = [not taken >> 2 * npu & 1 for npu in range(self.shape.npus)]
         other = [not taken >> 2 * npu + 1 & 1 for npu in range(self.shape.npus)]
         whole = sum(a and b for a, b in zip(free, other, strict=True))

@@ -12,7 +12,7 @@ from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from matrixresource.capacity import layouts
+from matrixresource.capacity import layouts, planning
 from matrixresource.capacity.from_graph import (
     HeldTwice,
     Share,
@@ -104,11 +104,25 @@ class Followed(RuleBasedStateMachine):
         self.ledger.set_up(node, up)
         self.graph.nodes[node]["up"] = up
 
+    @rule(node=st.integers(0, SMALL.all_nodes - 1), dies=st.sampled_from([0, 1, 0b110, 0xFF, 0xFFFF]))
+    def break_or_mend(self, node: int, dies: int) -> None:
+        """Whoever holds broken dies keeps them; nobody new comes."""
+        self.ledger.index.block(node, dies)
+        self.graph.nodes[node]["broken"] = dies
+
+    @rule(wish=wishes())
+    def ask(self, wish: Wish) -> None:
+        """Trials take allocations from broken dies and bring them back."""
+        before = self.ledger.index.state(), list(self.ledger.index.dies), dict(self.ledger.index.kept_back)
+        planning.answer(self.ledger, wish, float(self.count))
+        assert (self.ledger.index.state(), self.ledger.index.dies, self.ledger.index.kept_back) == before
+
     @invariant()
     def the_index_is_the_one_made_from_the_graph(self) -> None:
         index, made = self.ledger.index, index_of(self.graph)
         assert index.state() == made.state()
         assert (index.dies, index.cpus, index.mem, index.up) == (made.dies, made.cpus, made.mem, made.up)
+        assert (index.broken, index.kept_back) == (made.broken, made.kept_back)
 
     @invariant()
     def the_graph_made_from_the_ledger_is_the_one_that_followed(self) -> None:
@@ -149,7 +163,7 @@ def test_the_graph_says_who_holds_each_npu() -> None:
     npus = [npu for npu in graph.adj[1] if graph.nodes[npu]["kind"] == "npu"]
     assert [holders_of(graph, npu) for npu in npus[:3]] == [["a", "b"], ["a"], []]
     assert graph.nodes[3] == {
-        "kind": "node", "name": "sn7-c01-n1", "up": True, "cpus": 4, "mem_gib": 1536, "held": {"b": Share(65535, 0, 0, True)}
+        "kind": "node", "name": "sn7-c01-n1", "up": True, "broken": 0, "cpus": 4, "mem_gib": 1536, "held": {"b": Share(65535, 0, 0, True)}
     }  # fmt: skip
     before = {node: dict(graph.nodes[node]["held"]) for node in nodes_of(graph)}
     for place in (Place(parts=[(0, 1), (1, 0b0100)]), Place(cpus=[(0, 2)]), Place(whole=[(1, 0b10)])):

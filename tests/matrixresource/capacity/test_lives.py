@@ -100,6 +100,14 @@ class Machine(RuleBasedStateMachine):
                 self.accountant.closed.add(name)
             self.replay.ledger.set_up(node, up and name not in self.accountant.down)
 
+    @rule(node=st.integers(0, 35), dies=st.sampled_from([0, 1, 0b1100, 0xFF00, 0xFFFF]))
+    def break_or_mend(self, node: int, dies: int) -> None:
+        """Whoever holds broken dies keeps them; nobody new comes."""
+        name, accountant = self.replay.names[node], self.accountant
+        accountant.broken = {die for die in accountant.broken if die[0] != name}
+        accountant.broken |= {(name, die) for die in range(16) if dies >> die & 1}
+        self.replay.ledger.index.block(node, dies)
+
     # ---- changes in place
 
     def changeable(self) -> list[str]:
@@ -219,8 +227,9 @@ class Machine(RuleBasedStateMachine):
             promise, said = accountant.promised.pop(name), self.replay.written(place)
             accountant.check(name, promise.event, said, before=promise.place)
             accountant.live[name] = Tenant(promise.event, said, self.now)
+            assert not accountant.broken & set(accountant.dies_of(said))
         overdue = [name for name, tenant in accountant.live.items() if tenant.until <= self.now]
-        if not overdue and not accountant.down and not accountant.closed:
+        if not overdue and not accountant.down | accountant.closed and not accountant.broken:
             assert failed == []
 
     @precondition(lambda self: set(self.accountant.live) & set(self.replay.ledger.reservations))
@@ -284,6 +293,7 @@ class Machine(RuleBasedStateMachine):
         index, anew = self.replay.ledger.index, self.replay.ledger.rebuilt()
         assert index.state() == anew.state()
         assert (index.dies, index.cpus, index.mem) == (anew.dies, anew.cpus, anew.mem)
+        assert (index.broken, index.kept_back) == (anew.broken, anew.kept_back)
 
 
 TestMachine = Machine.TestCase

@@ -30,6 +30,8 @@ def machines(draw: st.DrawFn) -> Ledger:
         ledger.release(name)
     if draw(st.booleans()):
         ledger.set_up(draw(st.integers(0, 5)), False)
+    for node in draw(st.sets(st.integers(0, 5), max_size=2)):
+        ledger.index.block(node, draw(st.sampled_from([0b1, 0b1100, 0xFFF0])))
     return ledger
 
 
