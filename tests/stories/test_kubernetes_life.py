@@ -109,6 +109,16 @@ async def test_what_nobody_may_change_is_put_back_and_what_is_wrong_is_refused(t
             ({"nodes": 10**9}, "spec.nodes"),
             ({}, "spec.nodes"),
             ({"nodes": 1, "placement": {"policy": "anyhow"}}, "spec.placement.policy"),
+            ({"nodes": 3, "placement": {"blocks": [{"nodes": 2}]}}, "spec.placement.blocks"),
+            ({"nodes": 2, "placement": {"blocks": [{"nodes": 2}, {"nodes": 1}]}}, "spec.placement.blocks"),
+            ({"nodes": 2, "placement": {"maxPerDomain": 1}}, "spec.placement.maxPerDomain"),
+            ({"nodes": 1, "near": {"instances": []}}, "spec.near.instances"),
+            ({"nodes": 1, "near": {"instances": ["bad"]}}, "spec.near.instances"),
+            ({"nodes": 1, "near": {"instances": ["a"]}, "apart": {"instances": ["b", "a"]}}, "spec.apart.instances"),
+            ({"nodes": 1, "apart": {"instances": ["a"], "level": "planet"}}, "spec.apart.level"),
+            ({"nodes": 1, "priority": 10**10}, "spec.priority"),
+            ({"nodes": 1, "preemption": "Always"}, "spec.preemption"),
+            ({"nodes": 1, "leaseS": 0}, "spec.leaseS"),
             ({"nodes": 1, "network": {"ub": {"floorGbpsPerNpu": 5, "ceilingGbpsPerNpu": 1}}}, "ceilingGbpsPerNpu"),
         ]:
             with pytest.raises(InvalidField, match=field):
@@ -153,6 +163,22 @@ async def test_a_dry_run_shows_its_plan_in_the_status_and_creates_nothing(tmp_pa
         await cluster.apply_resource(INSTANCE, "plan", {"nodes": 3, "dryRun": False})
         body = await cluster.settles(INSTANCE, "plan", ready(3), "without dryRun it is committed")
         assert "plan" not in body["status"]
+
+
+async def test_who_would_be_put_out_is_planned_and_an_ended_lease_is_not_taken_anew(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "guest", {"nodes": 30, "leaseS": 900})
+        await cluster.settles(INSTANCE, "guest", ready(30), "it serves")
+        wish = {"nodes": 30, "priority": 5, "preemption": "LowerPriority", "dryRun": True}
+        await cluster.apply_resource(INSTANCE, "urgent", wish)
+        plan = await cluster.settles(INSTANCE, "urgent", lambda b: "plan" in b.get("status", {}), "it is planned")
+        assert plan["status"]["plan"]["preempts"] == ["guest"]
+        await cluster.settles(INSTANCE, "guest", lambda b: b["status"]["state"] == "Ended", "its lease has ended")
+        for _ in range(5):
+            await cluster.tick()
+        assert await cluster.compute.find_instance("guest") is None
+        await cluster.apply_resource(INSTANCE, "guest", {"nodes": 2, "leaseS": 900})
+        await cluster.settles(INSTANCE, "guest", ready(2), "another wish begins another lease")
 
 
 async def test_a_move_is_planned_in_the_status_of_an_instance_that_serves_and_then_made(tmp_path):
