@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -263,3 +264,33 @@ async def test_a_gang_that_does_not_fit_says_why_in_an_event(tmp_path):
         assert len(messages) == 5, "told once for each pod"
         assert all("no single cabinet has 5 free nodes" in message for message in messages)
         assert all(not pod["spec"].get("nodeName") for pod in await cluster.pods())
+
+
+async def test_two_pods_share_a_node_until_somebody_of_higher_priority_needs_it(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+
+        def small(name: str, npus: str, **spec: Any) -> dict[str, Any]:
+            body = gang_pod(name, name, 1)
+            amount = {"huawei.com/Ascend910": npus}
+            body["spec"]["containers"][0]["resources"] = {"limits": amount, "requests": amount}
+            body["spec"] |= spec
+            return body
+
+        for name, npus in (("a", "2"), ("b", "3")):
+            await cluster.kube.create(POD, small(name, npus), "default")
+        for name in ("a", "b"):
+            await cluster.settles(POD, name, lambda b: b["status"]["phase"] == "Running", "it runs", within_s=900)
+        (node,) = {pod["spec"]["nodeName"] for pod in await cluster.pods()}
+        held = await cluster.resource.allocations()
+        assert sorted(each.npus for each in held) == [2, 3]
+        dies = [die for each in held for member in each.members for die in member.dies or []]
+        assert len(dies) == len(set(dies)) == 10
+
+        urgent = {"priority": 10, "preemption": "LowerPriority", "nodes": 48}
+        await cluster.apply_resource(INSTANCE, "urgent", urgent)
+        await cluster.settles(INSTANCE, "urgent", ready(48), "it has every node")
+        await cluster.tick()
+        assert await cluster.pods() == [], "who was put out has left its node"
+        reasons = {event["reason"] for event in (await cluster.kube.list(EVENT))[0]}
+        assert "Preempted" in reasons
+        assert node in {member.node for member in (await cluster.compute.find_instance("urgent")).members}
