@@ -30,6 +30,7 @@ from matrixresource.topology_history import current_version
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField, StaleTopology
 from matrixresource.vocabulary.names import NodeName, checked_resource_name
+from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.records import check_etag
 from matrixresource.vocabulary.wire import condition
 from matrixresource.wishing import cycle_of, size_of
@@ -90,10 +91,16 @@ class Allocator:
         return held.view()
 
     def renew(self, name: str, lease_s: float) -> AllocationView:
-        """Let an allocation's lease start again, for this long."""
+        """Let an allocation's lease start again, for this long. Raises Conflict where what it holds is promised to
+        somebody before that."""
         with self._store.transaction() as session:
+            ledger = self.books.open(session)
             held = self._living(session, name)
-            held.expires_at = self._clock.now() + lease_s
+            until = self._clock.now() + lease_s
+            self.books.touched()
+            if not ledger.extend(name, until):
+                raise Conflict(f"what {name!r} holds is promised to a reservation before {timestamp(until)}")
+            held.expires_at = until
             self._settle(session, held)
         return held.view()
 

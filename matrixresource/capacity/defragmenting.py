@@ -8,7 +8,7 @@ out one member after another; `plan` for moves that happen all at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, lcm
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity.constrained import part_dies
@@ -109,7 +109,7 @@ def _moved(ledger: Ledger, moves: dict[str, Place]) -> Index:
         for place in places:
             whole = [(c * shape.nodes + o, shape.dies) for c, mask in place.whole for o in index.offsets(mask)]
             for node, bits in [*whole, *place.parts]:
-                dies[node] += sign * bits
+                dies[node] += sign * (bits & ~ledger.index.broken.get(node, 0))
     for cabinet in range(shape.all_cabinets):
         here = range(cabinet * shape.nodes, (cabinet + 1) * shape.nodes)
         used = sum(1 << o for o, n in enumerate(here) if dies[n] != shape.dies or not ledger.index.up[n])
@@ -124,7 +124,7 @@ def plan(ledger: Ledger, wish: Wish, steps: int = STEPS, *, one_by_one: bool = F
     All moves happen at once unless they are to be made `one_by_one`.
     """
     ruled = wish.spread or wish.apart or wish.near or wish.spares or wish.cpus or wish.mem
-    if wish.per != ledger.shape.npus or not wish.nodes or ruled or wish.nodes % wish.block:
+    if wish.per != ledger.shape.npus or not wish.nodes or ruled or wish.nodes % lcm(wish.block, wish.cell):
         return None
     promised = ledger.promises.between(-inf, inf).nodes(ledger.index) if ledger.promises else set[int]()
     with closed(ledger.index, wish.avoid | promised):
@@ -151,7 +151,8 @@ def _plan_on_open_nodes(ledger: Ledger, wish: Wish, steps: int, one_by_one: bool
     if search.won is None:
         return None
     made = _plan(ledger, *search.won)
-    made.exact = search.steps <= steps and 8 * steps >= SETS and ledger.shape.all_nodes <= WIDE
+    cut = (wish.cell > 1 and wish.within != "cabinet") or (wish.block > 1 and not wish.within)
+    made.exact = search.steps <= steps and 8 * steps >= SETS and ledger.shape.all_nodes <= WIDE and not cut
     return made
 
 
