@@ -181,11 +181,13 @@ class Reservations:
         nodes = self._store.held_by(session, held.name)
         parts = [part for part in self._store.parts(session, held.name) if part.dies]
         if not parts and all(node.role == "spare" for node in nodes):
-            for node in nodes:
-                node.role = "member"
+            for each in nodes:
+                each.role = "member"
         members = [node for node in nodes if node.role == "member"]
-        for rank, each in enumerate([*members, *parts]):
-            each.rank = rank
+        for rank, node in enumerate(members):
+            node.rank = rank
+        for rank, part in enumerate(parts, len(members)):
+            part.rank = rank
         sizes = [part.dies.bit_count() / 2 for part in parts] + [float(NPUS_PER_NODE)] * len(members)
         per = min(sizes, default=None)
         held.nodes, held.npus = len(sizes), sum(sizes)
