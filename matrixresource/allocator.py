@@ -41,10 +41,10 @@ FIXED = ("project", "npus_per_node", "placement", "near", "apart")
 class Allocator:
     """The verbs over nodes and allocations."""
 
-    def __init__(self, store: ResourceStore, clock: Clock) -> None:
+    def __init__(self, store: ResourceStore, clock: Clock, policy: str = "best") -> None:
         self._store = store
         self._clock = clock
-        self.books = Books(store)
+        self.books = Books(store, policy)
         self._roster = Roster(store)
         self._standing = Standing(store, self._roster)
         self._moves = Moves(store, self.books, self._roster)

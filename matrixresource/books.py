@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from matrixresource.capacity import reserving as ledger_reserving
+from matrixresource.capacity.choosing import POLICIES
 from matrixresource.capacity.ledger import Held, Ledger
 from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.wishes import Place, Wish
@@ -36,8 +37,10 @@ LEAVING = 1 << 40
 class Books:
     """One ledger over all supernodes there are."""
 
-    def __init__(self, store: ResourceStore) -> None:
+    def __init__(self, store: ResourceStore, policy: str = "best") -> None:
+        """`policy`: how the ledger chooses among places that fit, one of `choosing.POLICIES`."""
         self._store = store
+        self._policy = POLICIES[policy]
         self._seen = UNSEEN
         self._opened: Session | None = None
         self.ledger = Ledger(Shape(1, 1, 1))
@@ -130,7 +133,10 @@ class Books:
             max((nodes for _, nodes, _ in sizes), default=1),
             *max(((node.npus, node.cpus, node.dram_gib) for _, _, node in sizes), default=(8, 4, 0)),
         )
-        self.ledger = Ledger(shape)
+        learned, known = self.ledger.chooser, self.ledger.shape
+        self.ledger = Ledger(shape, self._policy)
+        if known == shape:
+            self.ledger.chooser.know_as(learned)
         self.names = [None] * shape.all_nodes
         self.numbers = {}
         for row in rows:

@@ -96,6 +96,10 @@ class Chooser:
             for size in range(npus + 1)
         ]
 
+    def know_as(self, other: Chooser) -> None:
+        """Take over what another chooser, of the same shape, has learned of sizes."""
+        self.seen, self.orders, self._until_learned = other.seen, other.orders, other._until_learned
+
     # ---- whole nodes
 
     def gang(self, wish: Wish) -> Place | None:

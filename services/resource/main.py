@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Gauge
@@ -44,6 +45,11 @@ class ResourceSettings(ServiceSettings):
     """MatrixResource: inventory, topology and allocations of the supernodes."""
 
     supernodes: int = Field(1, ge=1, le=8, description="supernodes in the inventory, where the database has none")
+    policy: Literal["best", "tightest", "learning"] = Field(
+        "best",
+        description="among places that fit: tightest fit with the sizes and leaving times seen so far (best), "
+        "with the sizes alone (learning), or plain (tightest)",
+    )
     spec: Path | None = Field(
         None, description="YAML file with the numbers of a new supernode; the built-in CloudMatrix384"
     )
@@ -59,7 +65,7 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
     store = ResourceStore(records)
     surveyor = Surveyor(store, clock, spec)
     surveyor.seed(f"sn{index}" for index in range(settings.supernodes))
-    allocator = Allocator(store, clock)
+    allocator = Allocator(store, clock, settings.policy)
 
     async def replenish() -> str:
         return f"{allocator.replenish()} spares taken"
