@@ -16,9 +16,11 @@ from matrixresource import quotas
 from matrixresource.books import Books
 from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.contract import AllocationRequest, AllocationView, NodeView
+from matrixresource.defragmentation_contract import RelocateRequest
 from matrixresource.layout_changes import carry_out
 from matrixresource.moving import Moves
 from matrixresource.refusals import refusal
+from matrixresource.relocating import Relocations
 from matrixresource.reservations import ReservationRow
 from matrixresource.reserving import Reservations
 from matrixresource.roster import Roster
@@ -49,6 +51,7 @@ class Allocator:
         self._standing = Standing(store, self._roster)
         self._moves = Moves(store, self.books, self._roster)
         self.reservations = Reservations(store, self.books, self._roster, self._standing, clock)
+        self._relocations = Relocations(store, self.books, self._roster)
         self._steps_in = StepsIn(store, self.books, self._roster)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
@@ -114,6 +117,15 @@ class Allocator:
             self._settle(session, held)
             view = held.view()
         return view if validate_only else held.view()
+
+    def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
+        """Take a successor for one member on a node that is named. `change_over` and `stay` end it, as a move."""
+        with self._store.transaction() as session:
+            self.books.open(session)
+            held = self._living(session, name)
+            self._relocations.begin(session, held, request)
+            self._settle(session, held)
+        return held.view()
 
     def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
         """Successors become members, and who they follow is let go, all at once. Raises Conflict before all are ready.

@@ -104,6 +104,10 @@ class StaleTopology(Conflict):
     pass
 
 
+class StalePlan(Conflict):
+    pass
+
+
 class StaleGeneration(Conflict):
     pass
 

@@ -13,13 +13,16 @@ from pydantic import Field
 
 from matrixresource.allocator import Allocator
 from matrixresource.api import routes
+from matrixresource.api_defragmentations import defragmentation_routes
 from matrixresource.api_topology import topology_routes
+from matrixresource.making_room import Defragmentations
 from matrixresource.store import Base, ResourceStore
 from matrixresource.surveyor import Surveyor
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.records import Records
 from matrixresource.watchers.node_reports import NodeReports
+from matrixresource.watchers.room_making import RoomMaking
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import Database
@@ -36,6 +39,7 @@ SETTLE_WATCH_PERIOD_S = 10.0
 COMPACTION_PERIOD_S = 600.0
 COUNT_PERIOD_S = 30.0
 EXPIRY_PERIOD_S = 10.0
+ROOM_MAKING_PERIOD_S = 5.0
 JOURNAL_KEPT_WALL_S = 600.0
 
 AGENT_STATES = ("Connected", "Stale", "Lost")
@@ -81,6 +85,14 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
         store, allocator, surveyor, clock, grace_s=clock.at_least_wall(settings.lease_grace, 6.0), nudge=refill.nudge
     )
 
+    defragmentations = Defragmentations(store, allocator.books, clock)
+    making_room = RoomMaking(store, allocator, clock)
+
+    async def carry_on() -> str:
+        return making_room.carry_on()
+
+    room_making = Periodic("room-making", carry_on, clock, period_s=ROOM_MAKING_PERIOD_S, floor_wall_s=0.5)
+
     async def survey() -> str:
         return surveyor.settle() or "no new topology version"
 
@@ -100,11 +112,16 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
     return create_app(
         "resource",
         "MatrixResource",
-        [topology_routes(store, surveyor, refill.nudge), routes(store, allocator, reports, clock, refill.nudge)],
+        [
+            topology_routes(store, surveyor, refill.nudge),
+            routes(store, allocator, reports, clock, refill.nudge),
+            defragmentation_routes(store, allocator, defragmentations, room_making.nudge),
+        ],
         tokens=Tokens(settings.tokens),
         watchers=[
             Periodic("leases", reports.watch_leases, clock, period_s=LEASE_WATCH_PERIOD_S, floor_wall_s=0.5),
             refill,
+            room_making,
             Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),
             Periodic("topology", survey, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
