@@ -210,6 +210,7 @@ class NodeView(View):
     allocation: str | None = None
     role: str | None = None
     shared_by: int = 0
+    usable_npus: int = 0
     wanted: str
     assignment_generation: int
     observed_generation: int

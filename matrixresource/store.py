@@ -179,7 +179,7 @@ class NodeRow(ResourceRow, Base):
         self.state = node_state(
             held=self.holder is not None,
             agent=self.agent,
-            health=self.health,
+            health=whole_node_fault(self) or "Healthy",
             status=self.status,
             caught_up=self.caught_up,
             parts=[*(self.parts_seen or {}).values()] if self.shared_by else [],
@@ -216,6 +216,14 @@ class NodeRow(ResourceRow, Base):
         closed = "DomainClosed" if self.domain_closed else None
         return whole_node_fault(self) or ("Cordoned" if self.cordoned else closed)
 
+    @property
+    def usable_npus(self) -> int:
+        """NPUs that could be placed on, whoever holds them now: none where all of the node is out."""
+        if self.whole_fault() is not None:
+            return 0
+        bad = unusable_dies(self)
+        return sum(not bad >> 2 * npu & 3 for npu in range(self.npus))
+
     def view(self) -> NodeView:
         obstacle = self.obstacle()
         return NodeView(
@@ -234,6 +242,7 @@ class NodeRow(ResourceRow, Base):
             role=self.role,
             wanted=self.wanted,
             shared_by=self.shared_by,
+            usable_npus=self.usable_npus,
             assignment_generation=self.assignment_generation,
             observed_generation=self.observed_generation,
             stage=self.stage,

@@ -112,7 +112,7 @@ async def count_commits(tmp_path, killer, service: str) -> int:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize(("service", "commits"), [("compute", 97), ("link", 51), ("resource", 71)])
+@pytest.mark.parametrize(("service", "commits"), [("compute", 97), ("link", 51), ("resource", 61)])
 async def test_a_crash_after_any_commit_converges(tmp_path, killer, service, commits, share):
     one = killer(service, max(1, int(commits * share)))
     await story(tmp_path, one)
