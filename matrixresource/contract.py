@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PlainSerializer, model_validator
 
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.wire import View, Wire
@@ -14,6 +14,15 @@ MEMBERS_MAX = 48 * 1024
 
 PortName = Annotated[str, Field(max_length=40)]
 PartName = Annotated[str, Field(max_length=80)]
+
+
+def _as_written(count: float) -> int | float:
+    return int(count) if count == int(count) else count
+
+
+NpuCount = Annotated[float, PlainSerializer(_as_written, return_type=int | float)]
+"""NPUs with single dies as halves: 8, 0.5."""
+
 Count = Annotated[int, Field(ge=0, le=MEMBERS_MAX)]
 
 
@@ -114,10 +123,10 @@ class QuotaRequest(Wire):
 class QuotaView(View):
     """A project's limits and what it holds."""
 
-    npus: float | None = None
+    npus: NpuCount | None = None
     cpus: int | None = None
     memory_gib: int | None = None
-    used_npus: float = 0
+    used_npus: NpuCount = 0
     used_cpus: float = 0
     used_memory_gib: float = 0
 
@@ -151,7 +160,7 @@ class MemberView(Wire):
     agent: str
     health: str
     ready: bool
-    npus: float | None = None
+    npus: NpuCount | None = None
     dies: list[int] | None = None
     cpus: int | None = None
     memory_gib: int | None = None
@@ -161,8 +170,8 @@ class AllocationView(View):
     """What one owner holds. `nodes` counts members, `npus` the NPUs they hold."""
 
     nodes: int
-    npus: float
-    npus_per_node: float | None = None
+    npus: NpuCount
+    npus_per_node: NpuCount | None = None
     cpus: int | None = None
     memory_gib: int | None = None
     spares: int

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from matrixresource.contract import AllocationRequest
+from matrixresource.contract import AllocationRequest, NpuCount
 from matrixresource.vocabulary.wire import Wire
 
 
@@ -35,7 +35,7 @@ class PlanChange(Wire):
 
     kind: Literal["Fewer", "Relax", "Release", "Preempt", "Move"]
     nodes: int | None = None
-    npus: float | None = None
+    npus: NpuCount | None = None
     cpus: int | None = None
     memory_gib: int | None = None
     rule: str | None = None
@@ -63,7 +63,7 @@ class PlanView(Wire):
     fits: bool
     topology_version: str
     nodes: int
-    npus: float
+    npus: NpuCount
     spares: int
     members: list[str] = Field(default_factory=list)
     spare_nodes: list[str] = Field(default_factory=list)
@@ -82,7 +82,7 @@ class FragmentationView(Wire):
     topology_version: str
     nodes: int
     free_nodes: int
-    free_npus: float
+    free_npus: NpuCount
     largest_block: dict[str, int]
     cabinets_with_block_of: dict[str, int]
     supernodes_with_block_of: dict[str, int]
