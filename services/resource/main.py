@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from matrixresource.allocator import Allocator
 from matrixresource.api import routes
+from matrixresource.api_capacity import capacity_routes
 from matrixresource.api_defragmentations import defragmentation_routes
 from matrixresource.api_topology import topology_routes
+from matrixresource.capacity_report import CapacityReport
 from matrixresource.making_room import Defragmentations
 from matrixresource.store import Base, ResourceStore
 from matrixresource.surveyor import Surveyor
@@ -30,6 +31,7 @@ from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
 from services.chassis.run import serve
 from services.chassis.settings import ServiceSettings
+from services.resource.metrics import ResourceMetrics
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -41,8 +43,6 @@ COUNT_PERIOD_S = 30.0
 EXPIRY_PERIOD_S = 10.0
 ROOM_MAKING_PERIOD_S = 5.0
 JOURNAL_KEPT_WALL_S = 600.0
-
-AGENT_STATES = ("Connected", "Stale", "Lost")
 
 
 class ResourceSettings(ServiceSettings):
@@ -100,14 +100,9 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
         return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
 
     registry = CollectorRegistry()
-    agents = Gauge("node_agents", "Nodes by what is known of their agent.", ["agent"], registry=registry)
-
-    async def count() -> str:
-        with store.reading() as session:
-            held = Counter(row.agent for row in store.nodes(session))
-        for state in AGENT_STATES:
-            agents.labels(state).set(held[state])
-        return f"{held.total()} nodes"
+    capacity = CapacityReport(store, allocator.books)
+    metrics = ResourceMetrics(registry, store, capacity)
+    allocator.decided.append(metrics.decided)
 
     return create_app(
         "resource",
@@ -115,6 +110,7 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
         [
             topology_routes(store, surveyor, refill.nudge),
             routes(store, allocator, reports, clock, refill.nudge),
+            capacity_routes(capacity),
             defragmentation_routes(store, allocator, defragmentations, room_making.nudge),
         ],
         tokens=Tokens(settings.tokens),
@@ -125,7 +121,7 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
             Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),
             Periodic("topology", survey, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
-            Periodic("count", count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
+            Periodic("count", metrics.count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
         ],
         registry=registry,
         on_stop=database.close,

@@ -74,6 +74,18 @@ def test_from_a_plan_to_the_room(desk: Desk) -> None:
     assert (code, out.split()[:1], "p Done 2" in out) == (0, ["NAME"], True)
 
 
+def test_top_shows_every_cabinet(desk: Desk) -> None:
+    desk.machine.approve()
+    code, out, _ = desk.say("top capacity")
+    assert code == 0
+    assert "1 of 48 nodes free (8 NPUs), 90% of the NPUs in use, 0 spares" in out, "what a plan needs is kept"
+    assert "largest block: 1 nodes in a cabinet" in out
+    assert "sn0-c00 Open 4 4 0 4 0 0 100% 0" in out
+    assert "sn0-c10 Open 4 0 0 2 0 4" in out
+    code, out, _ = desk.say("top capacity -o json")
+    assert sum(cabinet["kept"] for cabinet in json.loads(out)["cabinets"]) == 6
+
+
 def test_what_does_not_go_as_wished_has_another_exit_code(desk: Desk) -> None:
     assert desk.say("defrag plan --nodes 4 --name p")[0] == 0
     assert desk.say("defrag approve p")[:1] == (0,)
