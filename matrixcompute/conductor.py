@@ -17,7 +17,7 @@ from matrixcompute.instance import Observed, conditions_of
 from matrixcompute.loss import Loss, living, loss_of
 from matrixcompute.neighbours import Neighbours
 from matrixcompute.recovery import Recovery, RecoveryPolicy, plan_recovery
-from matrixcompute.saga import GIVE_WAY, MOVE, REPAIR, SagaRunner
+from matrixcompute.saga import GIVE_WAY, MOVE, RELOCATE, REPAIR, SagaRunner
 from matrixcompute.sagas.create_instance import RETRY_S
 from matrixcompute.store import ComputeStore, InstanceRow
 from matrixresource.contract import AllocationView
@@ -182,12 +182,36 @@ class Conductor:
         self._wake()
         return instance.view()
 
+    def relocate(self, name: str, about: dict[str, str]) -> bool:
+        """Move one member to a node that is named, as a defragmentation asks: `about` is a `RelocateRequest`.
+
+        False while something else is under way, or when the instance is to be something else than it is.
+        """
+        with self._store.transaction() as session:
+            instance = session.get(InstanceRow, name)
+            if instance is None or instance.state != "Active" or instance.applied is None:
+                return False
+            settled = instance.generation == instance.observed_generation and self._clock.now() >= instance.retry_at
+            if not settled or self._store.open_sagas(session, name):
+                return False
+            self._open(session, RELOCATE, instance, "Updating", "Moving", about)
+        self._wake()
+        return True
+
     def _open_change(self, session: Session, instance: InstanceRow) -> None:
         verb = change_verb(instance)
         self._open(session, verb, instance, "Updating", "Moving" if verb == MOVE else "Scaling")
 
-    def _open(self, session: Session, verb: str, instance: InstanceRow, state: str, reason: str) -> None:
-        self._runner.open(session, verb, instance)
+    def _open(
+        self,
+        session: Session,
+        verb: str,
+        instance: InstanceRow,
+        state: str,
+        reason: str,
+        about: dict[str, str] | None = None,
+    ) -> None:
+        self._runner.open(session, verb, instance, about)
         instance.move(state)
         instance.conditions = condition(
             instance.conditions or [],
