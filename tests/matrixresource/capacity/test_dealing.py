@@ -42,7 +42,9 @@ def test_members_are_dealt_when_that_can_be(
 ) -> None:
     def sound(takes: dict[int, int]) -> bool:
         homes = [sum(takes.get(s * CABINETS + c, 0) for c in range(CABINETS)) for s in range(3)]
-        counts = (room.first <= takes.get(c, 0) <= room.most and not takes.get(c, 0) % cell for c, room in rooms.items())
+        counts = (
+            room.first <= takes.get(c, 0) <= room.most and not takes.get(c, 0) % cell for c, room in rooms.items()
+        )
         return sum(homes) == wanted and not any(n % block for n in homes) and all(counts)
 
     all_takes = (dict(enumerate(counts)) for counts in product(*(range(room.most + 1) for room in rooms.values())))
