@@ -96,6 +96,8 @@ def candidates(
     or anybody `bound` to stay lies."""
     shape, index = ledger.shape, ledger.index
     size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[wish.within]
+    if wish.cell > 1 and wish.nodes <= shape.nodes:
+        size = shape.nodes  # elsewhere a set of cells is rarely among the cheapest sets of nodes
     stuck = set(index.broken)
     for held in ledger.held.values():
         stuck.update(c * shape.nodes + o for c, mask in held.place.spares for o in index.offsets(mask))
