@@ -7,7 +7,7 @@ something comes to lie is the ledger's choice (`capacity`), kept in step with th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace as changed_to
 
 from sqlalchemy.orm import Session
@@ -16,9 +16,12 @@ from matrixresource import quotas
 from matrixresource.books import Books
 from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.contract import AllocationRequest, AllocationView, NodeView
+from matrixresource.decisions import Decision, decision
+from matrixresource.defragmentation_contract import RelocateRequest
 from matrixresource.layout_changes import carry_out
 from matrixresource.moving import Moves
 from matrixresource.refusals import refusal
+from matrixresource.relocating import Relocations
 from matrixresource.reservations import ReservationRow
 from matrixresource.reserving import Reservations
 from matrixresource.roster import Roster
@@ -50,10 +53,14 @@ class Allocator:
         self._standing = Standing(store, self._roster)
         self._moves = Moves(store, self.books, self._roster)
         self.reservations = Reservations(store, self.books, self._roster, self._standing, clock)
+        self.decided: list[Callable[[Decision], None]] = []
+        """Told of every decision."""
+        self._relocations = Relocations(store, self.books, self._roster)
         self._steps_in = StepsIn(store, self.books, self._roster)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
+    @decision
     def reserve(
         self, name: str, request: AllocationRequest, *, if_match: str | None = None, validate_only: bool = False
     ) -> AllocationView:
@@ -62,19 +69,18 @@ class Allocator:
         With `validate_only` the view shows where it would lie and, under `preempts`, whom it would put out.
         """
         checked_resource_name(name)
-        preempted: list[str] = []
         with self._store.transaction(dry=validate_only) as session:
             self.books.open(session)
             held = session.get(AllocationRow, name)
             check_etag(held, if_match)
             self._check(session, name, request)
             if held is None:
-                held, preempted = self._reserved(session, name, request)
+                held = self._reserved(session, name, request)
             else:
                 self._resized(session, held, request)
             self._settle(session, held)
             view = held.view()
-        return (view if validate_only else held.view()).model_copy(update={"preempts": preempted})
+        return view if validate_only else held.view()
 
     def bind(self, name: str) -> AllocationView:
         """Ask the agents of all members to deploy, and of all spares to stand ready."""
@@ -105,6 +111,7 @@ class Allocator:
             self._settle(session, held)
         return held.view()
 
+    @decision
     def move(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
         """Take successors for the members that would lie elsewhere under `request`; everything held stays held.
 
@@ -122,6 +129,17 @@ class Allocator:
             view = held.view()
         return view if validate_only else held.view()
 
+    @decision
+    def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
+        """Take a successor for one member on a node that is named. `change_over` and `stay` end it, as a move."""
+        with self._store.transaction() as session:
+            self.books.open(session)
+            held = self._living(session, name)
+            self._relocations.begin(session, held, request)
+            self._settle(session, held)
+        return held.view()
+
+    @decision
     def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
         """Successors become members, and who they follow is let go, all at once. Raises Conflict before all are ready.
 
@@ -143,6 +161,7 @@ class Allocator:
             self._settle(session, held)
         return held.view()
 
+    @decision
     def replace(self, name: str, node: NodeName, reason: str) -> AllocationView:
         """Give up one member and let a spare, else a free node, take its rank; the rest stay where they are.
 
@@ -171,6 +190,7 @@ class Allocator:
                     self._settle(session, held)
         return taken
 
+    @decision
     def release(self, name: str, *, if_match: str | None = None) -> AllocationView | None:
         """Let everything go: agents clean, then the nodes are free and the allocation is gone (None)."""
         with self._store.transaction() as session:
@@ -243,7 +263,7 @@ class Allocator:
         near = row.request_held().near if row is not None else None
         return near.allocations if near else []
 
-    def _reserved(self, session: Session, name: str, request: AllocationRequest) -> tuple[AllocationRow, list[str]]:
+    def _reserved(self, session: Session, name: str, request: AllocationRequest) -> AllocationRow:
         now = self._clock.now()
         wish = self.books.wish(request, now)
         quotas.check(session, self._store, name, request)
@@ -271,12 +291,13 @@ class Allocator:
             generation=1,
             conditions=[],
             members=[],
+            preempts=preempted,
         )
         session.add(held)
         for victim in preempted:
             self._preempted(session, self._store.allocation(session, victim), held, place)
         carry_out(session, self._store, self._roster, self.books, held, place)
-        return held, preempted
+        return held
 
     def _preempted(self, session: Session, victim: AllocationRow, by: AllocationRow, place: Place) -> None:
         """What the newcomer takes changes hands at once, its agents clean before they deploy; the rest is cleaned."""
@@ -317,9 +338,8 @@ class Allocator:
         place = self._resized_place(session, held, wish)
         if place is None:
             raise refusal(self._store.nodes(session), self.books, self._missing(held, wish))
+        self._lease(held, request)
         held.nodes, held.npus, held.spares, held.request = wish.nodes, wish.npus, request.spares, request.kept()
-        if request.lease_s != before.lease_s:
-            held.expires_at = None if request.lease_s is None else self._clock.now() + request.lease_s
         if carry_out(session, self._store, self._roster, self.books, held, place):
             held.generation += 1
             self._bind_again(held)
@@ -353,6 +373,7 @@ class Allocator:
         self, session: Session, held: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
     ) -> None:
         held.labels = {**held.labels, **request.labels}
+        self._lease(held, request)
         if self._moves.change_over(session, held, request, ranks):
             held.generation += 1
             self._bind_again(held)
@@ -367,6 +388,11 @@ class Allocator:
             self._roster.ask_clean(session, node)
         for part in self._store.parts(session, held.name):
             self._roster.drop(session, part)
+
+    def _lease(self, held: AllocationRow, request: AllocationRequest) -> None:
+        """Another lease than before starts now."""
+        if request.lease_s != held.request_held().lease_s:
+            held.expires_at = None if request.lease_s is None else self._clock.now() + request.lease_s
 
     def _bind_again(self, held: AllocationRow) -> None:
         if held.bound and held.state in ("Bound", "Degraded"):

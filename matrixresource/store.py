@@ -142,6 +142,8 @@ class NodeRow(ResourceRow, Base):
     shared_by: Mapped[int] = mapped_column(Integer, default=0)
     cordoned: Mapped[bool] = mapped_column(Boolean, default=False)
     domain_closed: Mapped[bool] = mapped_column(Boolean, default=False)
+    kept_for: Mapped[str | None] = mapped_column(String(253))
+    """The defragmentation under way that needs this node."""
     power: Mapped[str] = mapped_column(String(10), default="Unknown")
     health: Mapped[str] = mapped_column(String(12), default="Healthy")
     agent: Mapped[str] = mapped_column(String(10), default="Lost")
@@ -187,7 +189,7 @@ class NodeRow(ResourceRow, Base):
     def open(self) -> bool:
         """Whether newcomers may have of it what nobody holds."""
         settled = self.holder is not None or (self.status == "Clean" and self.caught_up)
-        return settled and self.whole_fault() is None
+        return settled and self.kept_for is None and self.whole_fault() is None
 
     def obstacle(self) -> str | None:
         """Why this node cannot be taken whole now; None where it can."""
@@ -195,7 +197,8 @@ class NodeRow(ResourceRow, Base):
             return "Held"
         if self.shared_by:
             return self.fault() or "PartlyHeld"
-        return self.fault() or (None if self.state == "Available" else self.state)
+        kept = "Kept" if self.kept_for is not None else None
+        return self.fault() or (kept if self.state == "Available" else self.state)
 
     def fault(self) -> str | None:
         """What keeps it out whoever holds it; None when nothing does."""
@@ -315,6 +318,8 @@ class AllocationRow(ResourceRow, Base):
     topology_version: Mapped[str] = mapped_column(String(200))
     bound: Mapped[bool] = mapped_column(Boolean, default=False)
     members: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    preempts: Mapped[list[str]] = mapped_column(JSON, default=list)
+    """Whom it put out when it came."""
 
     def request_held(self) -> AllocationRequest:
         return AllocationRequest.model_validate(self.request)
@@ -338,6 +343,7 @@ class AllocationRow(ResourceRow, Base):
             topology_version=self.topology_version,
             bound=self.bound,
             members=[MemberView.model_validate(member) for member in self.members or []],
+            preempts=self.preempts or [],
         )
 
     def move(self, state: str) -> None:
