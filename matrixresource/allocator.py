@@ -331,6 +331,7 @@ class Allocator:
         if request.kept() == held.request:
             return
         wish = self.books.wish(request, self._clock.now())
+        wish = changed_to(wish, avoid=wish.avoid | self.books.wiping(session, held.name))
         quotas.check(session, self._store, held.name, request)
         if wish.per != self.books.ledger.held[held.name].wish.per:
             raise Conflict("the share of a node does not change in place", field="npus")
@@ -350,7 +351,9 @@ class Allocator:
         self.books.touched()
         ledger, before = self.books.ledger, self.books.ledger.held[held.name].wish
         ranked = [node.node_name for node in self._store.held_by(session, held.name) if node.role == "member"]
-        ranked += [NodeName(part.node) for part in self._store.parts(session, held.name) if part.dies]
+        ranked += [
+            NodeName(part.node) for part in self._store.parts(session, held.name) if part.dies and not part.going
+        ]
         if wish.nodes < before.nodes:
             ranked = ranked[: wish.nodes]
         return ledger.resize(held.name, wish, [self.books.numbers[name] for name in ranked])

@@ -58,8 +58,7 @@ class Lease:
 
 
 class Leases:
-    """What this replica heard, beside what was written down. Used inside a transaction that holds the journal's
-    lock."""
+    """What this replica heard, beside what was written down. Used under the journal's lock."""
 
     def __init__(self) -> None:
         self._heard: dict[str, Lease] = {}
