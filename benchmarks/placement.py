@@ -166,6 +166,7 @@ def wish_of(event: Event, now: float) -> Wish:
         per=per,
         within=event.get("within", ""),
         block=nodes_of_block(event.get("block", 0), per),
+        cell=nodes_of_block(event.get("cell", 0), per),
         spread=Rule(spread.get("over", "cabinet"), spread["max"]) if spread else None,
         apart=Rule(apart.get("over", "cabinet"), 0, tuple(apart["from"])) if apart else None,
         near=Rule(near.get("over", "cabinet"), 0, tuple(near["to"])) if near else None,

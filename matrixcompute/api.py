@@ -14,7 +14,7 @@ from matrixcompute.instance_states import INSTANCE_STATES
 from matrixcompute.recovery import broken_members
 from matrixcompute.saga import SagaRunner
 from matrixcompute.store import OPEN, ComputeStore, SagaRow
-from matrixresource.contract import MemberView, Placement
+from matrixresource.contract import MemberView, Placement, RenewRequest
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, NotYetSupported
 from matrixresource.vocabulary.quantities import from_timestamp
@@ -74,6 +74,11 @@ def routes(
             shape = store.instance(session, name).shape
         wish = shape.model_copy(update={"placement": body})
         return await conductor.ensure(name, wish, if_match=if_match, validate_only=validate_only)
+
+    @api.post("/instances/{name}:renew", status_code=202)
+    async def renew(name: str, body: RenewRequest) -> InstanceView:
+        """Let its lease start again, for this long; the wish keeps what it says."""
+        return await conductor.renew(name, body.lease_s)
 
     def verb_not_yet(verb: str) -> None:
         @api.post(f"/instances/{{name}}:{verb}", include_in_schema=False)

@@ -32,8 +32,17 @@ class Composition:
     slices: tuple[SliceWish, ...]
 
 
+LIES_BY = ("placement", "near", "apart")
+"""What of a shape says where it lies: changed, the instance moves; anything else changes in place."""
+
+
 def slice_name(instance: str, plane: Plane) -> str:
     return f"{instance}-{plane.value}"
+
+
+def lies_otherwise(shape: InstanceRequest, held: InstanceRequest) -> bool:
+    """Whether the one may lie elsewhere than the other."""
+    return any(getattr(shape, field) != getattr(held, field) for field in LIES_BY)
 
 
 def compose(name: str, shape: InstanceRequest) -> Composition:
@@ -41,7 +50,16 @@ def compose(name: str, shape: InstanceRequest) -> Composition:
     labels = {**shape.labels, OWNER_LABEL: name}
     return Composition(
         AllocationRequest(
-            project=shape.project, labels=labels, nodes=shape.nodes, spares=shape.spares, placement=shape.placement
+            project=shape.project,
+            labels=labels,
+            nodes=shape.nodes,
+            spares=shape.spares,
+            placement=shape.placement,
+            near=shape.near.affinity() if shape.near else None,
+            apart=shape.apart.affinity() if shape.apart else None,
+            priority=shape.priority,
+            preemption=shape.preemption,
+            lease_s=shape.lease_s,
         ),
         tuple(SliceWish(slice_name(name, plane), plane, shape.network.share(plane)) for plane in Plane),
     )

@@ -6,21 +6,25 @@ neighbours show, writes it into each instance, and opens the saga that the diffe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from sqlalchemy.orm import Session
 
-from matrixcompute.composition import compose
+from matrixcompute.composition import LIES_BY, compose, lies_otherwise
 from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcompute.draining import lying_in, who_can_leave
 from matrixcompute.instance import Observed, conditions_of
+from matrixcompute.loss import Loss, living, loss_of
 from matrixcompute.neighbours import Neighbours
 from matrixcompute.recovery import Recovery, RecoveryPolicy, plan_recovery
-from matrixcompute.saga import MOVE, RELOCATE, REPAIR, SagaRunner
+from matrixcompute.saga import GIVE_WAY, MOVE, RELOCATE, REPAIR, SagaRunner
+from matrixcompute.sagas.create_instance import RETRY_S
 from matrixcompute.store import ComputeStore, InstanceRow
 from matrixresource.contract import AllocationView
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import Conflict
+from matrixresource.vocabulary.errors import Conflict, InvalidField
 from matrixresource.vocabulary.names import checked_resource_name
+from matrixresource.vocabulary.quantities import from_timestamp
 from matrixresource.vocabulary.records import check_etag
 from matrixresource.vocabulary.wire import condition
 
@@ -35,7 +39,7 @@ def change_verb(instance: InstanceRow) -> str:
     """
     moving = instance.generation != instance.observed_generation and (instance.operation or "").startswith(MOVE)
     held = InstanceRequest.model_validate(instance.applied) if instance.applied else instance.shape
-    return MOVE if moving or instance.shape.placement != held.placement else "scale-instance"
+    return MOVE if moving or lies_otherwise(instance.shape, held) else "scale-instance"
 
 
 class Conductor:
@@ -69,6 +73,10 @@ class Conductor:
             raise Conflict(
                 f"{name!r} is too long: its slices are named after it; use {INSTANCE_NAME_LENGTH_MAX} letters"
             )
+        for field in ("near", "apart"):
+            wish = getattr(request, field)
+            if wish is not None and name in wish.instances:
+                raise InvalidField(f"{name} cannot be {field} itself", field=f"{field}.instances")
         planned: AllocationView | None = None
         if validate_only:
             planned = await self._planned(name, request)
@@ -81,15 +89,15 @@ class Conductor:
                 self._changed(session, instance, request)
             view = instance.view()
         if planned is not None:
-            return view.model_copy(update={"members": planned.members})
+            return view.model_copy(update={"members": planned.members, "preempts": planned.preempts})
         self._wake()
         return instance.view()
 
     async def _planned(self, name: str, request: InstanceRequest) -> AllocationView:
         """Where it would lie; what is held stays as far as it can."""
         wish = compose(name, request).allocation
-        held = await self._neighbours.allocation(name)
-        if held is not None and held.placement != request.placement:
+        held = living(await self._neighbours.allocation(name))
+        if held is not None and any(getattr(held, field) != getattr(wish, field) for field in LIES_BY):
             return await self._neighbours.move(name, wish, validate_only=True)
         return await self._neighbours.reserve(name, wish, validate_only=True)
 
@@ -146,10 +154,24 @@ class Conductor:
             instance = self._store.instance(session, name)
             check_etag(instance, if_match)
             if instance.state != "Deleting":
-                instance.generation += 1
-                self._store.say(session, name, "Deleting", "everything is given back", self._clock.now())
-                self._open(session, "delete-instance", instance, "Deleting", "Deleting")
+                self._delete(session, instance, "Deleting", "everything is given back")
         self._wake()
+        return instance.view()
+
+    def _delete(self, session: Session, instance: InstanceRow, reason: str, message: str) -> None:
+        instance.generation += 1
+        self._store.say(session, instance.name, reason, message, self._clock.now())
+        self._open(session, "delete-instance", instance, "Deleting", "Deleting")
+
+    async def renew(self, name: str, lease_s: float) -> InstanceView:
+        """Let an instance's lease start again, for this long. Raises Conflict where it has none."""
+        with self._store.reading() as session:
+            if self._store.instance(session, name).shape.lease_s is None:
+                raise Conflict(f"instance {name!r} has no lease", field="leaseS")
+        held = await self._neighbours.renew(name, lease_s)
+        with self._store.transaction() as session:
+            instance = self._store.instance(session, name)
+            instance.expires_at = from_timestamp(held.expires_at) if held.expires_at else None
         return instance.view()
 
     def retry(self, name: str) -> InstanceView:
@@ -210,9 +232,12 @@ class Conductor:
                 return "no instances"
         allocations = {each.name: each for each in await self._neighbours.allocations()}
         slices = await self._neighbours.slices()
+        draining = await self._neighbours.draining()
         lost = [m.node for each in allocations.values() for m in each.members if m.agent == "Lost"]
         opened = 0
         gone_spares: list[tuple[str, str]] = []
+        to_leave: dict[str, list[str]] = {}
+        losses: dict[str, Loss] = {}
         with self._store.transaction() as session:
             for instance in self._store.instances(session):
                 observed = Observed(allocations.get(instance.name), tuple(slices.get(instance.name, ())))
@@ -220,9 +245,19 @@ class Conductor:
                 if observed.allocation is not None:
                     recovery = plan_recovery(observed.allocation.members, lost, self._policy)
                 self._write(instance, observed, recovery)
-                opened += self._decide(session, instance, observed, recovery, gone_spares)
+                loss = self._loss(instance, observed.allocation, allocations.values())
+                if loss is not None:
+                    losses[instance.name] = loss
+                elif not self._decide(session, instance, observed, recovery, gone_spares):
+                    self._look_for_leavers(session, instance, observed, draining, to_leave, gone_spares)
+                else:
+                    opened += 1
+        for name, loss in losses.items():
+            opened += await self._give_up(name, loss, allocations.values())
+        for name, nodes in to_leave.items():
+            opened += await self._leave(name, nodes)
         for name, node in gone_spares:
-            await self._neighbours.replace(name, node, "SpareLost")
+            await self._neighbours.replace(name, node, "SpareGone")
         if opened:
             self._wake()
         self._runner.nudge()
@@ -230,6 +265,9 @@ class Conductor:
 
     def _write(self, instance: InstanceRow, observed: Observed, recovery: Recovery) -> None:
         instance.ready_nodes = observed.ready_nodes
+        held = living(observed.allocation)
+        if held is not None:
+            instance.expires_at = from_timestamp(held.expires_at) if held.expires_at else None
         instance.members = [m.wire() for m in observed.allocation.members] if observed.allocation is not None else []
         instance.slices = [each.wire() for each in observed.slices]
         instance.conditions = conditions_of(
@@ -292,6 +330,84 @@ class Conductor:
             now=now,
         )
         return 0
+
+    # -- what was taken back ---------------------------------------------------------------------------------------
+
+    def _loss(
+        self, instance: InstanceRow, held: AllocationView | None, everybody: Iterable[AllocationView]
+    ) -> Loss | None:
+        """What became of an instance's nodes, if that calls for something else than the saga under way."""
+        loss = loss_of(instance.name, held, everybody, instance.expires_at, self._clock.now())
+        if loss is None or instance.state == "Deleting":
+            return None
+        serving = instance.state in ("Active", "Updating", "Repairing")
+        return loss if serving or (loss.reason == "LeaseEnded" and instance.expires_at is not None) else None
+
+    async def _give_up(self, name: str, loss: Loss, everybody: Iterable[AllocationView]) -> int:
+        """Open what a loss calls for, when it still is one: between two looks a saga may have taken nodes."""
+        held = await self._neighbours.allocation(name)
+        with self._store.transaction() as session:
+            instance = session.get(InstanceRow, name)
+            if instance is None or self._loss(instance, held, everybody) is None:
+                return 0
+            now, generation = self._clock.now(), instance.generation
+            if loss.reason == "LeaseEnded":
+                self._delete(session, instance, loss.reason, loss.message)
+            else:
+                self._store.say(session, name, loss.reason, loss.message, now, "Warning")
+                self._open(session, GIVE_WAY, instance, "Pending", loss.reason)
+                instance.conditions = condition(
+                    instance.conditions, "Scheduled", False, loss.reason, loss.message, generation=generation, now=now
+                )
+            if loss.reason != "TakenBack":
+                instance.conditions = condition(
+                    instance.conditions, loss.reason, True, loss.reason, loss.message, generation=generation, now=now
+                )
+        return 1
+
+    # -- what is to leave ------------------------------------------------------------------------------------------
+
+    def _look_for_leavers(
+        self,
+        session: Session,
+        instance: InstanceRow,
+        observed: Observed,
+        draining: Sequence[str],
+        to_leave: dict[str, list[str]],
+        gone_spares: list[tuple[str, str]],
+    ) -> None:
+        """Note the members of a settled instance that stand in a domain that drains; its spares there when none is."""
+        busy = instance.state != "Active" or self._store.open_sagas(session, instance.name)
+        if observed.allocation is None or busy or self._clock.now() < instance.retry_at:
+            return
+        nodes = lying_in(observed.allocation.members, draining)
+        if nodes:
+            to_leave[instance.name] = nodes
+        else:
+            spares = lying_in(observed.allocation.members, draining, "spare")
+            gone_spares += [(instance.name, node) for node in spares]
+
+    async def _leave(self, name: str, nodes: Sequence[str]) -> int:
+        """Move whoever can leave a domain that drains; say who cannot, and why."""
+        with self._store.reading() as session:
+            wish = compose(name, self._store.instance(session, name).shape).allocation
+        leaving, refused = await who_can_leave(self._neighbours, name, wish, nodes)
+        with self._store.transaction() as session:
+            instance = session.get(InstanceRow, name)
+            if instance is None or instance.state != "Active" or self._store.open_sagas(session, name):
+                return 0
+            now = self._clock.now()
+            if refused is not None:
+                left = ", ".join(node for node in nodes if node not in leaving)
+                self._store.say(
+                    session, name, "DrainBlocked", f"{left} cannot leave: {refused.message}", now, "Warning"
+                )
+            if not leaving:
+                instance.retry_at = now + RETRY_S
+                return 0
+            self._store.say(session, name, "Draining", f"{', '.join(leaving)} move out of a closed domain", now)
+            self._open(session, MOVE, instance, "Updating", "Draining")
+        return 1
 
     def _whole(self, observed: Observed) -> bool:
         """Whether everything an instance takes is still there."""

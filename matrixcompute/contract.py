@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from matrixresource.contract import MEMBERS_MAX, MemberView, Placement
+from matrixresource.contract import MEMBERS_MAX, Affinity, MemberView, Placement
 from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.wire import View, Wire
 
@@ -46,6 +46,18 @@ class Network(Wire):
         return {Plane.UB: self.ub, Plane.RDMA: self.rdma, Plane.VPC: self.vpc}[plane]
 
 
+class InstanceAffinity(Wire):
+    """Toward other instances: only in domains that all of them use, or in none that any of them uses."""
+
+    instances: list[Annotated[str, Field(min_length=1, max_length=58)]] = Field(min_length=1, max_length=64)
+    level: Literal["node", "cabinet", "supernode"] = Field("cabinet", description="the domain that is shared or not")
+    required: bool = Field(True, description="refuse rather than compromise")
+
+    def affinity(self) -> Affinity:
+        """The same in MatrixResource's words: an instance's allocation bears its name."""
+        return Affinity(allocations=list(self.instances), level=self.level, required=self.required)
+
+
 class InstanceShape(Wire):
     """A logical supernode: whole nodes composed into one, with spares and a share of the three planes.
 
@@ -56,6 +68,19 @@ class InstanceShape(Wire):
     nodes: int = Field(ge=1, le=MEMBERS_MAX, description="whole nodes, eight NPUs each; what `kubectl scale` sets")
     spares: int = Field(0, ge=0, le=48, description="nodes held ready beside them to step in for a lost one")
     placement: Placement = Field(Placement(), description="how the nodes may lie; changed, the instance moves")
+    near: InstanceAffinity | None = Field(
+        None, description="lies only where all of these instances lie; changed, the instance moves"
+    )
+    apart: InstanceAffinity | None = Field(
+        None, description="lies nowhere where any of these instances lies; changed, the instance moves"
+    )
+    priority: int = Field(0, ge=-1_000_000_000, le=1_000_000_000, description="who of higher priority may put it out")
+    preemption: Literal["Never", "LowerPriority"] = Field(
+        "Never", description="whether it may put out instances of lower priority when it comes and there is no room"
+    )
+    lease_s: float | None = Field(
+        None, gt=0, le=1e9, description="deleted this many seconds after it got its nodes, unless renewed"
+    )
     network: Network = Field(Network(), description="the share of each plane")
 
 
@@ -84,14 +109,25 @@ class InstanceView(View):
     spares: int
     npus: int
     placement: Placement
+    near: InstanceAffinity | None = None
+    apart: InstanceAffinity | None = None
+    priority: int = 0
+    preemption: Literal["Never", "LowerPriority"] = "Never"
+    lease_s: float | None = None
     network: Network
     allocation: str
+    expires_at: str | None = None
+    preempts: list[str] = Field(default_factory=list, description="in a plan: whom it would put out")
     operation: str | None = None
     observed_generation: int = 0
     ready_nodes: int = 0
     members: list[MemberView] = Field(default_factory=list)
     slices: list[SliceSummary] = Field(default_factory=list)
     repairs: int = 0
+
+    def request(self) -> InstanceRequest:
+        """The wish it shows, as it would be asked for again."""
+        return InstanceRequest.model_validate({field: getattr(self, field) for field in InstanceRequest.model_fields})
 
 
 class EventView(Wire):

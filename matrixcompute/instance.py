@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixcompute.contract import SliceSummary
+from matrixcompute.loss import living
 from matrixcompute.recovery import Recovery
 from matrixresource.contract import AllocationView
 from matrixresource.vocabulary.planes import Plane
@@ -22,7 +23,7 @@ class Observed:
 
     @property
     def ready_nodes(self) -> int:
-        if self.allocation is None or not self.allocation.bound:
+        if self.allocation is None or self.allocation.state == "Releasing" or not self.allocation.bound:
             return 0
         return sum(member.ready for member in self.allocation.members if member.role == "member")
 
@@ -46,7 +47,7 @@ def conditions_of(
     now: float,
 ) -> list[dict[str, Any]]:
     """The eight conditions of an instance, each true to what agents reported."""
-    held = observed.allocation
+    held = living(observed.allocation)
     result = before
 
     def say(type: str, status: bool | None, reason: str, message: str) -> None:

@@ -8,7 +8,10 @@ INSTANCE_STATES = StateMachine(
     "instance",
     start="Pending",
     states=[
-        State("Pending", "accepted; its nodes are not committed, and the condition Scheduled says why"),
+        State(
+            "Pending",
+            "accepted; its nodes are not committed (or were taken back), and the condition Scheduled says why",
+        ),
         State("Provisioning", "nodes and slices are committed; agents deploy and program", 3600),
         State("Active", "every member and route has been reported ready"),
         State("Updating", "moving to a changed shape; what was there keeps running", 3600),
@@ -18,9 +21,9 @@ INSTANCE_STATES = StateMachine(
     moves={
         "Pending": ["Provisioning", "Deleting"],
         "Provisioning": ["Active", "Pending", "Deleting"],
-        "Active": ["Updating", "Repairing", "Deleting"],
-        "Updating": ["Active", "Repairing", "Deleting"],
-        "Repairing": ["Active", "Updating", "Deleting"],
+        "Active": ["Pending", "Updating", "Repairing", "Deleting"],
+        "Updating": ["Active", "Pending", "Repairing", "Deleting"],
+        "Repairing": ["Active", "Pending", "Updating", "Deleting"],
         "Deleting": [],
     },
 )

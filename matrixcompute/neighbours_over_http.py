@@ -54,6 +54,12 @@ class NeighboursOverHttp:
     async def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
         return await self._resource.change_over(name, request)
 
+    async def renew(self, name: str, lease_s: float) -> AllocationView:
+        return await self._resource.renew(name, lease_s)
+
+    async def draining(self) -> list[str]:
+        return [domain.name for domain in await self._resource.domains("state=Draining")]
+
     async def stay(self, name: str) -> AllocationView:
         return await self._resource.stay(name)
 

@@ -41,6 +41,8 @@ class InstanceRow(ResourceRow, Base):
     ready_nodes: Mapped[int] = mapped_column(Integer, default=0)
     repairs: Mapped[int] = mapped_column(Integer, default=0)
     retry_at: Mapped[float] = mapped_column(Float, default=0.0)
+    expires_at: Mapped[float | None] = mapped_column(Float)
+    """When its lease ends, as MatrixResource last said."""
 
     @property
     def shape(self) -> InstanceRequest:
@@ -57,6 +59,12 @@ class InstanceRow(ResourceRow, Base):
             spares=shape.spares,
             npus=shape.nodes * 8,
             placement=shape.placement,
+            near=shape.near,
+            apart=shape.apart,
+            priority=shape.priority,
+            preemption=shape.preemption,
+            lease_s=shape.lease_s,
+            expires_at=timestamp(self.expires_at) if self.expires_at else None,
             network=shape.network,
             allocation=self.name,
             operation=self.operation,

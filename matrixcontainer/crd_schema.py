@@ -18,13 +18,13 @@ def structural_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    if "$ref" in node:
-        target = definitions[node["$ref"].rsplit("/", 1)[-1]]
-        node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
     if "anyOf" in node:
         branches = [branch for branch in node["anyOf"] if branch.get("type") != "null"]
         rest = {key: value for key, value in node.items() if key != "anyOf"}
         node = {**branches[0], **rest}
+    if "$ref" in node:
+        target = definitions[node["$ref"].rsplit("/", 1)[-1]]
+        node = {**target, **{key: value for key, value in node.items() if key != "$ref"}}
     result: dict[str, Any] = {}
     for key, value in node.items():
         if key in ("title", "$defs"):

@@ -7,28 +7,30 @@
 | Kueue | label `kueue.x-k8s.io/pod-group-name`, annotation `kueue.x-k8s.io/pod-group-total-count` | name and size |
 | Kueue | annotations `kueue.x-k8s.io/podset-required-topology` and `-preferred-` with a node label | the domain |
 | MindCluster | label `huawei.com/schedule_minAvailable` | the gang's size |
-| MindCluster | annotation `sp-block`, in dies (16 a node) | the logical supernode: must divide the gang |
+| MindCluster | annotation `sp-block`, in dies (16 a node) | a block: must divide the gang |
 | MindCluster | annotation `reserve-nodes` | nodes held ready beside the gang to step in for a lost one |
 | Volcano, coscheduling | PodGroup: `minMember`, `networkTopology` | size and domain (`pod_groups.py`) |
+| Kubernetes | `spec.priority` (of a PriorityClass), `spec.preemptionPolicy` | whom it may put out |
 
-A gang is placed whole: all its pods or none. A pod takes whole nodes' worth of NPUs (8), one pod a node; who speaks
-MindCluster may count them in dies (16). A pod with scheduling gates is not there yet. Everything a
-gang gets lies in one supernode, which is what a tier-1 HyperNode of CCE, or a `sp-block` of a job, asks for at least.
+A gang is placed whole: all its pods or none. A pod takes up to a node's worth of NPUs (8); pods of a gang that ask for
+fewer share nodes as far as they fill them evenly. Who speaks MindCluster may count a whole node in dies (16). A pod
+with scheduling gates is not there yet. Everything a gang gets lies in one supernode, which is what a tier-1 HyperNode
+of CCE asks for; a gang with a `sp-block` may take several, each block whole in one.
 Sources: Volcano and Kueue API documentation; Ascend/mind-cluster scheduling documentation (commit 22bb3d98).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from matrixcontainer.pod_groups import PodGroup, group_named
 from matrixcontainer.workload import NPU_RESOURCE
-from matrixresource.contract import Placement
-from matrixresource.vocabulary.errors import InvalidField, NotYetSupported
+from matrixresource.contract import AllocationRequest, AllocationView, Block, Placement
+from matrixresource.vocabulary.errors import InvalidField
 from matrixresource.vocabulary.names import NodeName
 
 SCHEDULER_NAME = "matrix-scheduler"
@@ -74,6 +76,14 @@ class Gang:
 
     def placement(self) -> Placement:
         """How the gang may lie. Raises InvalidField for a key that is no domain here."""
+        chosen, block = self._domain(), self.notes.get("sp-block")
+        if block is None:
+            return chosen or Placement()
+        blocks = [Block(nodes=int(block) // (2 * self.each * self.share), level="supernode")]
+        return (chosen or Placement(level="supernode")).model_copy(update={"blocks": blocks})
+
+    def _domain(self) -> Placement | None:
+        """The domain that is asked for, if one is."""
         annotations = self.notes
         for strength, required in (("required", True), ("preferred", False)):
             key = annotations.get(f"kueue.x-k8s.io/podset-{strength}-topology")
@@ -85,25 +95,66 @@ class Gang:
                 raise InvalidField(
                     f"{key!r} is no topology level; use one of {', '.join(CABINET_KEYS + SUPERNODE_KEYS)}"
                 )
-        return self.group.placement or Placement()
+        return self.group.placement
+
+    @property
+    def each(self) -> int:
+        """NPUs of one pod."""
+        asked = max((npus_of(pod) for pod in self.alive()), default=NPUS_PER_NODE)
+        return min(asked, NPUS_PER_NODE)
+
+    @property
+    def share(self) -> int:
+        """How many of its pods lie on one node: as many as go evenly."""
+        pods = len(self.alive())
+        return max(count for count in range(1, NPUS_PER_NODE // self.each + 1) if pods % count == 0)
+
+    @property
+    def priority(self) -> int:
+        """The highest of its pods', as their PriorityClass has written it into them."""
+        return max((int(pod["spec"].get("priority") or 0) for pod in self.alive()), default=0)
+
+    @property
+    def preemption(self) -> Literal["Never", "LowerPriority"]:
+        never = any(pod["spec"].get("preemptionPolicy") == "Never" for pod in self.alive())
+        return "Never" if never else "LowerPriority"
+
+    def request(self, held: AllocationView | None) -> AllocationRequest:
+        """What it needs; of one that holds something already the share of a node and the placement stay."""
+        each = self.each
+        per = (held.npus_per_node or NPUS_PER_NODE) if held is not None else each * self.share
+        members = -(-len(self.alive()) // max(1, int(per // each)))
+        return AllocationRequest(
+            nodes=members,
+            npus_per_node=None if per == NPUS_PER_NODE else per,
+            spares=self.spares,
+            placement=self.placement() if held is None else held.placement,
+            priority=self.priority,
+            preemption=self.preemption,
+        )
 
     def check(self) -> None:
         """Raises what cannot be placed as it is asked for."""
         for pod in self.alive():
             npus, name = npus_of(pod), pod["metadata"]["name"]
-            if npus == NPUS_PER_NODE or (npus == DIES_PER_NODE and _speaks_mindcluster(pod, self.notes)):
-                continue
-            told = f"pod {name} asks for {npus} {NPU_RESOURCE}; a node has {NPUS_PER_NODE}"
+            if npus == DIES_PER_NODE and _speaks_mindcluster(pod, self.notes):
+                npus = NPUS_PER_NODE
             if npus > NPUS_PER_NODE:
-                raise InvalidField(f"{told}: make it a gang of pods with {NPUS_PER_NODE} each")
-            raise NotYetSupported(f"{told} and is given whole; parts of a node are not there yet: ask for all")
+                raise InvalidField(
+                    f"pod {name} asks for {npus} {NPU_RESOURCE}; a node has {NPUS_PER_NODE}: "
+                    f"make it a gang of pods with {NPUS_PER_NODE} each"
+                )
+            if npus < 1:
+                raise InvalidField(f"pod {name} asks for 0 {NPU_RESOURCE}; leave it to the default scheduler")
+            if npus != self.each:
+                raise InvalidField(f"pod {name} asks for {npus} {NPU_RESOURCE}, another of its gang for {self.each}")
         block = self.notes.get("sp-block")
         if block is not None:
-            dies = int(block) if block.isdigit() else 0
-            if dies < DIES_PER_NODE or dies % DIES_PER_NODE or (self.size * DIES_PER_NODE) % dies:
+            dies, member = int(block) if block.isdigit() else 0, 2 * self.each * self.share
+            gang = 2 * self.each * self.size
+            if dies < member or dies % member or gang % dies:
                 raise InvalidField(
-                    f"sp-block {block!r} must be a multiple of {DIES_PER_NODE} dies that divides "
-                    f"the gang's {self.size * DIES_PER_NODE}"
+                    f"sp-block {block!r} must be a multiple of {member} dies that divides the gang's {gang}"
                 )
 
 
@@ -166,9 +217,9 @@ def _rank(pod: dict[str, Any]) -> tuple[int, str]:
     return (int(index) if index.isdigit() else 1 << 30, pod["metadata"]["name"])
 
 
-def bindings(pods: list[dict[str, Any]], ready: list[NodeName]) -> dict[str, NodeName]:
-    """Which unbound pod goes to which of the ready nodes (in rank order); nodes that a pod is on already are taken."""
-    taken = {pod["spec"].get("nodeName") for pod in pods}
-    free = [node for node in ready if node not in taken]
+def bindings(pods: list[dict[str, Any]], ready: list[NodeName], share: int = 1) -> dict[str, NodeName]:
+    """Which unbound pod goes to which of the ready nodes (in rank order), each of which takes `share` pods in all."""
+    there = Counter(pod["spec"].get("nodeName") for pod in pods)
+    free = [node for node in ready for _ in range(share - there[node])]
     waiting = [pod["metadata"]["name"] for pod in pods if not pod["spec"].get("nodeName")]
     return dict(zip(waiting, free, strict=False))

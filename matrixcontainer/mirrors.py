@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from matrixcontainer.kube_client import NETWORK_SLICE, NODE, SUPERNODE, Kind, KubeClient
 from matrixcontainer.kube_events import kube_time
 from matrixcontainer.node_mirror import node_object, node_status, slice_object, supernode_object
+from matrixcontainer.pod_scheduler import GANG_LABEL
 from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL
 from matrixresource.client import ResourceClient
-from matrixresource.contract import NodeView, SupernodeView
+from matrixresource.contract import AllocationView, NodeView, SupernodeView
 from matrixresource.vocabulary.errors import Conflict, NotFound
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,16 @@ class Mirror:
         """Compare with what is really there the next time."""
         self._looked = False
         self._written.clear()
+
+
+def npus_without_pods(allocations: Iterable[AllocationView]) -> dict[str, int]:
+    """By node, the NPUs of which somebody holds a die as a part of the node without being a gang of pods."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for allocation in allocations:
+        if GANG_LABEL not in allocation.labels:
+            for member in allocation.members:
+                found[member.node] |= {die // 2 for die in member.dies or []}
+    return {node: len(npus) for node, npus in found.items()}
 
 
 def _undated(status: dict[str, Any]) -> dict[str, Any]:
@@ -112,8 +124,10 @@ class Mirrors:
         at = kube_time(self._wall())
         nodes: list[NodeView] = await self._resource.nodes()
         wanted = {}
+        taken = npus_without_pods(await self._resource.allocations()) if any(node.shared_by for node in nodes) else {}
         for node in nodes:
-            self._statuses[node.name] = node_status(node, at, self._statuses.get(node.name))
+            status = node_status(node, at, self._statuses.get(node.name), taken.get(node.name, 0))
+            self._statuses[node.name] = status
             wanted[node.name] = (node_object(node, self._shared), self._statuses[node.name])
         touched = await self._nodes.match(wanted)
         answer = await self._resource.get("/v1/supernodes")

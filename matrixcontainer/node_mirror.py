@@ -31,6 +31,8 @@ def node_object(node: NodeView, shared: bool = False) -> dict[str, Any]:
     }
     if node.allocation is not None:
         labels |= {"cloudmatrix.io/instance": node.allocation, "cloudmatrix.io/instance-role": node.role or "member"}
+    if node.shared_by:
+        labels["cloudmatrix.io/shared-by"] = str(node.shared_by)
     spec: dict[str, Any] = {"providerID": f"cloudmatrix://{node.supernode}/{node.name}"}
     spec["taints"] = _taints(node, shared)
     return {"metadata": {"name": node.name, "labels": labels}, "spec": spec}
@@ -55,11 +57,15 @@ def _ready(node: NodeView) -> str:
     return {"Connected": "True", "Stale": "Unknown", "Lost": "Unknown"}.get(node.agent, "False")
 
 
-def node_status(node: NodeView, at: str, before: dict[str, Any] | None) -> dict[str, Any]:
-    """The Node's status; `at` is the wall's time in RFC 3339, used where a condition changes."""
+def node_status(node: NodeView, at: str, before: dict[str, Any] | None, taken: int = 0) -> dict[str, Any]:
+    """The Node's status; `at` is the wall's time in RFC 3339, used where a condition changes.
+
+    `taken` NPUs are parts that somebody holds without pods: they are nothing pods could have.
+    """
     npus = str(node.npus)
     capacity = {"cpu": str(node.cpus * 48), "memory": "1536Gi", "pods": str(PODS_PER_NODE), NPU_RESOURCE: npus}
-    healthy = str(node.npus - len({f.component.split("-")[0] for f in node.faults if f.level.startswith("Separate")}))
+    separated = len({f.component.split("-")[0] for f in node.faults if f.level.startswith("Separate")})
+    healthy = str(max(0, node.npus - separated - taken))
     ready = _ready(node)
     held = {c["type"]: c for c in (before or {}).get("conditions") or []}
     conditions = []

@@ -12,12 +12,12 @@ import hashlib
 import logging
 from collections.abc import Callable
 
-from matrixcontainer.gangs import SCHEDULER_NAME, Gang, bindings, gangs_of
+from matrixcontainer.gangs import NPUS_PER_NODE, SCHEDULER_NAME, Gang, bindings, gangs_of
 from matrixcontainer.kube_client import EVENT, POD, KubeClient
 from matrixcontainer.kube_events import event_body
 from matrixcontainer.pod_groups import pod_groups
 from matrixresource.client import ResourceClient
-from matrixresource.contract import AllocationRequest, AllocationView
+from matrixresource.contract import AllocationView
 from matrixresource.defragmentation_contract import POD_LABEL
 from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
 from matrixresource.vocabulary.names import NodeName
@@ -59,14 +59,11 @@ class PodScheduler:
             if len(pods) < gang.size:
                 await self._explain(gang, "Waiting", f"{len(pods)} of the gang's {gang.size} pods are there")
                 return 0
-            if held is None or (held.nodes, held.spares) != (len(pods), gang.spares):
-                request = AllocationRequest(
-                    nodes=len(pods),
-                    spares=gang.spares,
-                    placement=gang.placement() if held is None else held.placement,
-                    labels={GANG_LABEL: f"{gang.namespace}.{gang.name}"[:63]},
-                )
-                held = await self._resource.reserve(gang.allocation, request)
+            if await self._put_out(gang, held):
+                return 0
+            wish = gang.request(held).model_copy(update={"labels": {GANG_LABEL: f"{gang.namespace}.{gang.name}"[:63]}})
+            if held is None or (held.nodes, held.spares, held.priority) != (wish.nodes, wish.spares, wish.priority):
+                held = await self._resource.reserve(gang.allocation, wish)
             if not held.bound:
                 held = await self._resource.bind(gang.allocation)
         except MatrixError as refused:
@@ -76,7 +73,7 @@ class PodScheduler:
             return 0
         await self._replace_lost(gang, held)
         ready = [NodeName(m.node) for m in held.members if m.role == "member" and m.ready]
-        placed = bindings(pods, ready)
+        placed = bindings(pods, ready, max(1, int(held.npus_per_node or NPUS_PER_NODE) // gang.each))
         for name, node in placed.items():
             await self._bind(gang, name, node)
         missing = sum(not pod["spec"].get("nodeName") for pod in pods) - len(placed)
@@ -92,6 +89,22 @@ class PodScheduler:
         with contextlib.suppress(Conflict, NotFound):  # bound or gone meanwhile: the next look sees it
             await self._kube.bind(name, gang.namespace, body)
             await self._tell(gang, name, "Normal", "Scheduled", f"assigned {gang.namespace}/{name} to {node}")
+
+    async def _put_out(self, gang: Gang, held: AllocationView | None) -> bool:
+        """Whether its nodes were taken back (somebody of higher priority came): its pods leave, and it waits anew."""
+        bound = [pod for pod in gang.alive() if pod["spec"].get("nodeName")]
+        if held is not None and held.state != "Releasing":
+            return False
+        why = next((c.message for c in held.conditions if c.type == "Preempted"), "") if held is not None else ""
+        message = why or "its nodes were taken back"
+        for pod in bound:
+            name = pod["metadata"]["name"]
+            await self._tell(gang, name, "Warning", "Preempted", message)
+            with contextlib.suppress(NotFound):
+                await self._kube.delete(POD, name, gang.namespace, grace_s=0)
+        if held is not None:
+            await self._explain(gang, "Preempted", message)
+        return held is not None or bool(bound)
 
     async def _replace_lost(self, gang: Gang, held: AllocationView) -> None:
         """A node that was lost under a gang is replaced; its pod is removed, for its owner to make it again."""

@@ -30,6 +30,13 @@ def wished_instance(body: dict[str, Any]) -> InstanceRequest:
     return InstanceRequest.model_validate({**shape, "labels": labels})
 
 
+def lease_over(body: dict[str, Any]) -> bool:
+    """Whether a resource's instance had a lease: once that is gone with it, it is not made again for the same wish."""
+    told = body.get("status") or {}
+    same = told.get("observedGeneration") == body["metadata"].get("generation", 1)
+    return same and bool(told.get("expiresAt")) and body["spec"].get("leaseS") is not None
+
+
 def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:
     """What brings the instance nearer to what its resource says."""
     if body["metadata"].get("deletionTimestamp"):
@@ -40,18 +47,12 @@ def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:
         if planned == body["metadata"].get("generation", 1):
             return Action("Nothing", why="planned already")
         return Action("PlanInstance", request, "only a plan is asked for")
+    if observed is None and lease_over(body):
+        return Action("Nothing", why="its lease has ended; another spec begins a new one")
     if observed is None:
         return Action("EnsureInstance", request, "there is no such instance")
-    held = InstanceRequest(
-        project=observed.project,
-        labels=observed.labels,
-        nodes=observed.nodes,
-        spares=observed.spares,
-        placement=observed.placement,
-        network=observed.network,
-    )
     if observed.state == "Deleting":
         return Action("Nothing", why="an instance of that name is still being deleted")
-    if held != request:
+    if observed.request() != request:
         return Action("EnsureInstance", request, "the shape has changed")
     return Action("Nothing", why="as wished")

@@ -128,6 +128,7 @@ def _crd(
     scope: str = "Namespaced",
     scale: dict[str, Any] | None = None,
     description: str,
+    rules: Sequence[dict[str, str]] = (),
 ) -> dict[str, Any]:
     subresources: dict[str, Any] = {"status": {}}
     if scale is not None:
@@ -159,6 +160,7 @@ def _crd(
                             "type": "object",
                             "description": description,
                             "required": ["spec"],
+                            **({"x-kubernetes-validations": list(rules)} if rules else {}),
                             "properties": {
                                 "apiVersion": {"type": "string"},
                                 "kind": {"type": "string"},
@@ -178,6 +180,35 @@ def _instance_spec() -> dict[str, Any]:
     spec = structural_schema(InstanceSpec)
     spec["x-kubernetes-validations"] = [
         {"rule": "self.project == oldSelf.project", "message": "an instance stays in its project"},
+        {
+            "rule": "self.placement.blocks.all(block, self.nodes % block.nodes == 0)",
+            "message": "nodes must be a whole number of blocks",
+            "fieldPath": ".placement.blocks",
+        },
+        {
+            "rule": "!has(self.near) || !has(self.apart) || self.near.level != self.apart.level || "
+            "!self.near.instances.exists(name, name in self.apart.instances)",
+            "message": "near and apart name the same instance at the same level",
+            "fieldPath": ".apart.instances",
+        },
+    ]
+    spec["properties"]["placement"]["x-kubernetes-validations"] = [
+        {
+            "rule": "!has(self.maxPerDomain) || self.policy == 'spread'",
+            "message": "maxPerDomain goes with policy spread",
+            "fieldPath": ".maxPerDomain",
+        },
+        {
+            "rule": "self.blocks.all(one, self.blocks.exists_one(other, other.level == one.level))",
+            "message": "one block size for each level",
+            "fieldPath": ".blocks",
+        },
+        {
+            "rule": "self.blocks.all(one, one.level != 'supernode' || self.blocks.all(other, "
+            "other.level != 'cabinet' || one.nodes == 1 || one.nodes % other.nodes == 0))",
+            "message": "a block in a supernode must hold a whole number of blocks in a cabinet",
+            "fieldPath": ".blocks",
+        },
     ]
     for share in spec["properties"]["network"]["properties"].values():
         share["x-kubernetes-validations"] = [
@@ -227,6 +258,7 @@ def _definitions() -> list[dict[str, Any]]:
                 readyNodes={"type": "integer", "format": "int32"},
                 readySpares={"type": "integer", "format": "int32"},
                 selector={"type": "string", "description": "finds the pods of workloads on it; for autoscalers"},
+                expiresAt={"type": "string", "description": "when its lease ends, in emulated time"},
                 operation={"type": "string"},
                 repairs={"type": "integer", "format": "int32"},
                 members=_parts("node", "every node, spares and successors among them"),
@@ -240,6 +272,8 @@ def _definitions() -> list[dict[str, Any]]:
                 _column("Spares", ".status.readySpares", "integer"),
                 _condition_column("Links", "LinksReady"),
                 _condition_column("Degraded", "Degraded"),
+                _column("Priority", ".spec.priority", "integer", priority=1),
+                _column("Lease ends", ".status.expiresAt", priority=1),
                 _condition_column("QoS", "QosSatisfied", priority=1),
                 _column("Repairs", ".status.repairs", "integer", priority=1),
                 _column("Operation", ".status.operation", priority=1),
@@ -251,6 +285,14 @@ def _definitions() -> list[dict[str, Any]]:
                 "labelSelectorPath": ".status.selector",
             },
             description="Nodes of a supernode composed into one instance, with spares and a share of three planes.",
+            rules=[
+                {
+                    "rule": f"!has(self.spec.{field}) || !(self.metadata.name in self.spec.{field}.instances)",
+                    "message": f"an instance cannot be {field} itself",
+                    "fieldPath": f".spec.{field}.instances",
+                }
+                for field in ("near", "apart")
+            ],
         ),
         _crd(
             "CloudMatrixInfer",

@@ -11,7 +11,7 @@ from typing import Any
 
 from matrixcompute.contract import InstanceView
 from matrixcontainer.kube_events import event_body
-from matrixcontainer.reconcile import INSTANCE_LABEL, MANAGED_BY, next_action
+from matrixcontainer.reconcile import INSTANCE_LABEL, MANAGED_BY, lease_over, next_action
 from matrixresource.vocabulary.errors import MatrixError
 from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.wire import condition
@@ -21,6 +21,18 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
     """The status of a CloudMatrixInstance. `observedGeneration` moves once the instance follows that generation."""
     before = body.get("status") or {}
     generation = body["metadata"].get("generation", 1)
+    if observed is None and lease_over(body):
+        conditions = condition(
+            before.get("conditions") or [],
+            "Ready",
+            False,
+            "LeaseEnded",
+            "its lease has ended; another spec begins a new one",
+            generation=generation,
+            now=wall_now,
+        )
+        gone: dict[str, Any] = {"state": "Ended", "readyNodes": 0, "readySpares": 0, "members": [], "slices": []}
+        return gone | {"conditions": conditions}
     if observed is None:
         conditions = condition(
             before.get("conditions") or [],
@@ -48,6 +60,7 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
         "selector": f"{INSTANCE_LABEL}={observed.name}",
         "operation": observed.operation or "",
         "repairs": observed.repairs,
+        "expiresAt": observed.expires_at or "",
         "members": _members(before, observed, of, wall_now),
         "slices": _planes(before, observed, of, wall_now),
         "conditions": [each for each in conditions if each["type"] not in seen],
@@ -72,6 +85,7 @@ def planned_status(
             {"node": member.node, "cabinet": member.cabinet, "role": member.role} for member in plan.members
         ]
         told["cabinets"] = len({member.cabinet for member in plan.members})
+        told["preempts"] = plan.preempts
         if observed is not None:
             here, there = _places(observed), _places(plan)
             told["moves"] = [

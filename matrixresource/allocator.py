@@ -33,6 +33,7 @@ from matrixresource.topology_history import current_version
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField, StaleTopology
 from matrixresource.vocabulary.names import NodeName, checked_resource_name
+from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.records import check_etag
 from matrixresource.vocabulary.wire import condition
 from matrixresource.wishing import cycle_of, size_of
@@ -68,19 +69,18 @@ class Allocator:
         With `validate_only` the view shows where it would lie and, under `preempts`, whom it would put out.
         """
         checked_resource_name(name)
-        preempted: list[str] = []
         with self._store.transaction(dry=validate_only) as session:
             self.books.open(session)
             held = session.get(AllocationRow, name)
             check_etag(held, if_match)
             self._check(session, name, request)
             if held is None:
-                held, preempted = self._reserved(session, name, request)
+                held = self._reserved(session, name, request)
             else:
                 self._resized(session, held, request)
             self._settle(session, held)
             view = held.view()
-        return (view if validate_only else held.view()).model_copy(update={"preempts": preempted})
+        return view if validate_only else held.view()
 
     def bind(self, name: str) -> AllocationView:
         """Ask the agents of all members to deploy, and of all spares to stand ready."""
@@ -98,10 +98,16 @@ class Allocator:
         return held.view()
 
     def renew(self, name: str, lease_s: float) -> AllocationView:
-        """Let an allocation's lease start again, for this long."""
+        """Let an allocation's lease start again, for this long. Raises Conflict where what it holds is promised to
+        somebody before that."""
         with self._store.transaction() as session:
+            ledger = self.books.open(session)
             held = self._living(session, name)
-            held.expires_at = self._clock.now() + lease_s
+            until = self._clock.now() + lease_s
+            self.books.touched()
+            if not ledger.extend(name, until):
+                raise Conflict(f"what {name!r} holds is promised to a reservation before {timestamp(until)}")
+            held.expires_at = until
             self._settle(session, held)
         return held.view()
 
@@ -257,7 +263,7 @@ class Allocator:
         near = row.request_held().near if row is not None else None
         return near.allocations if near else []
 
-    def _reserved(self, session: Session, name: str, request: AllocationRequest) -> tuple[AllocationRow, list[str]]:
+    def _reserved(self, session: Session, name: str, request: AllocationRequest) -> AllocationRow:
         now = self._clock.now()
         wish = self.books.wish(request, now)
         quotas.check(session, self._store, name, request)
@@ -285,12 +291,13 @@ class Allocator:
             generation=1,
             conditions=[],
             members=[],
+            preempts=preempted,
         )
         session.add(held)
         for victim in preempted:
             self._preempted(session, self._store.allocation(session, victim), held, place)
         carry_out(session, self._store, self._roster, self.books, held, place)
-        return held, preempted
+        return held
 
     def _preempted(self, session: Session, victim: AllocationRow, by: AllocationRow, place: Place) -> None:
         """What the newcomer takes changes hands at once, its agents clean before they deploy; the rest is cleaned."""
@@ -330,9 +337,8 @@ class Allocator:
         place = self._resized_place(session, held, wish)
         if place is None:
             raise refusal(self._store.nodes(session), self.books, self._missing(held, wish))
+        self._lease(held, request)
         held.nodes, held.npus, held.spares, held.request = wish.nodes, wish.npus, request.spares, request.kept()
-        if request.lease_s != before.lease_s:
-            held.expires_at = None if request.lease_s is None else self._clock.now() + request.lease_s
         if carry_out(session, self._store, self._roster, self.books, held, place):
             held.generation += 1
             self._bind_again(held)
@@ -364,6 +370,7 @@ class Allocator:
         self, session: Session, held: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
     ) -> None:
         held.labels = {**held.labels, **request.labels}
+        self._lease(held, request)
         if self._moves.change_over(session, held, request, ranks):
             held.generation += 1
             self._bind_again(held)
@@ -378,6 +385,11 @@ class Allocator:
             self._roster.ask_clean(session, node)
         for part in self._store.parts(session, held.name):
             self._roster.drop(session, part)
+
+    def _lease(self, held: AllocationRow, request: AllocationRequest) -> None:
+        """Another lease than before starts now."""
+        if request.lease_s != held.request_held().lease_s:
+            held.expires_at = None if request.lease_s is None else self._clock.now() + request.lease_s
 
     def _bind_again(self, held: AllocationRow) -> None:
         if held.bound and held.state in ("Bound", "Degraded"):

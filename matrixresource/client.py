@@ -21,6 +21,7 @@ from matrixresource.defragmentation_contract import (
     RelocateRequest,
 )
 from matrixresource.plan_contract import PlanRequest, PlanView
+from matrixresource.topology_contract import DomainView
 from matrixresource.vocabulary.calls import WatchEvent, call, watch
 from matrixresource.vocabulary.errors import NotFound
 
@@ -78,6 +79,16 @@ class ResourceClient:
     async def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
         path = f"/v1/allocations/{name}:changeOver"
         return AllocationView.model_validate(await call(self._http, "POST", path, body=request.wire()))
+
+    async def renew(self, name: str, lease_s: float) -> AllocationView:
+        """Let a lease start again, for this long."""
+        body = {"leaseS": lease_s}
+        return AllocationView.model_validate(await call(self._http, "POST", f"/v1/allocations/{name}:renew", body=body))
+
+    async def domains(self, filter: str | None = None) -> list[DomainView]:
+        """Cabinets and supernodes, and whether they take newcomers."""
+        answer = await call(self._http, "GET", "/v1/domains", params={"filter": filter} if filter else None)
+        return [DomainView.model_validate(item) for item in answer["items"]]
 
     async def stay(self, name: str) -> AllocationView:
         """Give a move up."""

@@ -51,7 +51,13 @@ class Moves:
         self._books.touched()
         spares = {node.node_name for node in rows} - set(current)  # they stand ready while it moves
         avoid = wish.avoid | {numbers[name] for name in unfit | spares}
+        closed = [numbers[name] for name, node in current.items() if node.whole_fault() in ("Cordoned", "DomainClosed")]
+        closed = [number for number in closed if number not in avoid]
+        for number in closed:  # who lies where no newcomer may come stays there, unless told to leave
+            self._books.ledger.set_up(number, True)
         place = resizing.move(self._books.ledger, held.name, changed_to(wish, spares=0, avoid=avoid))
+        for number in closed:
+            self._books.ledger.set_up(number, False)
         if place is None:
             own = self._books.ledger.held[held.name].place
             self._books.ledger.give(held.name, own)  # what it holds counts as to be had

@@ -21,6 +21,7 @@ from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField
 from matrixresource.vocabulary.names import checked_resource_name
 from matrixresource.vocabulary.records import check_etag, find
+from matrixresource.wishing import NPUS_PER_NODE
 
 
 class Reservations:
@@ -147,6 +148,10 @@ class Reservations:
             raise Conflict(
                 f"reservation {reservation!r} is {row.state}, nothing can be taken from it", field="reservation"
             )
+        if held.bound or held.state != "Reserved":
+            raise Conflict(
+                f"allocation {reservation!r} is in use itself, nothing can be taken from it", field="reservation"
+            )
         self._books.touched()
         ledger = self._books.ledger
         place = ledger_reserving.claim(ledger, reservation, name, wish, now)
@@ -165,16 +170,38 @@ class Reservations:
             row.move("Ended")
             return place
         self._shrink_parts(session, reservation, left.place)
-        held.nodes, held.npus, held.spares = left.wish.nodes, left.wish.npus, left.wish.spares
-        held.request = {
-            **held.request,
-            **({"nodes": left.wish.nodes or None, "npus": None, "npusPerNode": left.wish.per}),
-            **{"spares": left.wish.spares, "cpus": left.wish.cpus, "memoryGib": left.wish.mem},
-        }
-        session.flush()
+        self._rest(session, held, left.wish)
         self._standing.settle(session, held, now)
         row.place = self._books.written(left.place)
         return place
+
+    def _rest(self, session: Session, held: AllocationRow, wish: Wish) -> None:
+        """What is left says of itself what it is: so many members, ranks without gaps, spares as members where nobody
+        else is left. Members of unlike size count with the largest share of a node that each of them has."""
+        nodes = self._store.held_by(session, held.name)
+        parts = [part for part in self._store.parts(session, held.name) if part.dies]
+        if not parts and all(node.role == "spare" for node in nodes):
+            for each in nodes:
+                each.role = "member"
+        members = [node for node in nodes if node.role == "member"]
+        for rank, node in enumerate(members):
+            node.rank = rank
+        for rank, part in enumerate(parts, len(members)):
+            part.rank = rank
+        sizes = [part.dies.bit_count() / 2 for part in parts] + [float(NPUS_PER_NODE)] * len(members)
+        per = min(sizes, default=None)
+        held.nodes, held.npus = len(sizes), sum(sizes)
+        held.spares = min(held.spares, len(nodes) - len(members))
+        held.request = {
+            **held.request,
+            "npus": None,
+            "nodes": len(sizes) or None,
+            "npusPerNode": per if per is None or per == 0.5 else int(per),
+            "spares": held.spares,
+            "cpus": wish.cpus,
+            "memoryGib": wish.mem,
+        }
+        session.flush()
 
     def _shrink_parts(self, session: Session, reservation: str, left: Place) -> None:
         wanted = self._books.parts(left)

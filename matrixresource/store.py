@@ -318,6 +318,8 @@ class AllocationRow(ResourceRow, Base):
     topology_version: Mapped[str] = mapped_column(String(200))
     bound: Mapped[bool] = mapped_column(Boolean, default=False)
     members: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    preempts: Mapped[list[str]] = mapped_column(JSON, default=list)
+    """Whom it put out when it came."""
 
     def request_held(self) -> AllocationRequest:
         return AllocationRequest.model_validate(self.request)
@@ -341,6 +343,7 @@ class AllocationRow(ResourceRow, Base):
             topology_version=self.topology_version,
             bound=self.bound,
             members=[MemberView.model_validate(member) for member in self.members or []],
+            preempts=self.preempts or [],
         )
 
     def move(self, state: str) -> None:

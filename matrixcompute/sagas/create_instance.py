@@ -17,6 +17,8 @@ RETRY_S = 30.0
 def _refused(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
     instance.move("Pending")
     instance.retry_at = now + RETRY_S
+    if instance.expires_at is not None and instance.expires_at > now:
+        instance.expires_at = None  # what it held is given back, and with it the lease
     instance.conditions = condition(
         instance.conditions or [],
         "Scheduled",

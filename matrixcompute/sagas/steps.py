@@ -4,23 +4,38 @@ from __future__ import annotations
 
 from matrixcompute.composition import compose
 from matrixcompute.contract import InstanceRequest, SliceSummary
+from matrixcompute.draining import lying_in, who_can_leave, without
+from matrixcompute.loss import living, loss_of
 from matrixcompute.recovery import plan_recovery
 from matrixcompute.saga import Waiting, Work
 from matrixresource.contract import AllocationView, MemberView
 from matrixresource.defragmentation_contract import RelocateRequest
-from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, MatrixError, NotFound, StaleGeneration
+from matrixresource.vocabulary.errors import (
+    Conflict,
+    InsufficientBandwidth,
+    InsufficientCapacity,
+    MatrixError,
+    NotFound,
+    StaleGeneration,
+)
+from matrixresource.vocabulary.wire import condition
 
 
 async def reserve_nodes(work: Work) -> None:
-    """Commit the nodes; grows and shrinks what is already held."""
+    """Commit the nodes; grows and shrinks what is already held. What is still being released is waited for."""
+    before = await work.neighbours.allocation(work.instance)
+    if before is not None and living(before) is None:
+        raise Waiting("the nodes it had before are being cleaned")
     held = await work.neighbours.reserve(work.instance, compose(work.instance, work.shape).allocation)
     work.say("Scheduled", f"{held.nodes} nodes and {held.spares} spares in {_cabinets(held)} cabinets are committed")
+    if before is None and held.preempts:
+        work.say("PutOut", f"{', '.join(held.preempts)} of lower priority made way")
 
 
 async def restore_shape(work: Work) -> None:
     """Go back to the shape that last was active, after a changed one was refused."""
     applied = work.applied()
-    if applied is None:
+    if applied is None or living(await work.neighbours.allocation(work.instance)) is None:
         return
     composition = compose(work.instance, applied)
     held = await work.neighbours.reserve(work.instance, composition.allocation)
@@ -45,7 +60,24 @@ async def _admit(work: Work, shape: InstanceRequest, roles: set[str]) -> None:
     allocation = await _held(work)
     nodes = [member.node for member in allocation.members if member.role in roles]
     for wish in compose(work.instance, shape).slices:
-        await work.neighbours.admit(work.instance, wish, nodes)
+        try:
+            await work.neighbours.admit(work.instance, wish, nodes)
+        except InsufficientBandwidth:
+            if going := await _still_going(work, allocation):
+                raise Waiting(f"{', '.join(going)} made way and has yet to give up its floors") from None
+            raise
+
+
+async def _still_going(work: Work, allocation: AllocationView) -> list[str]:
+    """Whom it put out, as far as their slices are still there though their nodes are gone."""
+    if not allocation.preempts:
+        return []
+    slices = await work.neighbours.slices()
+    return [
+        name
+        for name in allocation.preempts
+        if name in slices and living(await work.neighbours.allocation(name)) is None
+    ]
 
 
 async def withdraw_slices(work: Work) -> None:
@@ -57,7 +89,11 @@ async def withdraw_slices(work: Work) -> None:
 
 async def bind_nodes(work: Work) -> None:
     """Have the agents deploy members and prepare spares."""
-    await work.neighbours.bind(work.instance)
+    try:
+        await work.neighbours.bind(work.instance)
+    except (NotFound, Conflict):
+        await _held(work)
+        raise
 
 
 async def program_routes(work: Work) -> None:
@@ -67,8 +103,14 @@ async def program_routes(work: Work) -> None:
 
 
 async def take_successors(work: Work) -> None:
-    """Hold, beside every member that shall lie elsewhere, the node it moves to; nothing is given up yet."""
-    held = await work.neighbours.move(work.instance, compose(work.instance, work.shape).allocation)
+    """Hold, beside every member that shall lie elsewhere, the node it moves to; nothing is given up yet.
+
+    Members in a domain that drains lie elsewhere then, as many as there is room for.
+    """
+    wish = compose(work.instance, work.shape).allocation
+    if nodes := lying_in((await _held(work)).members, await work.neighbours.draining()):
+        wish = without(wish, (await who_can_leave(work.neighbours, work.instance, wish, nodes))[0])
+    held = await work.neighbours.move(work.instance, wish)
     coming = [member for member in held.members if member.role == "successor"]
     if coming:
         work.say("Moving", f"{len(coming)} members move to {', '.join(sorted(each.node for each in coming))}")
@@ -204,6 +246,16 @@ async def mark_active(work: Work) -> None:
         instance.move("Active")
         instance.observed_generation = work.wish
         instance.applied = work.shape.wire()
+        if any(each["type"] == "Preempted" and each["status"] == "True" for each in instance.conditions or []):
+            instance.conditions = condition(
+                instance.conditions,
+                "Preempted",
+                False,
+                "Returned",
+                "it has its place again",
+                generation=work.wish,
+                now=work.clock.now(),
+            )
         work.store.say(
             session,
             work.instance,
@@ -211,6 +263,14 @@ async def mark_active(work: Work) -> None:
             f"generation {work.wish} is active on {work.shape.nodes} nodes",
             work.clock.now(),
         )
+
+
+async def mark_waiting(work: Work) -> None:
+    """Nothing is held any more: it is to be created again, now or when there is room."""
+    with work.store.transaction() as session:
+        instance = work.store.instance(session, work.instance)
+        instance.expires_at = None
+        instance.retry_at = work.clock.now()
 
 
 async def mark_deleted(work: Work) -> None:
@@ -222,13 +282,17 @@ async def mark_deleted(work: Work) -> None:
 
 
 async def _held(work: Work) -> AllocationView:
-    """The allocation; taken again should somebody have released it behind our back."""
+    """The allocation. Raises Preempted or InsufficientCapacity when it was taken back meanwhile."""
     allocation = await work.neighbours.allocation(work.instance)
-    if allocation is None:
-        await reserve_nodes(work)
-        await bind_nodes(work)
-        raise Waiting("the allocation was gone and has been made again")
+    lost = loss_of(work.instance, allocation, await _everybody(work, allocation), None, work.clock.now())
+    if lost is not None:
+        raise lost.error()
+    assert allocation is not None
     return allocation
+
+
+async def _everybody(work: Work, allocation: AllocationView | None) -> list[AllocationView]:
+    return await work.neighbours.allocations() if living(allocation) is None else []
 
 
 async def _silent(work: Work) -> list[str]:

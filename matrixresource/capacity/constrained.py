@@ -7,9 +7,11 @@ span them. In a scope the cabinets the rules leave over are filled like a bin: f
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import lcm
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity.choosing import CANDIDATES, dies_for, lowest
+from matrixresource.capacity.dealing import Room, deal
 from matrixresource.capacity.index import EVEN, Index, low_bits
 from matrixresource.capacity.wishes import Place, Rule, Wish
 
@@ -69,12 +71,16 @@ def with_spares(ledger: Ledger, wish: Wish) -> Place | None:
         place = Place(whole=chooser.in_supernode(supernode, wish.nodes, wish.end))
         first = supernode * index.cabinets
         return place if spares_beside(index, wish, range(first, first + index.cabinets), place) else None
-    place_over = None if wish.within else chooser.over_supernodes(wish)
-    if place_over is None:
+    if wish.within or sum(sorted(index.left)[-(wish.nodes // wish.block) :]) < both:
         return None
-    homes = sorted({cabinet // index.cabinets for cabinet, _ in place_over.whole})
-    around = [c for s in homes for c in range(s * index.cabinets, (s + 1) * index.cabinets)]
-    return place_over if spares_beside(index, wish, around, place_over) else None
+    place_over = chooser.over_supernodes(wish)
+    if place_over is not None:
+        homes = sorted({cabinet // index.cabinets for cabinet, _ in place_over.whole})
+        around = [c for s in homes for c in range(s * index.cabinets, (s + 1) * index.cabinets)]
+        if spares_beside(index, wish, around, place_over):
+            return place_over
+    free = {cabinet: whole for cabinet, whole in enumerate(index.whole) if whole}
+    return leaving_spares(index, wish, free, range(index.shape.all_cabinets))
 
 
 def started_scopes(index: Index, wish: Wish) -> Iterator[range]:
@@ -82,8 +88,9 @@ def started_scopes(index: Index, wish: Wish) -> Iterator[range]:
     cabinets, nodes = index.cabinets, index.nodes
     seen: set[int] = set()
     size = nodes if wish.within == "cabinet" else index.shape.of_supernode
-    for free in range(max(1, int(wish.per)), index.npus):
-        for node in low_bits(index.parts[free], CANDIDATES * 2):
+    least = max(1, int(wish.per))
+    for started in (*(index.halves[:1] if wish.per < 1 else ()), *index.parts[least:]):
+        for node in low_bits(started, CANDIDATES * 2):
             domain = node // size
             if domain not in seen:
                 seen.add(domain)
@@ -190,15 +197,12 @@ def in_scope(ledger: Ledger, wish: Wish, scope: range, allowed: Allowed) -> Plac
         chosen = packed(free, wish.nodes, limit, domain, index, wish.cell)
         if chosen is None:
             return None
-        _settle(ledger, wish, chosen, place)
+        settle(index, wish, chosen, place)
     if wish.spares and not spares_beside(index, wish, scope, place):
-        chosen = None if wish.per == index.npus else _leaving_spares(index, wish, free, scope)
-        if chosen is None:
+        dealt = None if wish.per == index.npus else leaving_spares(index, wish, free, scope)
+        if dealt is None:
             return None
-        place = Place()
-        _settle(ledger, wish, chosen, place)
-        if not spares_beside(index, wish, scope, place):
-            return None
+        place = dealt
     if wish.cpus or wish.mem:
         around = scope if wish.within else range(index.shape.all_cabinets)
         if not pools_around(ledger, wish, around, place):
@@ -206,29 +210,26 @@ def in_scope(ledger: Ledger, wish: Wish, scope: range, allowed: Allowed) -> Plac
     return place
 
 
-def _leaving_spares(
-    index: Index, wish: Wish, free: dict[int, int], scope: Iterable[int]
-) -> list[tuple[int, int]] | None:
-    """(cabinet, mask) of nodes for parts of a gang that leave whole nodes for its spares, those they miss the least."""
+def leaving_spares(index: Index, wish: Wish, free: dict[int, int], scope: Iterable[int]) -> Place | None:
+    """Members on some of the `free` nodes (masks by cabinet) that leave whole nodes for the spares, and those."""
     limit, domain = spread_limit(index, wish.spread)
-    free = dict(free)
-    whole = {cabinet: index.whole[cabinet] for cabinet in scope if index.whole[cabinet]}
-
-    def missed(cabinet: int) -> tuple[int, int, int]:
-        there = free.get(cabinet, 0)
-        node = whole[cabinet] & -whole[cabinet]
-        return (min(there.bit_count(), limit) - min((there & ~node).bit_count(), limit), there.bit_count(), cabinet)
-
-    for _ in range(wish.spares):
-        if not whole:
-            return None
-        cabinet = min(whole, key=missed)
-        node = whole[cabinet] & -whole[cabinet]
-        free[cabinet] = free.get(cabinet, 0) & ~node
-        whole[cabinet] ^= node
-        if not whole[cabinet]:
-            del whole[cabinet]
-    return packed({cabinet: mask for cabinet, mask in free.items() if mask}, wish.nodes, limit, domain, index)
+    each = limit if domain == 1 else index.nodes
+    rooms: dict[int, Room] = {}
+    for cabinet in scope:
+        mask, whole = free.get(cabinet, 0), index.whole[cabinet]
+        if mask or whole:
+            started = (mask & ~whole).bit_count()
+            rooms[cabinet] = Room(min(mask.bit_count(), each), whole.bit_count(), started)
+    most = limit if domain > 1 else index.shape.of_supernode
+    takes = deal(
+        rooms, wish.nodes, wish.spares, cell=wish.cell, block=wish.block, most=most, cabinets=index.cabinets
+    )  # fmt: skip
+    if takes is None:
+        return None
+    place = Place()
+    chosen = [(cabinet, tightest_nodes(index, cabinet, free[cabinet], count)) for cabinet, count in takes.items()]
+    settle(index, wish, chosen, place)
+    return place if spares_beside(index, wish, scope, place) else None
 
 
 def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed) -> dict[int, int]:
@@ -241,15 +242,18 @@ def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed)
         if per < npus:
             base = cabinet * nodes
             for offset in range(nodes):
-                node = base + offset
-                room = index.free[node] >= per if per >= 1 else index.free[node] >= 0 and index.dies[node]
-                if room:
+                if has_room(index, base + offset, per):
                     mask |= 1 << offset
         if one_by_one:
             mask = sum(1 << o for o in index.offsets(mask) if allowed(cabinet * nodes + o))
         if mask:
             found[cabinet] = mask
     return found
+
+
+def has_room(index: Index, node: int, per: float) -> bool:
+    """Whether a node is up and has so many NPUs free, or a die."""
+    return index.free[node] >= per if per >= 1 else index.free[node] >= 0 and index.dies[node] > 0
 
 
 def spread_limit(index: Index, rule: Rule | None) -> tuple[int, int]:
@@ -304,8 +308,8 @@ def tightest_nodes(index: Index, cabinet: int, mask: int, wanted: int) -> int:
     return sum(1 << offset for offset in order[:wanted])
 
 
-def _settle(ledger: Ledger, wish: Wish, chosen: list[tuple[int, int]], place: Place) -> None:
-    index = ledger.index
+def settle(index: Index, wish: Wish, chosen: list[tuple[int, int]], place: Place) -> None:
+    """The members, added to a place."""
     if wish.per == index.npus:
         place.whole = chosen
         return
@@ -326,15 +330,16 @@ def part_dies(dies: int, per: float) -> int:
 
 def spares_beside(index: Index, wish: Wish, scope: Iterable[int], place: Place) -> bool:
     """Whole nodes in the supernodes that the gang uses, from the fullest cabinets."""
-    taken = dict(place.whole)
-    started = {node // index.nodes: 0 for node, _ in place.parts}
+    taken: dict[int, int] = {}
+    for cabinet, mask in place.whole + place.spares:
+        taken[cabinet] = taken.get(cabinet, 0) | mask
     for node, _ in place.parts:
-        started[node // index.nodes] |= 1 << node % index.nodes
+        taken[node // index.nodes] = taken.get(node // index.nodes, 0) | 1 << node % index.nodes
     homes = {cabinet // index.cabinets for cabinet in place.cabinets(index.nodes)}
     left = wish.spares
     free = {}
     for cabinet in scope:
-        mask = index.whole[cabinet] & ~taken.get(cabinet, 0) & ~started.get(cabinet, 0)
+        mask = index.whole[cabinet] & ~taken.get(cabinet, 0)
         if mask and (not homes or cabinet // index.cabinets in homes):
             free[cabinet] = mask
     for cabinet in sorted(free, key=lambda c: (free[c].bit_count(), c)):
@@ -379,29 +384,37 @@ def over_supernodes(ledger: Ledger, wish: Wish, allowed: Allowed) -> Place | Non
     for supernode in range(shape.supernodes):
         scope = range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
         frees[supernode] = free_nodes(index, wish, scope, allowed)
-    room = {s: sum(min(mask.bit_count(), limit) for mask in free.values()) for s, free in frees.items()}
+    cell, each = wish.cell, limit if domain == 1 else index.nodes
+    room = {s: sum(min(m.bit_count(), each) // cell * cell for m in free.values()) for s, free in frees.items()}
     if domain > 1:
         room = {s: min(r, limit) for s, r in room.items()}
+    place = _roomiest_first(index, wish, frees, room)
+    everywhere = range(shape.all_cabinets)
+    if wish.spares and place is not None and not spares_beside(index, wish, everywhere, place):
+        free = {cabinet: mask for masks in frees.values() for cabinet, mask in masks.items()}
+        place = leaving_spares(index, wish, free, everywhere)
+    if place is None or ((wish.cpus or wish.mem) and not pools_around(ledger, wish, everywhere, place)):
+        return None
+    return place
+
+
+def _roomiest_first(index: Index, wish: Wish, frees: dict[int, dict[int, int]], room: dict[int, int]) -> Place | None:
+    """Members without regard to spares: by supernode the nodes that are free, and how many of them it may give."""
+    limit, domain = spread_limit(index, wish.spread)
+    step = lcm(wish.block, wish.cell)
     place, wanted = Place(), wish.nodes
     waiting = sorted(room, key=lambda s: (-room[s], s))
     while wanted and waiting:
         enough = [s for s in waiting if room[s] >= wanted]
         supernode = min(enough, key=lambda s: (room[s], s)) if enough else waiting[0]
         waiting.remove(supernode)
-        take = min(room[supernode] // wish.block * wish.block, wanted)
-        if not take:
-            return None
-        chosen = packed(frees[supernode], take, limit, domain, index)
+        take = min(room[supernode] // step * step, wanted)
+        chosen = packed(frees[supernode], take, limit, domain, index, wish.cell) if take else None
         if chosen is None:
             return None
         part = Place()
-        _settle(ledger, wish, chosen, part)
+        settle(index, wish, chosen, part)
         place.whole += part.whole
         place.parts += part.parts
         wanted -= take
-    everywhere = range(shape.all_cabinets)
-    if wanted or (wish.spares and not spares_beside(index, wish, everywhere, place)):
-        return None
-    if (wish.cpus or wish.mem) and not pools_around(ledger, wish, everywhere, place):
-        return None
-    return place
+    return None if wanted else place

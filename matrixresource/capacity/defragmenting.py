@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
+from math import inf, lcm
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity.constrained import part_dies
@@ -117,7 +117,7 @@ def _moved(ledger: Ledger, moves: dict[str, Place]) -> Index:
         for place in places:
             whole = [(c * shape.nodes + o, shape.dies) for c, mask in place.whole for o in index.offsets(mask)]
             for node, bits in [*whole, *place.parts]:
-                dies[node] += sign * bits
+                dies[node] += sign * (bits & ~ledger.index.broken.get(node, 0))
     for cabinet in range(shape.all_cabinets):
         here = range(cabinet * shape.nodes, (cabinet + 1) * shape.nodes)
         used = sum(1 << o for o, n in enumerate(here) if dies[n] != shape.dies or not ledger.index.up[n])
@@ -139,7 +139,7 @@ def plan(
     All moves happen at once unless they are to be made `one_by_one`.
     """
     ruled = wish.spread or wish.apart or wish.near or wish.spares or wish.cpus or wish.mem
-    if wish.per != ledger.shape.npus or not wish.nodes or ruled or wish.nodes % wish.block:
+    if wish.per != ledger.shape.npus or not wish.nodes or ruled or wish.nodes % lcm(wish.block, wish.cell):
         return None
     promised = ledger.promises.between(-inf, inf).nodes(ledger.index) if ledger.promises else set[int]()
     with closed(ledger.index, wish.avoid | promised):
@@ -168,7 +168,8 @@ def _plan_on_open_nodes(
     if search.won is None:
         return None
     made = _plan(ledger, *search.won)
-    made.exact = search.steps <= steps and 8 * steps >= SETS and ledger.shape.all_nodes <= WIDE
+    cut = (wish.cell > 1 and wish.within != "cabinet") or (wish.block > 1 and not wish.within)
+    made.exact = search.steps <= steps and 8 * steps >= SETS and ledger.shape.all_nodes <= WIDE and not cut
     return made
 
 

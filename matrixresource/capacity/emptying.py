@@ -42,7 +42,9 @@ class Emptying:
         index, nodes = ledger.index, ledger.shape.nodes
         cabinets = range(first // nodes, (first + size) // nodes)
         here = holders(ledger, cabinets)
-        self.owners = {node: frozenset(names) for node, names in here.items() if index.up[node]}
+        self.owners = {
+            node: frozenset(names) for node, names in here.items() if index.up[node] and node not in index.broken
+        }
         self.npus = {name: ledger.held[name].wish.npus for names in self.owners.values() for name in names}
         spread = dict.fromkeys(self.npus, 0)
         for names in self.owners.values():
@@ -117,7 +119,8 @@ def at_once(ledger: Ledger, wish: Wish, first: int, size: int) -> tuple[set[str]
     taken: Counter[int] = Counter()
     wanted, bound = wish.nodes + wish.spares, 0.0
     for node in sorted(range(size), key=costs.__getitem__):
-        if not index.up[first + node] or (allowed and not allowed(first + node)):
+        broken = wish.per == shape.npus and first + node in index.broken
+        if not index.up[first + node] or broken or (allowed and not allowed(first + node)):
             continue
         if limit < wish.nodes:
             home = (first + node) // (nodes * domain)

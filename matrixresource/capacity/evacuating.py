@@ -7,6 +7,7 @@ are looked at, and tenants move to nodes in use, or to whole ones in the fullest
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import nlargest
@@ -59,27 +60,29 @@ class Search:
 
 
 def pieces_of(ledger: Ledger) -> dict[int, list[Piece]]:
-    """Every piece by node; spares, sockets and memory stay where they are."""
+    """Every piece by node, with the dies that others may have after it; spares, sockets and memory stay."""
     found: dict[int, list[Piece]] = {}
     shape, index = ledger.shape, ledger.index
     for name, held in ledger.held.items():
         for cabinet, mask in held.place.whole:
             for offset in index.offsets(mask):
                 node = cabinet * shape.nodes + offset
-                found.setdefault(node, []).append(Piece(name, node, shape.dies, shape.npus))
+                found.setdefault(node, []).append(
+                    Piece(name, node, shape.dies & ~index.broken.get(node, 0), shape.npus)
+                )
         for node, dies in held.place.parts:
-            found.setdefault(node, []).append(Piece(name, node, dies, held.wish.per))
+            found.setdefault(node, []).append(Piece(name, node, dies & ~index.broken.get(node, 0), held.wish.per))
     return found
 
 
 def bound_to_stay(ledger: Ledger) -> set[str]:
-    """Whose members no search moves: with spares or rules about where others are, and those whom such rules name."""
+    """Whose members no search moves: with spares, cells or rules about where others are, and whom such rules name."""
     found: set[str] = set()
     for name, held in ledger.held.items():
         wish = held.wish
         if wish.plain:
             continue
-        if wish.spread or wish.apart or wish.near or wish.spares:
+        if wish.spread or wish.apart or wish.near or wish.spares or wish.cell > 1:
             found.add(name)
         for rule in (wish.apart, wish.near):
             found.update(rule.others if rule else ())
@@ -93,10 +96,10 @@ def candidates(
     or anybody `bound` to stay lies."""
     shape, index = ledger.shape, ledger.index
     size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[wish.within]
-    stuck = {
-        c * shape.nodes + o for held in ledger.held.values() for c, m in held.place.spares for o in index.offsets(m)
-    }
-    stuck |= {node for node, there in pieces.items() if any(piece.name in bound for piece in there)}
+    stuck = set(index.broken)
+    for held in ledger.held.values():
+        stuck.update(c * shape.nodes + o for c, mask in held.place.spares for o in index.offsets(mask))
+    stuck.update(node for node, there in pieces.items() if any(piece.name in bound for piece in there))
 
     loads = {node: sum(piece.npus for piece in there) for node, there in pieces.items()}
 
@@ -119,7 +122,14 @@ def candidates(
         used = [node for node in here if load(node)]
         within = next((n for n in range(CHEAPEST, short, -1) if comb(n, short) <= most), short)
         found += [(sum(map(load, nodes)), (*free, *nodes)) for nodes in combinations(used[:within], short)]
-    yield from sorted(found)
+    cut = [(size, each) for size, each in ((shape.nodes, wish.cell), (shape.of_supernode, wish.block)) if each > 1]
+    yield from (entry for entry in sorted(found) if all(whole(entry[1], size, each) for size, each in cut))
+
+
+def whole(nodes: tuple[int, ...], size: int, each: int) -> bool:
+    """Whether the nodes in each domain of `size` are a multiple of `each`."""
+    counts = Counter(node // size for node in nodes)
+    return not any(count % each for count in counts.values())
 
 
 def _starts(ledger: Ledger, size: int) -> list[int]:

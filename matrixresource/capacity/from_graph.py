@@ -48,7 +48,7 @@ def graph_of(shape: Shape, supernodes: Sequence[str] | None = None) -> nx.Graph:
     """A machine of this shape with everything up and free. `supernodes` are their names, else sn0, sn1 and so on.
 
     Vertex n is node n of the index; NPUs, cabinets and supernodes follow. Attributes: `kind`, `name` of all but NPUs,
-    and of nodes `up`, `cpus`, `mem_gib` and `held`.
+    and of nodes `up`, `cpus`, `mem_gib`, `held` and `broken`, the dies that take nobody new.
     """
     names = supernodes or [f"sn{number}" for number in range(shape.supernodes)]
     npus = shape.all_nodes
@@ -60,7 +60,7 @@ def graph_of(shape: Shape, supernodes: Sequence[str] | None = None) -> nx.Graph:
     for number in range(shape.all_cabinets):
         name = f"{names[number // shape.cabinets]}-c{number % shape.cabinets:02d}"
         graph.add_node(cabinets + number, kind="cabinet", name=name)
-    whole = {"kind": "node", "up": True, "cpus": shape.cpus, "mem_gib": shape.mem_gib}
+    whole = {"kind": "node", "up": True, "broken": 0, "cpus": shape.cpus, "mem_gib": shape.mem_gib}
     for number in range(shape.all_nodes):
         place = f"{graph.nodes[cabinets + number // shape.nodes]['name']}-n{number % shape.nodes}"
         graph.add_node(number, **whole, name=place, held={})
@@ -78,7 +78,9 @@ def annotate(graph: nx.Graph, ledger: Ledger) -> None:
     """Write into the graph who holds what and which nodes are up, all anew. Raises HeldTwice."""
     abouts = [graph.nodes[node] for node in nodes_of(graph)]
     for about, up in zip(abouts, ledger.index.up, strict=True):
-        about.update(up=up, held={})
+        about.update(up=up, held={}, broken=0)
+    for node, dies in ledger.index.broken.items():
+        abouts[node]["broken"] = dies
     for name, held in ledger.held.items():
         _hold(abouts, ledger.shape, name, held.place)
 
@@ -151,11 +153,14 @@ def index_of(graph: nx.Graph) -> Index:
 def _read_cabinet(graph: nx.Graph, index: Index, cabinet: int, nodes: list[Any]) -> None:
     full, taken = index.shape.dies, 0
     down: list[int] = []
+    broken: list[tuple[int, int]] = []
     first, attributes = cabinet * len(nodes), graph.nodes
     for offset, node in enumerate(nodes):
         about = attributes[node]
         if not about["up"]:
             down.append(first + offset)
+        if about["broken"]:
+            broken.append((first + offset, about["broken"]))
         if not about["held"]:
             continue
         used = used_of(about["held"])
@@ -169,6 +174,8 @@ def _read_cabinet(graph: nx.Graph, index: Index, cabinet: int, nodes: list[Any])
         index.take_whole(cabinet, taken)
     for number in down:
         index.set_up(number, False)
+    for number, dies in broken:
+        index.block(number, dies)
 
 
 def used_of(held: dict[str, Share]) -> Share:

@@ -156,20 +156,29 @@ class Index:
     # ---- questions
 
     def has(self, place: Place) -> bool:
-        """Whether all of a place is free, on nodes that are up or not."""
-        nodes, full = self.nodes, self.shape.dies
+        """Whether nobody holds any of a place, be its nodes up or not and its dies broken or not."""
+        nodes, full, broken = self.nodes, self.shape.dies, self.kept_back
         for part in (place.whole, place.spares):
             for cabinet, mask in part:
                 used = mask & ~self.whole[cabinet]
-                if used and any(self.dies[cabinet * nodes + offset] != full for offset in self.offsets(used)):
-                    return False
-        if any(self.dies[node] & dies != dies for node, dies in place.parts):
-            return False
+                for node in (cabinet * nodes + offset for offset in self.offsets(used)) if used else ():
+                    if self.dies[node] | broken.get(node, 0) != full:
+                        return False
+        for node, dies in place.parts:
+            if dies & ~self.dies[node] and dies & ~self.dies[node] & ~broken.get(node, 0):
+                return False
         if not (place.cpus or place.mem):
             return True
         return all(self.cpus[node] >= amount for node, amount in place.cpus) and all(
             self.mem[node] >= amount for node, amount in place.mem
         )
+
+    def serves(self, place: Place) -> bool:
+        """Whether a newcomer may have a place: nobody holds it, its nodes are up and its dies sound."""
+        pools = [*place.cpus, *place.mem]
+        whole = all(mask & ~self.whole[cabinet] == 0 for cabinet, mask in place.whole + place.spares)
+        parts = all(self.up[node] and dies & ~self.dies[node] == 0 for node, dies in place.parts)
+        return whole and parts and all(self.up[node] for node, _ in pools) and self.has(place)
 
     def smallest_supernode_with(self, nodes: int) -> int:
         """The least number of whole nodes, at least so many, that some supernode has; -1 when none has."""

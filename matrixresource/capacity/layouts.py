@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from matrixresource.capacity import constrained
 from matrixresource.capacity.choosing import lowest
+from matrixresource.capacity.dealing import Room, deal
 from matrixresource.capacity.index import Index
 from matrixresource.capacity.places import masks_of, members_of, nodes_in, used_nodes
 from matrixresource.capacity.shape import Shape
@@ -52,22 +53,17 @@ def obeys(ledger: Ledger, wish: Wish, place: Place, stayed: set[int] | None = No
     return all(map(allowed, members - (stayed or set())))
 
 
-def lay_out(
-    ledger: Ledger, wish: Wish, own: set[int], scope: range, *, stay: bool, taken: set[int] | None = None
-) -> set[int] | None:
+def lay_out(ledger: Ledger, wish: Wish, own: set[int], scope: range, *, stay: bool, spares: int = 0) -> set[int] | None:
     """The members inside some cabinets, as many of `own` among them as can be; None when there are too few.
 
-    With `stay` all of `own` are members, free or not; otherwise they count where they are free. `taken` nodes are not
-    given to members.
+    With `stay` all of `own` are members, free or not, and so many `spares` find whole nodes beside them; otherwise they
+    count where they are free.
     """
     index = ledger.index
     allowed = constrained.Allowed(ledger, wish)
-    if allowed.nothing or wish.nodes % wish.block:
+    if allowed.nothing or wish.nodes % wish.block or wish.nodes % wish.cell:
         return None
     free = constrained.free_nodes(index, wish, scope, allowed)
-    for cabinet, mask in masks_of(index, taken or set()).items():
-        if cabinet in free:
-            free[cabinet] &= ~mask
     present = masks_of(index, own)
     if stay:
         if any(cabinet not in scope for cabinet in present):
@@ -78,6 +74,8 @@ def lay_out(
     limit, domain = constrained.spread_limit(index, wish.spread)
     each = limit if domain == 1 else index.nodes  # most of one cabinet
     over_all = limit if domain > 1 else index.shape.of_supernode  # most of one supernode
+    if wish.cell > 1 or spares:
+        return _dealt(index, wish, free, present, scope, spares if stay else None)
     room, had = Counter[int](), Counter[int]()
     for cabinet, mask in free.items():
         room[cabinet // index.cabinets] += min(mask.bit_count(), each)
@@ -91,6 +89,35 @@ def lay_out(
         here = {cabinet: mask for cabinet, mask in free.items() if cabinet // index.cabinets == supernode}
         found |= _inside(index, here, present, take, each)
     return None if stay and own - found else found
+
+
+def _dealt(
+    index: Index, wish: Wish, free: dict[int, int], present: dict[int, int], scope: range, spares: int | None
+) -> set[int] | None:
+    """The same in cells, or beside spares. Present nodes stay when spares are counted, else as many as can be."""
+    limit, domain = constrained.spread_limit(index, wish.spread)
+    each = limit if domain == 1 else index.nodes
+    rooms: dict[int, Room] = {}
+    for cabinet in scope:
+        mask, mine, whole = free.get(cabinet, 0), present.get(cabinet, 0).bit_count(), index.whole[cabinet]
+        most = min(mask.bit_count(), each)
+        if spares is None:
+            rooms[cabinet] = Room(most, 0, mine)
+        elif mask or whole:
+            started = (mask & ~whole & ~present.get(cabinet, 0)).bit_count()
+            rooms[cabinet] = Room(most, whole.bit_count(), started, mine)
+    takes = deal(
+        rooms, wish.nodes, spares, cell=wish.cell, block=wish.block,
+        most=limit if domain > 1 else index.shape.of_supernode, cabinets=index.cabinets,
+    )  # fmt: skip
+    if takes is None:
+        return None
+    found: set[int] = set()
+    for cabinet, count in takes.items():
+        mine = lowest(present.get(cabinet, 0), min(count, present.get(cabinet, 0).bit_count()))
+        others = constrained.tightest_nodes(index, cabinet, free[cabinet] & ~mine, count - mine.bit_count())
+        found |= nodes_in(index, [(cabinet, mine | others)])
+    return found
 
 
 def shares(room: Counter[int], own: Counter[int], wanted: int, block: int) -> dict[int, int] | None:

@@ -2,7 +2,7 @@
 
 Read from the index in time proportional to the cabinets, the nodes in partial use and the allocations; nothing is
 remembered. Dies are counted, so half an NPU is no rounding matter. A node that is down or closed belongs to no total:
-neither what is free on it nor what is held there.
+neither what is free on it nor what is held there. Nor does a broken die that nobody holds.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def views(ledger: Ledger, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48))
     largest = largest_blocks(index)
     return Views(
         nodes=shape.all_nodes,
-        nodes_up=dies_up // each,
+        nodes_up=index.up.count(True),
         nodes_free=whole,
         npus_free=dies_free / 2,
         dies_free=dies_free,
@@ -115,12 +115,14 @@ def cabinet_dies(index: Index) -> tuple[list[int], list[int]]:
     for _ in range(index.up.count(False)):
         down = index.up.index(False, down + 1)
         up[down // shape.nodes] -= each
-    broken = 0
+    for node, dies in index.kept_back.items():
+        up[node // shape.nodes] -= dies.bit_count() if index.up[node] else 0
+    started = 0
     for nodes in (*index.parts, *index.halves):
-        broken |= nodes
-    while broken:
-        low = broken & -broken
-        broken ^= low
+        started |= nodes
+    while started:
+        low = started & -started
+        started ^= low
         node = low.bit_length() - 1
         free[node // shape.nodes] += index.dies[node].bit_count()
     return up, free

@@ -42,8 +42,14 @@ def add(index: Index, place: Place, nodes: set[int], per: float, dies: dict[int,
         return
     for node in sorted(nodes):
         mine = (dies or {}).get(node, 0)
-        enough = mine.bit_count() >= 2 * per and not (per >= 1 and mine != (mine & mine >> 1 & EVEN) * 3)
-        place.parts.append((node, part_dies(mine if enough else index.dies[node], per)))
+        sound = mine & ~index.broken.get(node, 0)
+        found = next((each for each in (sound, mine) if enough(each, per)), index.dies[node])
+        place.parts.append((node, part_dies(found, per)))
+
+
+def enough(dies: int, per: float) -> bool:
+    """Whether these dies of a node hold so many NPUs, or one die."""
+    return dies > 0 if per < 1 else (dies & dies >> 1 & EVEN).bit_count() >= per
 
 
 def tidy(index: Index, place: Place) -> Place:

@@ -34,7 +34,8 @@ class Domain:
     """A cabinet or supernode by number: nodes with room for a member, nodes short, and obstacles with their counts.
 
     Obstacles are nodes that are `down`, `held` or `promised` to a reservation, that `apart`, `near` or `avoid` rule
-    out, that a `spread` leaves unused; and whole nodes for `spares`, `cpus` (sockets) and `mem` (GiB) that are short.
+    out, that make up no `cell` or that a `spread` leaves unused; and whole nodes for `spares`, `cpus` (sockets) and
+    `mem` (GiB) that are short.
     """
 
     over: str
@@ -128,8 +129,10 @@ def _counted(ledger: Ledger, wish: Wish, first: int, size: int) -> Domain:
     """Without rules about single nodes."""
     free = ledger.index.free[first : first + size]
     down = free.count(-1)
-    room = sum(_rooms(ledger, wish, first, size))
-    return _domain(ledger, wish, first, size, room, Counter({"down": down, "held": size - down - room}))
+    rooms = _rooms(ledger, wish, first, size)
+    room, nodes = sum(rooms), ledger.shape.nodes
+    cut = sum(sum(rooms[at : at + nodes]) % wish.cell for at in (range(0, size, nodes) if wish.cell > 1 else ()))
+    return _domain(ledger, wish, first, size, room, cut, Counter({"down": down, "held": size - down - room}))
 
 
 def _rooms(ledger: Ledger, wish: Wish, first: int, size: int) -> list[bool]:
@@ -146,6 +149,7 @@ def _walked(
     """Node by node; `shown` says of each whether it has room beside what is promised and to be avoided."""
     obstacles: Counter[str] = Counter()
     hidden = _rooms(ledger, wish, first, size)
+    usable: Counter[int] = Counter()
     for node, beside in enumerate(shown, first):
         if ledger.index.free[node] < 0:
             obstacles["down"] += 1
@@ -153,11 +157,17 @@ def _walked(
             obstacles["held" if not hidden[node - first] else "avoid" if node in wish.avoid else "promised"] += 1
         elif allowed and not allowed(node):
             obstacles["apart" if wish.apart else "near"] += 1
-    return _domain(ledger, wish, first, size, size - obstacles.total(), obstacles)
+        else:
+            usable[node // ledger.shape.nodes] += 1
+    cut = sum(count % wish.cell for count in usable.values())
+    return _domain(ledger, wish, first, size, size - obstacles.total(), cut, obstacles)
 
 
-def _domain(ledger: Ledger, wish: Wish, first: int, size: int, room: int, obstacles: Counter[str]) -> Domain:
+def _domain(ledger: Ledger, wish: Wish, first: int, size: int, room: int, cut: int, obstacles: Counter[str]) -> Domain:
+    """`room` is in nodes of which `cut` make up no cell."""
     index = ledger.index
+    obstacles["cell"] = cut
+    room -= cut
     if wish.spread is not None and wish.spread.required and wish.spread.over != "node":
         each = ledger.shape.nodes if wish.spread.over == "cabinet" else size
         usable = max(1, size // each) * wish.spread.most

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations
+from math import lcm
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity.wishes import Rule, Wish
@@ -20,9 +21,9 @@ FEW = 8  # numbers that are tried one by one
 
 
 def most_nodes(ledger: Ledger, wish: Wish) -> int:
-    """The most nodes, in whole blocks, that fit under the same rules; 0 for none."""
-    blocks = (wish.nodes - 1) // wish.block
-    return wish.block * _most(blocks, lambda count: _fits(ledger, replace(wish, nodes=count * wish.block)))
+    """The most nodes, in whole blocks and cells, that fit under the same rules; 0 for none."""
+    step = lcm(wish.block, wish.cell)
+    return step * _most((wish.nodes - 1) // step, lambda count: _fits(ledger, replace(wish, nodes=count * step)))
 
 
 def most_pools(ledger: Ledger, wish: Wish) -> Wish | None:
@@ -46,6 +47,7 @@ def relaxed(ledger: Ledger, wish: Wish) -> Iterator[tuple[str, str, Wish]]:
         ("spread", _spreads(ledger, wish)),
         ("spares", _spares(ledger, wish)),
         ("block", iter([("1", replace(wish, block=1))] if wish.block > 1 else [])),
+        ("cell", iter([("1", replace(wish, cell=1))] if wish.cell > 1 else [])),
         ("apart", _without(wish, "apart")),
         ("near", _without(wish, "near")),
         ("avoid", iter([("", replace(wish, avoid=frozenset()))] if wish.avoid else [])),

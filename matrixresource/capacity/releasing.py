@@ -11,12 +11,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import inf
+from math import inf, lcm
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity.emptying import Emptying, Holders, at_once, holders
 from matrixresource.capacity.evacuating import WIDE
-from matrixresource.capacity.index import EVEN, low_bits
+from matrixresource.capacity.index import EVEN, Index, low_bits
 from matrixresource.capacity.nearest import nearest
 from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.trials import Released, trial
@@ -65,7 +65,7 @@ def least(ledger: Ledger, wish: Wish, effort: int) -> Release | None:
 def domain_of_whole(ledger: Ledger, wish: Wish) -> int:
     """The nodes of a domain in which it fits as soon as so many are entirely free; 0 for requests with other rules."""
     shape = ledger.shape
-    ruled = wish.spread or wish.apart or wish.near or wish.cpus or wish.mem
+    ruled = wish.spread or wish.apart or wish.near or wish.cpus or wish.mem or wish.cell > 1
     if ruled or wish.per != shape.npus or not wish.nodes or wish.nodes % wish.block:
         return 0
     if wish.within:
@@ -79,12 +79,14 @@ def possible(shape: Shape, wish: Wish) -> bool:
     """Whether its own numbers let it fit on an empty machine of this shape."""
     sizes = {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}
     size = sizes[wish.within]
-    if wish.nodes + wish.spares > size or wish.nodes % wish.block or wish.per > shape.npus:
+    step = lcm(wish.block, wish.cell)
+    if wish.nodes + wish.spares > size or wish.nodes % step or wish.per > shape.npus:
         return False
-    if wish.spread is None or not wish.spread.required:
-        return True
-    each = sizes[wish.spread.over]
-    return wish.nodes <= max(1, size // each) * min(wish.spread.most, each)
+    spread = wish.spread if wish.spread is not None and wish.spread.required else None
+    most = {over: min(sizes[over], spread.most) if spread and spread.over == over else sizes[over] for over in sizes}
+    cabinets = max(1, min(size, shape.of_supernode) // shape.nodes)
+    together = min(most["supernode"], cabinets * (most["cabinet"] // wish.cell * wish.cell)) // step * step
+    return most["node"] > 0 and wish.nodes <= max(1, size // shape.of_supernode) * together
 
 
 # ---- whole nodes
@@ -146,15 +148,16 @@ def _vacated(ledger: Ledger, wish: Wish) -> Release | None:
         for npus, names in by_npus(ledger, sorted(here.get(node, {})), cost):
             if npus >= cost:
                 break
-            if _room(index.dies[node], here, node, names, wish.per):
+            if _room(index, here, node, names, wish.per):
                 best, cost = names, npus
                 break
     return Release(tuple(sorted(best)), cost, len(nodes) == in_use) if best else None
 
 
-def _room(dies: int, here: Holders, node: int, names: tuple[str, ...], per: float) -> bool:
+def _room(index: Index, here: Holders, node: int, names: tuple[str, ...], per: float) -> bool:
+    dies = index.dies[node]
     for name in names:
-        dies |= here[node][name]
+        dies |= here[node][name] & ~index.broken.get(node, 0)
     return bool(dies) if per < 1 else (dies & dies >> 1 & EVEN).bit_count() >= per
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from matrixresource.capacity import constrained
 from matrixresource.capacity.choosing import lowest
 from matrixresource.capacity.index import Index
+from matrixresource.capacity.keeping import laid_out, pools_again
+from matrixresource.capacity.preferring import first_that_fits
 from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.capacity.withholding import withheld
 
@@ -60,6 +62,10 @@ def repaired(ledger: Ledger, name: str, node: int) -> Place | None:
     if not alone:
         found = _with_one_more(ledger, name, wish, kept, cabinet) if short else kept
         ruled = wish.spread or wish.apart or wish.near or wish.within
+        if found is None and wish.cell > 1:  # the whole cell goes where there is one
+            return first_that_fits(ledger.shape, wish, lambda firm: laid_out(ledger, kept, firm)) or (
+                ledger.choose_shown(without_spares(wish)) if wish.spares else None
+            )
         if found is None and wish.block > 1 and wish.per == ledger.shape.npus and not ruled:
             found = _block_elsewhere(ledger, name, wish, kept, cabinet)
         if found is not None and pools_again(ledger, wish, found):
@@ -106,17 +112,19 @@ def _with_one_more(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabi
     if wish.block > 1:
         homes = {lost_cabinet // shape.cabinets}  # elsewhere it would cut a block
     spares = [node for node in spares if wish.block == 1 or node // shape.of_supernode in homes]
+    spares = [node for node in spares if wish.cell == 1 or node // nodes == lost_cabinet]
     for node in sorted(spares, key=far):
-        if index.up[node] and keeps_rules(ledger, wish, members, node):
+        if constrained.has_room(index, node, wish.per) and keeps_rules(ledger, wish, members, node):
             cabinet, offset = divmod(node, nodes)
             kept.spares = [(c, m & ~(1 << offset) if c == cabinet else m) for c, m in kept.spares]
             kept.spares = [(c, m) for c, m in kept.spares if m]
             return _added(ledger, wish, kept, node)
-    around = range(lost_cabinet, lost_cabinet + 1) if wish.within == "cabinet" else None
+    alone = wish.within == "cabinet" or wish.cell > 1
+    around = range(lost_cabinet, lost_cabinet + 1) if alone else None
     homes = homes or {lost_cabinet // shape.cabinets}
     free: list[int] = []
     allowed = constrained.Allowed(ledger, wish)
-    for supernode in sorted(homes):
+    for supernode in [lost_cabinet // shape.cabinets] if around else sorted(homes):
         scope = around or range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
         for cabinet, mask in constrained.free_nodes(index, wish, scope, allowed).items():
             free += [cabinet * nodes + o for o in index.offsets(mask)]
@@ -172,34 +180,3 @@ def _added(ledger: Ledger, wish: Wish, kept: Place, node: int) -> Place:
     masks[cabinet] = masks.get(cabinet, 0) | 1 << offset
     kept.whole = list(masks.items())
     return kept
-
-
-def pools_again(ledger: Ledger, wish: Wish, place: Place) -> bool:
-    """Sockets and memory that lay on the lost node, from elsewhere."""
-    cpus = wish.cpus - sum(amount for _, amount in place.cpus)
-    mem = wish.mem - sum(amount for _, amount in place.mem)
-    if not cpus and not mem:
-        return True
-    index, around = ledger.index, range(ledger.shape.all_nodes)
-    if wish.within:
-        size = {"cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}[wish.within]
-        kept = place.touched(ledger.shape.nodes)
-        if not kept:
-            return False  # nothing says any more in which domain it lies
-        first = min(kept) * ledger.shape.nodes // size * size
-        around = range(first, first + size)
-    for wanted, held, left in ((cpus, place.cpus, index.cpus), (mem, place.mem, index.mem)):
-        missing = wanted
-        mine = dict(held)
-        for node in around:
-            if not missing:
-                break
-            room = left[node] - mine.get(node, 0) if index.up[node] else 0
-            if room > 0:
-                take = min(room, missing)
-                mine[node] = mine.get(node, 0) + take
-                missing -= take
-        if missing:
-            return False
-        held[:] = list(mine.items())
-    return True

@@ -118,8 +118,7 @@ def due(ledger: Ledger, now: float) -> tuple[dict[str, Place], list[str]]:
         wish, place = reservation.wish, reservation.place
         reservation.holds = True
         ledger.promises = Promises(ledger.reservations.values())
-        up = all(ledger.index.up[node] for node in used_nodes(ledger.index, place))
-        anew = place if up and ledger.index.has(place) else ledger.choose(wish)
+        anew = place if ledger.index.serves(place) else ledger.choose(wish)
         if anew is None:
             reservation.holds = False
             ledger.promises = Promises(ledger.reservations.values())
@@ -236,4 +235,4 @@ def rest_of(ledger: Ledger, wish: Wish, rest: Place) -> Wish:
         cpus=sum(amount for _, amount in rest.cpus),
         mem=sum(amount for _, amount in rest.mem),
     )
-    return said if obeys(ledger, said, rest) else replace(said, block=1, near=None, apart=None)
+    return said if obeys(ledger, said, rest) else replace(said, block=1, cell=1, near=None, apart=None)

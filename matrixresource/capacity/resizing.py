@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from matrixresource.capacity import constrained, repairing
 from matrixresource.capacity.index import EVEN, Index
-from matrixresource.capacity.layouts import domain_size, lay_out, obeys
-from matrixresource.capacity.places import add, copied, masks_of, members_of, nodes_in, tidy, used_nodes
+from matrixresource.capacity.keeping import cut, laid_out, scopes_of
+from matrixresource.capacity.layouts import lay_out, obeys
+from matrixresource.capacity.places import add, copied, enough, masks_of, members_of, nodes_in, tidy, used_nodes
 from matrixresource.capacity.preferring import first_that_fits
 from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.capacity.withholding import clashes, closed, withheld
@@ -99,7 +100,7 @@ def move(ledger: Ledger, name: str, wish: Wish) -> Place | None:
     ledger.give(name, held.place)
     try:
         with withheld(ledger, wish):
-            return first_that_fits(ledger.shape, wish, lambda firm: _laid_out(ledger, held.place, firm))
+            return first_that_fits(ledger.shape, wish, lambda firm: laid_out(ledger, held.place, firm))
     finally:
         ledger.take(name, held.place, held.wish.end)
 
@@ -111,7 +112,7 @@ def refill(ledger: Ledger, name: str) -> Place:
     missing = held.wish.spares - len(nodes_in(ledger.index, place.spares))
     if missing > 0:
         with withheld(ledger, held.wish):
-            scope = _scopes(ledger, held.wish, used_nodes(ledger.index, place))[0]
+            scope = scopes_of(ledger, held.wish, used_nodes(ledger.index, place))[0]
             constrained.spares_beside(ledger.index, changed(held.wish, spares=missing), scope, place)
     return tidy(ledger.index, place)
 
@@ -123,18 +124,19 @@ def grown(ledger: Ledger, place: Place, wish: Wish, stayed: set[int] | None = No
     """A place and what it lacks of a request; the index holds the place as taken. `stayed` is as in `obeys`."""
     index = ledger.index
     found = _widened(index, place, wish.per)
-    scopes = _scopes(ledger, wish, used_nodes(index, place))
+    scopes = scopes_of(ledger, wish, used_nodes(index, place))
     if found is None or len(scopes) != 1:
         return None
-    own = members_of(index, found)
-    if wish.nodes > len(own):
-        members = lay_out(ledger, wish, own, scopes[0], stay=True)
-        if members is None:
-            return None
-        add(index, found, members - own, wish.per)
-    missing = wish.spares - len(nodes_in(index, found.spares))
-    if missing > 0 and not constrained.spares_beside(index, changed(wish, spares=missing), scopes[0], found):
+    missing = max(0, wish.spares - len(nodes_in(index, found.spares)))
+    for spares in (0, missing) if missing and wish.cell == 1 else (missing,):  # rarely, members must leave them room
+        wider = _with_members(ledger, found, wish, scopes[0], spares)
+        if wider is not None and (
+            not missing or constrained.spares_beside(index, changed(wish, spares=missing), scopes[0], wider)
+        ):
+            break
+    else:
         return None
+    found = wider
     cpus, mem = (wanted - sum(n for _, n in had) for wanted, had in ((wish.cpus, found.cpus), (wish.mem, found.mem)))
     if cpus > 0 or mem > 0:
         more = changed(wish, cpus=max(0, cpus), mem=max(0, mem))
@@ -144,13 +146,16 @@ def grown(ledger: Ledger, place: Place, wish: Wish, stayed: set[int] | None = No
     return found if obeys(ledger, wish, found, stayed) else None
 
 
-def _scopes(ledger: Ledger, wish: Wish, nodes: set[int]) -> list[range]:
-    """The cabinets of each domain that holds some of the nodes, the one with the most first."""
-    size = domain_size(ledger.shape, wish.within)
-    cabinets = size // ledger.shape.nodes
-    counts = {number: sum(node // size == number for node in nodes) for number in {node // size for node in nodes}}
-    order = sorted(counts, key=lambda number: (-counts[number], number))
-    return [range(number * cabinets, (number + 1) * cabinets) for number in order]
+def _with_members(ledger: Ledger, place: Place, wish: Wish, scope: range, spares: int) -> Place | None:
+    """The place with the members it lacks, which leave whole nodes for so many spares."""
+    found, own = copied(place), members_of(ledger.index, place)
+    if wish.nodes <= len(own):
+        return found
+    members = lay_out(ledger, wish, own, scope, stay=True, spares=spares)
+    if members is None:
+        return None
+    add(ledger.index, found, members - own, wish.per)
+    return found
 
 
 def _widened(index: Index, place: Place, per: float) -> Place | None:
@@ -203,18 +208,8 @@ def shrunk(ledger: Ledger, place: Place, wish: Wish, keep: list[int]) -> Place:
     spares = [node for node in nodes_in(index, place.spares) if not homes or node // index.shape.of_supernode in homes]
     spares.sort(key=lambda node: (node // index.nodes not in cabinets, node))
     found.spares = list(masks_of(index, set(spares[: wish.spares])).items())
-    found.cpus = _cut(place.cpus, wish.cpus, stay)
-    found.mem = _cut(place.mem, wish.mem, stay)
-    return found
-
-
-def _cut(amounts: list[tuple[int, int]], wanted: int, stay: set[int]) -> list[tuple[int, int]]:
-    """So much of what is held, on the members' nodes first."""
-    found = []
-    for node, amount in sorted(amounts, key=lambda entry: (entry[0] not in stay, -entry[1], entry[0])):
-        if wanted > 0:
-            found.append((node, min(amount, wanted)))
-            wanted -= found[-1][1]
+    found.cpus = cut(place.cpus, wish.cpus, stay)
+    found.mem = cut(place.mem, wish.mem, stay)
     return found
 
 
@@ -224,42 +219,10 @@ def _cut(amounts: list[tuple[int, int]], wanted: int, stay: set[int]) -> list[tu
 def _with_spare(index: Index, kept: Place, wish: Wish, node: int) -> Iterable[Place]:
     """The place with one or another of its spares as a member, the nearest first."""
     cabinet = node // index.nodes
-    spares = [spare for spare in nodes_in(index, kept.spares) if index.up[spare]]
+    sound = {spare: index.shape.dies & ~index.broken.get(spare, 0) for spare in nodes_in(index, kept.spares)}
+    spares = [spare for spare, dies in sound.items() if index.up[spare] and enough(dies, wish.per)]
     for spare in sorted(spares, key=lambda s: (s // index.nodes != cabinet, abs(s - node), s)):
         found = copied(kept)
         found.spares = list(masks_of(index, nodes_in(index, kept.spares) - {spare}).items())
-        add(index, found, {spare}, wish.per, {spare: index.shape.dies})
+        add(index, found, {spare}, wish.per, sound)
         yield tidy(index, found)
-
-
-def _laid_out(ledger: Ledger, old: Place, wish: Wish) -> Place | None:
-    """In the domain where the most can stay; anywhere when none of them will do. The old place is given back."""
-    index = ledger.index
-    own, spares = members_of(index, old), nodes_in(index, old.spares)
-    best: tuple[tuple[int, int], Place] | None = None
-    for scope in _scopes(ledger, wish, own) if own else ():
-        members = lay_out(ledger, wish, own, scope, stay=False)
-        if members is None:
-            continue
-        found = Place()
-        add(index, found, members, wish.per, {node: dies & index.dies[node] for node, dies in old.parts})
-        homes = {node // index.shape.of_supernode for node in members}
-        good = {s for s in spares - members if index.whole[s // index.nodes] >> s % index.nodes & 1}
-        good = {s for s in good if s // index.nodes in scope and s // index.shape.of_supernode in homes}
-        found.spares = list(masks_of(index, set(sorted(good)[: wish.spares])).items())
-        missing = wish.spares - len(nodes_in(index, found.spares))
-        if missing and not constrained.spares_beside(index, changed(wish, spares=missing), scope, found):
-            continue
-        inside = range(scope.start * index.nodes, scope.stop * index.nodes)
-        for had, left, wanted, kept in (
-            (old.cpus, index.cpus, wish.cpus, found.cpus),
-            (old.mem, index.mem, wish.mem, found.mem),
-        ):
-            free = [(n, min(amount, left[n])) for n, amount in had if n in inside and index.up[n] and left[n]]
-            kept += _cut(free, wanted, members)
-        if not repairing.pools_again(ledger, wish, found) or not obeys(ledger, wish, tidy(index, found)):
-            continue
-        rank = (len(members & own), -len(found.cabinets(index.nodes)))
-        if best is None or rank > best[0]:
-            best = (rank, found)
-    return best[1] if best else ledger.choose_shown(wish)

@@ -87,7 +87,7 @@ def _ready(ledger: Ledger, wish: Wish) -> list[float]:
     for _ in range(index.up.count(False)):
         down = index.up.index(False, down + 1)
         until[down] = inf
-    for node in wish.avoid:
+    for node in (*wish.avoid, *(index.broken if last else ())):
         until[node] = inf
     return until
 

@@ -11,6 +11,7 @@ it becomes an RFC 9457 problem document once, at the edge, and an error of the s
     ├── Conflict                an illegal move, or the name means something else   409
     │   ├── InsufficientCapacity    does not fit; `blocking` says what stands in the way
     │   ├── InsufficientBandwidth   a link would carry more floors than it has
+    │   ├── Preempted               somebody of higher priority took the place
     │   ├── QuotaExceeded           the project may not hold so much
     │   ├── StaleTopology           made on a topology that has changed since
     │   ├── StaleGeneration         an older wish than the one we hold
@@ -93,6 +94,10 @@ class InsufficientCapacity(Conflict):
 
 
 class InsufficientBandwidth(Conflict):
+    pass
+
+
+class Preempted(Conflict):
     pass
 
 

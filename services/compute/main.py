@@ -20,6 +20,7 @@ from matrixcompute.saga import SagaRunner
 from matrixcompute.sagas.change_instance import MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE, SCALE_INSTANCE
 from matrixcompute.sagas.create_instance import CREATE_INSTANCE
 from matrixcompute.sagas.delete_instance import DELETE_INSTANCE
+from matrixcompute.sagas.give_way import GIVE_WAY_INSTANCE
 from matrixcompute.store import Base, ComputeStore
 from matrixcompute.watchers.member_moves import MemberMoves
 from matrixcompute.watchers.orphan_release import OrphanRelease
@@ -42,10 +43,16 @@ log = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-SAGAS = {
-    saga.verb: saga
-    for saga in (CREATE_INSTANCE, SCALE_INSTANCE, MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE, DELETE_INSTANCE)
-}
+ALL = (
+    CREATE_INSTANCE,
+    SCALE_INSTANCE,
+    MOVE_INSTANCE,
+    RELOCATE_MEMBER,
+    REPLACE_NODE,
+    GIVE_WAY_INSTANCE,
+    DELETE_INSTANCE,
+)
+SAGAS = {saga.verb: saga for saga in ALL}
 
 TEND_PERIOD_S = 10.0
 ORPHAN_PERIOD_S = 60.0

@@ -7,7 +7,7 @@ import pytest
 from matrixcontainer.gangs import Gang, bindings, gangs_of, npus_of
 from matrixcontainer.pod_groups import PodGroup, read_group
 from matrixresource.contract import Placement
-from matrixresource.vocabulary.errors import InvalidField, MatrixError, NotYetSupported
+from matrixresource.vocabulary.errors import InvalidField, MatrixError
 from matrixresource.vocabulary.names import NodeName
 
 
@@ -83,11 +83,11 @@ def test_a_gated_pod_is_not_there_yet():
         ("8", {}, None),
         ("16", {"sp-block": "16"}, None),
         ("16", {}, "a node has 8: make it a gang"),
-        ("3", {}, "a node has 8 and is given whole"),
+        ("3", {}, None),
         ("0", {}, "asks for 0"),
     ],
 )
-def test_a_pod_takes_a_whole_node(npus, annotations, refused):
+def test_a_pod_takes_up_to_a_whole_node(npus, annotations, refused):
     (gang,) = gangs_of([pod("a", annotations=annotations, npus=npus)])
     if refused is None:
         gang.check()
@@ -134,9 +134,42 @@ def test_sp_block_counts_dies_and_must_divide_the_gang(block, size, fits):
             gang.check()
 
 
-def test_parts_of_a_node_are_refused_plainly():
-    with pytest.raises(NotYetSupported, match="asks for 2"):
-        Gang("ns", "g", [pod("p", npus="2")]).check()
+@pytest.mark.parametrize(
+    ("pods", "npus", "nodes", "per"),
+    [(1, 2, 1, 2), (4, 2, 1, 8), (6, 2, 2, 6), (5, 3, 5, 3), (3, 8, 3, None), (7, 1, 1, 7), (9, 1, 3, 3)],
+)
+def test_pods_of_less_than_a_node_share_nodes_evenly(pods, npus, nodes, per):
+    gang = Gang("ns", "g", [pod(f"p{i}", npus=str(npus)) for i in range(pods)], pods)
+    gang.check()
+    wish = gang.request(None)
+    assert (wish.nodes, wish.npus_per_node) == (nodes, None if per == 8 else per)
+
+
+def test_priority_blocks_and_parts_reach_the_request():
+    notes = {"sp-block": "8"}
+    pods = [pod(f"p{i}", npus="2", annotations=notes) for i in range(6)]
+    for each in pods:
+        each["spec"] |= {"priority": 1000, "preemptionPolicy": "PreemptLowerPriority"}
+    with pytest.raises(InvalidField, match="sp-block"):
+        Gang("ns", "g", pods, 6).check()  # three pods of two NPUs on a node: twelve dies
+    for each in pods:
+        each["metadata"]["annotations"]["sp-block"] = "24"
+    wish = Gang("ns", "g", pods, 6).request(None)
+    assert (wish.priority, wish.preemption) == (1000, "LowerPriority")
+    assert [(block.nodes, block.level) for block in wish.placement.blocks] == [(2, "supernode")]
+    pods[0]["spec"]["preemptionPolicy"] = "Never"
+    assert Gang("ns", "g", pods, 6).request(None).preemption == "Never"
+
+
+def test_pods_of_a_gang_ask_for_the_same():
+    with pytest.raises(InvalidField, match="another of its gang"):
+        Gang("ns", "g", [pod("p", npus="2"), pod("q", npus="3")], 2).check()
+
+
+def test_pods_that_share_a_node_are_bound_to_it_up_to_its_share():
+    nodes = [NodeName.of(0, 0, index) for index in range(2)]
+    pods = [pod("a", npus="2"), pod("b", npus="2", node=nodes[0]), pod("c", npus="2"), pod("d", npus="2")]
+    assert bindings(pods, nodes, 2) == {"a": nodes[0], "c": nodes[1], "d": nodes[1]}
 
 
 def test_npus_of_all_containers_count():

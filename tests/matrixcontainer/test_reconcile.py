@@ -6,12 +6,14 @@ import pytest
 
 from matrixcompute.contract import InstanceView, Network
 from matrixcontainer.crd_schema import structural_schema
+from matrixcontainer.mirrors import npus_without_pods
 from matrixcontainer.node_mirror import node_object, node_status
+from matrixcontainer.pod_scheduler import GANG_LABEL
 from matrixcontainer.reconcile import SOURCE_LABEL, next_action, wished_instance
 from matrixcontainer.resources import custom_resource_definitions
 from matrixcontainer.status import instance_status
 from matrixcontainer.workload import pods_for
-from matrixresource.contract import NodeView, Placement
+from matrixresource.contract import AllocationView, MemberView, NodeView, Placement
 from matrixresource.vocabulary.wire import Wire
 
 BODY = {
@@ -159,3 +161,18 @@ def test_a_mirrored_condition_keeps_its_date_while_its_status_stays():
     first = node_status(node(), "2026-01-01T00:00:00Z", None)
     second = node_status(node(state="Active"), "2026-01-02T00:00:00Z", first)
     assert [c["lastTransitionTime"] for c in second["conditions"]] == ["2026-01-01T00:00:00Z"] * 2
+
+
+def test_npus_that_somebody_holds_without_pods_are_none_that_pods_could_have():
+    def held(name: str, dies: list[int], **labels: str) -> AllocationView:
+        part = MemberView(
+            node="sn0-c00-n0", cabinet="sn0-c00", role="member", state="Active", agent="Connected", health="Healthy",
+            ready=True, dies=dies,
+        )  # fmt: skip
+        return AllocationView(
+            name=name, labels=labels, nodes=1, npus=len(dies) / 2, spares=0, placement=Placement(), topology_version="v",
+            bound=True, members=[part],
+        )  # fmt: skip
+
+    pods = held("pods-a", [8, 9], **{GANG_LABEL: "ns.a"})
+    assert npus_without_pods([held("one", [0, 1, 2]), held("two", [3]), pods]) == {"sn0-c00-n0": 2}

@@ -6,10 +6,11 @@ life of the service on what the last one wrote.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matrixresource.allocator import Allocator
-from matrixresource.contract import AllocationRequest, AllocationView, NodeReport, PartReport
+from matrixresource.contract import AllocationRequest, AllocationView, NodeReport, PartReport, ReportedFault
 from matrixresource.planner import Planner
 from matrixresource.quotas import Quotas
 from matrixresource.store import Base as Tables
@@ -21,6 +22,7 @@ from matrixresource.vocabulary.records import Records
 from matrixresource.watchers.node_reports import NodeReports
 from services.chassis.database import Database
 from services.resource.main import MIGRATIONS
+from tests.matrixresource.accounting import Accounts, same_as_the_tables
 
 
 class Machine:
@@ -29,7 +31,7 @@ class Machine:
     def __init__(self, folder: Path, supernodes: int = 1, url: str | None = None) -> None:
         self.url = url or f"sqlite:///{folder / 'resource.db'}"
         self.clock = FixedClock()
-        self.sequence = 0
+        self.epoch, self.sequence = 1, 0
         self.begin([f"sn{number}" for number in range(supernodes)])
         self.obey()
 
@@ -50,23 +52,34 @@ class Machine:
         self.database.close()
         self.begin([])
 
-    def obey(self, *silent: str) -> None:
-        """Every agent but the `silent` reports that its wish is fulfilled."""
+    def obey(
+        self,
+        *silent: str,
+        faults: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+        status: str | None = None,
+        lease_s: float = 86_400,
+    ) -> None:
+        """Every agent but the `silent` reports that its wish is fulfilled, or else how far it is with it.
+
+        `faults` are pairs of code and component by node.
+        """
         self.sequence += 1
         with self.store.reading() as session:
             wishes = [row.view() for row in self.store.assignments(session) if row.name not in silent]
         done = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
+        found = faults or {}
         self.reports.take(
             [
                 NodeReport(
                     node=wish.name,
-                    epoch=1,
+                    epoch=self.epoch,
                     sequence=self.sequence,
-                    lease_s=86_400,
-                    status=done[wish.wanted],
+                    lease_s=lease_s,
+                    status=status or done[wish.wanted],
                     generation=wish.generation,
                     allocation=wish.allocation,
                     parts=[PartReport(allocation=part.allocation, status="Active") for part in wish.parts],
+                    faults=[ReportedFault(code=code, component=at) for code, at in found.get(wish.name, ())],
                 )
                 for wish in wishes
             ]
@@ -92,24 +105,7 @@ class Machine:
             return [row.name for row in self.store.allocations(session)]
 
     def check(self) -> None:
-        """No die, socket or GiB is held twice, and the books say what the tables say."""
+        """What is held is held once, as it was asked and as agents are asked; the books say what the tables say."""
         with self.store.reading() as session:
-            books = self.allocator.books
-            ledger = books.open(session)
-            assert ledger.index.state() == ledger.rebuilt().state()
-            dies: dict[str, int] = {}
-            cpus: dict[str, int] = {}
-            for node in self.store.nodes(session):
-                dies[node.name] = 0xFFFF if node.holder else 0
-            for part in self.store.parts(session):
-                assert not dies[part.node] & part.dies, f"a die of {part.node} is held twice"
-                dies[part.node] |= part.dies
-                cpus[part.node] = cpus.get(part.node, 0) + part.cpus
-            for number, name in enumerate(books.names):
-                if name is not None:
-                    free = ledger.index.dies[number] | ledger.index.kept_back.get(number, 0)
-                    assert free == 0xFFFF & ~dies[name], (name, bin(free), bin(dies[name]))
-                    assert ledger.index.cpus[number] == 4 - cpus.get(name, 0)
-            shared = {node.name: node.shared_by for node in self.store.nodes(session)}
-            for name, count in shared.items():
-                assert count == len(self.store.parts(session, node=name))
+            Accounts(session).check()
+            same_as_the_tables(session, self.allocator.books, self.store)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,16 @@ async def test_what_nobody_may_change_is_put_back_and_what_is_wrong_is_refused(t
             ({"nodes": 10**9}, "spec.nodes"),
             ({}, "spec.nodes"),
             ({"nodes": 1, "placement": {"policy": "anyhow"}}, "spec.placement.policy"),
+            ({"nodes": 3, "placement": {"blocks": [{"nodes": 2}]}}, "spec.placement.blocks"),
+            ({"nodes": 2, "placement": {"blocks": [{"nodes": 2}, {"nodes": 1}]}}, "spec.placement.blocks"),
+            ({"nodes": 2, "placement": {"maxPerDomain": 1}}, "spec.placement.maxPerDomain"),
+            ({"nodes": 1, "near": {"instances": []}}, "spec.near.instances"),
+            ({"nodes": 1, "near": {"instances": ["bad"]}}, "spec.near.instances"),
+            ({"nodes": 1, "near": {"instances": ["a"]}, "apart": {"instances": ["b", "a"]}}, "spec.apart.instances"),
+            ({"nodes": 1, "apart": {"instances": ["a"], "level": "planet"}}, "spec.apart.level"),
+            ({"nodes": 1, "priority": 10**10}, "spec.priority"),
+            ({"nodes": 1, "preemption": "Always"}, "spec.preemption"),
+            ({"nodes": 1, "leaseS": 0}, "spec.leaseS"),
             ({"nodes": 1, "network": {"ub": {"floorGbpsPerNpu": 5, "ceilingGbpsPerNpu": 1}}}, "ceilingGbpsPerNpu"),
         ]:
             with pytest.raises(InvalidField, match=field):
@@ -153,6 +164,22 @@ async def test_a_dry_run_shows_its_plan_in_the_status_and_creates_nothing(tmp_pa
         await cluster.apply_resource(INSTANCE, "plan", {"nodes": 3, "dryRun": False})
         body = await cluster.settles(INSTANCE, "plan", ready(3), "without dryRun it is committed")
         assert "plan" not in body["status"]
+
+
+async def test_who_would_be_put_out_is_planned_and_an_ended_lease_is_not_taken_anew(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "guest", {"nodes": 30, "leaseS": 900})
+        await cluster.settles(INSTANCE, "guest", ready(30), "it serves")
+        wish = {"nodes": 30, "priority": 5, "preemption": "LowerPriority", "dryRun": True}
+        await cluster.apply_resource(INSTANCE, "urgent", wish)
+        plan = await cluster.settles(INSTANCE, "urgent", lambda b: "plan" in b.get("status", {}), "it is planned")
+        assert plan["status"]["plan"]["preempts"] == ["guest"]
+        await cluster.settles(INSTANCE, "guest", lambda b: b["status"]["state"] == "Ended", "its lease has ended")
+        for _ in range(5):
+            await cluster.tick()
+        assert await cluster.compute.find_instance("guest") is None
+        await cluster.apply_resource(INSTANCE, "guest", {"nodes": 2, "leaseS": 900})
+        await cluster.settles(INSTANCE, "guest", ready(2), "another wish begins another lease")
 
 
 async def test_a_move_is_planned_in_the_status_of_an_instance_that_serves_and_then_made(tmp_path):
@@ -237,3 +264,33 @@ async def test_a_gang_that_does_not_fit_says_why_in_an_event(tmp_path):
         assert len(messages) == 5, "told once for each pod"
         assert all("no single cabinet has 5 free nodes" in message for message in messages)
         assert all(not pod["spec"].get("nodeName") for pod in await cluster.pods())
+
+
+async def test_two_pods_share_a_node_until_somebody_of_higher_priority_needs_it(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+
+        def small(name: str, npus: str, **spec: Any) -> dict[str, Any]:
+            body = gang_pod(name, name, 1)
+            amount = {"huawei.com/Ascend910": npus}
+            body["spec"]["containers"][0]["resources"] = {"limits": amount, "requests": amount}
+            body["spec"] |= spec
+            return body
+
+        for name, npus in (("a", "2"), ("b", "3")):
+            await cluster.kube.create(POD, small(name, npus), "default")
+        for name in ("a", "b"):
+            await cluster.settles(POD, name, lambda b: b["status"]["phase"] == "Running", "it runs", within_s=900)
+        (node,) = {pod["spec"]["nodeName"] for pod in await cluster.pods()}
+        held = await cluster.resource.allocations()
+        assert sorted(each.npus for each in held) == [2, 3]
+        dies = [die for each in held for member in each.members for die in member.dies or []]
+        assert len(dies) == len(set(dies)) == 10
+
+        urgent = {"priority": 10, "preemption": "LowerPriority", "nodes": 48}
+        await cluster.apply_resource(INSTANCE, "urgent", urgent)
+        await cluster.settles(INSTANCE, "urgent", ready(48), "it has every node")
+        await cluster.tick()
+        assert await cluster.pods() == [], "who was put out has left its node"
+        reasons = {event["reason"] for event in (await cluster.kube.list(EVENT))[0]}
+        assert "Preempted" in reasons
+        assert node in {member.node for member in (await cluster.compute.find_instance("urgent")).members}

@@ -34,8 +34,8 @@ def get(
     noun: Annotated[
         str,
         typer.Argument(
-            help="supernodes, domains, topology-versions, nodes, npus, allocations, defragmentations, slices, "
-            "planes, switches, links, instances, faults, operations, events, deployments"
+            help="supernodes, domains, topology-versions, nodes, npus, allocations, reservations, quotas, "
+            "defragmentations, slices, planes, switches, links, instances, faults, operations, events, deployments"
         ),
     ],
     name: Annotated[str | None, typer.Argument(help="Only this one.")] = None,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from matrixresource.vocabulary.errors import InvalidField, NotFound
+from services.matrixctl.commands import wish
 from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
 from services.matrixctl.screen import EXIT_REFUSED, Form, document, say, table
 
@@ -15,33 +16,54 @@ KIND = "CloudMatrixInstance"
 
 
 def plan(
+    context: typer.Context,
     file: Annotated[
         Path | None, typer.Option("--filename", "-f", help="Manifest with one CloudMatrixInstance or several.")
     ] = None,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Whole nodes, eight NPUs each, for somebody new.")] = None,
-    npus: Annotated[int | None, typer.Option(min=1, help="NPUs instead, in multiples of eight.")] = None,
-    spares: Annotated[int, typer.Option(min=0, help="Nodes held beside them for repair.")] = 0,
-    policy: Annotated[str, typer.Option(help="pack or spread")] = "pack",
-    level: Annotated[str, typer.Option(help="cabinet or supernode")] = "cabinet",
-    required: Annotated[bool, typer.Option("--required", help="Refuse rather than compromise.")] = False,
+    nodes: wish.Nodes = None,
+    npus: wish.Npus = None,
+    npus_per_node: wish.NpusPerNode = None,
+    cpus: wish.Cpus = 0,
+    memory_gib: wish.MemoryGib = 0,
+    spares: wish.Spares = 0,
+    policy: wish.Policy = "pack",
+    level: wish.Level = "cabinet",
+    required: wish.Required = False,
+    max_per_domain: wish.MaxPerDomain = None,
+    block: wish.Blocks = None,
+    near: wish.Near = None,
+    apart: wish.Apart = None,
+    priority: wish.Priority = 0,
+    preempt: wish.Preempt = False,
+    lease_s: wish.LeaseS = None,
+    exclude: wish.Exclude = None,
+    topology_version: Annotated[str, typer.Option(help="Answer on this topology version, or be refused.")] = "",
     output: Output = Form.TABLE,
     state: State = DEFAULT_STATE,
 ) -> None:
     """Say where a manifest's instances, or so many nodes, would lie, without asking for it.
 
-    With --nodes or --npus: whether they fit, and what the loss of a cabinet would take; if not, what stands in the way
-    in each cabinet and what would help; the exit code is then 1.
+    With --nodes, --npus, --cpus or --memory-gib: whether they fit, and what the loss of a cabinet would take; if not,
+    what stands in the way in each cabinet and what would help; the exit code is then 1. With --preempt it says whom it
+    would put out.
+
+        --nodes 4 --required                 four nodes of one cabinet
+        --npus 2                             a quarter of a node
+        --nodes 24 --block 8                 three logical supernodes
+        --nodes 4 --near db --apart web      where db lies, not web
+        --nodes 40 --priority 9 --preempt    whoever that puts out
     """
     from services.matrixctl.folder import Folder
     from services.matrixctl.reach import Reach
 
-    sizes = {key: value for key, value in (("nodes", nodes), ("npus", npus)) if value is not None}
-    if (file is None) == (not sizes):
-        raise InvalidField("give either a manifest or a number of nodes or NPUs", field="--filename, --nodes, --npus")
+    if (file is None) != wish.sized(nodes, npus, cpus, memory_gib):
+        flags = "--filename, --nodes, --npus, --cpus, --memory-gib"
+        raise InvalidField("give either a manifest or a number of nodes or NPUs", field=flags)
     wishes = _wishes(file) if file is not None else []
     reach = Reach.of(Folder(state))
     if file is None:
-        body = sizes | {"spares": spares, "placement": {"policy": policy, "level": level, "required": required}}
+        body = wish.request(context.params)
+        body |= {"topologyVersion": topology_version} if topology_version else {}
         answer = reach.call("resource", "POST", "/v1/plans", body=body)
         document(answer, output) if output in (Form.JSON, Form.YAML) else _tell(answer)
         if not answer["fits"]:
@@ -54,6 +76,8 @@ def plan(
     for each in plans:
         cabinets = len({place["cabinet"] for place in each["places"]})
         say(f"{each['name']}: {len(each['places'])} nodes in {cabinets} cabinets, {each['moves']} of them move")
+        if each["preempts"]:
+            say(f"[red]puts out[/] {', '.join(each['preempts'])}")
         table(
             ["rank", "role", "node", "cabinet", "now"],
             [[place[key] for key in ("rank", "role", "node", "cabinet", "now")] for place in each["places"]],
@@ -72,10 +96,16 @@ def _wishes(file: Path) -> list[dict[str, Any]]:
 
 
 def _tell(answer: dict[str, Any]) -> None:
+    if answer["fits"] and answer["preempts"]:
+        say(f"[green]fits[/], and [red]puts out[/] {', '.join(answer['preempts'])}")
+        return
     if answer["fits"]:
-        cabinets = sorted({name.rpartition("-")[0] for name in answer["members"]})
+        places = answer["members"] or answer["poolNodes"]
+        cabinets = sorted({name.rpartition("-")[0] for name in places})
         spares = f", spares {', '.join(answer['spareNodes'])}" if answer["spareNodes"] else ""
-        say(f"[green]fits[/]: {len(answer['members'])} nodes in {', '.join(cabinets)}{spares}")
+        part = answer["npus"] / answer["nodes"] if answer["nodes"] else 0
+        each = "" if part in (0, 8) else f" ({part:g} NPUs of each)"
+        say(f"[green]fits[/]: {len(places)} nodes{each} in {', '.join(cabinets)}{spares}")
         table(
             ("loss of one", "members lost", "UB bandwidth lost"),
             [(loss["over"], loss["members"], f"{loss['ubShare']:.1%}") for loss in answer["blastRadius"]],
@@ -91,6 +121,8 @@ def _tell(answer: dict[str, Any]) -> None:
         say(f"- {change['message']}")
     if not answer["changes"]:
         say("no single thing would help: there are not so many working nodes")
+    if answer.get("earliestStart"):
+        say(f"it fits from {answer['earliestStart']} on, if everybody leaves when they said")
 
 
 def _planned(reach: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +145,7 @@ def _planned(reach: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         for member in there["members"]
     ]
     moves = sum(bool(place["now"]) and place["now"] != place["node"] for place in places)
-    return {"name": name, "places": places, "moves": moves}
+    return {"name": name, "places": places, "moves": moves, "preempts": there.get("preempts", [])}
 
 
 def register(app: typer.Typer) -> None:

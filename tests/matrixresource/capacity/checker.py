@@ -50,6 +50,7 @@ class Accountant:
     promised: dict[str, Promise] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
     closed: set[str] = field(default_factory=set)
+    broken: set[tuple[str, int]] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
     value: float = 0.0
     moved: float = 0.0
@@ -89,6 +90,8 @@ class Accountant:
         stayed = self.used(before) if before else set()
         if (used - stayed) & (self.down | self.closed):
             said(f"{name}: a node is down")
+        if self.broken & set(mine) - set(self.dies_of(before or {})):
+            said(f"{name}: a die is broken")
         if event.get("rest"):
             return  # what is left of a reservation answers no request
         npus = event.get("npus", 0)
@@ -110,6 +113,9 @@ class Accountant:
         blocks = Counter(domain(node, "supernode") for node in nodes)
         if event.get("block") and any(count * per % event["block"] for count in blocks.values()):
             said(f"{name}: a block is cut")
+        cells = Counter(domain(node, "cabinet") for node in nodes)
+        if event.get("cell") and any(count * per % event["cell"] for count in cells.values()):
+            said(f"{name}: a cell is cut")
         if spread := event.get("spread"):
             shares = Counter(domain(node, spread.get("over", "cabinet")) for node in nodes)
             if max(shares.values()) > spread["max"]:

@@ -17,7 +17,8 @@ Free = dict[int, int]  # dies free by node that is up
 
 
 def free_dies(ledger: Ledger, places: Iterable[Place]) -> Free:
-    free = {node: ledger.shape.dies for node, up in enumerate(ledger.index.up) if up}
+    broken = ledger.index.broken
+    free = {node: ledger.shape.dies & ~broken.get(node, 0) for node, up in enumerate(ledger.index.up) if up}
     for place in places:
         for node, dies in pieces(ledger, place):
             if node in free:
@@ -52,6 +53,8 @@ def fits(ledger: Ledger, wish: Wish, gone: Iterable[str] = (), free: Free | None
     for nodes in combinations(room, wish.nodes):
         domains = {node // size[wish.within] for node in nodes}
         if len(domains) > 1:
+            continue
+        if any(count % wish.cell for count in Counter(node // shape.nodes for node in nodes).values()):
             continue
         if wish.spread and max(Counter(n // size[wish.spread.over] for n in nodes).values()) > wish.spread.most:
             continue
@@ -121,6 +124,8 @@ def weaker(wish: Wish) -> Iterator[tuple[str, str, Wish]]:
             yield "spread", str(most), replace(wish, spread=replace(wish.spread, most=most))
     for spares in range(wish.spares - 1, -1, -1):
         yield "spares", str(spares), replace(wish, spares=spares)
+    if wish.cell > 1:
+        yield "cell", "1", replace(wish, cell=1)
     for key in ("apart", "near"):
         if getattr(wish, key):
             yield key, "", replace(wish, **{key: None})

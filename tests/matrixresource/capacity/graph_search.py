@@ -29,15 +29,14 @@ class Search:
 
     def fits(self, wish: Wish) -> bool:
         """Whether some set of nodes keeps every rule."""
-        if wish.nodes % wish.block:
-            return False
         return any(self._completed(wish, members) for members in self._gangs(wish))
 
     def _gangs(self, wish: Wish) -> Iterator[tuple[Any, ...]]:
         room = [node for node in self.nodes if self._has_room(node, wish.per) and self._allowed(node, wish)]
         for members in combinations(room, wish.nodes):
             supernodes = Counter(self.home[node]["supernode"] for node in members)
-            if any(count % wish.block for count in supernodes.values()):
+            cabinets = Counter(self.home[node]["cabinet"] for node in members)
+            if any(n % wish.block for n in supernodes.values()) or any(n % wish.cell for n in cabinets.values()):
                 continue
             if wish.within and len({self.home[node][wish.within] for node in members}) > 1:
                 continue
@@ -50,7 +49,7 @@ class Search:
 
     def _has_room(self, node: Any, per: float) -> bool:
         about = self.graph.nodes[node]
-        taken = used_of(about["held"]).dies
+        taken = used_of(about["held"]).dies | about["broken"]
         free = [not taken >> 2 * npu & 1 for npu in range(self.shape.npus)]
         other = [not taken >> 2 * npu + 1 & 1 for npu in range(self.shape.npus)]
         whole = sum(a and b for a, b in zip(free, other, strict=True))

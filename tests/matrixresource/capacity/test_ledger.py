@@ -76,3 +76,17 @@ def test_a_cabinet_of_many_nodes() -> None:
     assert place.whole == [(0, (1 << 13) - 1)]
     assert ledger.index.state() == ledger.rebuilt().state()
     assert isinstance(ledger.rebuilt(), Index)
+
+
+def test_a_lost_node_takes_its_cell_along_only_when_its_cabinet_is_full() -> None:
+    ledger = Ledger(Shape(1, 4, 4))
+    gang, _ = ledger.allocate("gang", Wish(6, cell=2), 0.0)
+    assert gang is not None
+    assert gang.whole == [(0, 0b1111), (1, 0b0011)]
+    moved, _ = ledger.fail(4)
+    assert sorted(moved["gang"].whole) == [(0, 0b1111), (1, 0b0110)]
+    ledger.set_up(7, False)
+    moved, _ = ledger.fail(5)
+    assert [mask.bit_count() for _, mask in moved["gang"].whole if mask == 0b1111] == [4]
+    assert sorted(cabinet for cabinet, _ in moved["gang"].whole) == [0, 2]
+    assert ledger.fail(0)[0]["gang"].cabinets(4) == {0, 2}

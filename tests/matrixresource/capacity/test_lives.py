@@ -29,6 +29,8 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         asked["npus"] = 8 * draw(st.integers(2, 20))
         if draw(st.booleans()):
             asked["block"] = draw(st.sampled_from([16, 32]))
+        if draw(st.integers(0, 2)) == 0:
+            asked["cell"] = draw(st.sampled_from([16, 24, 32]))
     elif kind == "partial gang":
         asked["per_node"] = draw(st.sampled_from([1, 2, 4]))
         asked["npus"] = asked["per_node"] * draw(st.integers(2, 6))
@@ -98,6 +100,14 @@ class Machine(RuleBasedStateMachine):
                 self.accountant.closed.add(name)
             self.replay.ledger.set_up(node, up and name not in self.accountant.down)
 
+    @rule(node=st.integers(0, 35), dies=st.sampled_from([0, 1, 0b1100, 0xFF00, 0xFFFF]))
+    def break_or_mend(self, node: int, dies: int) -> None:
+        """Whoever holds broken dies keeps them; nobody new comes."""
+        name, accountant = self.replay.names[node], self.accountant
+        accountant.broken = {die for die in accountant.broken if die[0] != name}
+        accountant.broken |= {(name, die) for die in range(16) if dies >> die & 1}
+        self.replay.ledger.index.block(node, dies)
+
     # ---- changes in place
 
     def changeable(self) -> list[str]:
@@ -124,7 +134,7 @@ class Machine(RuleBasedStateMachine):
         name, event, before = self.one(which)
         asked = event | {"t": self.now}
         if asked.get("npus", 0) >= 8 or asked.get("per_node"):
-            asked["npus"] += more * asked.get("block", asked.get("per_node") or 8)
+            asked["npus"] += more * asked.get("block", asked.get("cell", asked.get("per_node") or 8))
             asked["spares"] = asked.get("spares", 0) + spares
         elif asked.get("npus", 0) >= 1:
             asked["npus"] = min(8, asked["npus"] + more)
@@ -154,8 +164,8 @@ class Machine(RuleBasedStateMachine):
         try:
             said = self.change(name, asked, self.replay.ledger.shrink(name, wish, ranks))
         except ValueError:
-            # ranks out of order cut a block, or the lease begins anew and reaches into a reservation
-            assert wish.block > 1 or (wish.end < inf and self.accountant.promised)
+            # ranks out of order cut a block or a cell, or the lease begins anew and reaches into a reservation
+            assert wish.block > 1 or wish.cell > 1 or (wish.end < inf and self.accountant.promised)
             return
         assert said is not None
         assert [self.replay.numbers[node] in ranks[: wish.nodes] for node in said["npu"]] == [True] * wish.nodes
@@ -217,8 +227,9 @@ class Machine(RuleBasedStateMachine):
             promise, said = accountant.promised.pop(name), self.replay.written(place)
             accountant.check(name, promise.event, said, before=promise.place)
             accountant.live[name] = Tenant(promise.event, said, self.now)
+            assert not accountant.broken & set(accountant.dies_of(said))
         overdue = [name for name, tenant in accountant.live.items() if tenant.until <= self.now]
-        if not overdue and not accountant.down and not accountant.closed:
+        if not overdue and not accountant.down | accountant.closed and not accountant.broken:
             assert failed == []
 
     @precondition(lambda self: set(self.accountant.live) & set(self.replay.ledger.reservations))
@@ -282,6 +293,7 @@ class Machine(RuleBasedStateMachine):
         index, anew = self.replay.ledger.index, self.replay.ledger.rebuilt()
         assert index.state() == anew.state()
         assert (index.dies, index.cpus, index.mem) == (anew.dies, anew.cpus, anew.mem)
+        assert (index.broken, index.kept_back) == (anew.broken, anew.kept_back)
 
 
 TestMachine = Machine.TestCase

@@ -1,0 +1,134 @@
+"""How many members each cabinet gets, in cells and blocks, so that what matters is spared: whole nodes for spares, or
+nodes that are not the gang's own.
+
+Within a supernode every further cell costs as much as the one before or more, so taking the cheapest is best. Between
+supernodes that is not so: spares lie only where members do, and the first block opens a supernode to them. There every
+division is looked at (`EFFORT` bounds that), or, with very many supernodes, those over the most promising.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from math import lcm
+
+EFFORT = 200_000  # steps in which divisions are compared
+TRIED = 8  # sets of promising supernodes, when there are too many divisions
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A cabinet, in nodes: `most` members it may have, of which `first` are there and stay; `whole` ones that are to be
+    spared, and how many further members it takes `beside` those."""
+
+    most: int
+    whole: int
+    beside: int
+    first: int = 0
+
+
+class Supernode:
+    """The cells of one supernode in the order in which they are taken: the cheapest, then where members are, then in
+    the roomiest cabinet. `left` says how many whole nodes are left by the number of members."""
+
+    def __init__(self, rooms: dict[int, Room], cell: int, step: int, most: int) -> None:
+        self.cell = cell
+        self.start = {cabinet: -(-room.first // cell) * cell for cabinet, room in rooms.items()}
+        self.possible = all(self.start[cabinet] <= room.most for cabinet, room in rooms.items())
+        least = sum(self.start.values())
+        cells = sorted(
+            (taken(room, count + cell) - taken(room, count), not room.first, -room.most, cabinet)
+            for cabinet, room in rooms.items()
+            for count in range(self.start[cabinet], room.most - cell + 1, cell)
+        )
+        self.order = [cabinet for *_, cabinet in cells]
+        first = sum(taken(room, self.start[cabinet]) for cabinet, room in rooms.items())
+        used = list(accumulate((cost for cost, *_ in cells), initial=first))
+        whole = sum(room.whole for room in rooms.values())
+        reach = min(most, least + cell * len(cells))
+        self.left = {
+            count: whole - used[(count - least) // cell] if count else 0
+            for count in range(-(-least // step) * step, reach + 1, step)
+        }
+        self.least = least
+        self.promise = max((left for count, left in self.left.items() if count), default=0)
+
+    def members(self, count: int) -> dict[int, int]:
+        """By cabinet, for a count of which `left` speaks."""
+        found = dict(self.start)
+        for cabinet in self.order[: (count - self.least) // self.cell]:
+            found[cabinet] += self.cell
+        return {cabinet: members for cabinet, members in found.items() if members}
+
+
+def taken(room: Room, members: int) -> int:
+    """Whole nodes that so many members use up at the least."""
+    return max(0, members - room.first - room.beside)
+
+
+def deal(
+    rooms: dict[int, Room], wanted: int, spares: int | None, *, cell: int, block: int, most: int, cabinets: int
+) -> dict[int, int] | None:
+    """Members by cabinet, `wanted` in all, that leave `spares` whole nodes in the supernodes they use, or None.
+
+    Where `spares` is None, as many are left as can be. `most` is for one supernode, which has so many `cabinets`.
+    """
+    step = lcm(cell, block)
+    of: dict[int, dict[int, Room]] = {}
+    for cabinet, room in rooms.items():
+        of.setdefault(cabinet // cabinets, {})[cabinet] = room
+    rows = [Supernode(there, cell, step, most) for there in of.values()]
+    if wanted % step or any(not row.possible or not row.left for row in rows):
+        return None
+    rows = [row for row in rows if max(row.left)]  # the others get nobody, and no spares
+    if sum(max(row.left) for row in rows) < wanted:
+        return None
+    if spares is not None and sum(max(row.left.values()) for row in rows) < spares:
+        return None
+    for some in _tried(rows, wanted, step):
+        counts = _divided(some, wanted, spares)
+        if counts is not None:
+            found: dict[int, int] = {}
+            for row, count in zip(some, counts, strict=True):
+                found |= row.members(count)
+            return found
+    return None
+
+
+def _tried(rows: list[Supernode], wanted: int, step: int) -> Iterator[list[Supernode]]:
+    effort = (wanted // step + 1) * sum(len(row.left) for row in rows)
+    if effort <= EFFORT:
+        yield rows
+        return
+    bound = [row for row in rows if row.least]
+    order = sorted((row for row in rows if not row.least), key=lambda row: (-row.promise, -max(row.left)))
+    room, tried = sum(max(row.left) for row in bound), 0
+    for count, row in enumerate(order, 1):
+        room += max(row.left)
+        if room >= wanted and tried < TRIED:
+            tried += 1
+            yield bound + order[:count]
+
+
+def _divided(rows: list[Supernode], wanted: int, spares: int | None) -> list[int] | None:
+    """Members for each supernode: enough left for the spares, then in as few supernodes as can be."""
+    best: list[dict[int, tuple[int, int, int]]] = [{0: (0, 0, 0)}]  # by members: left, less supernodes; of the last
+    for row in rows:
+        reached: dict[int, tuple[int, int, int]] = {}
+        for before, (left, fewer, _) in best[-1].items():
+            for count, here in row.left.items():
+                total = before + count
+                if total > wanted:
+                    break
+                after = (left + here if spares is None else min(left + here, spares), fewer - (count > 0))
+                if total not in reached or reached[total][:2] < after:
+                    reached[total] = (*after, count)
+        best.append(reached)
+    if wanted not in best[-1] or (spares is not None and best[-1][wanted][0] < spares):
+        return None
+    counts: list[int] = []
+    for reached in reversed(best[1:]):
+        counts.append(reached[wanted][2])
+        wanted -= counts[-1]
+    return counts[::-1]

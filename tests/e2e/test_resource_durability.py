@@ -1,0 +1,171 @@
+"""What MatrixResource acknowledged is there after `kill -9`, whenever it strikes, and nothing is there by half.
+
+Owners allocate, bind, resize and release without pause, agents report; the process is killed at a random moment, on its
+way up or under load. What its database then holds is counted by die, and compared with what each owner last heard, or
+with what the one request of his that was still under way would have made of it.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from matrixresource.books import Books
+from matrixresource.store import Base, ResourceStore
+from matrixresource.vocabulary.clock import FixedClock
+from matrixresource.vocabulary.records import Records
+from services.chassis.database import Database
+from tests.e2e.resource_process import ResourceProcess
+from tests.matrixresource.accounting import Accounts, same_as_the_tables
+
+pytestmark = pytest.mark.e2e
+OWNERS = 4
+WISHES: list[dict[str, Any]] = [
+    {"nodes": 1},
+    {"nodes": 3, "spares": 1},
+    {"npus": 0.5},
+    {"npus": 3, "cpus": 1, "memoryGib": 100},
+    {"nodes": 4, "npusPerNode": 2},
+    {"cpus": 6, "memoryGib": 3000},
+]
+Held = dict[str, Any] | None
+"""What of an allocation must not change by itself: its size and where it lies. None: it is not held."""
+
+
+def held(view: dict[str, Any]) -> Held:
+    if view["state"] == "Releasing":
+        return None
+    members = sorted((m["node"], m["role"], m.get("rank") or 0, str(m.get("dies"))) for m in view["members"])
+    sizes = {key: view.get(key) for key in ("nodes", "npus", "spares", "cpus", "memoryGib", "bound")}
+    return {**sizes, "members": members}
+
+
+@dataclass
+class Owner:
+    """One client: what it was told of each allocation, and what it asked for last without hearing an answer."""
+
+    number: int
+    chance: random.Random
+    told: dict[str, Held] = field(default_factory=dict)
+    unheard: str | None = None
+    acknowledged: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def ask_until_cut_off(self, client: httpx.Client) -> None:
+        try:
+            while not self.wrong:
+                self._ask(client)
+        except httpx.TransportError:
+            return
+
+    def _ask(self, client: httpx.Client) -> None:
+        mine = [name for name, what in self.told.items() if what is not None]
+        deed = self.chance.random() if mine else 0.0
+        if deed < 0.45 and len(mine) < 5:
+            name = f"o{self.number}-{len(self.told)}"
+            self._hear(name, lambda: client.put(f"/v1/allocations/{name}", json=self.chance.choice(WISHES)))
+        elif deed < 0.6:
+            name = self.chance.choice(mine)
+            self._hear(name, lambda: client.put(f"/v1/allocations/{name}/binding"))
+        elif deed < 0.75:
+            name = self.chance.choice(mine)
+            wish = {"nodes": self.chance.randint(1, 5), "spares": self.chance.randint(0, 1)}
+            if (self.told[name] or {}).get("npus") == 8 * ((self.told[name] or {}).get("nodes") or -1):
+                self._hear(name, lambda: client.put(f"/v1/allocations/{name}", json=wish))
+        else:
+            name = self.chance.choice(mine)
+            self._hear(name, lambda: client.delete(f"/v1/allocations/{name}"))
+
+    def _hear(self, name: str, request: Any) -> None:
+        self.unheard = name
+        said = request()
+        if said.status_code in (200, 202, 204):
+            self.told[name] = None if said.status_code == 204 else held(said.json())
+            self.acknowledged += 1
+        elif said.status_code != 409:
+            self.wrong.append(f"{said.status_code} {said.text[:300]}")
+        self.unheard = None
+
+    def check(self, found: dict[str, Held]) -> None:
+        """What was acknowledged is there; what was under way is there whole or not at all (`Accounts` says whole)."""
+        for name, what in self.told.items():
+            if name != self.unheard:
+                assert found.get(name) == what, f"{name}: told {what}, found {found.get(name)}"
+        if self.unheard is not None:
+            self.told[self.unheard] = found.get(self.unheard)
+        self.unheard = None
+
+
+def look(state: Path) -> dict[str, Held]:
+    """What the dead process left, counted; by allocation what is held."""
+    database = Database(f"sqlite:///{state / 'resource.db'}")
+    store = ResourceStore(Records(database.sessions, Base.metadata, FixedClock()))
+    try:
+        with store.reading() as session:
+            Accounts(session).check()
+            same_as_the_tables(session, Books(store), store)
+            return {row.name: held(row.view().wire()) for row in store.allocations(session)}
+    finally:
+        database.close()
+
+
+def kill_and_look(resource: ResourceProcess, owners: list[Owner], chance: random.Random) -> None:
+    """One round: load, death at a random moment, and what is left against what was said."""
+    stop = threading.Event()
+
+    def report() -> None:
+        try:
+            with resource.client() as agents:
+                while not stop.is_set():
+                    resource.obey(agents)
+        except httpx.TransportError:
+            return
+
+    with resource.client() as client:
+        threads = [threading.Thread(target=one.ask_until_cut_off, args=(client,)) for one in owners]
+        threads.append(threading.Thread(target=report))
+        for thread in threads:
+            thread.start()
+        time.sleep(chance.uniform(0.0, 0.6))  # the moment of death, not a wait for anything
+        resource.kill()
+        stop.set()
+        for thread in threads:
+            thread.join(timeout=60)
+            assert not thread.is_alive()
+    assert not [one.wrong for one in owners if one.wrong]
+    found = look(resource.state)
+    for one in owners:
+        one.check(found)
+
+
+def survive(folder: Path, rounds: int, seed: int) -> int:
+    """The number of requests acknowledged over all rounds."""
+    chance = random.Random(seed)
+    owners = [Owner(number, random.Random(seed * 100 + number)) for number in range(OWNERS)]
+    resource = ResourceProcess(folder).start()
+    try:
+        with resource.client() as agents:
+            resource.obey(agents)
+        for _ in range(rounds):
+            kill_and_look(resource, owners, chance)
+            resource.start()
+    finally:
+        resource.kill()
+    return sum(one.acknowledged for one in owners)
+
+
+def test_acknowledged_allocations_survive_kills(tmp_path: Path) -> None:
+    assert survive(tmp_path, rounds=6, seed=1) > 0
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_acknowledged_allocations_survive_two_hundred_kills(tmp_path: Path) -> None:
+    assert survive(tmp_path, rounds=200, seed=2) > 0

@@ -1,0 +1,206 @@
+"""What must be true of MatrixResource's tables at any moment, counted from the tables alone.
+
+`account` raises AssertionError with what is wrong; `contents` is all that the tables say, to be compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import astuple
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixresource.books import Books
+from matrixresource.capacity.ledger import Ledger
+from matrixresource.capacity.wishes import Place
+from matrixresource.quotas import COUNTED, QuotaRow
+from matrixresource.reservations import ReservationRow, living
+from matrixresource.store import AllocationRow, AssignmentRow, Base, NodeRow, PartRow, ResourceStore
+
+DIES, SOCKETS, GIB = 16, 4, 2048
+"""Of a node of the built-in supernode."""
+
+ALL_DIES = (1 << DIES) - 1
+
+
+def contents(session: Session) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every table."""
+    tables = Base.metadata.sorted_tables
+    return {table.name: sorted(map(repr, session.execute(select(table)))) for table in tables}
+
+
+class Accounts:
+    """The tables as they are at one moment."""
+
+    def __init__(self, session: Session) -> None:
+        self.nodes = {row.name: row for row in session.scalars(select(NodeRow))}
+        self.wishes = {row.name: row for row in session.scalars(select(AssignmentRow))}
+        self.parts = list(session.scalars(select(PartRow)))
+        self.allocations = {row.name: row for row in session.scalars(select(AllocationRow))}
+        self.promises = [row for row in living(session) if row.state == "Promised"]
+        self.whole: dict[str, list[NodeRow]] = defaultdict(list)
+        for node in self.nodes.values():
+            if node.holder is not None:
+                self.whole[node.holder].append(node)
+        self.shares: dict[str, list[PartRow]] = defaultdict(list)
+        for part in self.parts:
+            self.shares[part.allocation].append(part)
+
+    def check(self) -> None:
+        self.nothing_is_held_twice()
+        for name in self.whole.keys() | self.shares.keys():
+            assert name in self.allocations, f"{name} holds something and is not there"
+        for row in self.allocations.values():
+            self.holds_what_was_asked(row)
+        self.agents_are_asked_for_what_is_held()
+        self.promises_are_kept()
+
+    def held(self) -> tuple[dict[str, int], Counter[str], Counter[str]]:
+        """By node: dies, sockets, GiB."""
+        dies = {name: ALL_DIES if node.holder else 0 for name, node in self.nodes.items()}
+        sockets: Counter[str] = Counter()
+        gib: Counter[str] = Counter()
+        for part in self.parts:
+            assert not dies[part.node] & part.dies, f"a die of {part.node} is held twice"
+            dies[part.node] |= part.dies
+            sockets[part.node] += part.cpus
+            gib[part.node] += part.memory_gib
+        return dies, sockets, gib
+
+    def nothing_is_held_twice(self) -> None:
+        dies, sockets, gib = self.held()
+        for name, node in self.nodes.items():
+            assert dies[name] <= ALL_DIES
+            assert sockets[name] <= SOCKETS, f"{sockets[name]} sockets of {name}"
+            assert gib[name] <= GIB, f"{gib[name]} GiB of {name}"
+            assert node.shared_by == sum(part.node == name for part in self.parts), name
+            assert (node.holder is None) == (node.role is None), name
+
+    def holds_what_was_asked(self, row: AllocationRow) -> None:
+        if row.state == "Releasing":
+            return
+        request, name = row.request_held(), row.name
+        shares = [part for part in self.shares[name] if not part.going]
+        roles = Counter(node.role for node in self.whole[name])
+        sizes = [DIES] * roles["member"] + [part.dies.bit_count() for part in shares if part.dies]
+        assert len(sizes) == row.nodes, f"{name}: {row.nodes} members asked, {sizes} held"
+        assert sum(sizes) == 2 * row.npus, f"{name}: {row.npus} NPUs asked, {sizes} held"
+        assert roles["spare"] <= row.spares, f"{name}: {row.spares} spares asked, {roles} held"
+        assert sum(part.cpus for part in shares) == request.cpus, f"{name}: sockets"
+        assert sum(part.memory_gib for part in shares) == request.memory_gib, f"{name}: GiB"
+        ranks = sorted(node.rank for node in self.whole[name] if node.role == "member")
+        ranks += sorted(part.rank for part in shares if part.dies)
+        assert ranks == list(range(row.nodes)), f"{name}: ranks {ranks}"
+        follow = [node.rank for node in self.whole[name] if node.role == "successor"]
+        assert len(set(follow)) == len(follow), f"{name}: two follow one"
+        assert not follow or row.moving_to is not None, f"{name}: successors without a move"
+
+    def agents_are_asked_for_what_is_held(self) -> None:
+        asked: dict[str, set[str]] = {}
+        for name, wish in self.wishes.items():
+            node = self.nodes[name]
+            assert (wish.wanted, wish.generation) == (node.wanted, node.assignment_generation), name
+            asked[name] = {part["allocation"] for part in wish.parts or []}
+            if wish.wanted != "Clean":
+                assert wish.allocation == node.holder, f"{name} is wished for {wish.allocation}, held by {node.holder}"
+                assert wish.rank == node.rank, name
+            dies = ALL_DIES if wish.wanted != "Clean" else 0
+            for part in wish.parts or []:
+                mine = sum(1 << die for die in part["dies"])
+                assert not dies & mine, f"a die of {name} is wished twice"
+                dies |= mine
+            if node.holder is not None and self.allocations[node.holder].state != "Releasing":
+                bound = self.allocations[node.holder].bound
+                assert (wish.wanted != "Clean") == bound, f"{name}: {wish.wanted}, bound: {bound}"
+        for part in self.parts:
+            row = self.allocations[part.allocation]
+            wished = row.bound and not part.going and row.state != "Releasing"
+            assert (part.allocation in asked[part.node]) == wished, f"{part.allocation} on {part.node}"
+            if wished:
+                assert part.wish().wire() in self.wishes[part.node].parts
+        shared = {(part.node, part.allocation) for part in self.parts}
+        for name, names in asked.items():
+            assert {(name, each) for each in names} <= shared, f"{name} is asked for a part that nobody holds"
+
+    def promises_are_kept(self) -> None:
+        """Who holds any of a promised place says to leave by then, or is leaving."""
+        for number, row in enumerate(self.promises):
+            mine = dies_of(row)
+            for other in self.promises[number + 1 :]:
+                if other.starts_at < row.ends_at and row.starts_at < other.ends_at:
+                    theirs = dies_of(other)
+                    assert not any(mine[node] & theirs[node] for node in mine), f"{row.name} and {other.name}"
+            for name, held in self.allocations.items():
+                leaves = held.state == "Releasing" or (held.expires_at is not None and held.expires_at <= row.starts_at)
+                if leaves:
+                    continue
+                for node in self.whole[name]:
+                    assert not mine[node.name], f"{name} stays on {node.name}, which {row.name} is promised"
+                for part in self.shares[name]:
+                    assert part.going or not mine[part.node] & part.dies, f"{name} stays on {row.name}'s {part.node}"
+
+    def used(self) -> dict[str, Counter[str]]:
+        """By project what it holds: NPUs, sockets, GiB. What is being let go does not count."""
+        used: dict[str, Counter[str]] = defaultdict(Counter)
+        for name, row in self.allocations.items():
+            if row.state != "Releasing":
+                mine = used[row.project]
+                mine["npus"] += 8 * sum(node.role != "successor" for node in self.whole[name])
+                for part in self.shares[name]:
+                    if not part.going:
+                        mine.update(npus=part.dies.bit_count() / 2, cpus=part.cpus, memory_gib=part.memory_gib)
+        return used
+
+
+def dies_of(row: ReservationRow) -> Counter[str]:
+    """By node the dies that a reservation is promised."""
+    dies: Counter[str] = Counter({name: ALL_DIES for kind in ("whole", "spares") for name, _ in row.place[kind]})
+    dies.update(dict(row.place["parts"]))
+    return dies
+
+
+def above_quota(session: Session, used: dict[str, Counter[str]], before: dict[str, Counter[str]]) -> list[str]:
+    """What projects have got above their limits since `before`; what they held already may stay."""
+    found = []
+    for row in session.scalars(select(QuotaRow)):
+        for counted in COUNTED:
+            limit = row.limits.get({"memory_gib": "memoryGib"}.get(counted, counted))
+            if limit is not None and used[row.name][counted] > max(limit, before[row.name][counted]):
+                found.append(f"{row.name}: {used[row.name][counted]} {counted} of {limit}")
+    return found
+
+
+def same_as_the_tables(session: Session, books: Books, store: ResourceStore) -> None:
+    """The books say what they would say had they been made anew."""
+    ledger = books.open(session)
+    assert ledger.index.state() == ledger.rebuilt().state()
+    anew = Books(store)
+    fresh = anew.open(session)
+    store.records.before_commit.pop()
+    assert told(ledger) == told(fresh)
+    assert ledger.tenants == fresh.tenants
+    dies, sockets, gib = Accounts(session).held()
+    for number, name in enumerate(books.names):
+        if name is not None:
+            index = ledger.index
+            free = index.dies[number] | index.kept_back.get(number, 0)
+            assert free == ALL_DIES & ~dies[name], (name, bin(free), bin(dies[name]))
+            assert (index.cpus[number], index.mem[number]) == (SOCKETS - sockets[name], GIB - gib[name]), name
+
+
+def told(ledger: Ledger) -> dict[str, Any]:
+    """All that a ledger knows, to be compared."""
+    held = {name: (astuple(each.wish), laid(each.place), each.since) for name, each in ledger.held.items()}
+    promised = {
+        name: (astuple(each.wish), each.start, each.end, laid(each.place), each.holds)
+        for name, each in ledger.reservations.items()
+    }
+    index = ledger.index
+    amounts = {"cpus": index.cpus, "mem": index.mem, "up": index.up, "broken": index.broken}
+    return {"held": held, "promised": promised, "index": index.state()} | amounts
+
+
+def laid(place: Place) -> list[list[tuple[int, int]]]:
+    return [sorted(entries) for entries in astuple(place)]

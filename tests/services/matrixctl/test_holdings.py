@@ -1,0 +1,75 @@
+"""Plans, quotas, reservations and leases on the command line, against MatrixResource itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from matrixresource.vocabulary.errors import InvalidField
+from services.matrixctl.commands import wish
+from tests.services.matrixctl.test_machine import ctl, here
+
+__all__ = ["here"]
+
+NOTHING = {
+    "nodes": None, "npus": None, "npus_per_node": None, "cpus": 0, "memory_gib": 0, "spares": 0, "policy": "pack",
+    "level": "cabinet", "required": False, "max_per_domain": None, "block": None, "near": None, "apart": None,
+    "priority": 0, "exclude": None,
+}  # fmt: skip
+
+
+def test_every_option_reaches_the_request():
+    said = {
+        "nodes": 24, "npus_per_node": 4.0, "spares": 2, "policy": "spread", "level": "supernode", "required": True,
+        "max_per_domain": 12, "block": ["8", "2@cabinet"], "near": ["db@supernode"], "apart": ["web", "api@node"],
+        "priority": 9, "preempt": True, "lease_s": 60.0, "exclude": ["sn0-c00-n0"],
+    }  # fmt: skip
+    assert wish.request(NOTHING | said) == {
+        "nodes": 24,
+        "npusPerNode": 4.0,
+        "spares": 2,
+        "placement": {
+            "policy": "spread",
+            "level": "supernode",
+            "required": True,
+            "maxPerDomain": 12,
+            "blocks": [{"nodes": 8, "level": "supernode"}, {"nodes": 2, "level": "cabinet"}],
+        },
+        "near": {"allocations": ["db"], "level": "supernode"},
+        "apart": {"allocations": ["web", "api"], "level": "node"},
+        "priority": 9,
+        "preemption": "LowerPriority",
+        "leaseS": 60.0,
+        "excludeNodes": ["sn0-c00-n0"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "flag"), [({"block": ["x"]}, "--block"), ({"near": ["a@node", "b@cabinet"]}, "--near")]
+)
+def test_what_cannot_be_read_is_refused_by_its_flag(said, flag):
+    with pytest.raises(InvalidField) as refused:
+        wish.request(NOTHING | said)
+    assert refused.value.field == flag
+
+
+def test_quotas_are_set_shown_and_taken_away(here: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ctl(capsys, "quota set ml --npus 64") == (0, "ml may hold 64 npus (0 held)\n")
+    code, told = ctl(capsys, "get quotas")
+    assert (code, told.split()[-7:]) == (0, ["ml", "64", "0", "-", "0", "-", "0"])
+    assert ctl(capsys, "quota delete ml") == (0, "ml has no limit\n")
+    assert ctl(capsys, "quota set ml")[0] == 2
+
+
+def test_a_plan_names_what_stands_in_the_way_and_a_reservation_is_refused_alike(
+    here: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, told = ctl(capsys, "plan --npus 2 --priority 3 --preempt --near nobody -o json")
+    assert code == 1
+    answer = json.loads(told)
+    assert (answer["fits"], answer["npus"]) == (False, 2)
+    code, told = ctl(capsys, "reserve later --at 2030-01-01T00:00:00Z --for 3600 --nodes 2")
+    assert code == 1
+    assert "InsufficientCapacity" in told
+    assert ctl(capsys, "allocation renew nobody --lease 60")[0] == 1

@@ -1,0 +1,370 @@
+"""Whatever is asked of MatrixResource, whatever happens to its nodes and to itself: nothing is held twice, everything
+that is held is what was asked, promises and quotas are kept, and what was refused or only tried changed nothing.
+
+After every step the tables are counted by die, socket and GiB, and the books compared with books made anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+from pydantic import ValidationError
+
+from matrixresource.contract import AllocationRequest, QuotaRequest
+from matrixresource.reservation_contract import ReservationRequest
+from matrixresource.vocabulary.errors import MatrixError
+from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.quantities import timestamp
+from tests.matrixresource.accounting import Accounts, above_quota, contents
+from tests.matrixresource.machine import Machine
+
+OPEN = ("sn0-c00", "sn0-c01", "sn0-c02", "sn1-c00", "sn1-c01")
+"""The cabinets that take anybody at the start: few, so that requests stand in one another's way."""
+
+NODES = [f"{cabinet}-n{number}" for cabinet in OPEN for number in range(4)]
+FAULTS = [("80C98000", "npu1"), ("020001001", "npu5-die1"), ("81078603", "npu2"), ("110001010", "node"), ("x", "node")]
+
+SIZES = st.one_of(
+    st.builds(lambda n: {"nodes": n}, st.integers(1, 9)),
+    st.builds(lambda n: {"npus": n}, st.sampled_from([0.5, 1, 2, 3, 4, 6, 8, 12, 24])),
+    st.builds(lambda n, per: {"nodes": n, "npusPerNode": per}, st.integers(1, 5), st.sampled_from([0.5, 1, 2, 4])),
+    st.builds(lambda c, m: {"cpus": c, "memoryGib": m}, st.integers(1, 40), st.integers(0, 9000)),
+)
+AMOUNTS = st.fixed_dictionaries({}, optional={"cpus": st.integers(0, 6), "memoryGib": st.integers(0, 3000)})
+PLACEMENTS = st.one_of(
+    st.fixed_dictionaries(
+        {"policy": st.sampled_from(["pack", "spread"]), "level": st.sampled_from(["cabinet", "supernode"])},
+        optional={"required": st.booleans()},
+    ),
+    st.builds(lambda n: {"policy": "spread", "maxPerDomain": n, "required": True}, st.integers(1, 3)),
+    st.builds(
+        lambda n, level: {"blocks": [{"nodes": n, "level": level}]},
+        st.integers(2, 4),
+        st.sampled_from(["cabinet", "supernode"]),
+    ),
+)
+RULES = st.fixed_dictionaries(
+    {},
+    optional={
+        "placement": PLACEMENTS,
+        "priority": st.integers(0, 3),
+        "preemption": st.sampled_from(["Never", "LowerPriority"]),
+        "leaseS": st.sampled_from([50, 200, 1000]),
+        "project": st.sampled_from(["red", "blue"]),
+        "excludeNodes": st.lists(st.sampled_from(NODES), min_size=1, max_size=4),
+    },
+)
+
+
+@cache
+def begun() -> Path:
+    """A database of two supernodes with few cabinets open, made once and copied for every life."""
+    folder = Path(tempfile.mkdtemp(prefix="allocator-lives-"))
+    machine = Machine(folder, supernodes=2)
+    for supernode in ("sn0", "sn1"):
+        for number in range(12):
+            if f"{supernode}-c{number:02d}" not in OPEN:
+                machine.surveyor.close(f"{supernode}-c{number:02d}", by="test")
+    machine.database.close()
+    return folder
+
+
+class Lives(RuleBasedStateMachine):
+    """Random lives of the service, its owners and its agents."""
+
+    allocations = Bundle("allocations")
+    promises = Bundle("promises")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="allocator-life-"))
+        for file in begun().iterdir():
+            shutil.copy(file, self.folder)
+        self.machine = Machine(self.folder, supernodes=0)
+        self.made = 0
+        self.faults: dict[str, list[tuple[str, str]]] = {}
+        self.used: dict[str, Counter[str]] = {}
+        self.silent: set[str] = set()
+
+    def teardown(self) -> None:
+        self.machine.database.close()
+        shutil.rmtree(self.folder)
+
+    def name(self) -> str:
+        self.made += 1
+        return f"a{self.made}"
+
+    def attempt(self, verb: Callable[..., Any], *args: Any, changes: bool = True, **more: Any) -> Any:
+        """What the verb returns, None when it refuses; a refusal and a trial change nothing."""
+        before, answer, refused = self.said(), None, None
+        try:
+            answer = verb(*args, **more)
+        except MatrixError as error:
+            refused = error
+        assert " is held by " not in str(refused), f"the books were wrong: {refused}"
+        if refused is not None or not changes:
+            assert self.said() == before, f"tried or refused ({refused}), and changed something"
+        return answer
+
+    def ask(self, name: str, *, dry: bool = False, **wish: Any) -> Any:
+        """Reserve what can be said at all."""
+        try:
+            request = AllocationRequest.model_validate(wish)
+        except ValidationError:
+            return None
+        return self.attempt(self.machine.allocator.reserve, name, request, validate_only=dry, changes=not dry)
+
+    def said(self) -> dict[str, Any]:
+        with self.machine.store.reading() as session:
+            return contents(session)
+
+    @invariant()
+    def it_adds_up(self) -> None:
+        self.machine.check()
+        with self.machine.store.reading() as session:
+            used = Accounts(session).used()
+            assert not above_quota(session, used, self.used_before(used))
+        self.used = used
+
+    def used_before(self, used: dict[str, Counter[str]]) -> dict[str, Counter[str]]:
+        return {project: self.used.get(project, Counter()) for project in {*used, "red", "blue", "default"}}
+
+    # ---- owners
+
+    @rule(target=allocations, size=SIZES, more=AMOUNTS, rules=RULES, spares=st.sampled_from([0, 0, 0, 1, 2]))
+    def reserve(self, size: Any, more: Any, rules: Any, spares: int) -> Any:
+        name, asked = self.name(), size | more | rules | ({"spares": spares} if "cpus" not in size else {})
+        tried = self.ask(name, dry=True, **asked)
+        taken = self.ask(name, **asked)
+        assert (tried is None) == (taken is None)
+        if taken is None:
+            return multiple()
+        assert [member.node for member in tried.members] == [member.node for member in taken.members]
+        return name
+
+    @rule(
+        target=allocations,
+        size=SIZES,
+        other=allocations,
+        key=st.sampled_from(["near", "apart"]),
+        level=st.sampled_from(["node", "cabinet", "supernode"]),
+        required=st.booleans(),
+    )
+    def reserve_toward(self, size: Any, other: str, key: str, level: str, required: bool) -> Any:
+        name = self.name()
+        toward = {"allocations": [other], "level": level, "required": required}
+        return name if self.ask(name, **size, **{key: toward}) else multiple()
+
+    @rule(name=allocations)
+    def bind(self, name: str) -> None:
+        self.attempt(self.machine.allocator.bind, name)
+
+    @rule(name=allocations, size=SIZES, more=AMOUNTS, spares=st.sampled_from([None, 0, 1, 2]), dry=st.booleans())
+    def resize(self, name: str, size: Any, more: Any, spares: int | None, dry: bool) -> None:
+        """Grown, shrunk, or both at once, in what the size and the amounts name."""
+        wish = self.wish(name)
+        if wish is not None:
+            if "npus" in size and wish.get("npusPerNode") is None and wish.get("npus") is None:
+                size = {"nodes": -(-int(size["npus"]) // 8) or 1}
+            keys = [key for key in ("nodes", "npus") if key in size and key in wish]
+            asked = wish | {key: size[key] for key in keys} | more | ({"spares": spares} if spares is not None else {})
+            self.ask(name, dry=dry, **asked)
+
+    def wish(self, name: str) -> dict[str, Any] | None:
+        with self.machine.store.reading() as session:
+            row = next((row for row in self.machine.store.allocations(session) if row.name == name), None)
+            return {k: v for k, v in row.request.items() if v is not None} if row is not None else None
+
+    @rule(
+        name=allocations, placement=PLACEMENTS, exclude=st.lists(st.sampled_from(NODES), max_size=4), dry=st.booleans()
+    )
+    def move(self, name: str, placement: Any, exclude: list[str], dry: bool) -> None:
+        wish = self.wish(name)
+        if wish is not None:
+            request = AllocationRequest.model_validate(wish | {"placement": placement, "excludeNodes": exclude})
+            self.attempt(self.machine.allocator.move, name, request, validate_only=dry, changes=not dry)
+
+    @rule(name=allocations, forward=st.booleans())
+    def end_move(self, name: str, forward: bool) -> None:
+        with self.machine.store.reading() as session:
+            row = next((row for row in self.machine.store.allocations(session) if row.name == name), None)
+            to = row.moving_to if row is not None else None
+        if to is not None:
+            if forward:
+                self.attempt(self.machine.allocator.change_over, name, AllocationRequest.model_validate(to))
+            else:
+                self.attempt(self.machine.allocator.stay, name)
+
+    @rule(name=allocations, which=st.integers(0, 8))
+    def replace(self, name: str, which: int) -> None:
+        members = self.members(name)
+        if members:
+            self.attempt(self.machine.allocator.replace, name, NodeName(members[which % len(members)]), "test")
+
+    def members(self, name: str) -> list[str]:
+        found = self.attempt(self.machine.held, name)
+        return [member.node for member in found.members] if found is not None else []
+
+    @rule(name=allocations, lease_s=st.sampled_from([30, 300, 3000]))
+    def renew(self, name: str, lease_s: float) -> None:
+        self.attempt(self.machine.allocator.renew, name, lease_s)
+
+    @rule(name=consumes(allocations))
+    def release(self, name: str) -> None:
+        self.attempt(self.machine.allocator.release, name)
+
+    # ---- reservations in time and quotas
+
+    @rule(
+        target=promises,
+        size=SIZES,
+        project=st.sampled_from(["red", "default"]),
+        after_s=st.sampled_from([20, 100, 500]),
+        lasts_s=st.sampled_from([50, 400]),
+        spares=st.sampled_from([0, 0, 1]),
+    )
+    def promise(self, size: Any, project: str, after_s: float, lasts_s: float, spares: int) -> Any:
+        name = self.name()
+        request = {"startsAt": timestamp(self.machine.clock.at + after_s), "durationS": lasts_s, "project": project}
+        asked = ReservationRequest.model_validate(size | request | ({"spares": spares} if "cpus" not in size else {}))
+        put = self.machine.allocator.reservations.put
+        self.attempt(put, name, asked, dry=True, changes=False)
+        return name if self.attempt(put, name, asked) else multiple()
+
+    @rule(target=allocations, promise=promises, size=SIZES, project=st.sampled_from(["red", "default"]))
+    def claim(self, promise: str, size: Any, project: str) -> Any:
+        name = self.name()
+        return name if self.ask(name, reservation=promise, project=project, **size) else multiple()
+
+    @rule(target=allocations, promise=promises)
+    def treat_as_allocation(self, promise: str) -> str:
+        """What is held for a reservation is an allocation: it can be bound, resized, replaced, released."""
+        return promise
+
+    @rule(promise=promises)
+    def give_up(self, promise: str) -> None:
+        self.attempt(self.machine.allocator.reservations.delete, promise)
+
+    @rule(
+        project=st.sampled_from(["red", "blue"]), npus=st.sampled_from([None, 16, 64]), cpus=st.sampled_from([None, 8])
+    )
+    def limit(self, project: str, npus: int | None, cpus: int | None) -> None:
+        self.attempt(self.machine.quotas.put, project, QuotaRequest(npus=npus, cpus=cpus))
+
+    # ---- time
+
+    @rule(by_s=st.sampled_from([1, 30, 120, 600]))
+    def time_goes_on(self, by_s: float) -> None:
+        self.machine.clock.at += by_s
+
+    @rule()
+    def what_is_due(self) -> None:
+        self.machine.allocator.reservations.as_time_goes_on()
+        self.machine.allocator.expire()
+
+    @rule()
+    def replenish(self) -> None:
+        self.machine.allocator.replenish()
+
+    # ---- nodes and their agents
+
+    @rule(status=st.sampled_from([None, None, None, "Cleaning", "Deploying"]))
+    def agents_report(self, status: str | None) -> None:
+        self.machine.obey(*self.silent, faults=self.faults, status=status)
+
+    @rule(silent=st.sets(st.sampled_from(NODES), max_size=12))
+    def some_agents_report(self, silent: set[str]) -> None:
+        self.machine.obey(*self.silent, *silent, faults=self.faults)
+
+    @rule(node=st.sampled_from(NODES), cabinet=st.booleans())
+    def lose(self, node: str, cabinet: bool) -> None:
+        """No more is heard of a node, or of its whole cabinet, and its lease ends."""
+        gone = {each for each in NODES if each == node or (cabinet and each[:7] == node[:7])}
+        others = {wish for wish in self.names() if wish not in gone}
+        self.machine.obey(*others, *self.silent, faults=self.faults, lease_s=0.1)
+        self.silent |= gone
+        self.machine.clock.at += 1
+        asyncio.run(self.machine.reports.watch_leases())
+
+    def names(self) -> list[str]:
+        with self.machine.store.reading() as session:
+            return [row.name for row in self.machine.store.nodes(session)]
+
+    @rule(again=st.booleans())
+    def return_all(self, again: bool) -> None:
+        """Who was silent is heard again, in a new life of its agent or the same one."""
+        self.silent.clear()
+        self.machine.epoch += again
+        self.machine.obey(faults=self.faults)
+
+    @rule(node=st.sampled_from(NODES), fault=st.sampled_from(FAULTS))
+    def break_down(self, node: str, fault: tuple[str, str]) -> None:
+        self.faults.setdefault(node, []).append(fault)
+        self.machine.obey(*self.silent, faults=self.faults)
+
+    @rule()
+    def mend(self) -> None:
+        self.faults.clear()
+
+    @rule(node=st.sampled_from(NODES), cordoned=st.booleans())
+    def cordon(self, node: str, cordoned: bool) -> None:
+        self.machine.allocator.cordon(NodeName(node), cordoned)
+
+    @rule(domain=st.sampled_from([*OPEN, "sn1"]), close=st.booleans())
+    def close_or_open(self, domain: str, close: bool) -> None:
+        self.attempt(self.machine.surveyor.close if close else self.machine.surveyor.open, domain, by="test")
+
+    # ---- the service itself
+
+    @rule()
+    def restart(self) -> None:
+        self.machine.restart()
+
+    @rule(size=SIZES)
+    def die_before_the_commit(self, size: Any) -> None:
+        """A transaction that comes to nothing at its last moment changes nothing, in the books either."""
+
+        def fail(*_: Any) -> None:
+            raise ConnectionError("cut off")
+
+        followers = self.machine.store.records.before_commit
+        before = self.said()
+        followers.append(fail)
+        try:
+            self.machine.ask("never", **size)
+        except (ConnectionError, MatrixError):
+            pass
+        finally:
+            followers.remove(fail)
+        assert self.said() == before
+
+
+def test_nothing_is_ever_held_twice() -> None:
+    few = settings(max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(Lives, settings=few)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_nothing_is_ever_held_twice_in_long_lives() -> None:
+    many = settings(max_examples=500, stateful_step_count=80, deadline=None, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(Lives, settings=many)

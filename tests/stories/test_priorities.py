@@ -1,0 +1,177 @@
+"""Who is put out, whose lease ends, and who has to leave a closed cabinet: MatrixCompute notices and puts it in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrixcompute.contract import InstanceRequest
+from matrixresource.vocabulary.errors import InvalidField
+from tests.stack import Stack
+
+pytestmark = pytest.mark.looptime
+
+URGENT = {"priority": 100, "preemption": "LowerPriority"}
+HALF = {"ub": {"qosClass": "Guaranteed", "floorGbpsPerNpu": 150.0}}
+"""A floor that two instances cannot both have of one node's links."""
+
+
+def cabinets(view) -> set[str]:
+    return {member.cabinet for member in view.members if member.role == "member"}
+
+
+def told(view, type: str):
+    return next((c for c in view.conditions if c.type == type), None)
+
+
+async def reasons(stack: Stack, name: str) -> list[str]:
+    found = (await stack.get("compute", "/v1/events", params={"filter": f"instance={name}"})).json()["items"]
+    return [event["reason"] for event in found]
+
+
+async def test_who_is_put_out_gives_everything_up_waits_and_comes_back(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("old", 30, network=HALF)
+        await stack.active("old", 30)
+        wish = InstanceRequest.model_validate({"nodes": 40, "network": HALF, **URGENT})
+        plan = await stack.compute.ensure_instance("urgent", wish, validate_only=True)
+        assert plan.preempts == ["old"]
+        assert (await stack.compute.find_instance("old")).state == "Active", "a plan changes nothing"
+
+        await stack.compute.ensure_instance("urgent", wish)
+        await stack.active("urgent", 40)
+        await stack.check()
+
+        async def waits() -> bool:
+            view = await stack.compute.find_instance("old")
+            return view.state == "Pending" and told(view, "Scheduled").reason == "InsufficientCapacity"
+
+        await stack.until(waits, "old waits for room")
+        view = await stack.compute.find_instance("old")
+        assert told(view, "Preempted").status == "True"
+        assert "urgent" in told(view, "Preempted").message
+        assert told(view, "Ready").status == "False"
+        assert {each.instance for each in await stack.link.slices()} == {"urgent"}, "no slice outlives its nodes"
+        assert "Preempted" in await reasons(stack, "old")
+        assert "PutOut" in await reasons(stack, "urgent")
+
+        await stack.compute.delete_instance("urgent")
+        await stack.gone("urgent")
+        back = await stack.active("old", 30)
+        assert told(back, "Preempted").status == "False"
+        await stack.check()
+        await stack.compute.delete_instance("old")
+        await stack.gone("old")
+        await stack.nothing_left()
+
+
+async def test_who_is_put_out_comes_back_elsewhere_at_once_where_there_is_room(tmp_path):
+    async with Stack(tmp_path) as stack:
+        for name, nodes in (("full", 42), ("filler", 2)):
+            await stack.apply(name, nodes, priority=200)
+            await stack.active(name, nodes)
+        await stack.apply("small", 1)
+        (home,) = cabinets(await stack.active("small", 1))
+        await stack.compute.delete_instance("filler")
+        await stack.gone("filler")
+        await stack.apply("urgent", 4, placement={"policy": "pack", "required": True}, **URGENT)
+        assert cabinets(await stack.active("urgent", 4)) == {home}
+        assert home not in cabinets(await stack.active("small", 1))
+        assert "Preempted" in await reasons(stack, "small")
+        await stack.check()
+
+
+async def test_a_lease_that_ends_takes_the_instance_with_it_unless_renewed(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("guest", 2, lease_s=300)
+        view = await stack.active("guest", 2)
+        assert view.expires_at is not None
+        answer = await stack.http["compute"].post("/v1/instances/guest:renew", json={"leaseS": 900})
+        assert answer.status_code == 202
+        assert answer.json()["expiresAt"] > view.expires_at
+        took = await stack.until(lambda: absent(stack, "guest"), "its lease has ended", within_s=7200)
+        assert took > 600, "the renewed lease was kept"
+        assert "LeaseEnded" in await reasons(stack, "guest")
+        await stack.nothing_left()
+
+
+async def absent(stack: Stack, name: str) -> bool:
+    return await stack.compute.find_instance(name) is None
+
+
+async def test_a_lease_that_ends_while_nobody_looks_is_not_given_again(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("guest", 2, lease_s=600)
+        await stack.active("guest", 2)
+        await stack.kill("compute")
+        await stack.until(lambda: released(stack, "guest"), "MatrixResource took the nodes back")
+        await stack.start("compute")
+        await stack.gone("guest")
+        await stack.nothing_left()
+
+
+async def released(stack: Stack, name: str) -> bool:
+    return await stack.resource.find_allocation(name) is None
+
+
+async def test_a_closed_cabinet_empties_as_far_as_there_is_room(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4, spares=1)
+        (home,) = cabinets(await stack.active("one", 4))
+        await stack.http["resource"].post(f"/v1/domains/{home}:close?drain=true", json={})
+
+        async def left() -> bool:
+            view = await stack.active("one", 4)
+            return all(member.cabinet != home for member in view.members)
+
+        await stack.until(left, "it has left")
+        assert {"Draining", "Moved"} <= set(await reasons(stack, "one"))
+        await stack.check()
+        await stack.http["resource"].post(f"/v1/domains/{home}:open", json={})
+
+
+async def test_who_cannot_leave_a_closed_cabinet_stays_and_is_named(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4)
+        (home,) = cabinets(await stack.active("one", 4))
+        await stack.apply("rest", 42)
+        await stack.active("rest", 42)
+        await stack.http["resource"].post(f"/v1/domains/{home}:close?drain=true", json={})
+
+        async def blocked() -> bool:
+            return "DrainBlocked" in await reasons(stack, "one")
+
+        await stack.until(blocked, "somebody cannot leave")
+        view = await stack.active("one", 4)
+        staying = [m.node for m in view.members if m.cabinet == home]
+        assert len(staying) == 2, "two nodes were free elsewhere"
+        events = (await stack.get("compute", "/v1/events", params={"filter": "instance=one"})).json()["items"]
+        last = [event["message"] for event in events if event["reason"] == "DrainBlocked"][-1]
+        assert all(node in last for node in staying)
+        await stack.compute.delete_instance("rest")
+        await stack.gone("rest")
+
+        async def left() -> bool:
+            return home not in cabinets(await stack.active("one", 4))
+
+        await stack.until(left, "there is room now")
+        await stack.check()
+
+
+async def test_affinity_moves_the_instance_and_priority_does_not(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("first", 2)
+        (home,) = cabinets(await stack.active("first", 2))
+        await stack.apply("second", 2)
+        assert cabinets(await stack.active("second", 2)) == {home}
+        await stack.apply("second", 2, priority=7)
+        here = await stack.active("second", 2)
+        assert (cabinets(here), here.priority) == ({home}, 7)
+        assert (await stack.resource.find_allocation("second")).priority == 7
+        await stack.apply("second", 2, priority=7, apart={"instances": ["first"]})
+        assert home not in cabinets(await stack.active("second", 2))
+        await stack.apply("second", 2, priority=7, near={"instances": ["first"]})
+        assert cabinets(await stack.active("second", 2)) == {home}
+        await stack.check()
+        with pytest.raises(InvalidField, match="near itself") as refused:
+            await stack.apply("second", 2, near={"instances": ["second"]})
+        assert refused.value.field == "near.instances"
