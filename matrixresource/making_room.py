@@ -137,7 +137,7 @@ class Defragmentations:
             step = row.step()
             theirs = (told.allocation, told.node, told.to)
             if row.state == "Running" and step is not None and (step.allocation, step.source, step.to) == theirs:
-                nodes = self._plans.nodes(session)
+                nodes = self._plans.nodes(session, row)
                 if not begun(step, nodes) and in_the_way(row, nodes) is None:
                     text = f"{step.allocation} cannot move from {step.source} to {step.to}: {told.message}"
                     self._plans.end(session, row, "Failed", told.reason, text)

@@ -56,7 +56,7 @@ class RoomMaking:
             row = find(session, DefragmentationRow, name)
             if row.state not in UNDER_WAY:
                 return None
-            nodes = self._plans.nodes(session)
+            nodes = self._plans.nodes(session, row)
             steps = row.steps()
             for each in steps:
                 if each.open and has_moved(each, nodes):
