@@ -25,7 +25,7 @@ from matrixresource.vocabulary.errors import MatrixError, from_problem
 
 log = logging.getLogger(__name__)
 
-REPAIR, MOVE, RELOCATE, GIVE_WAY = "replace-node", "move-instance", "relocate-member", "give-way"
+REPAIR, MOVE, GIVE_WAY, RELOCATE = "replace-node", "move-instance", "give-way", "relocate-member"
 
 WAIT_S, WAIT_FLOOR_WALL_S = 15.0, 0.5
 """How often a waiting step looks again even when nobody nudges."""

@@ -181,7 +181,7 @@ def _instance_spec() -> dict[str, Any]:
     spec["x-kubernetes-validations"] = [
         {"rule": "self.project == oldSelf.project", "message": "an instance stays in its project"},
         {
-            "rule": "self.placement.blocks.all(block, self.nodes % block.nodes == 0)",
+            "rule": "!has(self.placement.blocks) || self.placement.blocks.all(block, self.nodes % block.nodes == 0)",
             "message": "nodes must be a whole number of blocks",
             "fieldPath": ".placement.blocks",
         },
@@ -199,12 +199,12 @@ def _instance_spec() -> dict[str, Any]:
             "fieldPath": ".maxPerDomain",
         },
         {
-            "rule": "self.blocks.all(one, self.blocks.exists_one(other, other.level == one.level))",
+            "rule": "!has(self.blocks) || self.blocks.all(one, self.blocks.exists_one(o, o.level == one.level))",
             "message": "one block size for each level",
             "fieldPath": ".blocks",
         },
         {
-            "rule": "self.blocks.all(one, one.level != 'supernode' || self.blocks.all(other, "
+            "rule": "!has(self.blocks) || self.blocks.all(one, one.level != 'supernode' || self.blocks.all(other, "
             "other.level != 'cabinet' || one.nodes == 1 || one.nodes % other.nodes == 0))",
             "message": "a block in a supernode must hold a whole number of blocks in a cabinet",
             "fieldPath": ".blocks",

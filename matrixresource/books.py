@@ -1,7 +1,7 @@
 """Books: the ledger kept in step with the database.
 
 The tables say who holds what; the ledger says it again in a form that decisions are quick on. A transaction that
-decides opens the books, which takes the journal's lock and reads the tables again if anything was committed that the
+decides opens the books under the journal's lock, which reads the tables again if anything was committed that the
 books have not seen: by another replica, or by a transaction of ours that came to nothing. A transaction of ours that
 commits is followed row by row.
 """
@@ -42,15 +42,17 @@ class Books:
         self._store = store
         self._policy = POLICIES[policy]
         self._seen = UNSEEN
+        self._followed = UNSEEN
         self._opened: Session | None = None
         self.ledger = Ledger(Shape(1, 1, 1))
         self.names: list[NodeName | None] = []
         self.numbers: dict[str, int] = {}
         store.records.before_commit.append(self._follow)
+        store.records.after_commit.append(self._committed)
 
     def open(self, session: Session) -> Ledger:
         """The ledger as the tables are now, and stay until this transaction ends."""
-        newest = self._store.records.lock(session)
+        newest: int = session.info.get("newest") or self._store.records.lock(session)
         if newest != self._seen:
             self._read(session)
             self._seen = newest
@@ -218,7 +220,7 @@ class Books:
         opened, self._opened = self._opened, None
         otherwise = any(isinstance(row, (SupernodeRow, ReservationRow)) for row in rows)
         if otherwise or (opened is not session and self._seen != newest - len(rows)):
-            self._seen = UNSEEN
+            self._seen = self._followed = UNSEEN
             return
         changed = [row for row in rows if isinstance(row, AllocationRow)]
         there = {row.name: row for row in changed if session.get(AllocationRow, row.name) is not None}
@@ -234,4 +236,10 @@ class Books:
         for node in rows:
             if isinstance(node, NodeRow):
                 self._look_at(node)
-        self._seen = newest
+        self._seen, self._followed = UNSEEN, newest
+
+    def _committed(self, newest: int) -> None:
+        """What was followed is so now; a commit that failed leaves the books to be read again."""
+        if self._followed == newest:
+            self._seen = newest
+        self._followed = UNSEEN

@@ -7,8 +7,8 @@ has one `holder` column, so two holders of a whole node are not a state the data
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, Boolean, Float, Integer, String, select
@@ -128,7 +128,7 @@ class PartRow(Base):
 
 
 class NodeRow(ResourceRow, Base):
-    """One node as last observed. Leases are kept in memory: a lease that outlived us is worth nothing."""
+    """One node as last observed."""
 
     __tablename__ = "nodes"
     kind = "node"
@@ -356,8 +356,13 @@ class ResourceStore:
     def __init__(self, records: Records) -> None:
         self.records = records
 
-    def transaction(self, dry: bool = False) -> AbstractContextManager[Session]:
-        return self.records.transaction(dry)
+    @contextmanager
+    def transaction(self, dry: bool = False) -> Iterator[Session]:
+        """One verb. Whoever decides holds the journal's lock from the start: what it reads stays so until it commits,
+        whatever other replicas want meanwhile."""
+        with self.records.transaction(dry) as session:
+            session.info["newest"] = self.records.lock(session)
+            yield session
 
     def reading(self) -> AbstractContextManager[Session]:
         return self.records.reading()

@@ -99,7 +99,7 @@ def candidates(
     stuck = set(index.broken)
     for held in ledger.held.values():
         stuck.update(c * shape.nodes + o for c, mask in held.place.spares for o in index.offsets(mask))
-    stuck.update(node for node, there in pieces.items() if any(piece.name in bound for piece in there))
+    stuck |= {node for node, there in pieces.items() if any(piece.name in bound for piece in there)}
 
     loads = {node: sum(piece.npus for piece in there) for node, there in pieces.items()}
 

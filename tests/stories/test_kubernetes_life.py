@@ -168,7 +168,8 @@ async def test_a_dry_run_shows_its_plan_in_the_status_and_creates_nothing(tmp_pa
 
 async def test_who_would_be_put_out_is_planned_and_an_ended_lease_is_not_taken_anew(tmp_path):
     async with Cluster(tmp_path) as cluster:
-        await cluster.apply_resource(INSTANCE, "guest", {"nodes": 30, "leaseS": 900})
+        shape = {"nodes": 30, "leaseS": 900, "placement": {"level": "cabinet"}}
+        await cluster.apply_resource(INSTANCE, "guest", shape)
         await cluster.settles(INSTANCE, "guest", ready(30), "it serves")
         wish = {"nodes": 30, "priority": 5, "preemption": "LowerPriority", "dryRun": True}
         await cluster.apply_resource(INSTANCE, "urgent", wish)

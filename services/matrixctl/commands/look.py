@@ -35,7 +35,8 @@ def get(
         str,
         typer.Argument(
             help="supernodes, domains, topology-versions, nodes, npus, allocations, reservations, quotas, "
-            "defragmentations, slices, planes, switches, links, instances, faults, operations, events, deployments"
+            "defragmentations, slices, "
+            "planes, switches, links, instances, faults, operations, events, deployments"
         ),
     ],
     name: Annotated[str | None, typer.Argument(help="Only this one.")] = None,
