@@ -93,6 +93,7 @@ class Defragmentations:
     def approve(self, name: str, if_match: str | None = None) -> DefragmentationView:
         """Let it be carried out. Raises StalePlan where it no longer holds; the plan is then Stale."""
         with self._store.transaction() as session:
+            self._store.records.lock(session)
             row = find(session, DefragmentationRow, name)
             check_etag(row, if_match)
             why = None
@@ -113,6 +114,7 @@ class Defragmentations:
     def cancel(self, name: str, if_match: str | None = None) -> DefragmentationView:
         """Stop after the move under way; asked again, or once it has ended, it changes nothing."""
         with self._store.transaction() as session:
+            self._store.records.lock(session)
             row = find(session, DefragmentationRow, name)
             check_etag(row, if_match)
             if row.state == "Running":
@@ -133,11 +135,12 @@ class Defragmentations:
     def refused(self, name: str, told: MoveRefused) -> DefragmentationView:
         """The mover of the move under way cannot carry it out: planned anew where something has changed, else over."""
         with self._store.transaction() as session:
+            self._store.records.lock(session)
             row = find(session, DefragmentationRow, name)
             step = row.step()
             theirs = (told.allocation, told.node, told.to)
             if row.state == "Running" and step is not None and (step.allocation, step.source, step.to) == theirs:
-                nodes = self._plans.nodes(session)
+                nodes = self._plans.nodes(session, row)
                 if not begun(step, nodes) and in_the_way(row, nodes) is None:
                     text = f"{step.allocation} cannot move from {step.source} to {step.to}: {told.message}"
                     self._plans.end(session, row, "Failed", told.reason, text)

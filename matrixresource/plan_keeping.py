@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixresource.defragmentations import UNDER_WAY, DefragmentationRow
@@ -19,8 +20,11 @@ class PlanKeeper:
         self._store = store
         self._clock = clock
 
-    def nodes(self, session: Session) -> dict[str, NodeRow]:
-        return {node.name: node for node in self._store.nodes(session)}
+    def nodes(self, session: Session, row: DefragmentationRow) -> dict[str, NodeRow]:
+        """The nodes a plan is about, by name."""
+        steps = row.steps()
+        names = {*row.room, *(step.source for step in steps), *(step.to for step in steps)}
+        return {node.name: node for node in self._store.nodes(session, sorted(names))}
 
     def outdated(self, session: Session, row: DefragmentationRow) -> str | None:
         """Why a plan for review is not what it was; None while it is."""
@@ -29,16 +33,14 @@ class PlanKeeper:
         missing = [step for step in row.steps() if session.get(AllocationRow, step.allocation) is None]
         if missing:
             return f"{missing[0].allocation} is gone"
-        return in_the_way(row, self.nodes(session))
+        return in_the_way(row, self.nodes(session, row))
 
     def keep(self, session: Session, row: DefragmentationRow) -> None:
         """Newcomers take none of the nodes the plan needs."""
         wanted = {*row.room, *(step.to for step in row.steps() if step.open)} if row.state in UNDER_WAY else set[str]()
-        for node in self._store.nodes(session):
-            if node.name in wanted:
-                node.kept_for = row.name
-            elif node.kept_for == row.name:
-                node.kept_for = None
+        kept = session.scalars(select(NodeRow).where(NodeRow.kept_for == row.name))
+        for node in [*kept, *self._store.nodes(session, sorted(wanted))]:
+            node.kept_for = row.name if node.name in wanted else None
 
     def end(self, session: Session, row: DefragmentationRow, state: str, reason: str, message: str) -> None:
         """What was kept is free again."""

@@ -53,10 +53,11 @@ class RoomMaking:
     def _looked_at(self, name: str) -> tuple[str, MoveView] | None:
         """Write down what has come true and what is next; a deed where that is ours to do."""
         with self._store.transaction() as session:
+            self._store.records.lock(session)  # one replica looks at a time
             row = find(session, DefragmentationRow, name)
             if row.state not in UNDER_WAY:
                 return None
-            nodes = self._plans.nodes(session)
+            nodes = self._plans.nodes(session, row)
             steps = row.steps()
             for each in steps:
                 if each.open and has_moved(each, nodes):
