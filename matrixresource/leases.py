@@ -94,7 +94,9 @@ class Leases:
         """
         heard, row = self._heard.get(node), self._written.get(node)
         said = [heard.agent(now)] if heard is not None else []
-        if row is not None and not new:
+        # Only of what another replica heard after us the table knows more than we do.
+        later = row is not None and (heard is None or (row.epoch, row.sequence) > heard.reached)
+        if row is not None and later and not new:
             behind = row.heard_at + BEHIND_LEASES * row.lease_s
             said.append(Lease(behind, row.lease_s, row.epoch, row.sequence).agent(now))
         return min(said, key=WORSE.__getitem__) if said else None if new else "Lost"
