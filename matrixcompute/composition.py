@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from matrixcompute.contract import InstanceRequest, PlaneShare
 from matrixresource.contract import AllocationRequest
+from matrixresource.defragmentation_contract import INSTANCE_LABEL
 from matrixresource.vocabulary.planes import Plane
 
-OWNER_LABEL = "cloudmatrix.io/instance"
+OWNER_LABEL = INSTANCE_LABEL
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcompute.loss import living
 from matrixcompute.neighbours import Neighbours
 from matrixcompute.opening import Opening
-from matrixcompute.saga import SagaRunner
+from matrixcompute.saga import RELOCATE, SagaRunner
 from matrixcompute.store import ComputeStore, InstanceRow
 from matrixresource.contract import AllocationView
 from matrixresource.vocabulary.clock import Clock
@@ -160,3 +160,19 @@ class Conductor:
             instance.retry_at = 0.0
         self._wake()
         return instance.view()
+
+    def relocate(self, name: str, about: dict[str, str]) -> bool:
+        """Move one member to a node that is named, as a defragmentation asks: `about` is a `RelocateRequest`.
+
+        False while something else is under way, or when the instance is to be something else than it is.
+        """
+        with self._store.transaction() as session:
+            instance = session.get(InstanceRow, name)
+            if instance is None or instance.state != "Active" or instance.applied is None:
+                return False
+            settled = instance.generation == instance.observed_generation and self._clock.now() >= instance.retry_at
+            if not settled or self._store.open_sagas(session, name):
+                return False
+            self._sagas.open(session, RELOCATE, instance, "Updating", "Moving", about)
+        self._wake()
+        return True

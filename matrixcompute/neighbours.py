@@ -11,6 +11,7 @@ from typing import Protocol
 from matrixcompute.composition import SliceWish
 from matrixcompute.contract import SliceSummary
 from matrixresource.contract import AllocationRequest, AllocationView
+from matrixresource.defragmentation_contract import DefragmentationView, MoveRefused, RelocateRequest
 from matrixresource.vocabulary.calls import WatchEvent
 
 
@@ -21,6 +22,7 @@ class Neighbours(Protocol):
     async def bind(self, name: str) -> AllocationView: ...
     async def replace(self, name: str, node: str, reason: str) -> AllocationView: ...
     async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView: ...
+    async def relocate(self, name: str, request: RelocateRequest) -> AllocationView: ...
     async def change_over(self, name: str, request: AllocationRequest) -> AllocationView: ...
     async def renew(self, name: str, lease_s: float) -> AllocationView: ...
     async def draining(self) -> list[str]:
@@ -40,5 +42,10 @@ class Neighbours(Protocol):
     async def slices(self) -> dict[str, list[SliceSummary]]:
         """Every slice by the instance it belongs to."""
 
+    async def defragmentations(self) -> list[DefragmentationView]:
+        """Those that are running."""
+
+    async def refuse_move(self, defragmentation: str, told: MoveRefused) -> None: ...
+
     def changes(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
-        """Changes of `allocations` or `slices`."""
+        """Changes of `allocations`, `defragmentations` or `slices`."""

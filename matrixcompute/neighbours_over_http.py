@@ -10,6 +10,7 @@ from matrixlink.client import LinkClient
 from matrixlink.contract import SliceRequest, SliceView
 from matrixresource.client import ResourceClient
 from matrixresource.contract import AllocationRequest, AllocationView
+from matrixresource.defragmentation_contract import DefragmentationView, MoveRefused, RelocateRequest
 from matrixresource.vocabulary.calls import WatchEvent
 
 
@@ -46,6 +47,9 @@ class NeighboursOverHttp:
 
     async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
         return await self._resource.move(name, request, validate_only)
+
+    async def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
+        return await self._resource.relocate(name, request)
 
     async def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
         return await self._resource.change_over(name, request)
@@ -93,9 +97,13 @@ class NeighboursOverHttp:
             found.setdefault(view.instance, []).append(summary(view))
         return found
 
+    async def defragmentations(self) -> list[DefragmentationView]:
+        return await self._resource.defragmentations("state=Running")
+
+    async def refuse_move(self, defragmentation: str, told: MoveRefused) -> None:
+        await self._resource.refuse_move(defragmentation, told)
+
     def changes(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         return (
-            self._resource.watch(collection, since)
-            if collection == "allocations"
-            else self._link.watch(collection, since)
+            self._link.watch(collection, since) if collection == "slices" else self._resource.watch(collection, since)
         )

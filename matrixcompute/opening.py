@@ -34,8 +34,16 @@ class Opening:
         verb = change_verb(instance)
         self.open(session, verb, instance, "Updating", "Moving" if verb == MOVE else "Scaling")
 
-    def open(self, session: Session, verb: str, instance: InstanceRow, state: str, reason: str) -> None:
-        self._runner.open(session, verb, instance)
+    def open(
+        self,
+        session: Session,
+        verb: str,
+        instance: InstanceRow,
+        state: str,
+        reason: str,
+        about: dict[str, str] | None = None,
+    ) -> None:
+        self._runner.open(session, verb, instance, about)
         instance.move(state)
         instance.conditions = condition(
             instance.conditions or [],

@@ -25,7 +25,7 @@ from matrixresource.vocabulary.errors import MatrixError, from_problem
 
 log = logging.getLogger(__name__)
 
-REPAIR, MOVE, GIVE_WAY = "replace-node", "move-instance", "give-way"
+REPAIR, MOVE, GIVE_WAY, RELOCATE = "replace-node", "move-instance", "give-way", "relocate-member"
 
 WAIT_S, WAIT_FLOOR_WALL_S = 15.0, 0.5
 """How often a waiting step looks again even when nobody nudges."""
@@ -47,6 +47,7 @@ class Work:
     store: ComputeStore
     clock: Clock
     policy: RecoveryPolicy
+    about: dict[str, str] = field(default_factory=dict)
 
     def applied(self) -> InstanceRequest | None:
         """The shape that last was active; None where none ever was."""
@@ -104,14 +105,14 @@ class SagaRunner:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._nudges: dict[str, asyncio.Event] = {}
 
-    def open(self, session: Session, verb: str, instance: InstanceRow) -> SagaRow:
+    def open(self, session: Session, verb: str, instance: InstanceRow, about: dict[str, str] | None = None) -> SagaRow:
         """Write a saga down in the caller's transaction; `resume` starts it. Ends the ones before."""
         for earlier in self._store.open_sagas(session, instance.name):
             earlier.status = "Cancelled"
             earlier.finished_at = self._clock.now()
             earlier.message = f"overtaken by {verb}"
         attempt = int(self._clock.now() * 1000)
-        repairing = verb == REPAIR and instance.applied is not None
+        as_it_is = verb in (REPAIR, RELOCATE) and instance.applied is not None
         row = SagaRow(
             name=f"{verb}-{instance.name}-{attempt:x}",
             project=instance.project,
@@ -121,9 +122,10 @@ class SagaRunner:
             status="Running",
             step=0,
             steps=[step.name for step in self._sagas[verb].steps],
-            # A repair brings back what last was active, whatever has been wished since.
-            wish=instance.observed_generation if repairing else instance.generation,
-            shape=instance.applied if repairing else instance.spec,
+            # A repair brings back what last was active, whatever has been wished since; who moves keeps it.
+            wish=instance.observed_generation if as_it_is else instance.generation,
+            shape=instance.applied if as_it_is else instance.spec,
+            about=about,
         )
         session.add(row)
         instance.operation = row.name
@@ -159,8 +161,9 @@ class SagaRunner:
             assert row is not None
             saga, target, wish = self._sagas[row.verb], row.target, row.wish
             # A saga from before sagas carried a shape brings the present wish.
+            about = dict(row.about or {})
             shape = InstanceRequest.model_validate(row.shape or self._store.instance(session, target).spec)
-        work = Work(name, target, shape, wish, self._neighbours, self._store, self._clock, self._policy)
+        work = Work(name, target, shape, wish, self._neighbours, self._store, self._clock, self._policy, about)
         nudge = self._nudges.setdefault(target, asyncio.Event())
         while (at := self._at(name)) is not None:
             status, step = at

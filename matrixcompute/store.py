@@ -95,6 +95,8 @@ class SagaRow(ResourceRow, Base):
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     wish: Mapped[int] = mapped_column(Integer, default=0)
     shape: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    about: Mapped[dict[str, str] | None] = mapped_column(JSON)
+    """What besides the shape the saga is about: of a member that moves, where from and to, and for which plan."""
     finished_at: Mapped[float | None] = mapped_column(Float)
 
     def view(self) -> View:

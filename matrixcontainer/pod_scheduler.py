@@ -18,12 +18,13 @@ from matrixcontainer.kube_events import event_body
 from matrixcontainer.pod_groups import pod_groups
 from matrixresource.client import ResourceClient
 from matrixresource.contract import AllocationView
+from matrixresource.defragmentation_contract import POD_LABEL
 from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
 from matrixresource.vocabulary.names import NodeName
 
 log = logging.getLogger(__name__)
 
-GANG_LABEL = "cloudmatrix.io/pod-group"
+GANG_LABEL = POD_LABEL
 COMPONENT = "matrix-scheduler"
 
 

@@ -199,8 +199,7 @@ def _instance_spec() -> dict[str, Any]:
             "fieldPath": ".maxPerDomain",
         },
         {
-            "rule": "!has(self.blocks) || "
-            "self.blocks.all(one, self.blocks.exists_one(other, other.level == one.level))",
+            "rule": "!has(self.blocks) || self.blocks.all(one, self.blocks.exists_one(o, o.level == one.level))",
             "message": "one block size for each level",
             "fieldPath": ".blocks",
         },

@@ -7,7 +7,7 @@ something comes to lie is the ledger's choice (`capacity`), kept in step with th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace as changed_to
 
 from sqlalchemy.orm import Session
@@ -16,9 +16,12 @@ from matrixresource import quotas
 from matrixresource.books import Books
 from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.contract import AllocationRequest, AllocationView, NodeView
+from matrixresource.decisions import Decision, decision
+from matrixresource.defragmentation_contract import RelocateRequest
 from matrixresource.layout_changes import carry_out
 from matrixresource.moving import Moves
 from matrixresource.refusals import refusal
+from matrixresource.relocating import Relocations
 from matrixresource.reservations import ReservationRow
 from matrixresource.reserving import Reservations
 from matrixresource.roster import Roster
@@ -50,10 +53,14 @@ class Allocator:
         self._standing = Standing(store, self._roster)
         self._moves = Moves(store, self.books, self._roster)
         self.reservations = Reservations(store, self.books, self._roster, self._standing, clock)
+        self.decided: list[Callable[[Decision], None]] = []
+        """Told of every decision."""
+        self._relocations = Relocations(store, self.books, self._roster)
         self._steps_in = StepsIn(store, self.books, self._roster)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
+    @decision
     def reserve(
         self, name: str, request: AllocationRequest, *, if_match: str | None = None, validate_only: bool = False
     ) -> AllocationView:
@@ -104,6 +111,7 @@ class Allocator:
             self._settle(session, held)
         return held.view()
 
+    @decision
     def move(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
         """Take successors for the members that would lie elsewhere under `request`; everything held stays held.
 
@@ -121,6 +129,17 @@ class Allocator:
             view = held.view()
         return view if validate_only else held.view()
 
+    @decision
+    def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
+        """Take a successor for one member on a node that is named. `change_over` and `stay` end it, as a move."""
+        with self._store.transaction() as session:
+            self.books.open(session)
+            held = self._living(session, name)
+            self._relocations.begin(session, held, request)
+            self._settle(session, held)
+        return held.view()
+
+    @decision
     def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
         """Successors become members, and who they follow is let go, all at once. Raises Conflict before all are ready.
 
@@ -142,6 +161,7 @@ class Allocator:
             self._settle(session, held)
         return held.view()
 
+    @decision
     def replace(self, name: str, node: NodeName, reason: str) -> AllocationView:
         """Give up one member and let a spare, else a free node, take its rank; the rest stay where they are.
 
@@ -170,6 +190,7 @@ class Allocator:
                     self._settle(session, held)
         return taken
 
+    @decision
     def release(self, name: str, *, if_match: str | None = None) -> AllocationView | None:
         """Let everything go: agents clean, then the nodes are free and the allocation is gone (None)."""
         with self._store.transaction() as session:
@@ -310,6 +331,7 @@ class Allocator:
         if request.kept() == held.request:
             return
         wish = self.books.wish(request, self._clock.now())
+        wish = changed_to(wish, avoid=wish.avoid | self.books.wiping(session, held.name))
         quotas.check(session, self._store, held.name, request)
         if wish.per != self.books.ledger.held[held.name].wish.per:
             raise Conflict("the share of a node does not change in place", field="npus")
@@ -329,7 +351,9 @@ class Allocator:
         self.books.touched()
         ledger, before = self.books.ledger, self.books.ledger.held[held.name].wish
         ranked = [node.node_name for node in self._store.held_by(session, held.name) if node.role == "member"]
-        ranked += [NodeName(part.node) for part in self._store.parts(session, held.name) if part.dies]
+        ranked += [
+            NodeName(part.node) for part in self._store.parts(session, held.name) if part.dies and not part.going
+        ]
         if wish.nodes < before.nodes:
             ranked = ranked[: wish.nodes]
         return ledger.resize(held.name, wish, [self.books.numbers[name] for name in ranked])

@@ -30,12 +30,9 @@ from matrixresource.reservation_contract import ReservationRequest, ReservationV
 from matrixresource.store import ResourceStore
 from matrixresource.topology_history import spec_at
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import NotYetSupported
 from matrixresource.vocabulary.names import NodeName, NpuName
 from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page
 from matrixresource.watchers.node_reports import NodeReports as ReportReader
-
-NOT_YET = ("defragmentations",)
 
 
 def routes(
@@ -208,14 +205,4 @@ def routes(
     async def delete_quota(project: str, if_match: IfMatch = None) -> None:
         quotas.delete(project, if_match)
 
-    def not_yet(noun: str) -> None:
-        @api.api_route(f"/{noun}", methods=["GET", "POST"], include_in_schema=False)
-        @api.api_route(f"/{noun}/{{name}}", methods=["GET", "PUT", "POST", "DELETE"], include_in_schema=False)
-        def refuse(name: str = "") -> None:
-            raise NotYetSupported(
-                f"{noun} are in the contract and not in this version; the README lists what is not yet there"
-            )
-
-    for noun in NOT_YET:
-        not_yet(noun)
     return api

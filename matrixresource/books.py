@@ -1,7 +1,7 @@
 """Books: the ledger kept in step with the database.
 
 The tables say who holds what; the ledger says it again in a form that decisions are quick on. A transaction that
-decides opens the books, which takes the journal's lock and reads the tables again if anything was committed that the
+decides opens the books under the journal's lock, which reads the tables again if anything was committed that the
 books have not seen: by another replica, or by a transaction of ours that came to nothing. A transaction of ours that
 commits is followed row by row.
 """
@@ -9,7 +9,7 @@ commits is followed row by row.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -33,6 +33,9 @@ UNSEEN = -1
 LEAVING = 1 << 40
 """The priority of what is being released: nobody puts out who is leaving."""
 
+WIPED = "{} (being wiped)"
+"""In the ledger, who holds the parts that an allocation has given up, until its agents have wiped them."""
+
 
 class Books:
     """One ledger over all supernodes there are."""
@@ -42,15 +45,18 @@ class Books:
         self._store = store
         self._policy = POLICIES[policy]
         self._seen = UNSEEN
+        self._followed = UNSEEN
         self._opened: Session | None = None
+        self._wiped: set[str] = set()  # who has parts that wait to be wiped
         self.ledger = Ledger(Shape(1, 1, 1))
         self.names: list[NodeName | None] = []
         self.numbers: dict[str, int] = {}
         store.records.before_commit.append(self._follow)
+        store.records.after_commit.append(self._committed)
 
     def open(self, session: Session) -> Ledger:
         """The ledger as the tables are now, and stay until this transaction ends."""
-        newest = self._store.records.lock(session)
+        newest: int = session.info.get("newest") or self._store.records.lock(session)
         if newest != self._seen:
             self._read(session)
             self._seen = newest
@@ -72,10 +78,20 @@ class Books:
     def refresh(self, session: Session, row: AllocationRow) -> None:
         """An allocation as its rows say now, in the middle of a transaction that changed them."""
         self.touched()
-        place = self._place(self._store.held_by(session, row.name), self._store.parts(session, row.name))
-        if row.name in self.ledger.held:
-            self.ledger.release(row.name)
-        self._enter(row, place)
+        kept = self.ledger.reservations.get(row.name)
+        places = self._places(session, row.name)
+        for name in places:
+            if name in self.ledger.held:
+                self.ledger.release(name)
+        self._enter(row, places)
+        if kept is not None:
+            kept.place = places[row.name]
+            self.ledger.reservations[row.name] = kept
+
+    def wiping(self, session: Session, name: str) -> frozenset[int]:
+        """The nodes on which parts that an allocation gave up wait to be wiped: until then it takes nothing there."""
+        going = (self.numbers.get(part.node) for part in self._store.parts(session, name) if part.going)
+        return frozenset(number for number in going if number is not None)
 
     # ---- names and numbers
 
@@ -155,26 +171,38 @@ class Books:
         parts: dict[str, list[PartRow]] = defaultdict(list)
         for part in self._store.parts(session):
             parts[part.allocation].append(part)
+        self._wiped = {part.allocation for each in parts.values() for part in each if part.going}
         for allocation in self._store.allocations(session):
-            self._enter(allocation, self._place(held[allocation.name], parts[allocation.name]))
+            owner = allocation.name
+            self._enter(allocation, self._split(owner, held[owner], parts[owner]))
         for row in rows:
             self._look_at(row)
         for reservation in living(session):
             self._promise(reservation)
 
-    def _enter(self, row: AllocationRow, place: Place) -> None:
-        """An allocation as the tables say: it holds `place`, or has held it already."""
-        wish = self.wish(row.request_held())
-        wish.end = NEVER if row.expires_at is None else row.expires_at
-        if row.state == "Releasing":
-            wish.priority = LEAVING
-        before = self.ledger.held.get(row.name)
-        if before is not None:
-            self.ledger.held[row.name] = Held(wish, place, before.since)
-            return
-        # Taken, not asked for: it keeps what is closed to newcomers, too.
-        self.ledger.take(row.name, place, wish.end)
-        self.ledger.held[row.name] = Held(wish, place, row.created_at or 0.0)
+    def _enter(self, row: AllocationRow, places: Mapping[str, Place]) -> None:
+        """An allocation as the tables say: it holds these places, or has held them already."""
+        for name, place in places.items():
+            wish = self.wish(row.request_held()) if name == row.name else Wish(0)
+            wish.end = NEVER if row.expires_at is None else row.expires_at
+            if row.state == "Releasing" or name != row.name:
+                wish.priority = LEAVING
+            before = self.ledger.held.get(name)
+            if before is not None:
+                self.ledger.held[name] = Held(wish, place, before.since)
+                continue
+            # Taken, not asked for: it keeps what is closed to newcomers, too.
+            self.ledger.take(name, place, wish.end)
+            self.ledger.held[name] = Held(wish, place, row.created_at or 0.0)
+
+    def _places(self, session: Session, name: str) -> dict[str, Place]:
+        return self._split(name, self._store.held_by(session, name), self._store.parts(session, name))
+
+    def _split(self, name: str, nodes: Sequence[NodeRow], parts: Sequence[PartRow]) -> dict[str, Place]:
+        """What an allocation has, and apart from it what waits to be wiped."""
+        going = [part for part in parts if part.going]
+        places = {name: self._place(nodes, [part for part in parts if not part.going])}
+        return places | ({WIPED.format(name): self._place([], going)} if going else {})
 
     def _promise(self, row: ReservationRow) -> None:
         held = self.ledger.held.get(row.name)
@@ -218,20 +246,31 @@ class Books:
         opened, self._opened = self._opened, None
         otherwise = any(isinstance(row, (SupernodeRow, ReservationRow)) for row in rows)
         if otherwise or (opened is not session and self._seen != newest - len(rows)):
-            self._seen = UNSEEN
+            self._seen = self._followed = UNSEEN
             return
-        changed = [row for row in rows if isinstance(row, AllocationRow)]
-        there = {row.name: row for row in changed if session.get(AllocationRow, row.name) is not None}
-        places = {
-            name: self._place(self._store.held_by(session, name), self._store.parts(session, name)) for name in there
-        }
-        for row in changed:
-            held = self.ledger.held.get(row.name)
-            if held is not None and held.place != places.get(row.name):
-                self.ledger.release(row.name)
-        for name, held_by in there.items():
-            self._enter(held_by, places[name])
+        changed = {row.name for row in rows if isinstance(row, AllocationRow)}
+        if changed & self.ledger.reservations.keys():
+            self._seen = self._followed = UNSEEN
+            return
+        changed |= {name for name in self._wiped if name not in changed}
+        found = {name: row for name in changed if (row := session.get(AllocationRow, name)) is not None}
+        places = {name: self._places(session, name) for name in found}
+        for name in changed:
+            for each in (name, WIPED.format(name)):
+                held = self.ledger.held.get(each)
+                if held is not None and held.place != places.get(name, {}).get(each):
+                    self.ledger.release(each)
+        for name, row in found.items():
+            self._enter(row, places[name])
+            (self._wiped.add if len(places[name]) > 1 else self._wiped.discard)(name)
+        self._wiped &= found.keys()
         for node in rows:
             if isinstance(node, NodeRow):
                 self._look_at(node)
-        self._seen = newest
+        self._seen, self._followed = UNSEEN, newest
+
+    def _committed(self, newest: int) -> None:
+        """What was followed is so now; a commit that failed leaves the books to be read again."""
+        if self._followed == newest:
+            self._seen = newest
+        self._followed = UNSEEN

@@ -14,6 +14,12 @@ from matrixresource.contract import (
     NodeView,
     ReportAnswer,
 )
+from matrixresource.defragmentation_contract import (
+    DefragmentationRequest,
+    DefragmentationView,
+    MoveRefused,
+    RelocateRequest,
+)
 from matrixresource.plan_contract import PlanRequest, PlanView
 from matrixresource.topology_contract import DomainView
 from matrixresource.vocabulary.calls import WatchEvent, call, watch
@@ -65,6 +71,11 @@ class ResourceClient:
         answer = await call(self._http, "PUT", f"/v1/allocations/{name}/move", body=request.wire(), params=params)
         return AllocationView.model_validate(answer)
 
+    async def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
+        """Take a successor for one member on a node that is named."""
+        path = f"/v1/allocations/{name}:relocate"
+        return AllocationView.model_validate(await call(self._http, "POST", path, body=request.wire()))
+
     async def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
         path = f"/v1/allocations/{name}:changeOver"
         return AllocationView.model_validate(await call(self._http, "POST", path, body=request.wire()))
@@ -83,6 +94,30 @@ class ResourceClient:
         """Give a move up."""
         return AllocationView.model_validate(await call(self._http, "DELETE", f"/v1/allocations/{name}/move"))
 
+    async def defragmentations(self, filter: str | None = None) -> list[DefragmentationView]:
+        params = {"filter": filter} if filter else None
+        answer = await call(self._http, "GET", "/v1/defragmentations", params=params)
+        return [DefragmentationView.model_validate(item) for item in answer["items"]]
+
+    async def propose(self, request: DefragmentationRequest) -> DefragmentationView:
+        """A plan of moves that make room, for review."""
+        answer = await call(self._http, "POST", "/v1/defragmentations", body=request.wire())
+        return DefragmentationView.model_validate(answer)
+
+    async def approve(self, defragmentation: str) -> DefragmentationView:
+        path = f"/v1/defragmentations/{defragmentation}:approve"
+        return DefragmentationView.model_validate(await call(self._http, "POST", path))
+
+    async def cancel(self, defragmentation: str) -> DefragmentationView:
+        """Stop a defragmentation after the move under way."""
+        path = f"/v1/defragmentations/{defragmentation}:cancel"
+        return DefragmentationView.model_validate(await call(self._http, "POST", path))
+
+    async def refuse_move(self, defragmentation: str, told: MoveRefused) -> DefragmentationView:
+        """Say that the move under way cannot be carried out."""
+        path = f"/v1/defragmentations/{defragmentation}:refuse"
+        return DefragmentationView.model_validate(await call(self._http, "POST", path, body=told.wire()))
+
     async def release(self, name: str) -> bool:
         """Ask for release; True once the allocation is gone."""
         try:
@@ -96,7 +131,7 @@ class ResourceClient:
         return [ReportAnswer.model_validate(item) for item in answer["answers"]]
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
-        """Events of `nodes`, `allocations` or `assignments`."""
+        """Events of `nodes`, `allocations`, `assignments` or `defragmentations`."""
         return watch(self._http, f"/v1/{collection}", since=since)
 
     async def get(self, path: str, params: dict[str, Any] | None = None) -> dict[str, Any]:

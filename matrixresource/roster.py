@@ -49,10 +49,11 @@ class Roster:
     def _wish(self, session: Session, node: NodeRow, wanted: str, held: AllocationRow | None) -> None:
         """One generation on, unless that is already what is wished of the node."""
         row = self._assignment(session, node)
-        allocation = held.name if held is not None and wanted != "Clean" else None
-        if (row.wanted, row.allocation, row.rank) == (wanted, allocation, node.rank):
+        # Whoever is to be clean is so for nobody: a node that was never asked for anything else has nothing to do.
+        allocation, rank = (None, None) if held is None or wanted == "Clean" else (held.name, node.rank)
+        if (row.wanted, row.allocation, row.rank) == (wanted, allocation, rank):
             return
-        row.wanted, row.allocation, row.rank = wanted, allocation, node.rank
+        row.wanted, row.allocation, row.rank = wanted, allocation, rank
         row.generation += 1
         node.wanted = wanted
         node.wanted_generation = node.assignment_generation = row.generation

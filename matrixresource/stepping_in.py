@@ -88,12 +88,13 @@ class StepsIn:
         ledger, number = books.ledger, books.numbers[name]
         wish = ledger.held[held.name].wish
         books.touched()
-        place = ledger.replace(held.name, number, frozenset())
+        wiping = books.wiping(session, held.name)
+        place = ledger.replace(held.name, number, wiping)
         if place is None:
             spread = None if wish.spread is None else changed_to(wish.spread, required=False)
             within = "supernode" if wish.within == "cabinet" else wish.within
             ledger.held[held.name].wish = changed_to(wish, within=within, prefers=wish.within, spread=spread)
-            place = ledger.replace(held.name, number, frozenset())
+            place = ledger.replace(held.name, number, wiping)
         if place is None:
             raise refusal(self._store.nodes(session), books, changed_to(wish, nodes=1, spares=0, block=1, cell=1))
         carry_out(session, self._store, self._roster, books, held, place)

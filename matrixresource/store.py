@@ -7,8 +7,8 @@ has one `holder` column, so two holders of a whole node are not a state the data
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, Boolean, Float, Integer, String, select
@@ -128,7 +128,7 @@ class PartRow(Base):
 
 
 class NodeRow(ResourceRow, Base):
-    """One node as last observed. Leases are kept in memory: a lease that outlived us is worth nothing."""
+    """One node as last observed."""
 
     __tablename__ = "nodes"
     kind = "node"
@@ -142,6 +142,8 @@ class NodeRow(ResourceRow, Base):
     shared_by: Mapped[int] = mapped_column(Integer, default=0)
     cordoned: Mapped[bool] = mapped_column(Boolean, default=False)
     domain_closed: Mapped[bool] = mapped_column(Boolean, default=False)
+    kept_for: Mapped[str | None] = mapped_column(String(253))
+    """The defragmentation under way that needs this node."""
     power: Mapped[str] = mapped_column(String(10), default="Unknown")
     health: Mapped[str] = mapped_column(String(12), default="Healthy")
     agent: Mapped[str] = mapped_column(String(10), default="Lost")
@@ -187,7 +189,7 @@ class NodeRow(ResourceRow, Base):
     def open(self) -> bool:
         """Whether newcomers may have of it what nobody holds."""
         settled = self.holder is not None or (self.status == "Clean" and self.caught_up)
-        return settled and self.whole_fault() is None
+        return settled and self.kept_for is None and self.whole_fault() is None
 
     def obstacle(self) -> str | None:
         """Why this node cannot be taken whole now; None where it can."""
@@ -195,7 +197,8 @@ class NodeRow(ResourceRow, Base):
             return "Held"
         if self.shared_by:
             return self.fault() or "PartlyHeld"
-        return self.fault() or (None if self.state == "Available" else self.state)
+        kept = "Kept" if self.kept_for is not None else None
+        return self.fault() or (kept if self.state == "Available" else self.state)
 
     def fault(self) -> str | None:
         """What keeps it out whoever holds it; None when nothing does."""
@@ -353,8 +356,13 @@ class ResourceStore:
     def __init__(self, records: Records) -> None:
         self.records = records
 
-    def transaction(self, dry: bool = False) -> AbstractContextManager[Session]:
-        return self.records.transaction(dry)
+    @contextmanager
+    def transaction(self, dry: bool = False) -> Iterator[Session]:
+        """One verb. Whoever decides holds the journal's lock from the start: what it reads stays so until it commits,
+        whatever other replicas want meanwhile."""
+        with self.records.transaction(dry) as session:
+            session.info["newest"] = self.records.lock(session)
+            yield session
 
     def reading(self) -> AbstractContextManager[Session]:
         return self.records.reading()

@@ -1,10 +1,10 @@
-"""Sagas over an instance that runs: a changed shape, another place, a member to replace. The rest works meanwhile."""
+"""Sagas over an instance that runs: a changed shape, another place, a member to move or replace. The rest works on."""
 
 from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from matrixcompute.saga import MOVE, REPAIR, Saga, Step
+from matrixcompute.saga import MOVE, RELOCATE, REPAIR, Saga, Step
 from matrixcompute.sagas import moving_steps, steps
 from matrixcompute.sagas.create_instance import RETRY_S
 from matrixcompute.store import InstanceRow
@@ -56,6 +56,24 @@ MOVE_INSTANCE = Saga(
     refused=_kept_as_it_was,
 )
 """Make before break: until `change_over` a refusal leaves everything where it was."""
+
+RELOCATE_MEMBER = Saga(
+    RELOCATE,
+    (
+        Step(moving_steps.take_successor, undo=moving_steps.give_up_move),
+        Step(steps.bind_nodes),
+        Step(moving_steps.await_successor),
+        Step(moving_steps.reach_both, undo=moving_steps.reach_members),
+        Step(moving_steps.await_routes),
+        Step(moving_steps.change_over),
+        Step(steps.admit_slices),
+        Step(steps.program_routes),
+        Step(steps.await_ready),
+        Step(steps.mark_active),
+    ),
+    refused=_kept_as_it_was,
+)
+"""A move of one member to a node that a defragmentation names; what breaks on the way is repaired first."""
 
 REPLACE_NODE = Saga(
     REPAIR,

@@ -7,7 +7,8 @@ from matrixcompute.draining import lying_in, who_can_leave, without
 from matrixcompute.recovery import plan_recovery
 from matrixcompute.saga import Waiting, Work
 from matrixcompute.sagas import steps
-from matrixresource.vocabulary.errors import StaleGeneration
+from matrixresource.defragmentation_contract import RelocateRequest
+from matrixresource.vocabulary.errors import Conflict, StaleGeneration
 
 
 async def take_successors(work: Work) -> None:
@@ -28,6 +29,27 @@ async def give_up_move(work: Work) -> None:
     """Let the successors go: the instance stays where it is."""
     if await work.neighbours.allocation(work.instance) is not None:
         await work.neighbours.stay(work.instance)
+
+
+async def take_successor(work: Work) -> None:
+    """Hold, beside the member that shall lie elsewhere, the node that was named for it."""
+    await work.neighbours.relocate(work.instance, RelocateRequest.model_validate(work.about))
+    work.say("Moving", f"{work.about['node']} gives its place to {work.about['to']} ({work.about['defragmentation']})")
+
+
+async def await_successor(work: Work) -> None:
+    """Until the successor is deployed. A newer wish, or anything that broke, turns the move round."""
+    if (newest := work.newest()) > work.wish:
+        raise StaleGeneration(f"generation {newest} is wished now")
+    allocation = await steps.held(work)
+    plan = plan_recovery(allocation.members, await steps.silent(work), work.policy)
+    if plan.action == "hold":
+        raise Waiting(plan.message)
+    if plan.action == "replace":
+        raise Conflict(f"repaired first: {plan.message}")
+    coming = [member for member in allocation.members if member.role == "successor" and not member.ready]
+    if coming:
+        raise Waiting(f"{coming[0].node} is {coming[0].state}; {work.about['node']} serves meanwhile")
 
 
 async def await_successors(work: Work) -> None:

@@ -211,25 +211,44 @@ def in_scope(ledger: Ledger, wish: Wish, scope: range, allowed: Allowed) -> Plac
 
 
 def leaving_spares(index: Index, wish: Wish, free: dict[int, int], scope: Iterable[int]) -> Place | None:
-    """Members on some of the `free` nodes (masks by cabinet) that leave whole nodes for the spares, and those."""
+    """Members on some of the `free` nodes (masks by cabinet) that leave whole nodes for the spares, and those.
+
+    Of very many supernodes the emptiest are looked at first.
+    """
     limit, domain = spread_limit(index, wish.spread)
     each = limit if domain == 1 else index.nodes
-    rooms: dict[int, Room] = {}
-    for cabinet in scope:
-        mask, whole = free.get(cabinet, 0), index.whole[cabinet]
-        if mask or whole:
-            started = (mask & ~whole).bit_count()
-            rooms[cabinet] = Room(min(mask.bit_count(), each), whole.bit_count(), started)
     most = limit if domain > 1 else index.shape.of_supernode
-    takes = deal(
-        rooms, wish.nodes, wish.spares, cell=wish.cell, block=wish.block, most=most, cabinets=index.cabinets
-    )  # fmt: skip
-    if takes is None:
-        return None
-    place = Place()
-    chosen = [(cabinet, tightest_nodes(index, cabinet, free[cabinet], count)) for cabinet, count in takes.items()]
-    settle(index, wish, chosen, place)
-    return place if spares_beside(index, wish, scope, place) else None
+    cabinets = index.cabinets
+    for some in emptiest_first(index, list(scope), 2 * (wish.nodes + wish.spares)):
+        rooms: dict[int, Room] = {}
+        for cabinet in some:
+            mask, whole = free.get(cabinet, 0), index.whole[cabinet]
+            if mask or whole:
+                started = (mask & ~whole).bit_count()
+                rooms[cabinet] = Room(min(mask.bit_count(), each), whole.bit_count(), started)
+        takes = deal(rooms, wish.nodes, wish.spares, cell=wish.cell, block=wish.block, most=most, cabinets=cabinets)
+        if takes is not None:
+            place = Place()
+            chosen = [(c, tightest_nodes(index, c, free[c], count)) for c, count in takes.items()]
+            settle(index, wish, chosen, place)
+            return place if spares_beside(index, wish, some, place) else None
+    return None
+
+
+def emptiest_first(index: Index, scope: list[int], wanted: int) -> Iterator[list[int]]:
+    """Cabinets to look at: where there are many supernodes first those with the most whole nodes, then all."""
+    cabinets = index.cabinets
+    if len(scope) > ROOMY * cabinets:
+        found: list[int] = []
+        whole = 0
+        for supernode in sorted({cabinet // cabinets for cabinet in scope}, key=lambda s: (-index.left[s], s)):
+            found += range(supernode * cabinets, (supernode + 1) * cabinets)
+            whole += index.left[supernode]
+            if whole >= wanted and len(found) >= ROOMY * cabinets // 2:
+                break
+        if len(found) < len(scope):
+            yield found
+    yield scope
 
 
 def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed) -> dict[int, int]:

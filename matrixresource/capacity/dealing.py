@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import lcm
 
-EFFORT = 200_000  # steps in which divisions are compared
+EFFORT = 20_000  # steps in which divisions are compared
 TRIED = 8  # sets of promising supernodes, when there are too many divisions
 
 
@@ -86,29 +86,51 @@ def deal(
         return None
     if spares is not None and sum(max(row.left.values()) for row in rows) < spares:
         return None
-    for some in _tried(rows, wanted, step):
-        counts = _divided(some, wanted, spares)
+    if (wanted // step + 1) * sum(len(row.left) for row in rows) <= EFFORT:
+        return _members(rows, _divided(rows, wanted, spares))
+    for some in [rows] if spares is None else _opened(rows, wanted):
+        counts = _cheapest(some, wanted, spares, step)
         if counts is not None:
-            found: dict[int, int] = {}
-            for row, count in zip(some, counts, strict=True):
-                found |= row.members(count)
-            return found
+            return _members(some, counts)
     return None
 
 
-def _tried(rows: list[Supernode], wanted: int, step: int) -> Iterator[list[Supernode]]:
-    effort = (wanted // step + 1) * sum(len(row.left) for row in rows)
-    if effort <= EFFORT:
-        yield rows
-        return
+def _members(rows: list[Supernode], counts: list[int] | None) -> dict[int, int] | None:
+    if counts is None:
+        return None
+    return {cabinet: n for row, c in zip(rows, counts, strict=True) for cabinet, n in row.members(c).items()}
+
+
+def _opened(rows: list[Supernode], wanted: int) -> Iterator[list[Supernode]]:
+    """Sets of supernodes that hold everybody: those with members already, and the most promising of the others."""
     bound = [row for row in rows if row.least]
     order = sorted((row for row in rows if not row.least), key=lambda row: (-row.promise, -max(row.left)))
     room, tried = sum(max(row.left) for row in bound), 0
+    if room >= wanted:
+        yield bound
     for count, row in enumerate(order, 1):
         room += max(row.left)
         if room >= wanted and tried < TRIED:
             tried += 1
             yield bound + order[:count]
+
+
+def _cheapest(rows: list[Supernode], wanted: int, spares: int | None, step: int) -> list[int] | None:
+    """The same for many, by the cheapest steps; where spares are wanted every one of the supernodes gets members."""
+    counts = [next((count for count in row.left if count or spares is None), 0) for row in rows]
+    steps = sorted(
+        (row.left[count] - row.left[count + step], number)
+        for number, row in enumerate(rows)
+        for count in row.left
+        if count >= counts[number] and count + step in row.left
+    )
+    missing = wanted - sum(counts)
+    if missing < 0 or missing // step > len(steps):
+        return None
+    for _, number in steps[: missing // step]:
+        counts[number] += step
+    left = sum(row.left[count] for row, count in zip(rows, counts, strict=True))
+    return counts if spares is None or left >= spares else None
 
 
 def _divided(rows: list[Supernode], wanted: int, spares: int | None) -> list[int] | None:

@@ -7,6 +7,7 @@ out one member after another; `plan` for moves that happen all at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, lcm
 from typing import TYPE_CHECKING
@@ -86,11 +87,18 @@ class Plan:
     exact: bool = False
 
 
-def make_room(ledger: Ledger, wish: Wish, steps: int = STEPS) -> Defragmentation | None:
+def anybody(name: str) -> bool:
+    return True
+
+
+def make_room(
+    ledger: Ledger, wish: Wish, steps: int = STEPS, movable: Callable[[str], bool] = anybody
+) -> Defragmentation | None:
     """The moves, as few NPUs as were found, after which the gang fits: for a refused request, or for a block of so
     many nodes as `Wish(nodes, within="cabinet")` or `"supernode"`. None when nothing is to be done or no way was found
-    within so many steps of the search. Whole nodes only; nothing is changed."""
-    found = None if ledger.choose(wish) is not None else plan(ledger, wish, steps, one_by_one=True)
+    within so many steps of the search. Only allocations that are `movable` are moved. Whole nodes only; nothing is
+    changed."""
+    found = None if ledger.choose(wish) is not None else plan(ledger, wish, steps, one_by_one=True, movable=movable)
     if found is None:
         return None
     npus = {name: sum(step.npus for step in found.steps if step.name == name) for name in found.moves}
@@ -118,7 +126,14 @@ def _moved(ledger: Ledger, moves: dict[str, Place]) -> Index:
     return index
 
 
-def plan(ledger: Ledger, wish: Wish, steps: int = STEPS, *, one_by_one: bool = False) -> Plan | None:
+def plan(
+    ledger: Ledger,
+    wish: Wish,
+    steps: int = STEPS,
+    *,
+    one_by_one: bool = False,
+    movable: Callable[[str], bool] = anybody,
+) -> Plan | None:
     """How to make room, or None when no plan was found. Gangs of whole nodes only; nothing is changed.
 
     All moves happen at once unless they are to be made `one_by_one`.
@@ -128,17 +143,19 @@ def plan(ledger: Ledger, wish: Wish, steps: int = STEPS, *, one_by_one: bool = F
         return None
     promised = ledger.promises.between(-inf, inf).nodes(ledger.index) if ledger.promises else set[int]()
     with closed(ledger.index, wish.avoid | promised):
-        return _plan_on_open_nodes(ledger, wish, steps, one_by_one)
+        return _plan_on_open_nodes(ledger, wish, steps, one_by_one, movable)
 
 
-def _plan_on_open_nodes(ledger: Ledger, wish: Wish, steps: int, one_by_one: bool) -> Plan | None:
+def _plan_on_open_nodes(
+    ledger: Ledger, wish: Wish, steps: int, one_by_one: bool, movable: Callable[[str], bool]
+) -> Plan | None:
     search = Search(ledger, list(ledger.index.dies), pieces_of(ledger), rooms_of(ledger), one_by_one)
     for there in search.pieces.values():
         for piece in there:
             search.of.setdefault(piece.name, []).append(piece)
-    search.bound = bound_to_stay(ledger)
+    search.bound = bound_to_stay(ledger) | {name for name in ledger.held if not movable(name)}
     search.chain = CHAIN if steps >= DIRECT else 0
-    for lower, nodes in candidates(ledger, wish, search.pieces, steps):
+    for lower, nodes in candidates(ledger, wish, search.pieces, search.bound, steps):
         if lower >= search.best or search.steps > steps:
             break
         search.reserved = frozenset(nodes)

@@ -90,14 +90,18 @@ def bound_to_stay(ledger: Ledger) -> set[str]:
 
 
 def candidates(
-    ledger: Ledger, wish: Wish, pieces: dict[int, list[Piece]], steps: int
+    ledger: Ledger, wish: Wish, pieces: dict[int, list[Piece]], bound: set[str], steps: int
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """(NPUs that must leave, nodes) for each set the gang could have, the cheapest first."""
+    """(NPUs that must leave, nodes) for each set the gang could have, the cheapest first; without nodes where spares
+    or anybody `bound` to stay lies."""
     shape, index = ledger.shape, ledger.index
     size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[wish.within]
+    if wish.cell > 1 and wish.nodes <= shape.nodes:
+        size = shape.nodes  # elsewhere a set of cells is rarely among the cheapest sets of nodes
     stuck = set(index.broken)
     for held in ledger.held.values():
         stuck.update(c * shape.nodes + o for c, mask in held.place.spares for o in index.offsets(mask))
+    stuck |= {node for node, there in pieces.items() if any(piece.name in bound for piece in there)}
 
     loads = {node: sum(piece.npus for piece in there) for node, there in pieces.items()}
 

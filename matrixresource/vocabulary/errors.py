@@ -109,6 +109,10 @@ class StaleTopology(Conflict):
     pass
 
 
+class StalePlan(Conflict):
+    pass
+
+
 class StaleGeneration(Conflict):
     pass
 

@@ -132,6 +132,8 @@ class Records:
         self._waiters: set[asyncio.Future[None]] = set()
         self.before_commit: list[Callable[[Session, Sequence[ResourceRow], int], None]] = []
         """Called in every transaction that changed resources, with the rows and the number of the newest change."""
+        self.after_commit: list[Callable[[int], None]] = []
+        """Called with that number once it is committed."""
 
     @contextmanager
     def transaction(self, dry: bool = False) -> Iterator[Session]:
@@ -153,6 +155,8 @@ class Records:
                     follow(session, [row for row, _ in touched.values()], newest)
             session.commit()
         if touched:
+            for done in self.after_commit:
+                done(newest)
             self._wake()
 
     @contextmanager

@@ -1,8 +1,8 @@
 """Reads what resource agents report into the inventory.
 
 Reports come in batches; each node's is taken or refused by itself. A report of an earlier life of the agent, or older
-than the last one taken, is refused: lost updates break real fabric domains. Each taken report renews the node's lease,
-which is kept in memory only, and writes to the database only what changed.
+than the last one taken, is refused: lost updates break real fabric domains. Each taken report renews the node's lease
+(`leases`), and writes to the database only what changed.
 """
 
 from __future__ import annotations
@@ -19,30 +19,12 @@ from matrixresource.contract import FaultView, NodeReport, ReportAnswer
 from matrixresource.fault_levels import worst_health
 from matrixresource.fault_records import FaultRecords
 from matrixresource.health import dies_of
+from matrixresource.leases import WORSE, Lease, Leases
 from matrixresource.store import AssignmentRow, NodeRow, PartRow, ResourceStore
 from matrixresource.surveyor import Surveyor
 from matrixresource.topology_history import spec_at
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.names import NpuName
-
-LOST_AFTER_LEASES = 2.0
-"""An agent is Stale when its lease has run out and Lost after this many leases without a report."""
-
-
-@dataclass
-class Lease:
-    """When the agent was last heard, for how long that holds, and how far its reports have come."""
-
-    heard_at: float
-    lease_s: float
-    epoch: int
-    sequence: int
-
-    def agent(self, now: float) -> str:
-        silent_s = now - self.heard_at
-        if silent_s <= self.lease_s:
-            return "Connected"
-        return "Stale" if silent_s <= self.lease_s * LOST_AFTER_LEASES else "Lost"
 
 
 @dataclass(frozen=True)
@@ -89,7 +71,7 @@ class NodeReports:
         self._clock = clock
         self._grace_s = grace_s
         self._started_at = clock.now()
-        self._leases: dict[str, Lease] = {}
+        self._leases = Leases()
         self._nudge = nudge
 
     def take(self, reports: list[NodeReport]) -> list[ReportAnswer]:
@@ -97,6 +79,7 @@ class NodeReports:
         with self._store.transaction() as session:
             touched = Touched()
             names = [report.node for report in reports]
+            self._leases.open(session, names)
             known = {node.name: node for node in self._store.nodes(session, names)}
             batch = Batch(session, FaultRecords(session, names), inventories.known(session, names))
             answers = [self._take(batch, known.get(report.node), report, touched) for report in reports]
@@ -106,13 +89,11 @@ class NodeReports:
     def _take(self, batch: Batch, node: NodeRow | None, report: NodeReport, touched: Touched) -> ReportAnswer:
         if node is None:
             return ReportAnswer(node=report.node, accepted=False, reason="NotFound")
-        lease = self._leases.get(node.name)
-        seen = (lease.epoch, lease.sequence) if lease else (node.epoch, -1)
+        seen = self._leases.reached(node.name) or (node.epoch, -1)
         if (report.epoch, report.sequence) <= seen:
             return ReportAnswer(node=report.node, accepted=False, reason="StaleReport")
         now = self._clock.now()
         before = _standing(node)
-        self._leases[node.name] = Lease(now, report.lease_s, report.epoch, report.sequence)
         node.agent = "Connected"
         node.epoch, node.power, node.status, node.stage = report.epoch, report.power, report.status, report.stage
         node.observed_generation = report.generation
@@ -129,6 +110,8 @@ class NodeReports:
         node.read_state()
         if _standing(node) != before:
             touched.add(node, released)
+        lease = Lease(now, report.lease_s, report.epoch, report.sequence)
+        self._leases.hear(batch.session, node.name, lease, news=batch.session.is_modified(node))
         behind = node.assignment_generation > report.generation
         wish = batch.session.get(AssignmentRow, node.name) if behind else None
         return ReportAnswer(
@@ -157,15 +140,11 @@ class NodeReports:
         now = self._clock.now()
         touched = Touched()
         with self._store.transaction() as session:
+            self._leases.open(session)
             for node in self._store.nodes(session):
-                lease = self._leases.get(node.name)
-                if lease is not None:
-                    agent = lease.agent(now)
-                elif now - self._started_at < self._grace_s:
-                    continue
-                else:
-                    agent = "Lost"
-                if agent != node.agent:
+                agent = self._leases.agent(node.name, now, new=now - self._started_at < self._grace_s)
+                # Only for the worse: what is better is told by a report, to whichever replica.
+                if agent is not None and WORSE[agent] > WORSE[node.agent]:
                     node.agent = agent
                     node.read_state()
                     touched.add(node)

@@ -17,12 +17,13 @@ from matrixcompute.neighbours import Neighbours
 from matrixcompute.neighbours_over_http import NeighboursOverHttp
 from matrixcompute.recovery import RecoveryPolicy
 from matrixcompute.saga import SagaRunner
-from matrixcompute.sagas.change_instance import MOVE_INSTANCE, REPLACE_NODE, SCALE_INSTANCE
+from matrixcompute.sagas.change_instance import MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE, SCALE_INSTANCE
 from matrixcompute.sagas.create_instance import CREATE_INSTANCE
 from matrixcompute.sagas.delete_instance import DELETE_INSTANCE
 from matrixcompute.sagas.give_way import GIVE_WAY_INSTANCE
 from matrixcompute.store import Base, ComputeStore
 from matrixcompute.tending import Tending
+from matrixcompute.watchers.member_moves import MemberMoves
 from matrixcompute.watchers.orphan_release import OrphanRelease
 from matrixlink.client import LinkClient
 from matrixresource.client import ResourceClient
@@ -43,11 +44,20 @@ log = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-ALL = (CREATE_INSTANCE, SCALE_INSTANCE, MOVE_INSTANCE, REPLACE_NODE, GIVE_WAY_INSTANCE, DELETE_INSTANCE)
+ALL = (
+    CREATE_INSTANCE,
+    SCALE_INSTANCE,
+    MOVE_INSTANCE,
+    RELOCATE_MEMBER,
+    REPLACE_NODE,
+    GIVE_WAY_INSTANCE,
+    DELETE_INSTANCE,
+)
 SAGAS = {saga.verb: saga for saga in ALL}
 
 TEND_PERIOD_S = 10.0
 ORPHAN_PERIOD_S = 60.0
+MEMBER_MOVES_PERIOD_S = 30.0
 COMPACTION_PERIOD_S = 600.0
 KEPT_WALL_S = 3600.0
 """Journal, events and finished operations are kept for an hour of the wall, or a day of emulated time if longer."""
@@ -88,6 +98,8 @@ def build(settings: ComputeSettings, clock: Clock, database: Database, neighbour
         rest_s=2.0,
         rest_floor_wall_s=0.1,
     )
+    moves = MemberMoves(store, neighbours, conductor)
+    moving = Periodic("member-moves", moves.look, clock, period_s=MEMBER_MOVES_PERIOD_S, floor_wall_s=1.0)
     orphans = OrphanRelease(store, neighbours)
 
     async def compact() -> str:
@@ -96,21 +108,21 @@ def build(settings: ComputeSettings, clock: Clock, database: Database, neighbour
             old = store.forget_before(session, clock.now() - kept_s)
         return f"{old} old records and {records.compact(kept_s)} changes forgotten"
 
-    def follow(collection: str) -> Callable[[], Awaitable[None]]:
+    def follow(collection: str, watcher: Periodic) -> Callable[[], Awaitable[None]]:
         async def following() -> None:
-            """Nudge the health watcher, and through it the waiting sagas, at every change a neighbour reports."""
+            """Nudge a watcher, and through the health one the waiting sagas, at every change a neighbour reports."""
             since: int | None = None
             while True:
                 try:
                     async for event in neighbours.changes(collection, since):
                         since = event.rv
                         if event.type != "BOOKMARK":
-                            tending.nudge()
+                            watcher.nudge()
                 except Gone:
                     since = None
                 except MatrixError as refused:
                     log.info("watch ended", extra={"collection": collection, "why": refused.message})
-                tending.nudge()
+                watcher.nudge()
                 await asyncio.sleep(WATCH_RETRY_WALL_S)
 
         return following
@@ -126,11 +138,12 @@ def build(settings: ComputeSettings, clock: Clock, database: Database, neighbour
         watchers=[
             resumption,
             tending,
+            moving,
             Periodic("orphan-release", orphans.look, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
             Periodic("count", metrics.count, clock, period_s=30.0, floor_wall_s=5.0),
         ],
-        tasks=[follow("allocations"), follow("slices")],
+        tasks=[follow("allocations", tending), follow("slices", tending), follow("defragmentations", moving)],
         registry=registry,
         on_stop=database.close,
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Gauge, Histogram
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from matrixcompute.instance_states import INSTANCE_STATES
-from matrixcompute.store import ComputeStore, InstanceRow
+from matrixcompute.store import ComputeStore, EventRow, InstanceRow
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.quantities import from_timestamp
+
+QUEUE_SECONDS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400)
 
 
 class InstanceMetrics:
@@ -21,6 +25,14 @@ class InstanceMetrics:
         self._stuck = Gauge("instances_stuck", "Instances past the deadline of a passing state.", registry=registry)
         self._open = Gauge("operations_open", "Operations under way.", registry=registry)
 
+        self._queue = Histogram(
+            "instance_queue_seconds",
+            "Emulated time from an instance being asked for to its nodes being committed.",
+            registry=registry,
+            buckets=QUEUE_SECONDS,
+        )
+        self._placed_until = clock.now()
+
     async def count(self) -> str:
         with self._store.reading() as session:
             held = self._store.instances(session)
@@ -28,13 +40,35 @@ class InstanceMetrics:
             degraded = sum((_condition(row, "Degraded") or {}).get("status") == "True" for row in held)
             stuck = sum(self._is_stuck(row) for row in held)
             open_sagas = len(self._store.open_sagas(session))
+            waited = self._waited(session)
         self._states.clear()
         for state in states:
             self._states.labels(state).inc()
         self._degraded.set(degraded)
         self._stuck.set(stuck)
         self._open.set(open_sagas)
+        for seconds in waited:
+            self._queue.observe(seconds)
         return f"{len(states)} instances"
+
+    def _waited(self, session: Session) -> list[float]:
+        """How long each instance waited whose nodes were committed for the first time since the last look."""
+        placed = select(EventRow).where(EventRow.reason == "Scheduled", EventRow.at > self._placed_until)
+        news = list(session.scalars(placed.order_by(EventRow.at)))
+        told = select(EventRow).where(
+            EventRow.instance.in_({event.instance for event in news}), EventRow.reason.in_(("Requested", "Scheduled"))
+        )
+        asked: dict[str, float] = {}
+        found = []
+        for event in session.scalars(told.order_by(EventRow.at, EventRow.name)) if news else ():
+            if event.reason == "Requested":
+                asked[event.instance] = event.at
+            elif event.instance in asked:
+                waited = event.at - asked.pop(event.instance)
+                if event.at > self._placed_until:
+                    found.append(waited)
+        self._placed_until = max([event.at for event in news], default=self._placed_until)
+        return found
 
     def _is_stuck(self, row: InstanceRow) -> bool:
         progressing = _condition(row, "Progressing")

@@ -10,7 +10,19 @@ import sys
 import typer
 
 from matrixresource.vocabulary.errors import InvalidField, MatrixError
-from services.matrixctl.commands import change, experiment, holdings, later, look, machine, plan, show, stack
+from services.matrixctl.commands import (
+    change,
+    defrag,
+    experiment,
+    holdings,
+    later,
+    look,
+    machine,
+    plan,
+    show,
+    stack,
+    top,
+)
 from services.matrixctl.screen import EXIT_USAGE, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
@@ -23,7 +35,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for group in (stack, look, change, machine, plan, holdings, experiment, show, later):
+for group in (stack, look, change, machine, plan, holdings, defrag, top, experiment, show, later):
     group.register(app)
 
 

@@ -121,6 +121,13 @@ NOUNS: tuple[Noun, ...] = (
         "number",
     ),
     Noun(
+        "defragmentations",
+        "resource",
+        (NAME, STATE, ("moved", "movesDone"), ("moves", "moves.length"), ("npus", "npus"), ("block", "blockAfter")),
+        (("before", "blockBefore"), ("level", "level"), ("room", "room"), ("message", "message")),
+        ("defragmentation", "defrag"),
+    ),
+    Noun(
         "slices",
         "link",
         (NAME, STATE, ("plane", "plane"), ("qos", "qosClass"), ("instance", "instance"), ("programmed", "programmed")),

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from matrixresource.allocator import Allocator
 from matrixresource.api import routes
+from matrixresource.api_capacity import capacity_routes
+from matrixresource.api_defragmentations import defragmentation_routes
 from matrixresource.api_topology import topology_routes
+from matrixresource.capacity_report import CapacityReport
+from matrixresource.making_room import Defragmentations
 from matrixresource.store import Base, ResourceStore
 from matrixresource.surveyor import Surveyor
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.records import Records
 from matrixresource.watchers.node_reports import NodeReports
+from matrixresource.watchers.room_making import RoomMaking
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import Database
@@ -27,6 +31,7 @@ from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
 from services.chassis.run import serve
 from services.chassis.settings import ServiceSettings
+from services.resource.metrics import ResourceMetrics
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -36,9 +41,8 @@ SETTLE_WATCH_PERIOD_S = 10.0
 COMPACTION_PERIOD_S = 600.0
 COUNT_PERIOD_S = 30.0
 EXPIRY_PERIOD_S = 10.0
+ROOM_MAKING_PERIOD_S = 5.0
 JOURNAL_KEPT_WALL_S = 600.0
-
-AGENT_STATES = ("Connected", "Stale", "Lost")
 
 
 class ResourceSettings(ServiceSettings):
@@ -81,6 +85,14 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
         store, allocator, surveyor, clock, grace_s=clock.at_least_wall(settings.lease_grace, 6.0), nudge=refill.nudge
     )
 
+    defragmentations = Defragmentations(store, allocator.books, clock)
+    making_room = RoomMaking(store, allocator, clock)
+
+    async def carry_on() -> str:
+        return making_room.carry_on()
+
+    room_making = Periodic("room-making", carry_on, clock, period_s=ROOM_MAKING_PERIOD_S, floor_wall_s=0.5)
+
     async def survey() -> str:
         return surveyor.settle() or "no new topology version"
 
@@ -88,27 +100,28 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
         return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
 
     registry = CollectorRegistry()
-    agents = Gauge("node_agents", "Nodes by what is known of their agent.", ["agent"], registry=registry)
-
-    async def count() -> str:
-        with store.reading() as session:
-            held = Counter(row.agent for row in store.nodes(session))
-        for state in AGENT_STATES:
-            agents.labels(state).set(held[state])
-        return f"{held.total()} nodes"
+    capacity = CapacityReport(store, allocator.books)
+    metrics = ResourceMetrics(registry, store, capacity)
+    allocator.decided.append(metrics.decided)
 
     return create_app(
         "resource",
         "MatrixResource",
-        [topology_routes(store, surveyor, refill.nudge), routes(store, allocator, reports, clock, refill.nudge)],
+        [
+            topology_routes(store, surveyor, refill.nudge),
+            routes(store, allocator, reports, clock, refill.nudge),
+            capacity_routes(capacity),
+            defragmentation_routes(store, allocator, defragmentations, room_making.nudge),
+        ],
         tokens=Tokens(settings.tokens),
         watchers=[
             Periodic("leases", reports.watch_leases, clock, period_s=LEASE_WATCH_PERIOD_S, floor_wall_s=0.5),
             refill,
+            room_making,
             Periodic("expire", expire, clock, period_s=EXPIRY_PERIOD_S, floor_wall_s=0.5),
             Periodic("topology", survey, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
-            Periodic("count", count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
+            Periodic("count", metrics.count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
         ],
         registry=registry,
         on_stop=database.close,

@@ -179,6 +179,7 @@ def same_as_the_tables(session: Session, books: Books, store: ResourceStore) -> 
     anew = Books(store)
     fresh = anew.open(session)
     store.records.before_commit.pop()
+    store.records.after_commit.pop()
     assert told(ledger) == told(fresh)
     assert ledger.tenants == fresh.tenants
     dies, sockets, gib = Accounts(session).held()

@@ -19,11 +19,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    Bundle,
     RuleBasedStateMachine,
-    consumes,
+    initialize,
     invariant,
-    multiple,
     rule,
     run_state_machine_as_test,
 )
@@ -33,7 +31,7 @@ from matrixresource.contract import AllocationRequest, QuotaRequest
 from matrixresource.reservation_contract import ReservationRequest
 from matrixresource.vocabulary.errors import MatrixError
 from matrixresource.vocabulary.names import NodeName
-from matrixresource.vocabulary.quantities import timestamp
+from matrixresource.vocabulary.quantities import from_timestamp, timestamp
 from tests.matrixresource.accounting import Accounts, above_quota, contents
 from tests.matrixresource.machine import Machine
 
@@ -42,6 +40,9 @@ OPEN = ("sn0-c00", "sn0-c01", "sn0-c02", "sn1-c00", "sn1-c01")
 
 NODES = [f"{cabinet}-n{number}" for cabinet in OPEN for number in range(4)]
 FAULTS = [("80C98000", "npu1"), ("020001001", "npu5-die1"), ("81078603", "npu2"), ("110001010", "node"), ("x", "node")]
+
+ANY = st.integers(0, 99)
+"""Which of those there are, counted round."""
 
 SIZES = st.one_of(
     st.builds(lambda n: {"nodes": n}, st.integers(1, 9)),
@@ -91,9 +92,6 @@ def begun() -> Path:
 class Lives(RuleBasedStateMachine):
     """Random lives of the service, its owners and its agents."""
 
-    allocations = Bundle("allocations")
-    promises = Bundle("promises")
-
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="allocator-life-"))
@@ -108,6 +106,26 @@ class Lives(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.machine.database.close()
         shutil.rmtree(self.folder)
+
+    @initialize(sizes=st.lists(st.tuples(SIZES, RULES, st.booleans()), min_size=2, max_size=7))
+    def begin_with(self, sizes: list[tuple[Any, Any, bool]]) -> None:
+        """Some are there already, most of them served."""
+        for size, rules, bound in sizes:
+            name = self.name()
+            if self.ask(name, **size | rules) is not None and bound:
+                self.machine.allocator.bind(name)
+        self.machine.obey()
+
+    def one(self, which: int) -> str:
+        """One of the allocations there are; a name of nobody where there is none."""
+        names = self.machine.names() or ["nobody"]
+        return names[which % len(names)]
+
+    def a_promise(self, which: int, *states: str) -> str:
+        """One of the reservations, in one of these states if there is any."""
+        views = self.machine.allocator.reservations.list()
+        names = [view.name for view in views if view.state in states] or [view.name for view in views] or ["nobody"]
+        return names[which % len(names)]
 
     def name(self) -> str:
         self.made += 1
@@ -150,37 +168,35 @@ class Lives(RuleBasedStateMachine):
 
     # ---- owners
 
-    @rule(target=allocations, size=SIZES, more=AMOUNTS, rules=RULES, spares=st.sampled_from([0, 0, 0, 1, 2]))
-    def reserve(self, size: Any, more: Any, rules: Any, spares: int) -> Any:
+    @rule(size=SIZES, more=AMOUNTS, rules=RULES, spares=st.sampled_from([0, 0, 0, 1, 2]))
+    def reserve(self, size: Any, more: Any, rules: Any, spares: int) -> None:
         name, asked = self.name(), size | more | rules | ({"spares": spares} if "cpus" not in size else {})
         tried = self.ask(name, dry=True, **asked)
         taken = self.ask(name, **asked)
         assert (tried is None) == (taken is None)
-        if taken is None:
-            return multiple()
-        assert [member.node for member in tried.members] == [member.node for member in taken.members]
-        return name
+        if taken is not None:
+            assert [member.node for member in tried.members] == [member.node for member in taken.members]
 
     @rule(
-        target=allocations,
         size=SIZES,
-        other=allocations,
+        which=ANY,
         key=st.sampled_from(["near", "apart"]),
         level=st.sampled_from(["node", "cabinet", "supernode"]),
         required=st.booleans(),
     )
-    def reserve_toward(self, size: Any, other: str, key: str, level: str, required: bool) -> Any:
+    def reserve_toward(self, size: Any, which: int, key: str, level: str, required: bool) -> None:
         name = self.name()
-        toward = {"allocations": [other], "level": level, "required": required}
-        return name if self.ask(name, **size, **{key: toward}) else multiple()
+        toward = {"allocations": [self.one(which)], "level": level, "required": required}
+        self.ask(name, **size, **{key: toward})
 
-    @rule(name=allocations)
-    def bind(self, name: str) -> None:
-        self.attempt(self.machine.allocator.bind, name)
+    @rule(which=ANY)
+    def bind(self, which: int) -> None:
+        self.attempt(self.machine.allocator.bind, self.one(which))
 
-    @rule(name=allocations, size=SIZES, more=AMOUNTS, spares=st.sampled_from([None, 0, 1, 2]), dry=st.booleans())
-    def resize(self, name: str, size: Any, more: Any, spares: int | None, dry: bool) -> None:
+    @rule(which=ANY, size=SIZES, more=AMOUNTS, spares=st.sampled_from([None, 0, 1, 2]), dry=st.booleans())
+    def resize(self, which: int, size: Any, more: Any, spares: int | None, dry: bool) -> None:
         """Grown, shrunk, or both at once, in what the size and the amounts name."""
+        name = self.one(which)
         wish = self.wish(name)
         if wish is not None:
             if "npus" in size and wish.get("npusPerNode") is None and wish.get("npus") is None:
@@ -194,17 +210,17 @@ class Lives(RuleBasedStateMachine):
             row = next((row for row in self.machine.store.allocations(session) if row.name == name), None)
             return {k: v for k, v in row.request.items() if v is not None} if row is not None else None
 
-    @rule(
-        name=allocations, placement=PLACEMENTS, exclude=st.lists(st.sampled_from(NODES), max_size=4), dry=st.booleans()
-    )
-    def move(self, name: str, placement: Any, exclude: list[str], dry: bool) -> None:
+    @rule(which=ANY, placement=PLACEMENTS, exclude=st.lists(st.sampled_from(NODES), max_size=4), dry=st.booleans())
+    def move(self, which: int, placement: Any, exclude: list[str], dry: bool) -> None:
+        name = self.one(which)
         wish = self.wish(name)
         if wish is not None:
             request = AllocationRequest.model_validate(wish | {"placement": placement, "excludeNodes": exclude})
             self.attempt(self.machine.allocator.move, name, request, validate_only=dry, changes=not dry)
 
-    @rule(name=allocations, forward=st.booleans())
-    def end_move(self, name: str, forward: bool) -> None:
+    @rule(which=ANY, forward=st.booleans())
+    def end_move(self, which: int, forward: bool) -> None:
+        name = self.one(which)
         with self.machine.store.reading() as session:
             row = next((row for row in self.machine.store.allocations(session) if row.name == name), None)
             to = row.moving_to if row is not None else None
@@ -214,55 +230,49 @@ class Lives(RuleBasedStateMachine):
             else:
                 self.attempt(self.machine.allocator.stay, name)
 
-    @rule(name=allocations, which=st.integers(0, 8))
-    def replace(self, name: str, which: int) -> None:
+    @rule(which=ANY, node=st.integers(0, 8))
+    def replace(self, which: int, node: int) -> None:
+        name = self.one(which)
         members = self.members(name)
         if members:
-            self.attempt(self.machine.allocator.replace, name, NodeName(members[which % len(members)]), "test")
+            self.attempt(self.machine.allocator.replace, name, NodeName(members[node % len(members)]), "test")
 
     def members(self, name: str) -> list[str]:
         found = self.attempt(self.machine.held, name)
         return [member.node for member in found.members] if found is not None else []
 
-    @rule(name=allocations, lease_s=st.sampled_from([30, 300, 3000]))
-    def renew(self, name: str, lease_s: float) -> None:
-        self.attempt(self.machine.allocator.renew, name, lease_s)
+    @rule(which=ANY, lease_s=st.sampled_from([30, 300, 3000]))
+    def renew(self, which: int, lease_s: float) -> None:
+        self.attempt(self.machine.allocator.renew, self.one(which), lease_s)
 
-    @rule(name=consumes(allocations))
-    def release(self, name: str) -> None:
-        self.attempt(self.machine.allocator.release, name)
+    @rule(which=ANY)
+    def release(self, which: int) -> None:
+        self.attempt(self.machine.allocator.release, self.one(which))
 
     # ---- reservations in time and quotas
 
     @rule(
-        target=promises,
         size=SIZES,
         project=st.sampled_from(["red", "default"]),
         after_s=st.sampled_from([20, 100, 500]),
         lasts_s=st.sampled_from([50, 400]),
         spares=st.sampled_from([0, 0, 1]),
     )
-    def promise(self, size: Any, project: str, after_s: float, lasts_s: float, spares: int) -> Any:
+    def promise(self, size: Any, project: str, after_s: float, lasts_s: float, spares: int) -> None:
         name = self.name()
         request = {"startsAt": timestamp(self.machine.clock.at + after_s), "durationS": lasts_s, "project": project}
         asked = ReservationRequest.model_validate(size | request | ({"spares": spares} if "cpus" not in size else {}))
         put = self.machine.allocator.reservations.put
         self.attempt(put, name, asked, dry=True, changes=False)
-        return name if self.attempt(put, name, asked) else multiple()
+        self.attempt(put, name, asked)
 
-    @rule(target=allocations, promise=promises, size=SIZES, project=st.sampled_from(["red", "default"]))
-    def claim(self, promise: str, size: Any, project: str) -> Any:
-        name = self.name()
-        return name if self.ask(name, reservation=promise, project=project, **size) else multiple()
+    @rule(which=ANY, size=SIZES, project=st.sampled_from(["red", "default"]))
+    def claim(self, which: int, size: Any, project: str) -> None:
+        self.ask(self.name(), reservation=self.a_promise(which, "Held"), project=project, **size)
 
-    @rule(target=allocations, promise=promises)
-    def treat_as_allocation(self, promise: str) -> str:
-        """What is held for a reservation is an allocation: it can be bound, resized, replaced, released."""
-        return promise
-
-    @rule(promise=promises)
-    def give_up(self, promise: str) -> None:
-        self.attempt(self.machine.allocator.reservations.delete, promise)
+    @rule(which=ANY)
+    def give_up(self, which: int) -> None:
+        self.attempt(self.machine.allocator.reservations.delete, self.a_promise(which, "Promised", "Waiting", "Ended"))
 
     @rule(
         project=st.sampled_from(["red", "blue"]), npus=st.sampled_from([None, 16, 64]), cpus=st.sampled_from([None, 8])
@@ -272,14 +282,23 @@ class Lives(RuleBasedStateMachine):
 
     # ---- time
 
-    @rule(by_s=st.sampled_from([1, 30, 120, 600]))
-    def time_goes_on(self, by_s: float) -> None:
+    @rule(by_s=st.sampled_from([1, 30, 120, 600]), seen=st.booleans())
+    def time_goes_on(self, by_s: float, seen: bool) -> None:
         self.machine.clock.at += by_s
+        if seen:
+            self.what_is_due()
 
-    @rule()
+    @rule(which=ANY)
+    def the_start_of_a_reservation(self, which: int) -> None:
+        starts = [row.starts_at for row in self.machine.allocator.reservations.list() if row.state == "Promised"]
+        if starts:
+            self.machine.clock.at = max(self.machine.clock.at, from_timestamp(starts[which % len(starts)]) + 1)
+            self.what_is_due()
+
     def what_is_due(self) -> None:
-        self.machine.allocator.reservations.as_time_goes_on()
         self.machine.allocator.expire()
+        self.machine.obey(*self.silent, faults=self.faults)
+        self.machine.allocator.reservations.as_time_goes_on()
 
     @rule()
     def replenish(self) -> None:

@@ -15,6 +15,7 @@ GENERATED: tuple[Generated, ...] = (
     Generated("docs/emulated.md", f"{PRINTED}:fault_kinds", "fault-kinds"),
     Generated("matrixresource/README.md", f"{PRINTED}:allocation_states", "allocation-states"),
     Generated("matrixresource/README.md", f"{PRINTED}:node_states", "node-states"),
+    Generated("matrixresource/README.md", f"{PRINTED}:defragmentation_states", "defragmentation-states"),
     Generated("matrixresource/topology/README.md", "matrixresource.topology.picture:picture", "supernode"),
     Generated("matrixlink/README.md", "matrixlink.picture:printed", "matrixlink"),
     Generated("matrixcompute/README.md", f"{PRINTED}:instance_states", "instance-states"),

@@ -116,6 +116,12 @@ def node_states() -> str:
     return NODE_STATES.picture()
 
 
+def defragmentation_states() -> str:
+    from matrixresource.defragmentations import DEFRAGMENTATION_STATES
+
+    return DEFRAGMENTATION_STATES.picture()
+
+
 def instance_states() -> str:
     from matrixcompute.instance_states import INSTANCE_STATES
 

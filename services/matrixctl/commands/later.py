@@ -11,7 +11,6 @@ from services.matrixctl.screen import EXIT_USAGE
 NOT_YET = {
     "scenario": "play a scripted day of load and faults",
     "sweep": "run an experiment over a range of a parameter",
-    "top": "watch utilisation of NPUs, links and pools",
     "snapshot": "keep a copy of a whole stack's state",
     "restore": "go back to a snapshot",
 }

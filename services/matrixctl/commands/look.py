@@ -34,7 +34,8 @@ def get(
     noun: Annotated[
         str,
         typer.Argument(
-            help="supernodes, domains, topology-versions, nodes, npus, allocations, reservations, quotas, slices, "
+            help="supernodes, domains, topology-versions, nodes, npus, allocations, reservations, quotas, "
+            "defragmentations, slices, "
             "planes, switches, links, instances, faults, operations, events, deployments"
         ),
     ],

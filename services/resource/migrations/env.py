@@ -1,4 +1,4 @@
-from matrixresource import domains, observed_ports, topology_history  # noqa: F401  (their tables)
+from matrixresource import domains, leases, observed_ports, topology_history  # noqa: F401  (their tables)
 from matrixresource.store import Base
 from services.chassis.migrating import run
 

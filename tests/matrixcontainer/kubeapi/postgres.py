@@ -13,8 +13,14 @@ from pathlib import Path
 
 import pytest
 
+
+def has_postgres() -> bool:
+    """Whether a server can be had here."""
+    return shutil.which("initdb") is not None and shutil.which("pg_ctl") is not None
+
+
 needs_postgres = pytest.mark.skipif(
-    shutil.which("initdb") is None or shutil.which("pg_ctl") is None,
+    not has_postgres(),
     reason="initdb and pg_ctl are not on the PATH: nothing was tested on PostgreSQL",
 )
 

@@ -84,6 +84,19 @@ def test_no_move_makes_room_on_a_broken_die() -> None:
     assert defragmenting.make_room(ledger, Wish(1)) is None
 
 
+def test_nobody_makes_room_with_dies_that_are_broken() -> None:
+    """The gang needs a node; who leaves it fits only where another part makes room first."""
+    for broken, moves in ((0, 2), (0b10101, None)):
+        ledger = Ledger(Shape(1, 1, 3))
+        for name, node, npus in (("six", 0, 6), ("three", 1, 3), ("four", 2, 4), ("two", 2, 2)):
+            first = 4 if name == "two" else 0
+            ledger.hold(name, Wish(1, npus), Place(parts=[(node, ((1 << 2 * npus) - 1) << 2 * first)]), 0.0)
+        ledger.index.block(2, 0b11 << 14)
+        ledger.index.block(1, broken)
+        found = defragmenting.make_room(ledger, Wish(1))
+        assert (len(found.moves) if found else None) == moves
+
+
 def test_a_broken_die_that_nobody_holds_belongs_to_no_total() -> None:
     ledger = one_die_broken(Place(parts=[(0, 0b1111)]))
     ledger.index.block(5, 0xFF)

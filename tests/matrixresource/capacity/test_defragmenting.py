@@ -84,3 +84,13 @@ def test_what_metrics_show() -> None:
     two = next(block for block in shown.blocks if (block.over, block.nodes) == ("cabinet", 2))
     assert (two.count, two.stranded) == (3, pytest.approx(1 / 3))
     assert shown.utilisation == pytest.approx(93 / 240)
+
+
+def test_no_move_cuts_a_cell_and_one_can_make_room_for_it() -> None:
+    for cell, wish, place in ((2, Wish(2, within="cabinet"), None), (1, Wish(2, cell=2), [(0, 0b11)])):
+        ledger = Ledger(Shape(1, 3, 2))
+        ledger.hold("gang", Wish(2, cell=cell), Place(whole=[(0, 0b11)]), 0.0)
+        ledger.set_up(2, False)
+        ledger.set_up(4, False)
+        found = defragmenting.make_room(ledger, wish)
+        assert (found.place.whole if found else None) == place

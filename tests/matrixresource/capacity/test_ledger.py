@@ -10,7 +10,7 @@ from benchmarks.placement import wish_of
 from matrixresource.capacity.index import Index
 from matrixresource.capacity.ledger import Ledger
 from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Wish
+from matrixresource.capacity.wishes import Place, Wish
 
 
 def held(*npus: float, shape: Shape | None = None) -> Ledger:
@@ -80,13 +80,19 @@ def test_a_cabinet_of_many_nodes() -> None:
 
 def test_a_lost_node_takes_its_cell_along_only_when_its_cabinet_is_full() -> None:
     ledger = Ledger(Shape(1, 4, 4))
-    gang, _ = ledger.allocate("gang", Wish(6, cell=2), 0.0)
-    assert gang is not None
-    assert gang.whole == [(0, 0b1111), (1, 0b0011)]
+    ledger.hold("gang", Wish(4, cell=2), Place(whole=[(0, 0b0011), (1, 0b0011)]), 0.0)
+    ledger.hold("beside", Wish(1), Place(whole=[(1, 0b1000)]), 0.0)
     moved, _ = ledger.fail(4)
-    assert sorted(moved["gang"].whole) == [(0, 0b1111), (1, 0b0110)]
-    ledger.set_up(7, False)
+    assert moved["gang"].whole == [(0, 0b0011), (1, 0b0110)]
     moved, _ = ledger.fail(5)
-    assert [mask.bit_count() for _, mask in moved["gang"].whole if mask == 0b1111] == [4]
-    assert sorted(cabinet for cabinet, _ in moved["gang"].whole) == [0, 2]
-    assert ledger.fail(0)[0]["gang"].cabinets(4) == {0, 2}
+    assert moved["gang"].whole == [(0, 0b1111)]  # though all of it would have fitted elsewhere
+    moved, _ = ledger.fail(0)
+    assert [mask.bit_count() for cabinet, mask in sorted(moved["gang"].whole)] == [2, 2]
+    assert moved["gang"].cabinets(4) == {0, 2}
+
+
+def test_a_spare_in_another_cabinet_cuts_no_cell() -> None:
+    ledger = Ledger(Shape(1, 2, 2))
+    ledger.hold("gang", Wish(2, cell=2, spares=1), Place(whole=[(0, 0b11)], spares=[(1, 0b01)]), 0.0)
+    moved, lost = ledger.fail(0)
+    assert (moved["gang"].whole, moved["gang"].spares, lost) == ([(1, 0b11)], [(0, 0b10)], [])

@@ -20,7 +20,7 @@ def crowded(seed: int) -> tuple[Ledger, random.Random]:
     ledger = Ledger(Shape(2, 3, 3))
     for number in range(chance.randint(3, 9)):
         ledger.allocate(f"t{number}", Wish(chance.choice([1, 1, 2]), chance.choice([2, 8, 8])), 0.0)
-    ledger.allocate("it", Wish(chance.randint(2, 4), within="supernode"), 0.0)
+    assert ledger.allocate("it", Wish(chance.randint(2, 4), within="supernode"), 0.0)[0]
     for name in chance.sample([name for name in sorted(ledger.held) if name != "it"], 2):
         ledger.release(name)
     ledger.set_up(chance.randrange(18), False)
@@ -48,13 +48,13 @@ def may_have(ledger: Ledger, wish: Wish, own: set[int], nodes: tuple[int, ...]) 
 
 def another(chance: random.Random, nodes: int, spares: int = 0) -> Wish:
     block = 2 if nodes % 2 == 0 and chance.random() < 0.4 else 1
-    cell = chance.choice([size for size in (1, 1, 2, 3) if nodes % size == 0])
+    cell = chance.choice([size for size in (1, 2, 3) if nodes % size == 0])
     within = chance.choice(["", "", "supernode", "cabinet"])
     spread = Rule(chance.choice(["cabinet", "cabinet", "supernode"]), chance.choice([1, 2, 3]))
     return Wish(nodes, 8, within, block, spread if chance.random() < 0.4 else None, spares=spares, cell=cell)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(150))
 def test_a_move_keeps_as_many_nodes_as_any_could(seed: int) -> None:
     ledger, chance = crowded(seed)
     own = members_of(ledger.index, ledger.held["it"].place)
@@ -69,7 +69,7 @@ def test_a_move_keeps_as_many_nodes_as_any_could(seed: int) -> None:
     assert ledger.index.state() == ledger.rebuilt().state()
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(150))
 def test_it_grows_when_that_can_be(seed: int) -> None:
     ledger, chance = crowded(seed)
     own = members_of(ledger.index, ledger.held["it"].place)

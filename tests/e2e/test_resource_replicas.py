@@ -1,0 +1,153 @@
+"""Two replicas of MatrixResource on one PostgreSQL are one allocator.
+
+Owners ask both at once, for nodes and parts of nodes, whatever the other replica is doing: no die is given twice, what
+was acknowledged is there, and an agent that reports to one of them is not lost to the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from matrixresource.contract import AllocationRequest, NodeReport
+from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity
+from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
+from tests.matrixresource.machine import Machine
+
+pytestmark = [pytest.mark.e2e, needs_postgres]
+
+WISHES = [
+    {"nodes": 1},
+    {"nodes": 6, "spares": 1},
+    {"npus": 0.5},
+    {"npus": 3, "cpus": 1, "memoryGib": 500},
+    {"nodes": 5, "npusPerNode": 4},
+    {"cpus": 9, "memoryGib": 2000},
+    {"nodes": 20},
+]
+STEPS = 60
+
+
+@pytest.fixture
+def replicas(tmp_path: Path) -> Iterator[list[Machine]]:
+    with a_postgres() as url:
+        url = url.replace("postgresql://", "postgresql+psycopg://")
+        machines = [Machine(tmp_path, url=url), Machine(tmp_path, supernodes=0, url=url)]
+        yield machines
+        for machine in machines:
+            machine.database.close()
+
+
+class Owner(threading.Thread):
+    """Asks one replica again and again; `told` is what it was told last of each allocation it has."""
+
+    def __init__(self, number: int, machine: Machine) -> None:
+        super().__init__()
+        self.number, self.machine, self.chance = number, machine, Random(number)
+        self.told: dict[str, list[str]] = {}
+        self.heard = self.refused = 0
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            for step in range(STEPS):
+                self._ask(f"o{self.number}-{step}")
+        except BaseException as error:
+            self.failure = error
+
+    def _ask(self, name: str) -> None:
+        mine, chance = sorted(self.told), self.chance.random()
+        try:
+            if chance < 0.6 or not mine:
+                self._hear(self.machine.ask(name, **self.chance.choice(WISHES)).name)
+            elif chance < 0.75:
+                name = self.chance.choice(mine)
+                wish = self.machine.held(name)
+                if wish.npus == 8 * wish.nodes:
+                    self.machine.ask(name, nodes=self.chance.randint(1, 8))
+                    self._hear(name)
+            else:
+                name = self.chance.choice(mine)
+                self.told.pop(name)
+                self.machine.allocator.release(name)
+        except (InsufficientCapacity, Conflict):
+            self.refused += 1
+
+    def _hear(self, name: str) -> None:
+        self.heard += 1
+        self.told[name] = sorted(f"{m.node} {m.rank} {m.dies}" for m in self.machine.held(name).members)
+
+
+@pytest.mark.timeout(180)
+def test_two_replicas_never_give_a_die_twice(replicas: list[Machine]) -> None:
+    owners = [Owner(number, machine) for number, machine in enumerate(replicas)]
+    for owner in owners:
+        owner.start()
+    for owner in owners:
+        owner.join(120)
+        assert owner.failure is None, owner.failure
+    for machine in replicas:
+        machine.check()
+    for owner in owners:
+        for name, members in owner.told.items():
+            view = replicas[0].held(name)
+            assert sorted(f"{m.node} {m.rank} {m.dies}" for m in view.members) == members, name
+    assert any(owner.refused for owner in owners), "they stood in one another's way"
+    assert all(owner.heard >= 10 for owner in owners)
+
+
+def report(machine: Machine, sequence: int, lease_s: float = 30.0) -> bool:
+    said = NodeReport(node="sn0-c00-n0", epoch=2, sequence=sequence, lease_s=lease_s, status="Clean", generation=9)
+    return machine.reports.take([said])[0].accepted
+
+
+def test_who_reports_to_one_replica_is_not_lost_to_the_other(replicas: list[Machine]) -> None:
+    hears, hears_nobody = replicas
+    hears_nobody.restart()  # it has heard nobody in this life
+
+    def agent() -> str:
+        asyncio.run(hears_nobody.reports.watch_leases())
+        with hears.store.reading() as session:
+            return hears.store.node(session, "sn0-c00-n0").agent
+
+    for step in range(1, 12):
+        for machine in replicas:
+            machine.clock.at += 14
+        assert report(hears, step)
+        assert agent() == "Connected"
+    assert not report(hears_nobody, 0), "what the one has taken is stale to the other"
+    for machine in replicas:
+        machine.clock.at += 100
+    assert agent() == "Lost", "silent to both, it is lost whoever looks"
+    assert report(hears_nobody, 12)
+    assert agent() == "Connected"
+
+
+def test_requests_under_way_at_once_are_decided_one_after_the_other(replicas: list[Machine]) -> None:
+    """The same last nodes, asked of both at once: one has them, the other is refused."""
+    answers: list[str] = []
+
+    def ask(machine: Machine, name: str) -> None:
+        try:
+            machine.allocator.reserve(name, AllocationRequest(nodes=25))
+            answers.append("held")
+        except InsufficientCapacity:
+            answers.append("refused")
+
+    for attempt in range(10):
+        threads = [threading.Thread(target=ask, args=(m, f"last-{attempt}-{n}")) for n, m in enumerate(replicas)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert sorted(answers) == ["held", "refused"]
+        answers.clear()
+        held = replicas[0].names()
+        for name in held:
+            replicas[0].allocator.release(name)
+        replicas[0].check()

@@ -1,0 +1,48 @@
+"""How long instances waited for their nodes: counted once each, from being asked for to the first commitment."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from matrixcompute.store import Base, ComputeStore
+from matrixresource.vocabulary.clock import FixedClock
+from matrixresource.vocabulary.records import Records
+from services.chassis.database import Database
+from services.compute.main import MIGRATIONS
+from services.compute.metrics import InstanceMetrics
+
+
+def test_time_in_queue_is_counted_once_for_each_instance(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'compute.db'}")
+    database.migrate(MIGRATIONS)
+    clock = FixedClock()
+    store = ComputeStore(Records(database.sessions, Base.metadata, clock))
+    start = clock.now()
+
+    def say(instance: str, reason: str, at: float, message: str = "") -> None:
+        with store.transaction() as session:
+            store.say(session, instance, reason, message, start + at)
+
+    say("early", "Requested", -100)
+    say("early", "Scheduled", -40)
+    registry = CollectorRegistry()
+    metrics = InstanceMetrics(registry, store, clock)
+    say("one", "Requested", 10)
+    say("two", "Requested", 11)
+    say("one", "Scheduled", 15)
+
+    def counted() -> tuple[float | None, float | None]:
+        asyncio.run(metrics.count())
+        return tuple(registry.get_sample_value(f"instance_queue_seconds_{each}") for each in ("count", "sum"))
+
+    assert counted() == (1, 5)
+    say("one", "Scheduled", 20, "grown")
+    say("two", "Scheduled", 51)
+    assert counted() == (2, 45), "a changed shape has not waited in the queue"
+    say("one", "Requested", 60, "made anew under its name")
+    say("one", "Scheduled", 63, "again")
+    assert counted() == (3, 48)
+    assert counted() == (3, 48)

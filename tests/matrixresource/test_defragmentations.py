@@ -1,0 +1,226 @@
+"""Plans that make room: reviewed, approved, carried out one move after the other, and over when they no longer hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from matrixresource.contract import AllocationRequest
+from matrixresource.defragmentation_contract import (
+    INSTANCE_LABEL,
+    POD_LABEL,
+    DefragmentationRequest,
+    DefragmentationView,
+    MoveRefused,
+    RelocateRequest,
+)
+from matrixresource.making_room import Defragmentations
+from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, StalePlan
+from matrixresource.vocabulary.names import NodeName
+from matrixresource.watchers.room_making import RoomMaking
+from tests.matrixresource.machine import Machine
+
+CABINET = {"policy": "pack", "level": "cabinet", "required": True}
+
+
+class Scattered(Machine):
+    """Nine cabinets full and three nodes of c09 taken; c10 has a, b and c11 has c, d: no cabinet has four free."""
+
+    HELD = (("full", 36), ("most", 3), ("w", 1), ("a", 1), ("b", 1), ("x", 1), ("y", 1), ("c", 1), ("d", 1))
+
+    def __init__(self, folder: Path, labels: dict[str, dict[str, str]] | None = None) -> None:
+        super().__init__(folder)
+        for name, nodes in self.HELD:
+            more = {"placement": CABINET} if nodes in (2, 3) else {}
+            self.ask(name, nodes=nodes, labels=(labels or {}).get(name, {}), **more)
+            self.allocator.bind(name)
+        self.obey()
+        for name in "wxy":
+            self.allocator.release(name)
+        self.obey()
+
+    def begin(self, names: list[str]) -> None:
+        super().begin(names)
+        self.plans = Defragmentations(self.store, self.allocator.books, self.clock)
+        self.room_making = RoomMaking(self.store, self.allocator, self.clock)
+
+    def propose(self, **wish: object) -> DefragmentationView:
+        return self.plans.propose(DefragmentationRequest.model_validate({"name": "p"} | (wish or {"nodes": 4})))
+
+    def approve(self, **wish: object) -> DefragmentationView:
+        self.propose(**wish)
+        return self.plans.approve("p")
+
+    def carried_on(self) -> DefragmentationView:
+        """Everybody does what is asked, for as long as that takes."""
+        for _ in range(5):
+            self.room_making.carry_on()
+            self.obey()
+        self.room_making.carry_on()
+        self.check()
+        return self.plans.get("p")
+
+    def free(self) -> list[str]:
+        with self.store.reading() as session:
+            return [node.name for node in self.store.nodes(session) if node.holder is None]
+
+    def where(self, *names: str) -> dict[str, list[str]]:
+        return {name: [member.node for member in self.held(name).members] for name in names}
+
+
+def test_a_plan_says_what_it_would_do_and_keeps_nothing(tmp_path: Path) -> None:
+    machine = Scattered(tmp_path)
+    plan = machine.propose()
+    assert (plan.state, plan.level, plan.block_before, plan.block_after) == ("Proposed", "cabinet", 2, 4)
+    assert (plan.npus, plan.npus_moved, len(plan.room), plan.exact) == (16, 0, 4, True)
+    assert {(move.allocation, move.by, move.state) for move in plan.moves} in (
+        {("a", "MatrixResource", "Waiting"), ("b", "MatrixResource", "Waiting")},
+        {("c", "MatrixResource", "Waiting"), ("d", "MatrixResource", "Waiting")},
+    )
+    assert machine.propose() == plan
+    with pytest.raises(Conflict, match="something else"):
+        machine.propose(nodes=3)
+    with pytest.raises(Conflict, match="room for 2 nodes already"):
+        machine.propose(name="q", nodes=2)
+    with pytest.raises(InsufficientCapacity, match="no moves"):
+        machine.propose(name="q", nodes=5, level="cabinet")
+    machine.ask("new", nodes=5)
+    machine.room_making.carry_on()
+    plan = machine.plans.get("p")
+    assert (plan.state, plan.conditions[0].reason) == ("Stale", "StalePlan"), "somebody came to lie there"
+    assert "new lies on" in plan.message
+
+
+def test_room_is_made_move_by_move_and_is_nobody_elses_meanwhile(tmp_path: Path) -> None:
+    machine = Scattered(tmp_path)
+    request = {"nodes": 4, "placement": CABINET}
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("gang", **request)
+    before = machine.where("a", "b", "c", "d")
+    plan = machine.approve(request=request)
+    assert plan.state == "Approved"
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("greedy", nodes=2)
+    machine.room_making.carry_on()
+    first = machine.plans.get("p").moves[0]
+    assert machine.plans.get("p").state == "Running"
+    assert {(m.node, m.role) for m in machine.held(first.allocation).members} == {
+        (first.source, "member"),
+        (first.to, "successor"),
+    }, "nobody leaves before somebody is there"
+    machine.restart()
+    assert machine.plans.approve("p").state == "Running", "asked again it changes nothing"
+    done = machine.carried_on()
+    assert (done.state, done.moves_done, done.npus_moved) == ("Done", 2, 16)
+    after = machine.where("a", "b", "c", "d")
+    moved = {move.allocation: [move.to] for move in plan.moves}
+    assert after == before | moved
+    assert {member.node for member in machine.ask("gang", **request).members} == set(plan.room)
+    machine.plans.delete("p")
+
+
+def test_cancelled_it_stops_after_the_move_under_way(tmp_path: Path) -> None:
+    machine = Scattered(tmp_path)
+    plan = machine.approve()
+    machine.room_making.carry_on()
+    with pytest.raises(Conflict, match="cancel it first"):
+        machine.plans.delete("p")
+    machine.plans.cancel("p")
+    done = machine.carried_on()
+    assert (done.state, done.moves_done) == ("Cancelled", 1)
+    assert [move.state for move in done.moves] == ["Moved", "Waiting"]
+    assert machine.where(plan.moves[0].allocation)[plan.moves[0].allocation] == [plan.moves[0].to]
+    machine.ask("free-again", nodes=1)
+    assert machine.plans.cancel("p").state == "Cancelled"
+
+
+class Paired(Scattered):
+    """The same, with pairs that must lie in one cabinet each."""
+
+    HELD = (("full", 40), ("ab", 2), ("x", 1), ("y", 1), ("cd", 2), ("w", 1))
+
+
+def test_who_must_keep_together_is_not_left_in_two_places(tmp_path: Path) -> None:
+    machine = Paired(tmp_path)
+    machine.approve()
+    machine.room_making.carry_on()
+    machine.plans.cancel("p")
+    done = machine.carried_on()
+    assert (done.state, done.moves_done) == ("Cancelled", 2)
+    for name in ("ab", "cd"):
+        assert len({member.cabinet for member in machine.held(name).members}) == 1
+
+
+def test_pods_stay_and_instances_are_left_to_their_owner(tmp_path: Path) -> None:
+    machine = Scattered(tmp_path, {"a": {POD_LABEL: "p"}, "c": {INSTANCE_LABEL: "c"}})
+    plan = machine.approve()
+    assert {(move.allocation, move.by) for move in plan.moves} == {("c", "MatrixCompute"), ("d", "MatrixResource")}
+    waits = machine.carried_on()
+    mine = next(move for move in waits.moves if move.allocation == "c")
+    assert (waits.state, mine.state) == ("Running", "Moving")
+    assert machine.held("c").members[0].node == mine.source, "only its owner moves it"
+    ask = RelocateRequest(node=NodeName(mine.source), to=NodeName(mine.to), defragmentation="p")
+    with pytest.raises(Conflict, match="Kept"):
+        machine.allocator.relocate("c", ask.model_copy(update={"defragmentation": None}))
+    for _ in range(2):
+        view = machine.allocator.relocate("c", ask)
+        assert sorted(member.role for member in view.members) == ["member", "successor"]
+    machine.obey()
+    machine.allocator.change_over("c", AllocationRequest(nodes=1, labels={INSTANCE_LABEL: "c"}))
+    assert machine.allocator.relocate("c", ask).members[0].node == mine.to, "asked again it finds it done"
+    assert machine.carried_on().state == "Done"
+
+
+def test_what_its_owner_cannot_move_ends_the_plan(tmp_path: Path) -> None:
+    machine = Scattered(tmp_path, {name: {INSTANCE_LABEL: name} for name in "abcd"})
+    machine.approve()
+    move = machine.carried_on().moves[0]
+    told = MoveRefused(
+        allocation=move.allocation, node=NodeName(move.source), to=NodeName(move.to), reason="NoBandwidth", message="no"
+    )
+    assert machine.plans.refused("p", told.model_copy(update={"allocation": "full"})).state == "Running"
+    failed = machine.plans.refused("p", told)
+    assert (failed.state, failed.conditions[0].reason) == ("Failed", "NoBandwidth")
+    machine.ask("free-again", nodes=2)
+
+
+def test_a_target_lost_on_the_way_is_planned_around_as_long_as_that_costs_no_more(tmp_path: Path) -> None:
+    machine = Scattered(tmp_path)
+    plan = machine.approve()
+    machine.room_making.carry_on()
+    machine.allocator.cordon(NodeName(plan.moves[0].to), True)
+    machine.room_making.carry_on()
+    machine.obey()
+    view = machine.plans.get("p")
+    assert (view.state, view.conditions[0].reason) == ("Running", "PlannedAnew")
+    assert "Cordoned" in view.conditions[0].message
+    assert plan.moves[0].to not in {move.to for move in view.moves} | set(view.room)
+    done = machine.carried_on()
+    assert (done.state, done.npus_moved) == ("Done", 16)
+
+
+def test_a_plan_that_no_longer_works_out_is_over_and_keeps_nothing(tmp_path: Path) -> None:
+    machine = Scattered(tmp_path)
+    plan = machine.approve()
+    machine.room_making.carry_on()
+    kept = {*plan.room, *(move.to for move in plan.moves)}
+    machine.allocator.cordon(NodeName(plan.moves[0].to), True)
+    spare = next(name for name in machine.free() if name not in kept)
+    machine.allocator.cordon(NodeName(spare), True)
+    done = machine.carried_on()
+    assert (done.state, done.conditions[0].reason) == ("Stale", "StalePlan")
+    assert [len(machine.held(name).members) for name in "abcd"] == [1, 1, 1, 1]
+    with machine.store.reading() as session:
+        assert not any(node.kept_for for node in machine.store.nodes(session))
+
+
+def test_an_old_plan_is_refused(tmp_path: Path) -> None:
+    machine = Scattered(tmp_path)
+    plan = machine.propose()
+    machine.allocator.cordon(NodeName(plan.moves[0].to), True)
+    with pytest.raises(StalePlan, match="Cordoned"):
+        machine.plans.approve("p")
+    assert machine.plans.get("p").state == "Stale"
+    with pytest.raises(Conflict, match="Stale"):
+        machine.plans.approve("p")

@@ -1,0 +1,101 @@
+"""defrag on the command line, against MatrixResource itself: planned, looked at, approved and awaited."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from services.matrixctl import reach
+from services.matrixctl.commands import defrag
+from services.matrixctl.main import run
+from services.resource.main import ResourceSettings, build
+from tests.matrixresource.test_defragmentations import Scattered
+
+
+class Desk:
+    """matrixctl and a machine with scattered nodes on which everybody does as asked whenever matrixctl waits."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.machine = Scattered(folder)
+        self.capsys = capsys
+        app = build(ResourceSettings(state=folder), self.machine.clock, self.machine.database)
+        self.client = TestClient(app)
+
+    def work(self, _wall_s: float) -> None:
+        self.machine.room_making.carry_on()
+        self.machine.obey()
+
+    def say(self, line: str) -> tuple[int, str, str]:
+        code = 0
+        try:
+            run(line.split())
+        except SystemExit as end:
+            code = int(end.code or 0)
+        seen = self.capsys.readouterr()
+        return code, " ".join(seen.out.split()), seen.err
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
+    made = Desk(tmp_path, capsys)
+
+    class Here(reach.Reach):
+        def _client(self, service: str) -> Any:
+            class Opened:
+                def __enter__(self) -> httpx.Client:
+                    return made.client
+
+                def __exit__(self, *_: object) -> None:
+                    pass
+
+            return Opened()
+
+    monkeypatch.setattr(reach.Reach, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
+    monkeypatch.setattr(defrag.time, "sleep", made.work)
+    return made
+
+
+def test_from_a_plan_to_the_room(desk: Desk) -> None:
+    code, out, _ = desk.say("defrag plan --nodes 4 --name p")
+    assert code == 0
+    assert "p is Proposed: 0 of 2 members moved, 0 of 16 NPUs" in out
+    assert "the largest block in one cabinet goes from 2 to 4 nodes" in out
+    code, out, told = desk.say("defrag approve p --wait -o json")
+    assert (code, json.loads(out)["state"]) == (0, "Done")
+    assert "0 of 2 moved" in told
+    assert "1 of 2 moved" in told
+    code, out, _ = desk.say("defrag get")
+    assert (code, out.split()[:1], "p Done 2" in out) == (0, ["NAME"], True)
+
+
+def test_top_shows_every_cabinet(desk: Desk) -> None:
+    desk.machine.approve()
+    code, out, _ = desk.say("top capacity")
+    assert code == 0
+    assert "1 of 48 nodes free (8 NPUs), 90% of the NPUs in use, 0 spares" in out, "what a plan needs is kept"
+    assert "largest block: 1 nodes in a cabinet" in out
+    assert "sn0-c00 Open 4 4 0 4 0 0 100% 0" in out
+    assert "sn0-c10 Open 4 0 0 2 0 4" in out
+    code, out, _ = desk.say("top capacity -o json")
+    assert sum(cabinet["kept"] for cabinet in json.loads(out)["cabinets"]) == 6
+
+
+def test_what_does_not_go_as_wished_has_another_exit_code(desk: Desk) -> None:
+    assert desk.say("defrag plan --nodes 4 --name p")[0] == 0
+    assert desk.say("defrag approve p")[:1] == (0,)
+    desk.machine.room_making.carry_on()
+    assert desk.say("defrag cancel p --wait")[:1] == (0,)
+    code, out, _ = desk.say("defrag get p --wait")
+    assert (code, "p is Cancelled: 1 of 2 members moved" in out) == (1, True)
+    code, _, told = desk.say("defrag approve p")
+    assert (code, told.startswith("Conflict")) == (1, True)
+    code, _, told = desk.say("defrag plan --nodes 4 --level planet")
+    assert (code, told.startswith("InvalidField")) == (1, True)
+    code, _, told = desk.say("defrag get --wait")
+    assert (code, "[field --wait]" in told) == (2, True)
