@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from matrixcompute.saga import MOVE, RELOCATE, REPAIR, Saga, Step
-from matrixcompute.sagas import steps
+from matrixcompute.sagas import moving_steps, steps
 from matrixcompute.sagas.create_instance import RETRY_S
 from matrixcompute.store import InstanceRow
 from matrixresource.vocabulary.errors import MatrixError, StaleGeneration
@@ -42,12 +42,12 @@ SCALE_INSTANCE = Saga(
 MOVE_INSTANCE = Saga(
     MOVE,
     (
-        Step(steps.take_successors, undo=steps.give_up_move),
+        Step(moving_steps.take_successors, undo=moving_steps.give_up_move),
         Step(steps.bind_nodes),
-        Step(steps.await_successors),
-        Step(steps.reach_both, undo=steps.reach_members),
-        Step(steps.await_routes),
-        Step(steps.change_over),
+        Step(moving_steps.await_successors),
+        Step(moving_steps.reach_both, undo=moving_steps.reach_members),
+        Step(moving_steps.await_routes),
+        Step(moving_steps.change_over),
         Step(steps.admit_slices),
         Step(steps.program_routes),
         Step(steps.await_ready),
@@ -60,12 +60,12 @@ MOVE_INSTANCE = Saga(
 RELOCATE_MEMBER = Saga(
     RELOCATE,
     (
-        Step(steps.take_successor, undo=steps.give_up_move),
+        Step(moving_steps.take_successor, undo=moving_steps.give_up_move),
         Step(steps.bind_nodes),
-        Step(steps.await_successor),
-        Step(steps.reach_both, undo=steps.reach_members),
-        Step(steps.await_routes),
-        Step(steps.change_over),
+        Step(moving_steps.await_successor),
+        Step(moving_steps.reach_both, undo=moving_steps.reach_members),
+        Step(moving_steps.await_routes),
+        Step(moving_steps.change_over),
         Step(steps.admit_slices),
         Step(steps.program_routes),
         Step(steps.await_ready),

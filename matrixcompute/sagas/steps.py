@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from matrixcompute.composition import compose
 from matrixcompute.contract import InstanceRequest, SliceSummary
-from matrixcompute.draining import lying_in, who_can_leave, without
 from matrixcompute.loss import living, loss_of
 from matrixcompute.recovery import plan_recovery
 from matrixcompute.saga import Waiting, Work
 from matrixresource.contract import AllocationView, MemberView
-from matrixresource.defragmentation_contract import RelocateRequest
 from matrixresource.vocabulary.errors import (
     Conflict,
     InsufficientBandwidth,
     InsufficientCapacity,
     MatrixError,
     NotFound,
-    StaleGeneration,
 )
 from matrixresource.vocabulary.wire import condition
 
@@ -53,11 +50,11 @@ async def release_nodes(work: Work) -> None:
 
 async def admit_slices(work: Work) -> None:
     """A slice on each plane for the current members, each within what every link has."""
-    await _admit(work, work.shape, {"member"})
+    await admit(work, work.shape, {"member"})
 
 
-async def _admit(work: Work, shape: InstanceRequest, roles: set[str]) -> None:
-    allocation = await _held(work)
+async def admit(work: Work, shape: InstanceRequest, roles: set[str]) -> None:
+    allocation = await held(work)
     nodes = [member.node for member in allocation.members if member.role in roles]
     for wish in compose(work.instance, shape).slices:
         try:
@@ -92,7 +89,7 @@ async def bind_nodes(work: Work) -> None:
     try:
         await work.neighbours.bind(work.instance)
     except (NotFound, Conflict):
-        await _held(work)
+        await held(work)
         raise
 
 
@@ -102,105 +99,12 @@ async def program_routes(work: Work) -> None:
         await work.neighbours.program(wish.name)
 
 
-async def take_successors(work: Work) -> None:
-    """Hold, beside every member that shall lie elsewhere, the node it moves to; nothing is given up yet.
-
-    Members in a domain that drains lie elsewhere then, as many as there is room for.
-    """
-    wish = compose(work.instance, work.shape).allocation
-    if nodes := lying_in((await _held(work)).members, await work.neighbours.draining()):
-        wish = without(wish, (await who_can_leave(work.neighbours, work.instance, wish, nodes))[0])
-    held = await work.neighbours.move(work.instance, wish)
-    coming = [member for member in held.members if member.role == "successor"]
-    if coming:
-        work.say("Moving", f"{len(coming)} members move to {', '.join(sorted(each.node for each in coming))}")
-
-
-async def give_up_move(work: Work) -> None:
-    """Let the successors go: the instance stays where it is."""
-    if await work.neighbours.allocation(work.instance) is not None:
-        await work.neighbours.stay(work.instance)
-
-
-async def take_successor(work: Work) -> None:
-    """Hold, beside the member that shall lie elsewhere, the node that was named for it."""
-    await work.neighbours.relocate(work.instance, RelocateRequest.model_validate(work.about))
-    work.say("Moving", f"{work.about['node']} gives its place to {work.about['to']} ({work.about['defragmentation']})")
-
-
-async def await_successor(work: Work) -> None:
-    """Until the successor is deployed. A newer wish, or anything that broke, turns the move round."""
-    if (newest := work.newest()) > work.wish:
-        raise StaleGeneration(f"generation {newest} is wished now")
-    allocation = await _held(work)
-    plan = plan_recovery(allocation.members, await _silent(work), work.policy)
-    if plan.action == "hold":
-        raise Waiting(plan.message)
-    if plan.action == "replace":
-        raise Conflict(f"repaired first: {plan.message}")
-    coming = [member for member in allocation.members if member.role == "successor" and not member.ready]
-    if coming:
-        raise Waiting(f"{coming[0].node} is {coming[0].state}; {work.about['node']} serves meanwhile")
-
-
-async def await_successors(work: Work) -> None:
-    """Until every successor is deployed; who breaks meanwhile is replaced, and the move planned anew.
-
-    A newer wish turns the move round while it still can be.
-    """
-    if (newest := work.newest()) > work.wish:
-        raise StaleGeneration(f"generation {newest} is wished now")
-    allocation = await _held(work)
-    plan = plan_recovery(allocation.members, await _silent(work), work.policy)
-    if plan.action == "hold":
-        raise Waiting(plan.message)
-    if plan.action == "replace":
-        successors = {member.node for member in allocation.members if member.role == "successor"}
-        if set(plan.nodes) - successors:
-            await replace_members(work)
-        await take_successors(work)
-        await bind_nodes(work)
-        raise Waiting(plan.message)
-    coming = [member for member in allocation.members if member.role == "successor"]
-    ready = sum(member.ready for member in coming)
-    if ready < len(coming):
-        raise Waiting(f"{ready} of {len(coming)} successors are active; what was there serves meanwhile")
-
-
-async def reach_both(work: Work) -> None:
-    """Slices over members and successors together, so that routes are there before anybody changes over."""
-    await _admit(work, work.shape, {"member", "successor"})
-    await program_routes(work)
-
-
-async def reach_members(work: Work) -> None:
-    """Slices over the members alone, with the shares that last were active."""
-    await _admit(work, work.applied() or work.shape, {"member"})
-    await program_routes(work)
-
-
-async def await_routes(work: Work) -> None:
-    """Until the routes to the successors are programmed."""
-    slices = (await work.neighbours.slices()).get(work.instance, [])
-    if not all(each.programmed for each in slices):
-        raise Waiting(f"routes to the successors are programmed{_states(slices)}")
-
-
-async def change_over(work: Work) -> None:
-    """Successors take over at once; the nodes they follow are cleaned."""
-    before = await _held(work)
-    after = await work.neighbours.change_over(work.instance, compose(work.instance, work.shape).allocation)
-    gone = {m.node for m in before.members if m.role == "member"} - {m.node for m in after.members}
-    if gone:
-        work.say("Moved", f"{', '.join(sorted(gone))} gave their places up")
-
-
 async def replace_members(work: Work) -> None:
     """Replace what is broken, as far as there are nodes for it. Refused when nothing could be replaced."""
     allocation = await work.neighbours.allocation(work.instance)
     if allocation is None:
         raise NotFound(f"instance {work.instance} has no allocation any more")
-    plan = plan_recovery(allocation.members, await _silent(work), work.policy)
+    plan = plan_recovery(allocation.members, await silent(work), work.policy)
     if plan.action == "hold":
         raise Waiting(plan.message)
     refused: MatrixError | None = None
@@ -219,8 +123,8 @@ async def replace_members(work: Work) -> None:
 
 async def await_ready(work: Work) -> None:
     """Until every member is active and every route programmed; heals on the way what breaks on the way."""
-    allocation = await _held(work)
-    plan = plan_recovery(allocation.members, await _silent(work), work.policy)
+    allocation = await held(work)
+    plan = plan_recovery(allocation.members, await silent(work), work.policy)
     if plan.action == "hold":
         raise Waiting(plan.message)
     slices = (await work.neighbours.slices()).get(work.instance, [])
@@ -235,7 +139,7 @@ async def await_ready(work: Work) -> None:
     programmed = sum(each.programmed for each in slices)
     if not allocation.bound or ready < len(members) or programmed < len(compose(work.instance, work.shape).slices):
         raise Waiting(
-            f"{ready} of {len(members)} nodes are active, {programmed} of 3 planes programmed{_states(slices)}"
+            f"{ready} of {len(members)} nodes are active, {programmed} of 3 planes programmed{states(slices)}"
         )
 
 
@@ -281,7 +185,7 @@ async def mark_deleted(work: Work) -> None:
         session.delete(instance)
 
 
-async def _held(work: Work) -> AllocationView:
+async def held(work: Work) -> AllocationView:
     """The allocation. Raises Preempted or InsufficientCapacity when it was taken back meanwhile."""
     allocation = await work.neighbours.allocation(work.instance)
     lost = loss_of(work.instance, allocation, await _everybody(work, allocation), None, work.clock.now())
@@ -295,7 +199,7 @@ async def _everybody(work: Work, allocation: AllocationView | None) -> list[Allo
     return await work.neighbours.allocations() if living(allocation) is None else []
 
 
-async def _silent(work: Work) -> list[str]:
+async def silent(work: Work) -> list[str]:
     """Every held node whose agent is lost, whoever holds it."""
     return [
         member.node
@@ -316,6 +220,6 @@ def _cabinets(allocation: AllocationView) -> int:
     return len({member.cabinet for member in allocation.members})
 
 
-def _states(slices: list[SliceSummary]) -> str:
+def states(slices: list[SliceSummary]) -> str:
     waiting = [f"{each.plane.value} {each.state}" for each in slices if not each.programmed]
     return f" ({', '.join(waiting)})" if waiting else ""

@@ -22,6 +22,7 @@ from matrixcompute.sagas.create_instance import CREATE_INSTANCE
 from matrixcompute.sagas.delete_instance import DELETE_INSTANCE
 from matrixcompute.sagas.give_way import GIVE_WAY_INSTANCE
 from matrixcompute.store import Base, ComputeStore
+from matrixcompute.tending import Tending
 from matrixcompute.watchers.member_moves import MemberMoves
 from matrixcompute.watchers.orphan_release import OrphanRelease
 from matrixlink.client import LinkClient
@@ -86,10 +87,11 @@ def build(settings: ComputeSettings, clock: Clock, database: Database, neighbour
         return f"{runner.resume()} sagas under way"
 
     resumption = Periodic("saga-resumption", resume, clock, period_s=30.0, floor_wall_s=1.0)
-    conductor = Conductor(store, neighbours, runner, clock, policy, resumption.nudge)
+    conductor = Conductor(store, neighbours, runner, clock, resumption.nudge)
+    tender = Tending(store, neighbours, runner, clock, policy, resumption.nudge)
     tending = Periodic(
         "node-health",
-        conductor.tend,
+        tender.tend,
         clock,
         period_s=TEND_PERIOD_S,
         floor_wall_s=1.0,

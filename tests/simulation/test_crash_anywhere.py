@@ -104,9 +104,50 @@ async def story(tmp_path, killer: Killer) -> None:
             await killer.restart
 
 
-async def count_commits(tmp_path, killer, service: str) -> int:
+async def put_out(tmp_path, killer: Killer) -> None:
+    """Somebody of higher priority comes and leaves; who was put out waits and comes back; then its lease ends."""
+    async with Stack(tmp_path) as stack:
+        for cabinet in range(2, 12):  # a small machine is as good, and quicker
+            await stack.http["resource"].post(f"/v1/domains/sn0-c{cabinet:02d}:close", json={})
+        killer.stack = stack
+        await insist(lambda: stack.apply("old", 5))
+        await stack.active("old", 5)
+        await insist(lambda: stack.apply("urgent", 6, priority=1, preemption="LowerPriority"))
+        await stack.active("urgent", 6)
+
+        async def waits() -> bool:
+            view = await stack.compute.find_instance("old")
+            held = {each.instance for each in await stack.link.slices()}
+            return view is not None and view.state in ("Pending", "Provisioning") and held == {"urgent"}
+
+        await stack.until(waits, "who was put out holds nothing and waits")
+        await stack.check()
+        await insist(lambda: stack.compute.delete_instance("urgent"))
+        await stack.gone("urgent")
+        await stack.active("old", 5)
+        await stack.check()
+        await insist(lambda: stack.apply("old", 5, lease_s=120))
+        await stack.gone("old")
+        await stack.until(nothing(stack), "nothing is left")
+        await stack.check()
+        if killer.restart is not None:
+            await killer.restart
+
+
+def nothing(stack: Stack):
+    async def left() -> bool:
+        await stack.nothing_left()
+        return True
+
+    return left
+
+
+STORIES = {"heal": story, "put out": put_out}
+
+
+async def count_commits(tmp_path, killer, service: str, told: str) -> int:
     counting = killer(service, None)
-    await story(tmp_path, counting)
+    await STORIES[told](tmp_path, counting)
     return counting.commits
 
 
@@ -119,14 +160,24 @@ async def test_a_crash_after_any_commit_converges(tmp_path, killer, service, com
     assert one.restart is not None, f"the story has only {one.commits} commits of {service}"
 
 
+@pytest.mark.looptime
+@pytest.mark.parametrize("share", [0.35, 0.5])
+@pytest.mark.parametrize(("service", "commits"), [("compute", 120), ("link", 40), ("resource", 75)])
+async def test_a_crash_while_somebody_is_put_out_converges(tmp_path, killer, service, commits, share):
+    one = killer(service, max(1, int(commits * share)))
+    await put_out(tmp_path, one)
+    assert one.restart is not None, f"the story has only {one.commits} commits of {service}"
+
+
 @pytest.mark.soak
 @pytest.mark.looptime
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("told", list(STORIES))
 @pytest.mark.parametrize("service", list(TABLES))
-async def test_a_crash_after_every_commit_converges(tmp_path, killer, service):
+async def test_a_crash_after_every_commit_converges(tmp_path, killer, service, told):
     (tmp_path / "count").mkdir()
-    total = await count_commits(tmp_path / "count", killer, service)
+    total = await count_commits(tmp_path / "count", killer, service, told)
     for at in range(1, total + 1):
         folder = tmp_path / str(at)
         folder.mkdir()
-        await story(folder, killer(service, at))
+        await STORIES[told](folder, killer(service, at))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
+import yaml
 
 from matrixcompute.contract import InstanceRequest
 from matrixresource.vocabulary.errors import InvalidField
@@ -154,6 +158,19 @@ async def test_who_cannot_leave_a_closed_cabinet_stays_and_is_named(tmp_path):
             return home not in cabinets(await stack.active("one", 4))
 
         await stack.until(left, "there is room now")
+        await stack.check()
+
+
+async def test_the_example_of_sharing_comes_up_as_it_is_told(tmp_path):
+    async with Stack(tmp_path) as stack:
+        there = {}
+        for body in yaml.safe_load_all((Path(__file__).parents[2] / "examples" / "sharing.yaml").read_text()):
+            name = body["metadata"]["name"]
+            await stack.compute.ensure_instance(name, InstanceRequest.model_validate(body["spec"]))
+            there[name] = await stack.active(name, body["spec"]["nodes"])
+        assert not cabinets(there["batch"]) & cabinets(there["urgent"])
+        per_cabinet = Counter(member.cabinet for member in there["batch"].members)
+        assert all(count % 2 == 0 for count in per_cabinet.values())
         await stack.check()
 
 
