@@ -16,7 +16,7 @@ def one_die_broken(place: Place, nodes: int = 4) -> Ledger:
     ledger = Ledger(Shape(1, 2, nodes))
     ledger.hold("it", Wish(len(members_of(ledger.index, place)), 8 if place.whole else 2), place, 0.0)
     for node in members_of(ledger.index, place) | nodes_in(ledger.index, place.spares):
-        ledger.index.block(node, 0b100)
+        ledger.index.block(node, 0b1)
     return ledger
 
 
@@ -29,7 +29,7 @@ def test_who_holds_them_grows_shrinks_and_hands_them_over(place: Place) -> None:
     assert {0, 1} < members_of(ledger.index, grown)
     assert members_of(ledger.index, ledger.shrink("it", Wish(2, per), [1, 0, 2])) == {0, 1}
     smaller = ledger.shrink("it", Wish(2, 1), [0, 1])
-    assert smaller.parts == [(0, 0b11), (1, 0b11)]  # what is sound stays
+    assert smaller.parts == [(0, 0b1100), (1, 0b1100)]  # what is sound stays
     assert ledger.index.state() == ledger.rebuilt().state()
 
 

@@ -173,3 +173,13 @@ def test_a_place_comes_with_what_a_loss_would_take() -> None:
         ("l2", 0, 0.0089),  # one of 112 uplinks of every node
         ("communication-cabinet", 0, 0.25),
     ]
+
+
+def test_a_cell_waits_for_nodes_of_one_cabinet() -> None:
+    ledger = Ledger(Shape(1, 3, 2))
+    for number, end in enumerate((30.0, 10.0, 20.0)):
+        ledger.hold(f"t{number}", Wish(1, end=end), Place(whole=[(number, 0b01)]), 0.0)
+    said = planning.answer(ledger, Wish(2, cell=2), 1.0)
+    assert (said.earliest, said.why[0].short, said.why[0].obstacles) == (10.0, 2, {"held": 3, "cell": 3})
+    assert {change.rule: change.to for change in said.changes if change.kind == "relax"} == {"cell": "1"}
+    assert [change.npus for change in said.changes if change.kind == "release"] == [8]
