@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 LOCKED := $(shell cat requirements.lock pyproject.toml | cksum | tr ' ' '-')
 READY := $(VENV)/.ready-$(LOCKED)
 STATE ?= .state/demo
+TEST_WORKERS ?= 2
 
 # So that neither a caller's environment nor an index of bytecode elsewhere changes what runs.
 export PYTHONDONTWRITEBYTECODE :=
@@ -27,7 +28,7 @@ demo-compose: $(READY) ## the failover story on containers and PostgreSQL (needs
 	$(BIN)/python -m services.matrixctl.demo.compose
 
 test: $(READY) ## unit tests, upkeep, stories, and the end-to-end tests whose parts are here
-	$(BIN)/python -m pytest -m "not soak" --ignore tests/e2e/test_compose.py tests
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile -m "not soak" --ignore tests/e2e/test_compose.py tests
 
 e2e: $(READY) ## end-to-end tests alone, with containers where there is an engine
 	$(BIN)/python -m pytest -m "not soak" tests/e2e

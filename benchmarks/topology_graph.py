@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 from benchmarks import Figure
-from benchmarks.allocation import SIZES, wish_of
+from benchmarks.busy import SHAPES, wish_of
 from matrixresource.capacity.from_graph import annotate, graph_of, index_of
 from matrixresource.capacity.ledger import Ledger
 from matrixresource.capacity.shape import Shape
@@ -25,9 +25,9 @@ TRIES = 5
 
 def measure() -> Iterator[Figure]:
     for name, goal_ms in INDEX_MS.items():
-        shape = SIZES[name][0]
+        shape = SHAPES[name]
         yield Figure(f"index from the graph at {name}", index_ms(shape), "ms", f"median of {TRIES}", goal_ms)
-    largest = SIZES["20,736 nodes"][0]
+    largest = SHAPES["20,736 nodes"]
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         seconds, mb = pool.apply(built, (largest,))
     method = "165,888 NPUs, who holds what written in, in a process of its own"
