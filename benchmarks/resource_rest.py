@@ -1,8 +1,8 @@
 """A durable allocation through REST: how long one takes, and how many a second, each on disk before it is acknowledged.
 
-MatrixResource runs as a process of its own over a folder on this disk (SQLite with full sync), else over a PostgreSQL
-of the benchmark's own with its usual settings. Clients each keep one connection and ask for one node, then release it;
-both requests count together as one allocation.
+MatrixResource runs as a process of its own over a folder on this disk (SQLite with full sync), then over a PostgreSQL
+of the benchmark's own with its usual settings. Clients keep one connection each, ask for one node and release it; both
+requests count together as one allocation.
 """
 
 from __future__ import annotations

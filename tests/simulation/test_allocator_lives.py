@@ -378,7 +378,7 @@ class Lives(RuleBasedStateMachine):
 
 
 def test_nothing_is_ever_held_twice() -> None:
-    few = settings(max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+    few = settings(max_examples=15, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(Lives, settings=few)
 
 
