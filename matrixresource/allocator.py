@@ -306,7 +306,7 @@ class Allocator:
         self._note(victim, "Preempted", "Preempted", f"{by.name} of higher priority took its place")
         self._release(session, victim)
         for node in self._store.held_by(session, victim.name):
-            if node.node_name in taken:
+            if node.node_name in taken or node.node_name in parts:  # the rest takes nobody until it has been cleaned
                 node.holder = node.role = node.rank = None
         for part in self._store.parts(session, victim.name):
             if part.node in taken:

@@ -19,7 +19,7 @@ from matrixresource.store import AllocationRow, ResourceStore
 from matrixresource.topology_history import current_version
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField
-from matrixresource.vocabulary.names import checked_resource_name
+from matrixresource.vocabulary.names import NodeName, checked_resource_name
 from matrixresource.vocabulary.records import check_etag, find
 from matrixresource.wishing import NPUS_PER_NODE
 
@@ -158,9 +158,9 @@ class Reservations:
         if place is None:
             raise refusal(self._store.nodes(session), self._books, wish)
         left = ledger.held.get(reservation)
-        taken = {*self._books.nodes(place), *self._books.spares(place)}
+        stays = set() if left is None else {*self._books.nodes(left.place), *self._books.spares(left.place)}
         for node in self._store.held_by(session, reservation):
-            if node.node_name in taken:
+            if node.node_name not in stays:  # taken whole, or in part: then the rest of it is a part, too
                 node.holder = node.role = node.rank = None
         session.flush()
         if left is None:
@@ -169,7 +169,7 @@ class Reservations:
             session.delete(held)
             row.move("Ended")
             return place
-        self._shrink_parts(session, reservation, left.place)
+        self._part_again(session, held, left.place)
         self._rest(session, held, left.wish)
         self._standing.settle(session, held, now)
         row.place = self._books.written(left.place)
@@ -203,11 +203,14 @@ class Reservations:
         }
         session.flush()
 
-    def _shrink_parts(self, session: Session, reservation: str, left: Place) -> None:
+    def _part_again(self, session: Session, held: AllocationRow, left: Place) -> None:
         wanted = self._books.parts(left)
-        for part in self._store.parts(session, reservation):
-            new = wanted.get(part.node)  # type: ignore[call-overload]
+        for part in self._store.parts(session, held.name):
+            new = wanted.pop(NodeName(part.node), None)
             if new is None:
                 self._roster.forget(session, part)
             else:
                 part.dies, part.cpus, part.memory_gib = new.dies, new.cpus, new.memory_gib
+        for new in wanted.values():
+            self._roster.share(session, held, new)
+        session.flush()
