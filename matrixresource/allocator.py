@@ -122,7 +122,8 @@ class Allocator:
             self.books.open(session)
             held = self._living(session, name)
             self._check(session, name, request)
-            ranks = self._moves.begin(session, held, request, self._clock.now())
+            request = self._elsewhere(session, held, request)
+            ranks = self._moves.begin(session, held, request)
             if validate_only:
                 self._change_over(session, held, request, ranks)
             self._settle(session, held)
@@ -148,6 +149,7 @@ class Allocator:
         with self._store.transaction() as session:
             self.books.open(session)
             held = self._store.allocation(session, name)
+            request = self._elsewhere(session, held, request)
             self._change_over(session, held, request, self._moves.ready(session, held, size_of(request)[0]))
             self._settle(session, held)
         return held.view()
@@ -266,7 +268,7 @@ class Allocator:
     def _reserved(self, session: Session, name: str, request: AllocationRequest) -> AllocationRow:
         now = self._clock.now()
         wish = self.books.wish(request, now)
-        quotas.check(session, self._store, name, request)
+        quotas.check(session, request)
         preempted: list[str] = []
         if request.reservation is not None:
             place: Place | None = self.reservations.claim(session, request.reservation, name, wish, now)
@@ -332,7 +334,7 @@ class Allocator:
             return
         wish = self.books.wish(request, self._clock.now())
         wish = changed_to(wish, avoid=wish.avoid | self.books.wiping(session, held.name))
-        quotas.check(session, self._store, held.name, request)
+        quotas.check(session, request, held)
         if wish.per != self.books.ledger.held[held.name].wish.per:
             raise Conflict("the share of a node does not change in place", field="npus")
         place = self._resized_place(session, held, wish)
@@ -373,11 +375,18 @@ class Allocator:
         self, session: Session, held: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
     ) -> None:
         held.labels = {**held.labels, **request.labels}
-        self._lease(held, request)
         if self._moves.change_over(session, held, request, ranks):
             held.generation += 1
             self._bind_again(held)
         self._steps_in.refill(session, held)
+
+    def _elsewhere(self, session: Session, held: AllocationRow, request: AllocationRequest) -> AllocationRequest:
+        """A wish to lie elsewhere, within the quota and with the lease there is: only `renew` and a wish in place
+        change that."""
+        if request.project != held.project:
+            raise Conflict("an allocation stays in its project", field="project")
+        quotas.check(session, request, held)
+        return request.model_copy(update={"lease_s": held.request_held().lease_s})
 
     def _release(self, session: Session, held: AllocationRow) -> None:
         if held.state == "Releasing":
