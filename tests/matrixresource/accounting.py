@@ -188,6 +188,7 @@ def same_as_the_tables(session: Session, books: Books, store: ResourceStore) -> 
     store.records.after_commit.pop()
     assert told(ledger) == told(fresh)
     assert ledger.tenants == fresh.tenants
+    assert books.put_out == anew.put_out
     dies, sockets, gib = Accounts(session).held()
     for number, name in enumerate(books.names):
         if name is not None:
