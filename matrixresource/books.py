@@ -215,6 +215,8 @@ class Books:
 
     def _promise(self, row: ReservationRow) -> None:
         held = self.ledger.held.get(row.name)
+        if held is None and row.state == "Held":
+            return  # all of it was taken or released; it is about to end
         place = read(row.place, self.numbers.get, self.ledger.shape.nodes) if held is None else held.place
         wish = self.wish(row.wish())
         wish.end = row.ends_at
