@@ -35,7 +35,7 @@ MUTATIONS = [
     (("placement", "required"), True, "applied"),
     (("placement", "maxPerDomain"), 1, "refused"),
     (("placement", "blocks"), [{"nodes": 1, "level": "cabinet"}], "applied"),
-    (("placement", "blocks"), [{"nodes": 5, "level": "cabinet"}], "unfit"),
+    (("placement", "blocks"), [{"nodes": 5, "level": "cabinet"}], "refused"),
     (("near",), {"instances": ["nobody"]}, "unfit"),
     (("near",), {"instances": []}, "refused"),
     (("apart",), {"instances": ["nobody"], "level": "node", "required": True}, "applied"),
