@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 from matrixcompute.composition import OWNER_LABEL, SliceWish
 from matrixcompute.contract import SliceSummary
@@ -12,6 +13,7 @@ from matrixresource.client import ResourceClient
 from matrixresource.contract import AllocationRequest, AllocationView
 from matrixresource.defragmentation_contract import DefragmentationView, MoveRefused, RelocateRequest
 from matrixresource.vocabulary.calls import WatchEvent
+from matrixresource.vocabulary.errors import MatrixError
 
 
 def summary(view: SliceView) -> SliceSummary:
@@ -29,6 +31,17 @@ def summary(view: SliceView) -> SliceSummary:
     )
 
 
+@contextmanager
+def in_words_of_instances() -> Iterator[None]:
+    """A refusal names the field that the user of an instance wrote: it is near instances, not allocations."""
+    try:
+        yield
+    except MatrixError as refused:
+        if refused.field in ("near.allocations", "apart.allocations"):
+            refused.field = refused.field.replace("allocations", "instances")
+        raise
+
+
 class NeighboursOverHttp:
     """Neighbours through ResourceClient and LinkClient."""
 
@@ -37,7 +50,8 @@ class NeighboursOverHttp:
         self._link = link
 
     async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
-        return await self._resource.reserve(name, request, validate_only)
+        with in_words_of_instances():
+            return await self._resource.reserve(name, request, validate_only)
 
     async def bind(self, name: str) -> AllocationView:
         return await self._resource.bind(name)
@@ -46,13 +60,15 @@ class NeighboursOverHttp:
         return await self._resource.replace(name, node, reason)
 
     async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
-        return await self._resource.move(name, request, validate_only)
+        with in_words_of_instances():
+            return await self._resource.move(name, request, validate_only)
 
     async def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
         return await self._resource.relocate(name, request)
 
     async def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
-        return await self._resource.change_over(name, request)
+        with in_words_of_instances():
+            return await self._resource.change_over(name, request)
 
     async def renew(self, name: str, lease_s: float) -> AllocationView:
         return await self._resource.renew(name, lease_s)

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from matrixresource import quotas
 from matrixresource.books import Books
+from matrixresource.capacity import preempting
 from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.contract import AllocationRequest, AllocationView, NodeView
 from matrixresource.decisions import Decision, decision
@@ -66,13 +67,15 @@ class Allocator:
     ) -> AllocationView:
         """Hold what is asked for `name`, or grow and shrink what it holds. Raises InsufficientCapacity, Conflict.
 
-        With `validate_only` the view shows where it would lie and, under `preempts`, whom it would put out.
+        With `validate_only` the view shows where it would lie and, under `preempts`, whom it would put out; otherwise
+        `preempts` are those it has put out who have not come back.
         """
         checked_resource_name(name)
         with self._store.transaction(dry=validate_only) as session:
             self.books.open(session)
             held = session.get(AllocationRow, name)
             check_etag(held, if_match)
+            before = [] if held is None else held.preempts
             self._check(session, name, request)
             if held is None:
                 held = self._reserved(session, name, request)
@@ -80,6 +83,7 @@ class Allocator:
                 self._resized(session, held, request)
             self._settle(session, held)
             view = held.view()
+            view.preempts = [other for other in view.preempts if other not in before]
         return view if validate_only else held.view()
 
     def bind(self, name: str) -> AllocationView:
@@ -122,7 +126,8 @@ class Allocator:
             self.books.open(session)
             held = self._living(session, name)
             self._check(session, name, request)
-            ranks = self._moves.begin(session, held, request, self._clock.now())
+            request = self._elsewhere(session, held, request)
+            ranks = self._moves.begin(session, held, request)
             if validate_only:
                 self._change_over(session, held, request, ranks)
             self._settle(session, held)
@@ -148,6 +153,7 @@ class Allocator:
         with self._store.transaction() as session:
             self.books.open(session)
             held = self._store.allocation(session, name)
+            request = self._elsewhere(session, held, request)
             self._change_over(session, held, request, self._moves.ready(session, held, size_of(request)[0]))
             self._settle(session, held)
         return held.view()
@@ -266,7 +272,7 @@ class Allocator:
     def _reserved(self, session: Session, name: str, request: AllocationRequest) -> AllocationRow:
         now = self._clock.now()
         wish = self.books.wish(request, now)
-        quotas.check(session, self._store, name, request)
+        quotas.check(session, request)
         preempted: list[str] = []
         if request.reservation is not None:
             place: Place | None = self.reservations.claim(session, request.reservation, name, wish, now)
@@ -293,14 +299,18 @@ class Allocator:
             members=[],
             preempts=preempted,
         )
+        for other in self.books.who_put_out(name):
+            winner = self._store.allocation(session, other)
+            winner.preempts = [each for each in winner.preempts if each != name]
         session.add(held)
         for victim in preempted:
             self._preempted(session, self._store.allocation(session, victim), held, place)
         carry_out(session, self._store, self._roster, self.books, held, place)
         return held
 
-    def _preempted(self, session: Session, victim: AllocationRow, by: AllocationRow, place: Place) -> None:
-        """What the newcomer takes changes hands at once, its agents clean before they deploy; the rest is cleaned."""
+    def _preempted(self, session: Session, victim: AllocationRow, by: AllocationRow, place: Place) -> bool:
+        """What the newcomer takes changes hands at once, its agents clean before they deploy; the rest is cleaned.
+        True when there is no rest."""
         taken = {*self.books.nodes(place), *self.books.spares(place)}
         parts = self.books.parts(place)
         self._note(victim, "Preempted", "Preempted", f"{by.name} of higher priority took its place")
@@ -315,7 +325,7 @@ class Allocator:
                 part.dies &= ~new.dies
                 part.cpus, part.memory_gib = (0, 0) if new.cpus or new.memory_gib else (part.cpus, part.memory_gib)
         session.flush()
-        self._settle(session, victim)
+        return self._settle(session, victim)
 
     def _resized(self, session: Session, held: AllocationRow, request: AllocationRequest) -> None:
         if held.state == "Releasing":
@@ -332,22 +342,26 @@ class Allocator:
             return
         wish = self.books.wish(request, self._clock.now())
         wish = changed_to(wish, avoid=wish.avoid | self.books.wiping(session, held.name))
-        quotas.check(session, self._store, held.name, request)
+        quotas.check(session, request, held)
         if wish.per != self.books.ledger.held[held.name].wish.per:
             raise Conflict("the share of a node does not change in place", field="npus")
-        place = self._resized_place(session, held, wish)
+        place, preempted = self._resized_place(session, held, wish)
         if place is None:
             raise refusal(self._store.nodes(session), self.books, self._missing(held, wish))
+        victims = [self._store.allocation(session, victim) for victim in preempted]
+        leaving = [victim for victim in victims if not self._preempted(session, victim, held, place)]
+        held.preempts = [*held.preempts, *preempted]
         self._lease(held, request)
         held.nodes, held.npus, held.spares, held.request = wish.nodes, wish.npus, request.spares, request.kept()
         if carry_out(session, self._store, self._roster, self.books, held, place):
             held.generation += 1
             self._bind_again(held)
-        self.books.refresh(session, held)
+        for each in (held, *leaving):  # what a victim still has is not free until it is cleaned
+            self.books.refresh(session, each)
         self._steps_in.refill(session, held)
 
-    def _resized_place(self, session: Session, held: AllocationRow, wish: Wish) -> Place | None:
-        """Who stays keeps its place; where there are to be fewer, the last ranks go."""
+    def _resized_place(self, session: Session, held: AllocationRow, wish: Wish) -> tuple[Place | None, list[str]]:
+        """Who stays keeps its place; where there are to be fewer, the last ranks go. And whom it puts out."""
         self.books.touched()
         ledger, before = self.books.ledger, self.books.ledger.held[held.name].wish
         ranked = [node.node_name for node in self._store.held_by(session, held.name) if node.role == "member"]
@@ -356,7 +370,8 @@ class Allocator:
         ]
         if wish.nodes < before.nodes:
             ranked = ranked[: wish.nodes]
-        return ledger.resize(held.name, wish, [self.books.numbers[name] for name in ranked])
+        keep = [self.books.numbers[name] for name in ranked]
+        return preempting.resize(ledger, held.name, wish, keep, self._clock.now())
 
     def _missing(self, held: AllocationRow, wish: Wish) -> Wish:
         """What is asked beyond what is held, for the refusal to speak of."""
@@ -373,11 +388,18 @@ class Allocator:
         self, session: Session, held: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
     ) -> None:
         held.labels = {**held.labels, **request.labels}
-        self._lease(held, request)
         if self._moves.change_over(session, held, request, ranks):
             held.generation += 1
             self._bind_again(held)
         self._steps_in.refill(session, held)
+
+    def _elsewhere(self, session: Session, held: AllocationRow, request: AllocationRequest) -> AllocationRequest:
+        """A wish to lie elsewhere, within the quota and with the lease there is: only `renew` and a wish in place
+        change that."""
+        if request.project != held.project:
+            raise Conflict("an allocation stays in its project", field="project")
+        quotas.check(session, request, held)
+        return request.model_copy(update={"lease_s": held.request_held().lease_s})
 
     def _release(self, session: Session, held: AllocationRow) -> None:
         if held.state == "Releasing":

@@ -48,6 +48,8 @@ class Books:
         self._followed = UNSEEN
         self._opened: Session | None = None
         self._wiped: set[str] = set()  # who has parts that wait to be wiped
+        self.put_out: dict[str, list[str]] = {}
+        """By allocation, whom it has put out who has not come back."""
         self.ledger = Ledger(Shape(1, 1, 1))
         self.names: list[NodeName | None] = []
         self.numbers: dict[str, int] = {}
@@ -87,6 +89,10 @@ class Books:
         if kept is not None:
             kept.place = places[row.name]
             self.ledger.reservations[row.name] = kept
+
+    def who_put_out(self, name: str) -> list[str]:
+        """Allocations that put this one out and are still there."""
+        return [winner for winner, victims in self.put_out.items() if name in victims]
 
     def wiping(self, session: Session, name: str) -> frozenset[int]:
         """The nodes on which parts that an allocation gave up wait to be wiped: until then it takes nothing there."""
@@ -154,7 +160,7 @@ class Books:
         if known == shape:
             self.ledger.chooser.know_as(learned)
         self.names = [None] * shape.all_nodes
-        self.numbers = {}
+        self.numbers, self.put_out = {}, {}
         for row in rows:
             if row.supernode not in order:
                 continue
@@ -182,6 +188,9 @@ class Books:
 
     def _enter(self, row: AllocationRow, places: Mapping[str, Place]) -> None:
         """An allocation as the tables say: it holds these places, or has held them already."""
+        self.put_out.pop(row.name, None)
+        if row.preempts:
+            self.put_out[row.name] = row.preempts
         for name, place in places.items():
             wish = self.wish(row.request_held()) if name == row.name else Wish(0)
             wish.end = NEVER if row.expires_at is None else row.expires_at
@@ -206,6 +215,8 @@ class Books:
 
     def _promise(self, row: ReservationRow) -> None:
         held = self.ledger.held.get(row.name)
+        if held is None and row.state == "Held":
+            return  # all of it was taken or released; it is about to end
         place = read(row.place, self.numbers.get, self.ledger.shape.nodes) if held is None else held.place
         wish = self.wish(row.wish())
         wish.end = row.ends_at
@@ -256,6 +267,7 @@ class Books:
         found = {name: row for name in changed if (row := session.get(AllocationRow, name)) is not None}
         places = {name: self._places(session, name) for name in found}
         for name in changed:
+            self.put_out.pop(name, None)
             for each in (name, WIPED.format(name)):
                 held = self.ledger.held.get(each)
                 if held is not None and held.place != places.get(name, {}).get(each):

@@ -30,15 +30,13 @@ class Moves:
         self._books = books
         self._roster = roster
 
-    def begin(
-        self, session: Session, held: AllocationRow, request: AllocationRequest, now: float
-    ) -> dict[NodeName, int]:
+    def begin(self, session: Session, held: AllocationRow, request: AllocationRequest) -> dict[NodeName, int]:
         """Take successors for the members that would lie elsewhere; everything held stays held. Returns who holds
         which rank in the end.
 
         Asked again for the same, it finds the move it began, as long as everybody taken for it is fit.
         """
-        wish = self._books.wish(request, now)
+        wish = changed_to(self._books.wish(request), end=self._books.ledger.held[held.name].wish.end)
         if wish.per != self._books.ledger.shape.npus or not wish.nodes:
             raise InvalidField("only allocations of whole nodes move; make parts of nodes anew", field="placement")
         rows = self._store.held_by(session, held.name)

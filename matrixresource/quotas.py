@@ -1,4 +1,8 @@
-"""Quotas: how much a project may hold at once. A project without one may hold all there is."""
+"""Quotas: how much a project may hold at once. A project without one may hold all there is.
+
+What is promised to a reservation counts from the moment it is promised, whenever its time comes: when it comes to be
+held, nothing changes. What is taken from a reservation of the same project is not counted twice.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from sqlalchemy import JSON, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixresource.contract import AllocationRequest, QuotaRequest, QuotaView
+from matrixresource.reservations import living
 from matrixresource.store import AllocationRow, Base, ResourceStore
 from matrixresource.vocabulary.errors import QuotaExceeded
 from matrixresource.vocabulary.records import ResourceRow, check_etag, find
@@ -28,35 +33,57 @@ class QuotaRow(ResourceRow, Base):
         return QuotaView(**self.common(), **QuotaRequest.model_validate(self.limits).model_dump())
 
 
-def used_by(session: Session, project: str, without: str = "") -> dict[str, float]:
-    """What a project holds, except one allocation: NPUs (spares counted, they are kept from others), sockets, GiB."""
+Amounts = dict[str, float]
+"""By each of `COUNTED`: NPUs (a spare is eight, it is kept from others), sockets, GiB."""
+
+
+def used_by(session: Session, project: str) -> Amounts:
+    """What a project holds and is promised."""
     total = dict.fromkeys(COUNTED, 0.0)
-    for row in session.scalars(select(AllocationRow).where(AllocationRow.project == project)):
-        if row.name != without and row.state != "Releasing":
-            for counted, amount in wanted(row.request_held()).items():
-                total[counted] += amount
+    held = session.scalars(select(AllocationRow).where(AllocationRow.project == project))
+    promised = [row for row in living(session) if row.promised and row.project == project]
+    for mine in (*map(_held, held), *(wanted(row.wish()) for row in promised)):
+        for counted in COUNTED:
+            total[counted] += mine[counted]
     return total
 
 
-def wanted(request: AllocationRequest) -> dict[str, float]:
+def wanted(request: AllocationRequest) -> Amounts:
     """What a request counts for."""
     nodes, per = size_of(request)
     return {"npus": nodes * per + request.spares * 8, "cpus": request.cpus, "memory_gib": request.memory_gib}
 
 
-def check(session: Session, store: ResourceStore, name: str, request: AllocationRequest) -> None:
-    """Raises QuotaExceeded where the project would hold more than it may; `name` is who asks."""
+def _held(row: AllocationRow) -> Amounts:
+    """What an allocation counts for; while it moves, the larger of what it was and will be.
+
+    Its members may differ in size, where others have taken from it.
+    """
+    if row.state == "Releasing":
+        return dict.fromkeys(COUNTED, 0.0)
+    request = row.request_held()
+    mine = {"npus": row.npus + row.spares * 8, "cpus": request.cpus, "memory_gib": request.memory_gib}
+    coming = mine if row.moving_to is None else wanted(AllocationRequest.model_validate(row.moving_to))
+    return {counted: max(mine[counted], coming[counted]) for counted in COUNTED}
+
+
+def check(session: Session, request: AllocationRequest, held: AllocationRow | None = None) -> None:
+    """Raises QuotaExceeded where the project would get above its limits; `held` is what the request would change.
+
+    Who is above them already, because they were lowered, may keep what it has and take less.
+    """
     row = session.get(QuotaRow, request.project)
-    if row is None:
+    if row is None or _from_its_own(session, request):
         return
-    limits, used = QuotaRequest.model_validate(row.limits), used_by(session, request.project, name)
+    limits, used = QuotaRequest.model_validate(row.limits), used_by(session, request.project)
+    before = dict.fromkeys(COUNTED, 0.0) if held is None else _held(held)
     blocking = []
     for counted, amount in wanted(request).items():
-        limit = getattr(limits, counted)
-        if limit is not None and amount and used[counted] + amount > limit:
+        limit, others = getattr(limits, counted), used[counted] - before[counted]
+        if limit is not None and amount > before[counted] and others + amount > limit:
             told = {"npus": "NPUs", "cpus": "CPU sockets", "memory_gib": "GiB"}[counted]
             blocking.append(
-                {"domain": f"project {request.project}", "needs": f"{amount:g} {told}", "has": limit - used[counted]}
+                {"domain": f"project {request.project}", "needs": f"{amount:g} {told}", "has": max(0, limit - others)}
             )
     if blocking:
         first = blocking[0]
@@ -65,6 +92,12 @@ def check(session: Session, store: ResourceStore, name: str, request: Allocation
             "raise its quota or release something",
             blocking=blocking,
         )
+
+
+def _from_its_own(session: Session, request: AllocationRequest) -> bool:
+    """Whether all of it is taken from what the project holds already."""
+    held = session.get(AllocationRow, request.reservation) if request.reservation is not None else None
+    return held is not None and held.project == request.project
 
 
 class Quotas:

@@ -52,7 +52,7 @@ class Reservations:
                 raise InvalidField(f"{request.starts_at} has passed", field="startsAt")
             if session.get(AllocationRow, name) is not None:
                 raise Conflict(f"there is an allocation named {name!r}; a reservation becomes one of its own name")
-            quotas.check(session, self._store, name, request.wish())
+            quotas.check(session, request.wish())
             ledger = self._books.open(session)
             wish = self._books.wish(request.wish(), now)
             self._books.touched()

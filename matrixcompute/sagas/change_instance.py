@@ -48,6 +48,7 @@ MOVE_INSTANCE = Saga(
         Step(moving_steps.reach_both, undo=moving_steps.reach_members),
         Step(moving_steps.await_routes),
         Step(moving_steps.change_over),
+        Step(steps.reserve_nodes),
         Step(steps.admit_slices),
         Step(steps.program_routes),
         Step(steps.await_ready),
@@ -55,7 +56,8 @@ MOVE_INSTANCE = Saga(
     ),
     refused=_kept_as_it_was,
 )
-"""Make before break: until `change_over` a refusal leaves everything where it was."""
+"""Make before break: until `change_over` a refusal leaves everything where it was. A move leaves the lease as it is;
+another one is wished in place after it."""
 
 RELOCATE_MEMBER = Saga(
     RELOCATE,

@@ -25,8 +25,9 @@ async def reserve_nodes(work: Work) -> None:
         raise Waiting("the nodes it had before are being cleaned")
     held = await work.neighbours.reserve(work.instance, compose(work.instance, work.shape).allocation)
     work.say("Scheduled", f"{held.nodes} nodes and {held.spares} spares in {_cabinets(held)} cabinets are committed")
-    if before is None and held.preempts:
-        work.say("PutOut", f"{', '.join(held.preempts)} of lower priority made way")
+    put_out = [name for name in held.preempts if before is None or name not in before.preempts]
+    if put_out:
+        work.say("PutOut", f"{', '.join(put_out)} of lower priority made way")
 
 
 async def restore_shape(work: Work) -> None:

@@ -5,10 +5,12 @@ What a request avoids and what is promised to reservations stays out of reach, s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from matrixresource.capacity import resizing
 from matrixresource.capacity.trials import trial
-from matrixresource.capacity.wishes import Wish
+from matrixresource.capacity.wishes import Place, Wish
 
 if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Held, Ledger
@@ -20,17 +22,36 @@ def victims(ledger: Ledger, wish: Wish, now: float) -> list[str] | None:
     They are released one after another on trial, the cheapest first, until it fits; then each that the place does not
     need is kept after all, the dearest first.
     """
-    work = {name: lost(held, now) for name, held in ledger.held.items() if held.wish.priority < wish.priority}
+    return _victims(ledger, wish, now, lambda: ledger.choose(wish) is not None)
+
+
+def resize(ledger: Ledger, name: str, wish: Wish, keep: list[int], now: float) -> tuple[Place | None, list[str]]:
+    """`Ledger.resize` for one that may put others out: the new place, or None, and whom it put out."""
+    place = ledger.resize(name, wish, keep)
+    if place is not None or not wish.preempts:
+        return place, []
+    evicted = _victims(ledger, wish, now, lambda: resizing.resize(ledger, name, wish, keep) is not None, name) or []
+    for other in evicted:
+        ledger.release(other)
+    return (ledger.resize(name, wish, keep) if evicted else None), evicted
+
+
+def _victims(ledger: Ledger, wish: Wish, now: float, fits: Callable[[], bool], spared: str = "") -> list[str] | None:
+    work = {
+        name: lost(held, now)
+        for name, held in ledger.held.items()
+        if held.wish.priority < wish.priority and name != spared
+    }
     with trial(ledger) as released:
         for name in sorted(work, key=lambda name: (work[name], name)):
             released(name)
-            if ledger.choose(wish) is not None:
+            if fits():
                 break
         else:
             return None
         for name in reversed(list(released.gone)):
             released.take_back(name)
-            if ledger.choose(wish) is None:
+            if not fits():
                 released(name)
         return sorted(released.gone, key=lambda name: (work[name], name))
 

@@ -32,6 +32,7 @@ from sqlalchemy import (
     event,
     func,
     select,
+    text,
 )
 from sqlalchemy import update as sql_update
 from sqlalchemy.orm import Mapped, Session, mapped_column
@@ -171,8 +172,13 @@ class Records:
 
         On SQLite nobody else writes; on PostgreSQL the other replicas wait.
         """
-        held = session.execute(select(self._head.c.rv).where(self._head.c.id == 1).with_for_update())
-        return int(held.scalar_one_or_none() or 0)
+        newest = select(self._head.c.rv).where(self._head.c.id == 1).with_for_update()
+        held = session.execute(newest).scalar_one_or_none()
+        if held is None:  # nobody has changed anything yet: there must be something to hold
+            first = f"INSERT INTO {self._head.name} (id, rv, floor) VALUES (1, 0, 0) ON CONFLICT DO NOTHING"
+            session.execute(text(first))
+            held = session.execute(newest).scalar_one()
+        return int(held)
 
     def _write_journal(self, session: Session, touched: dict[int, tuple[ResourceRow, str]]) -> int:
         """Returns the number of the newest change."""

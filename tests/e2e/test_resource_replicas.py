@@ -7,15 +7,26 @@ was acknowledged is there, and an agent that reports to one of them is not lost 
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import threading
 from collections.abc import Iterator
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from random import Random
 
 import pytest
+from sqlalchemy import select
 
 from matrixresource.contract import AllocationRequest, NodeReport
+from matrixresource.store import Base, ResourceStore
+from matrixresource.surveyor import Surveyor
+from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology_history import TopologyVersionRow
+from matrixresource.vocabulary.clock import FixedClock
 from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity
+from matrixresource.vocabulary.records import Records
+from services.chassis.database import Database
+from services.resource.main import MIGRATIONS
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
 from tests.matrixresource.machine import Machine
 
@@ -126,6 +137,36 @@ def test_who_reports_to_one_replica_is_not_lost_to_the_other(replicas: list[Mach
     assert agent() == "Lost", "silent to both, it is lost whoever looks"
     assert report(hears_nobody, 12)
     assert agent() == "Connected"
+
+
+def begin(url: str, together: Barrier) -> None:
+    together.wait(60)
+    database = Database(url)
+    database.migrate(MIGRATIONS)
+    clock = FixedClock()
+    store = ResourceStore(Records(database.sessions, Base.metadata, clock))
+    Surveyor(store, clock, SupernodeSpec.load()).seed(["sn0"])
+    database.close()
+
+
+@pytest.mark.timeout(180)
+def test_replicas_that_start_at_once_begin_one_database(tmp_path: Path) -> None:
+    spawned = multiprocessing.get_context("spawn")
+    with a_postgres() as url:
+        url = url.replace("postgresql://", "postgresql+psycopg://")
+        together = spawned.Barrier(3)
+        replicas = [spawned.Process(target=begin, args=(url, together)) for _ in range(3)]
+        for replica in replicas:
+            replica.start()
+        for replica in replicas:
+            replica.join(120)
+        assert [replica.exitcode for replica in replicas] == [0, 0, 0]
+        machine = Machine(tmp_path, supernodes=0, url=url)
+        machine.have("all", nodes=48)
+        machine.check()
+        with machine.store.reading() as session:
+            assert [row.number for row in session.scalars(select(TopologyVersionRow))] == [1]
+        machine.database.close()
 
 
 def test_requests_under_way_at_once_are_decided_one_after_the_other(replicas: list[Machine]) -> None:

@@ -39,7 +39,8 @@ class Accounts:
         self.wishes = {row.name: row for row in session.scalars(select(AssignmentRow))}
         self.parts = list(session.scalars(select(PartRow)))
         self.allocations = {row.name: row for row in session.scalars(select(AllocationRow))}
-        self.promises = [row for row in living(session) if row.state == "Promised"]
+        self.promised = [row for row in living(session) if row.promised]
+        self.promises = [row for row in self.promised if row.state == "Promised"]
         self.whole: dict[str, list[NodeRow]] = defaultdict(list)
         for node in self.nodes.values():
             if node.holder is not None:
@@ -142,7 +143,7 @@ class Accounts:
                     assert part.going or not mine[part.node] & part.dies, f"{name} stays on {row.name}'s {part.node}"
 
     def used(self) -> dict[str, Counter[str]]:
-        """By project what it holds: NPUs, sockets, GiB. What is being let go does not count."""
+        """By project what it holds or is promised: NPUs, sockets, GiB. What is being let go does not count."""
         used: dict[str, Counter[str]] = defaultdict(Counter)
         for name, row in self.allocations.items():
             if row.state != "Releasing":
@@ -151,6 +152,11 @@ class Accounts:
                 for part in self.shares[name]:
                     if not part.going:
                         mine.update(npus=part.dies.bit_count() / 2, cpus=part.cpus, memory_gib=part.memory_gib)
+        for promise in self.promised:
+            mine = used[promise.project]
+            mine["npus"] += sum(dies.bit_count() for dies in dies_of(promise).values()) / 2
+            mine["cpus"] += sum(amount for _, amount in promise.place["cpus"])
+            mine["memory_gib"] += sum(amount for _, amount in promise.place["mem"])
         return used
 
 
@@ -182,6 +188,7 @@ def same_as_the_tables(session: Session, books: Books, store: ResourceStore) -> 
     store.records.after_commit.pop()
     assert told(ledger) == told(fresh)
     assert ledger.tenants == fresh.tenants
+    assert books.put_out == anew.put_out
     dies, sockets, gib = Accounts(session).held()
     for number, name in enumerate(books.names):
         if name is not None:

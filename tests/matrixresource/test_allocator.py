@@ -270,3 +270,16 @@ def test_a_reservation_whose_place_is_not_left_waits_and_ends(machine):
     machine.obey()
     assert machine.allocator.reservations.get("soon").state == "Ended"
     assert machine.names() == []
+
+
+def test_a_reservation_that_was_held_and_released_promises_nothing(machine):
+    promise(machine, "tomorrow", 100, nodes=40)
+    machine.clock.at += 101
+    machine.allocator.reservations.as_time_goes_on()
+    machine.allocator.release("tomorrow")
+    machine.obey()
+    machine.restart()
+    machine.ask("all", nodes=20)
+    machine.allocator.reservations.as_time_goes_on()
+    assert machine.allocator.reservations.get("tomorrow").state == "Ended"
+    machine.ask("all", nodes=48)

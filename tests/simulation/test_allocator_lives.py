@@ -7,6 +7,7 @@ After every step the tables are counted by die, socket and GiB, and the books co
 from __future__ import annotations
 
 import asyncio
+import atexit
 import shutil
 import tempfile
 from collections import Counter
@@ -80,6 +81,7 @@ RULES = st.fixed_dictionaries(
 def begun() -> Path:
     """A database of two supernodes with few cabinets open, made once and copied for every life."""
     folder = Path(tempfile.mkdtemp(prefix="allocator-lives-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     machine = Machine(folder, supernodes=2)
     for supernode in ("sn0", "sn1"):
         for number in range(12):

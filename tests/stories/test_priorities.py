@@ -84,6 +84,41 @@ async def test_who_is_put_out_comes_back_elsewhere_at_once_where_there_is_room(t
         await stack.check()
 
 
+async def test_an_instance_that_grows_puts_others_out(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("old", 30)
+        await stack.active("old", 30)
+        await stack.apply("urgent", 10, **URGENT)
+        await stack.active("urgent", 10)
+        wish = InstanceRequest.model_validate({"nodes": 20, **URGENT})
+        plan = await stack.compute.ensure_instance("urgent", wish, validate_only=True)
+        assert plan.preempts == ["old"]
+        await stack.compute.ensure_instance("urgent", wish)
+        await stack.active("urgent", 20)
+        assert "PutOut" in await reasons(stack, "urgent")
+
+        async def waits() -> bool:
+            return (await stack.compute.find_instance("old")).state == "Pending"
+
+        await stack.until(waits, "old waits for room")
+        assert "urgent" in told(await stack.compute.find_instance("old"), "Preempted").message
+        await stack.check()
+
+
+async def test_an_instance_that_moves_under_another_lease_has_it_afterwards(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 2, lease_s=40_000)
+        ends = (await stack.active("one", 2)).expires_at
+        await stack.apply("one", 2, lease_s=400_000, placement={"policy": "spread"})
+
+        async def moved() -> bool:
+            view = await stack.active("one", 2)
+            return len(cabinets(view)) == 2 and view.expires_at > ends
+
+        await stack.until(moved, "it has moved, and stays longer")
+        assert (await stack.resource.find_allocation("one")).expires_at > ends
+
+
 async def test_a_lease_that_ends_takes_the_instance_with_it_unless_renewed(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("guest", 2, lease_s=300)
@@ -192,3 +227,8 @@ async def test_affinity_moves_the_instance_and_priority_does_not(tmp_path):
         with pytest.raises(InvalidField, match="near itself") as refused:
             await stack.apply("second", 2, near={"instances": ["second"]})
         assert refused.value.field == "near.instances"
+        nobody = InstanceRequest.model_validate({"nodes": 2, "near": {"instances": ["nobody"]}})
+        for name in ("second", "third"):
+            with pytest.raises(InvalidField) as refused:
+                await stack.compute.ensure_instance(name, nobody, validate_only=True)
+            assert refused.value.field == "near.instances"

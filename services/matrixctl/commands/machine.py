@@ -1,4 +1,5 @@
-"""domain and supernode: what of the machine takes work, and what there is of it. `get` reads both, and the versions."""
+"""domain, supernode and npu: what of the machine takes work, and what there is of it. `get` reads them, and the
+versions."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ domain_app = typer.Typer(
     no_args_is_help=True,
 )
 supernode_app = typer.Typer(help="Add a supernode to the inventory, or take one out.", no_args_is_help=True)
+npu_app = typer.Typer(help="Take back what faults have done to an NPU.", no_args_is_help=True)
 
 Domain = Annotated[str, typer.Argument(help="A cabinet (sn0-c03) or a supernode (sn0).")]
 Reason = Annotated[str, typer.Option(help="Why; it is shown with the domain.")]
@@ -76,6 +78,17 @@ def supernode_remove(name: SupernodeWord, state: State = DEFAULT_STATE) -> None:
     say(f"{name} is out of the inventory")
 
 
+@npu_app.command("release")
+def npu_release(
+    name: Annotated[str, typer.Argument(help="An NPU (sn0-c03-n2-npu5).")], state: State = DEFAULT_STATE
+) -> None:
+    """Take back that frequent faults separated an NPU; a fault that is there still keeps it out."""
+    view = _call(state, "POST", f"npus/{name}:release")
+    left = ", ".join(fault["code"] for fault in view.get("faults", []))
+    say(f"{name} is {view['health']}{f'; it still has {left}' if left else ''}")
+
+
 def register(app: typer.Typer) -> None:
     app.add_typer(domain_app, name="domain")
     app.add_typer(supernode_app, name="supernode")
+    app.add_typer(npu_app, name="npu")

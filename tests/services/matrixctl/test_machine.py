@@ -18,7 +18,7 @@ from services.resource.main import MIGRATIONS, ResourceSettings, build
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestClient:
     """matrixctl's way to the services ends in an application of this process."""
     database = Database(f"sqlite:///{tmp_path / 'resource.db'}")
     database.migrate(MIGRATIONS)
@@ -36,6 +36,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             return Opened()
 
     monkeypatch.setattr(reach.Reach, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
+    return client
 
 
 def ctl(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str]:
@@ -48,7 +49,7 @@ def ctl(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str]:
     return code, seen.out + seen.err
 
 
-def test_a_cabinet_and_a_supernode_on_the_command_line(here: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cabinet_and_a_supernode_on_the_command_line(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
     assert ctl(capsys, "domain close sn0-c03 --drain --reason pump") == (0, "sn0-c03 is Draining; nothing lies there\n")
     assert ctl(capsys, "domain open sn0-c03") == (0, "sn0-c03 is Open\n")
     assert ctl(capsys, "supernode add sn1") == (0, "sn1 has 48 nodes and 384 NPUs\n")
@@ -63,3 +64,17 @@ def test_a_cabinet_and_a_supernode_on_the_command_line(here: None, capsys: pytes
     assert "Current SupernodeRemoved sn1 anyone" in lines[-1]
     code, told = ctl(capsys, "get domains sn0-c03 -o json")
     assert (code, '"state": "Open"' in told) == (0, True)
+
+
+def test_an_npu_that_failed_often_is_taken_back(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
+    report = {"node": "sn0-c03-n2", "epoch": 1, "leaseS": 60, "status": "Clean", "generation": 1}
+    often = [{"code": "80E39200", "component": "npu3"}]
+    for sequence, faults in enumerate((often, [], often, [])):
+        said = {**report, "sequence": sequence, "faults": faults}
+        (answer,) = here.post("/v1/node-reports", json={"reports": [said]}).json()["answers"]
+        assert answer["accepted"]
+    code, told = ctl(capsys, "get npus sn0-c03-n2-npu3 -o json")
+    assert (code, '"raisedBy": "Frequency"' in told) == (0, True)
+    assert ctl(capsys, "npu release sn0-c03-n2-npu3") == (0, "sn0-c03-n2-npu3 is Healthy\n")
+    code, told = ctl(capsys, "npu release sn9-c03-n2-npu3")
+    assert (code, "NotFound" in told) == (1, True)

@@ -1,0 +1,97 @@
+"""Changes of what is held already: which of them touch the lease, and whom they put out."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrixresource.contract import AllocationRequest
+from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity
+from matrixresource.vocabulary.quantities import timestamp
+from tests.matrixresource.machine import Machine
+
+SPREAD = {"policy": "spread"}
+
+
+@pytest.fixture
+def machine(tmp_path):
+    made = Machine(tmp_path)
+    yield made
+    made.check()
+
+
+@pytest.mark.parametrize("asked", [None, 50, 5000])
+def test_a_move_leaves_the_lease_as_it_is(machine, asked):
+    ends = timestamp(machine.clock.at + 1000)
+    machine.have("one", nodes=2, leaseS=1000)
+    machine.clock.at += 300
+    wish = AllocationRequest.model_validate({"nodes": 2, "placement": SPREAD, "leaseS": asked})
+    begun = machine.allocator.move("one", wish)
+    assert any(member.role == "successor" for member in begun.members)
+    assert begun.expires_at == ends
+    again = machine.allocator.move("one", wish)
+    assert [m.node for m in again.members] == [m.node for m in begun.members], "asked twice, it is one move"
+    machine.allocator.bind("one")
+    machine.obey()
+    assert machine.allocator.change_over("one", wish).expires_at == ends
+    changed = machine.ask("one", nodes=2, placement=SPREAD, leaseS=5000)
+    assert changed.expires_at == timestamp(machine.clock.at + 5000), "a wish in place changes it"
+
+
+def test_a_move_stays_in_its_project(machine):
+    machine.have("one", nodes=2)
+    with pytest.raises(Conflict) as refused:
+        machine.allocator.move("one", AllocationRequest.model_validate({"nodes": 2, "project": "other"}))
+    assert refused.value.field == "project"
+
+
+URGENT = {"priority": 5, "preemption": "LowerPriority"}
+
+
+@pytest.mark.parametrize(
+    ("guest", "grown"),
+    [
+        ({"nodes": 30}, {"nodes": 20}),
+        ({"nodes": 30, "spares": 2}, {"nodes": 14, "spares": 5}),
+        ({"nodes": 36, "npusPerNode": 4}, {"nodes": 20}),
+    ],
+)
+def test_who_grows_may_put_others_out_as_newcomers_may(machine, guest, grown):
+    machine.have("high", nodes=10, **URGENT)
+    machine.have("guest", **guest)
+    machine.have("equal", nodes=1, priority=5)
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("high", **grown, priority=5)
+    before = machine.held("high")
+    preview = machine.ask("high", validate_only=True, **grown, **URGENT)
+    assert preview.preempts == ["guest"]
+    assert machine.held("high") == before
+    assert machine.held("guest").state == "Bound"
+    taken = machine.ask("high", **grown, **URGENT)
+    assert taken.members == preview.members
+    assert {m.node for m in before.members} <= {m.node for m in taken.members}, "it stays where it was"
+    assert taken.preempts == ["guest"]
+    assert next(c for c in machine.held("guest").conditions if c.type == "Preempted").status == "True"
+    machine.check()
+    machine.obey()
+    assert machine.names() == ["equal", "high"]
+    assert machine.held("high").state == "Bound"
+
+
+def test_who_has_come_back_was_put_out_no_more(machine):
+    machine.have("guest", nodes=40)
+    machine.ask("high", nodes=20, **URGENT)
+    machine.have("higher", nodes=1, priority=9)
+    machine.obey()
+    assert machine.held("high").preempts == ["guest"]
+    machine.restart()
+    with pytest.raises(InsufficientCapacity):
+        machine.ask("guest", nodes=40)
+    machine.ask("guest", validate_only=True, nodes=20)
+    assert machine.held("high").preempts == ["guest"], "refused or only tried, it is not back"
+    machine.ask("guest", nodes=20)
+    assert machine.held("high").preempts == []
+    machine.allocator.release("guest")
+    machine.obey()
+    assert machine.held("high").preempts == [], "lost again, it was not put out"
+    machine.have("late", nodes=20)
+    assert machine.ask("high", validate_only=True, nodes=30, **URGENT).preempts == ["late"]

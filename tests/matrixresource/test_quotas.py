@@ -1,0 +1,100 @@
+"""Quotas: what a project holds and is promised counts, once, and never comes above its limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrixresource.contract import AllocationRequest, QuotaRequest
+from matrixresource.reservation_contract import ReservationRequest
+from matrixresource.vocabulary.errors import QuotaExceeded
+from matrixresource.vocabulary.quantities import timestamp
+from tests.matrixresource.machine import Machine
+
+LIMIT = 32
+"""NPUs of the project: four nodes."""
+
+
+@pytest.fixture
+def machine(tmp_path):
+    made = Machine(tmp_path)
+    made.quotas.put("team", QuotaRequest(npus=LIMIT))
+    yield made
+    made.check()
+
+
+def promise(machine, name, **wish):
+    asked = {"project": "team", "startsAt": timestamp(machine.clock.at + 100), "durationS": 1000} | wish
+    machine.allocator.reservations.put(name, ReservationRequest.model_validate(asked))
+
+
+def its_time_comes(machine):
+    machine.clock.at += 101
+    machine.allocator.reservations.as_time_goes_on()
+
+
+def ask(machine, name, **wish):
+    machine.ask(name, **{"project": "team"} | wish)
+
+
+TAKEN = [
+    ("three nodes beside two promised", ask, {"nodes": 3}, False),
+    ("two beside them", ask, {"nodes": 2}, True),
+    ("two more promised", promise, {"nodes": 2}, True),
+    ("two and a spare more promised", promise, {"nodes": 2, "spares": 1}, False),
+    ("another project's", ask, {"nodes": 9, "project": "other"}, True),
+]
+
+
+@pytest.mark.parametrize(("sentence", "verb", "wish", "fits"), TAKEN, ids=[each[0] for each in TAKEN])
+def test_two_nodes_are_promised_of_four(machine, sentence, verb, wish, fits):
+    promise(machine, "tomorrow", nodes=2)
+    assert machine.quotas.get("team").used_npus == 16
+    if not fits:
+        with pytest.raises(QuotaExceeded, match="may hold 16 more"):
+            verb(machine, "next", **wish)
+        return
+    verb(machine, "next", **wish)
+    its_time_comes(machine)
+    assert machine.allocator.reservations.get("tomorrow").state == "Held"
+    assert machine.quotas.get("team").used_npus <= LIMIT
+
+
+def test_what_is_taken_from_its_own_reservation_is_counted_once(machine):
+    promise(machine, "tomorrow", nodes=4)
+    its_time_comes(machine)
+    with pytest.raises(QuotaExceeded):
+        ask(machine, "more", npus=1)
+    ask(machine, "job", nodes=3, reservation="tomorrow")
+    assert machine.quotas.get("team").used_npus == LIMIT
+    machine.allocator.release("tomorrow")
+    ask(machine, "more", nodes=1)
+
+
+def test_a_promise_given_up_counts_no_more(machine):
+    promise(machine, "tomorrow", nodes=4)
+    machine.allocator.reservations.delete("tomorrow")
+    ask(machine, "now", nodes=4)
+
+
+def test_who_is_above_a_lowered_limit_keeps_what_it_has_and_may_take_less(machine):
+    ask(machine, "one", nodes=4)
+    machine.quotas.put("team", QuotaRequest(npus=8))
+    with pytest.raises(QuotaExceeded):
+        ask(machine, "one", nodes=5)
+    ask(machine, "one", nodes=3)
+    with pytest.raises(QuotaExceeded):
+        ask(machine, "one", nodes=4)
+
+
+def test_a_move_to_more_nodes_counts_from_its_beginning(machine):
+    machine.have("one", project="team", nodes=2)
+    elsewhere = {"project": "team", "placement": {"policy": "spread"}}
+    with pytest.raises(QuotaExceeded):
+        machine.allocator.move("one", AllocationRequest.model_validate({"nodes": 5, **elsewhere}))
+    wish = AllocationRequest.model_validate({"nodes": 4, **elsewhere})
+    machine.allocator.move("one", wish)
+    with pytest.raises(QuotaExceeded):
+        ask(machine, "more", npus=1)
+    machine.allocator.bind("one")
+    machine.obey()
+    assert machine.allocator.change_over("one", wish).nodes == 4
