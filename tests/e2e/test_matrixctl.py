@@ -81,7 +81,18 @@ def test_every_noun_is_told_in_every_form(ctl: Ctl, instance: str, noun: Any) ->
 
 def test_columns_are_fields_that_there_are(ctl: Ctl, instance: str) -> None:
     """A column that is empty for everything is a misspelt one, but for these, which are empty on a healthy stack."""
-    may_be_empty = {"stage", "error", "endpoint", "cabinet", "node", "sub-plane", "operation", "step", "by", "reason"} | {"lease ends", "put out", "closed"}
+    may_be_empty = {
+        "stage",
+        "error",
+        "endpoint",
+        "cabinet",
+        "node",
+        "sub-plane",
+        "operation",
+        "step",
+        "by",
+        "reason",
+    } | {"lease ends", "put out", "closed"}
     for noun in NOUNS:
         views = ctl.json("get", noun.name, *FEW.get(noun.name, ()))["items"]
         if not views:
