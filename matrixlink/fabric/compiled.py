@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 SOURCE = Path(__file__).with_name("kernel.c")
-OPTIONS = ("-O2", "-shared", "-fPIC")
+OPTIONS = ("-O3", "-shared", "-fPIC")
 DEADLINE_S = 60
 
 _f64 = np.ctypeslib.ndpointer(np.float64, flags="C_CONTIGUOUS")

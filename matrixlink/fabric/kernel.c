@@ -56,6 +56,9 @@ Fabric *fabric_new(int32_t flows, int32_t links, int32_t width, const double *ca
     return f;
 }
 
+static inline double least(double a, double b) { return a < b ? a : b; }
+static inline double most(double a, double b) { return a > b ? a : b; }
+
 static void push(Fabric *f, double key, int32_t what) {
     int32_t at = f->heap_size++;
     for (int32_t up; at && f->heap[up = (at - 1) / 2].key > key; at = up) f->heap[at] = f->heap[up];
@@ -196,7 +199,7 @@ void fabric_fill_all(Fabric *f, const int64_t *starts, const int32_t *links, con
 int32_t fabric_add(Fabric *f, int32_t flow, const int32_t *path, int32_t length, double weight, double floor, double ceiling) {
     double bound = INFINITY;
     for (int32_t i = 0; i < length; i++) f->room[path[i]] -= floor;
-    for (int32_t i = 0; i < length; i++) bound = fmin(bound, meets(f, path[i], weight));
+    for (int32_t i = 0; i < length; i++) bound = least(bound, meets(f, path[i], weight));
     for (int32_t i = 0; i < length; i++) f->room[path[i]] += floor;
     join(f, flow, path, length, weight, floor, ceiling);
     for (int32_t i = 0; i < length; i++) touch(f, path[i]);
@@ -212,7 +215,7 @@ int32_t fabric_remove(Fabric *f, int32_t flow) {
 
 int32_t fabric_set_capacity(Fabric *f, int32_t link, double change) {
     double bound = INFINITY, highest = 0;
-    for (int32_t e = f->head[link]; e >= 0; e = f->next[e]) highest = fmax(highest, f->level[e / f->width]);
+    for (int32_t e = f->head[link]; e >= 0; e = f->next[e]) highest = most(highest, f->level[e / f->width]);
     f->room[link] += change;
     bound = change < 0 ? meets(f, link, 0) : highest;
     touch(f, link);
@@ -231,13 +234,13 @@ int64_t fabric_run(Fabric *f, const int64_t *starts, const int32_t *links, const
     int32_t waiting = 0, live = 0;
     int64_t solves = 0;
     double now = 0;
-    double *left = malloc((f->flows + 1) * sizeof(double)), *since = malloc((f->flows + 1) * sizeof(double));
-    double *due = malloc((f->flows + 1) * sizeof(double));
-    int32_t *running = malloc((f->flows + 1) * sizeof(int32_t));
-    if (!left || !since || !due || !running) { solves = -1; goto done; }
+    size_t n = f->flows + 1;
+    double *left = malloc(4 * n * sizeof(double)), *since = left + n, *due = left + 2 * n, *rate = left + 3 * n;
+    int32_t *running = malloc(2 * n * sizeof(int32_t)), *place = running + n;
+    if (!left || !running) { solves = -1; goto done; }
     while (live || waiting < f->flows) {
         double moment = waiting < f->flows ? start[order[waiting]] : INFINITY;
-        for (int32_t n = 0; n < live; n++) moment = fmin(moment, due[n]);
+        for (int32_t n = 0; n < live; n++) moment = least(moment, due[n]);
         if (moment == INFINITY) break;
         if (moment < now) moment = now;
         double until = moment + moment * TIE + window, bound = INFINITY;
@@ -246,39 +249,36 @@ int64_t fabric_run(Fabric *f, const int64_t *starts, const int32_t *links, const
             int32_t flow = running[n];
             if (due[n] > until) { n++; continue; }
             end[flow] = due[n];
-            bound = fmin(bound, f->level[flow]);
+            bound = least(bound, f->level[flow]);
             leave(f, flow);
             changed = 1, live--;
-            running[n] = running[live], due[n] = due[live];
+            running[n] = running[live], due[n] = due[live], place[running[n]] = n;
         }
         while (waiting < f->flows && start[order[waiting]] <= moment) {
             int32_t flow = order[waiting++], length = (int32_t)(starts[flow + 1] - starts[flow]);
             const int32_t *path = links + starts[flow];
             if (size[flow] <= 0) { end[flow] = start[flow]; continue; }
-            left[flow] = size[flow], since[flow] = moment, end[flow] = INFINITY;
             join(f, flow, path, length, weight[flow], floor[flow], ceiling[flow]);
-            for (int32_t i = 0; i < length; i++) touch(f, path[i]), bound = fmin(bound, 0);
-            running[live] = flow, due[live] = INFINITY, live++, changed = 1;
+            left[flow] = size[flow], since[flow] = moment, end[flow] = INFINITY;
+            rate[flow] = length ? 0 : ceiling[flow];
+            for (int32_t i = 0; i < length; i++) touch(f, path[i]), bound = 0;
+            running[live] = flow, place[flow] = live, changed = 1;
+            due[live++] = rate[flow] > 0 ? moment + size[flow] / rate[flow] : INFINITY;
         }
         now = moment;
         if (!changed) continue;
         solves += live > 0;
-        for (int32_t n = 0; n < live; n++) { /* bring up to now what may change; the rest keeps its due time */
-            int32_t flow = running[n];
-            if (f->level[flow] < bound * (1 - NEAR)) continue;
-            double rate = f->floor[flow] + f->share[flow];
-            if (since[flow] < now) left[flow] -= rate * (now - since[flow]);
-            since[flow] = now;
-        }
         refill(f, bound);
-        for (int32_t n = 0; n < live; n++) {
-            int32_t flow = running[n];
-            if (since[flow] != now) continue;
-            double rate = f->floor[flow] + f->share[flow];
-            due[n] = rate > 0 ? now + fmax(left[flow], 0) / rate : INFINITY;
+        for (int32_t n = 0; n < f->set_size; n++) { /* nobody else has a new rate; theirs is one until it changes */
+            int32_t flow = f->set[n];
+            double now_at = f->floor[flow] + f->share[flow];
+            if (now_at == rate[flow]) continue;
+            left[flow] -= rate[flow] * (now - since[flow]);
+            since[flow] = now, rate[flow] = now_at;
+            due[place[flow]] = now_at > 0 ? now + most(left[flow], 0) / now_at : INFINITY;
         }
     }
 done:
-    free(left), free(since), free(due), free(running);
+    free(left), free(running);
     return solves;
 }
