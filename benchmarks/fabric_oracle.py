@@ -2,10 +2,12 @@
 
     python -m benchmarks.fabric_oracle CASE.json [...]               compare with the case's own `expect`
     python -m benchmarks.fabric_oracle CASE.json --answer OUT.json   write the answer (the keys of `expect`)
+    python -m benchmarks.fabric_oracle CASE.json --exact             by the exact method where there are two
 
 Rules answered: max-min, floor-level, guarantee-plus-share, fluid, splittable-max-min, admission, reachability, steps.
-Numbers are computed in Fractions and written as such ("28/3"); cases of more than 5,000 flows are computed in floats.
-A comparison takes 1e-9 relative. Exit status 0 when everything agrees, 1 when not, 2 for a case that cannot be read.
+Rates come from the arrays that carry large traffic, in floats; with --exact, and for everything that is not a rate,
+numbers are computed in Fractions and written as such ("28/3"). A comparison takes 1e-9 relative. Exit status 0 when
+everything agrees, 1 when not, 2 for a case that cannot be read.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from matrixlink.fabric.filling import share_floats
 from matrixlink.fabric.flow import Flow, Number
 from matrixlink.fabric.reach import UbDamage
 from matrixlink.fabric.reservations import Ledger
@@ -28,17 +31,21 @@ from matrixlink.fabric.timeline import FabricEvent, Timeline
 EXACT_FLOWS_MAX = 5000
 TOLERANCE = 1e-9
 Case = dict[str, Any]
+Rates = Callable[..., Sequence[Number]]
 
 
-def answer(case: Case) -> dict[str, Any]:
+def answer(case: Case, exact: bool = False) -> dict[str, Any]:
     """The answer to a case, with the keys that its `expect` has. Raises ValueError for what is no such case."""
-    if case.get("format") != "fabric-oracle/1" or case.get("rule") not in RULES:
+    known = [*BY_RATES, *OTHERS]
+    if case.get("format") != "fabric-oracle/1" or case.get("rule") not in known:
         held = f"format {case.get('format')!r}, rule {case.get('rule')!r}"
-        raise ValueError(f"{held}: expected fabric-oracle/1 and one of {', '.join(RULES)}")
-    return RULES[case["rule"]](case)
+        raise ValueError(f"{held}: expected fabric-oracle/1 and one of {', '.join(known)}")
+    rates = share if exact else share_floats
+    by_rates = BY_RATES.get(case["rule"])
+    return by_rates(case, rates) if by_rates else OTHERS[case["rule"]](case)
 
 
-def _shared(case: Case) -> dict[str, Any]:
+def _shared(case: Case, share: Rates) -> dict[str, Any]:
     rule = FLOOR_LEVEL if case["rule"] == FLOOR_LEVEL else GUARANTEE_PLUS_SHARE
     links = _links(case)
     try:
@@ -116,10 +123,10 @@ def _reachability(case: Case) -> dict[str, Any]:
     return {"pairs": pairs, "default_dst_die_routes_broken": broken, "default_dst_die_routes_total": total}
 
 
-def _steps(case: Case) -> dict[str, Any]:
+def _steps(case: Case, share: Rates) -> dict[str, Any]:
     given = {name: Fraction(c) for name, c in case.get("links", [])}
     paths = dict(case["initial"]["paths"])
-    before = _rates(paths, given, case["topology"])
+    before = _rates(paths, given, case["topology"], share)
     steps = []
     for step in case["steps"]:
         if step["op"] == "add":
@@ -128,14 +135,14 @@ def _steps(case: Case) -> dict[str, Any]:
             del paths[str(step["flow"])]
         else:
             paths.update(step.get("moved", {}))
-        after = _rates(paths, given, case["topology"])
-        changed = sorted(int(f) for f in after if f in before and after[f] != before[f])
+        after = _rates(paths, given, case["topology"], share)
+        changed = sorted(int(f) for f in after if f in before and not agrees(before[f], after[f]))
         steps.append({"rate": after, "changed": changed})
         before = after
     return {"steps": steps}
 
 
-def _rates(paths: dict[str, list[str]], given: dict[str, Fraction], topology: Case) -> dict[str, Number]:
+def _rates(paths: dict[str, list[str]], given: dict[str, Fraction], topology: Case, share: Rates) -> dict[str, Number]:
     links: dict[Any, Number] = {
         name: given[name] if name in given else _capacity(name, topology) for path in paths.values() for name in path
     }
@@ -143,15 +150,17 @@ def _rates(paths: dict[str, list[str]], given: dict[str, Fraction], topology: Ca
     return dict(zip(paths, rates, strict=True))
 
 
-RULES: dict[str, Callable[[Case], dict[str, Any]]] = {
+BY_RATES: dict[str, Callable[[Case, Rates], dict[str, Any]]] = {
     "max-min": _shared,
     "floor-level": _shared,
     "guarantee-plus-share": _shared,
+    "steps": _steps,
+}
+OTHERS: dict[str, Callable[[Case], dict[str, Any]]] = {
     "fluid": _fluid,
     "splittable-max-min": _splittable,
     "admission": _admission,
     "reachability": _reachability,
-    "steps": _steps,
 }
 
 
@@ -208,6 +217,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fabric_oracle", description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="+", type=Path, metavar="CASE.json")
     parser.add_argument("--answer", type=Path, metavar="OUT.json", help="write the answer of the one case given")
+    parser.add_argument("--exact", action="store_true", help="rates in Fractions by the exact method")
     args = parser.parse_args(argv)
     if args.answer and len(args.cases) != 1:
         parser.error("--answer takes exactly one case")
@@ -215,7 +225,7 @@ def main(argv: list[str] | None = None) -> int:
     for path in args.cases:
         try:
             case = json.loads(path.read_text(encoding="utf-8"))
-            found = answer(case)
+            found = answer(case, args.exact)
         except (OSError, ValueError, KeyError, TypeError) as refused:
             print(f"{path}: {type(refused).__name__}: {refused}", file=sys.stderr)
             return 2

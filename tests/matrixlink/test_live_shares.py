@@ -1,0 +1,92 @@
+"""After any sequence of changes the live rates are those of sharing everything anew, and who was not named kept his."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from matrixlink.fabric import compiled, live
+from matrixlink.fabric.flow import Flow
+from matrixlink.fabric.live import LiveShares
+from matrixlink.fabric.sharing import Overbooked, share
+from matrixresource.vocabulary.errors import InvalidField
+
+LINKS = 5
+path = st.lists(st.integers(0, LINKS - 1), min_size=1, max_size=3, unique=True)
+arrival = st.tuples(
+    st.just("add"), path, st.sampled_from([1.0, 2.0, 0.3]), st.sampled_from([0.0, 0.0, 2.0]),
+    st.sampled_from([np.inf, np.inf, 3.0, 7.5]),
+)  # fmt: skip
+departure = st.tuples(st.just("remove"), st.integers(0, 30))
+change = st.tuples(st.just("capacity"), st.integers(0, LINKS - 1), st.sampled_from([0.0, 7.0, 14.0, 28.0]))
+
+
+@pytest.fixture(params=["kernel", "arrays"])
+def way(request, monkeypatch):
+    if request.param == "arrays":
+        monkeypatch.setattr(live, "kernel", lambda: None)
+    elif compiled.kernel() is None:
+        pytest.skip("no C compiler here")
+
+
+def apply(shares, held, links, step):
+    """Do one step on both; what was looked at, or None when it was refused."""
+    kind, *what = step
+    if kind == "add":
+        number, seen = shares.add(*what)
+        held[number] = Flow(tuple(what[0]), *what[1:])
+        return {number, *seen}
+    if kind == "remove":
+        if not held:
+            return set()
+        number = sorted(held)[what[0] % len(held)]
+        del held[number]
+        return set(shares.remove(number))
+    seen = shares.set_capacity(*what)
+    links[what[0]] = what[1]
+    return set(seen)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.one_of(arrival, arrival, departure, change), max_size=30), st.booleans())
+def test_changes_one_by_one_end_where_sharing_anew_does(steps, compiled_way):
+    kept = live.kernel
+    live.kernel = compiled.kernel if compiled_way else lambda: None
+    try:
+        shares = LiveShares([28.0] * LINKS, 40, 3)
+    finally:
+        live.kernel = kept
+    held, links = {}, dict.fromkeys(range(LINKS), 28.0)
+    for step in steps:
+        before = shares.rates()
+        try:
+            seen = apply(shares, held, links, step)
+        except Overbooked:
+            assert shares.rates() == before
+            continue
+        now = shares.rates()
+        right = dict(zip(held, share(list(held.values()), links), strict=True))
+        assert now == pytest.approx(right, rel=1e-9, abs=1e-9)
+        assert all(now[flow] == before[flow] for flow in now if flow not in seen)
+
+
+@pytest.mark.usefixtures("way")
+def test_what_does_not_fit_or_makes_no_sense_changes_nothing():
+    shares = LiveShares([10.0, 5.0], 2, 2)
+    first, _ = shares.add([0, 1], floor=4)
+    with pytest.raises(Overbooked) as refused:
+        shares.add([0, 1], floor=2)
+    assert refused.value.links == [1]
+    with pytest.raises(Overbooked):
+        shares.set_capacity(1, 3)
+    for links, more in [([2], {}), ([], {}), ([0], {"weight": 0}), ([0], {"floor": 2, "ceiling": 1})]:
+        with pytest.raises(InvalidField):
+            shares.add(links, **more)
+    assert shares.rates() == {first: 5.0}
+    shares.add([0])
+    with pytest.raises(InvalidField):
+        shares.add([0])
+    shares.remove(first)
+    with pytest.raises(KeyError):
+        shares.remove(first)
+    assert list(shares.rates().values()) == [10.0]
