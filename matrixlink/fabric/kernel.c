@@ -22,7 +22,7 @@ typedef struct {
     double *room, *weight, *floor, *limit, *share, *level;
     uint8_t *alive, *in_set, *in_near, *fixed;
     int32_t *set, *near, *rising;
-    int32_t set_size, near_size;
+    int32_t set_size, near_size, to_fix;
     double *left, *pull;
     Entry *heap;
     int32_t heap_size;
@@ -83,7 +83,7 @@ static void touch(Fabric *f, int32_t link) {
 }
 
 static void fix(Fabric *f, int32_t flow, double share) {
-    f->fixed[flow] = 1;
+    f->fixed[flow] = 1, f->to_fix--;
     f->share[flow] = share, f->level[flow] = share / f->weight[flow];
     const int32_t *path = f->path + (size_t)flow * f->width;
     for (int32_t i = 0; i < f->length[flow]; i++) {
@@ -125,7 +125,8 @@ static void refill(Fabric *f, double bound) {
         if (f->limit[flow] < INFINITY) push(f, f->limit[flow] / f->weight[flow], f->links + flow);
     }
     double level = 0;
-    while (f->heap_size) {
+    f->to_fix = f->set_size;
+    while (f->to_fix && f->heap_size) {
         Entry top = f->heap[0];
         if (top.what < f->links && f->rising[top.what]) {
             double now = fill_level(f, top.what, level);
