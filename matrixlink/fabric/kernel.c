@@ -3,7 +3,8 @@
  * or one that arrives and will stop at level x, changes nobody below x, since up to there the filling goes as before.
  *
  * Floors are set aside first (guarantee plus share): `room` is a link's capacity less the floors on it. Each link keeps
- * its flows in a doubly linked list of entries; entry f * width + i is the i-th link of flow f. -1 ends a list. */
+ * its flows in a doubly linked list of entries; entry f * width + i is the i-th link of flow f, and width is 1 << shift.
+ * -1 ends a list. */
 
 #include <math.h>
 #include <stdint.h>
@@ -16,12 +17,12 @@
 typedef struct { double key; int32_t what; } Entry; /* what: a link, or links + flow for one that meets its ceiling */
 
 typedef struct {
-    int32_t flows, links, width;
+    int32_t flows, links, width, shift;
     int32_t *path, *length, *next, *prev, *head;
     double *room, *weight, *floor, *limit, *share, *level;
     uint8_t *alive, *in_set, *in_near, *fixed;
     int32_t *set, *near, *rising;
-    int32_t set_size, near_size;
+    int32_t set_size, near_size, to_fix;
     double *left, *pull;
     Entry *heap;
     int32_t heap_size;
@@ -36,12 +37,14 @@ void fabric_free(Fabric *f) {
 Fabric *fabric_new(int32_t flows, int32_t links, int32_t width, const double *capacity) {
     Fabric *f = calloc(1, sizeof(Fabric));
     if (!f) return NULL;
-    size_t n = flows + 1, l = links + 1, e = n * (width ? width : 1);
+    while (1 << f->shift < width) f->shift++;
+    width = 1 << f->shift;
+    size_t n = flows + 1, l = links + 1, e = n * width;
     size_t doubles = 5 * n + 3 * l, ints = 3 * e + 2 * n + 3 * l, bytes = 3 * n + l;
     size_t total = (n + l) * sizeof(Entry) + doubles * 8 + ints * 4 + bytes;
     char *at = f->memory = calloc(total, 1);
     if (!at) { free(f); return NULL; }
-    f->flows = flows, f->links = links, f->width = width ? width : 1;
+    f->flows = flows, f->links = links, f->width = width;
 #define TAKE(name, type, count) f->name = (type *)at, at += (count) * sizeof(type)
     TAKE(heap, Entry, n + l);
     TAKE(weight, double, n); TAKE(floor, double, n); TAKE(limit, double, n); TAKE(share, double, n);
@@ -80,7 +83,7 @@ static void touch(Fabric *f, int32_t link) {
 }
 
 static void fix(Fabric *f, int32_t flow, double share) {
-    f->fixed[flow] = 1;
+    f->fixed[flow] = 1, f->to_fix--;
     f->share[flow] = share, f->level[flow] = share / f->weight[flow];
     const int32_t *path = f->path + (size_t)flow * f->width;
     for (int32_t i = 0; i < f->length[flow]; i++) {
@@ -100,7 +103,7 @@ static void refill(Fabric *f, double bound) {
     bound *= 1 - NEAR;
     for (int32_t n = 0; n < f->near_size; n++)
         for (int32_t e = f->head[f->near[n]]; e >= 0; e = f->next[e]) {
-            int32_t flow = e / w;
+            int32_t flow = e >> f->shift;
             if (f->in_set[flow] || f->level[flow] < bound) continue;
             f->in_set[flow] = 1, f->fixed[flow] = 0, f->set[f->set_size++] = flow;
             for (int32_t i = 0; i < f->length[flow]; i++) touch(f, f->path[(size_t)flow * w + i]);
@@ -110,7 +113,7 @@ static void refill(Fabric *f, double bound) {
         double left = f->room[link], pull = 0;
         int32_t rising = 0;
         for (int32_t e = f->head[link]; e >= 0; e = f->next[e]) {
-            int32_t flow = e / w;
+            int32_t flow = e >> f->shift;
             if (f->in_set[flow]) pull += f->weight[flow], rising++;
             else left -= f->share[flow];
         }
@@ -122,14 +125,15 @@ static void refill(Fabric *f, double bound) {
         if (f->limit[flow] < INFINITY) push(f, f->limit[flow] / f->weight[flow], f->links + flow);
     }
     double level = 0;
-    while (f->heap_size) {
+    f->to_fix = f->set_size;
+    while (f->to_fix && f->heap_size) {
         Entry top = f->heap[0];
         if (top.what < f->links && f->rising[top.what]) {
             double now = fill_level(f, top.what, level);
             if (now > top.key) { sink(f, (Entry){now, top.what}); continue; }
             level = now;
             for (int32_t e = f->head[top.what]; e >= 0; e = f->next[e]) {
-                int32_t flow = e / w;
+                int32_t flow = e >> f->shift;
                 if (f->in_set[flow] && !f->fixed[flow]) {
                     double share = f->weight[flow] * level;
                     fix(f, flow, share < f->limit[flow] ? share : f->limit[flow]);
@@ -152,7 +156,7 @@ static double meets(const Fabric *f, int32_t link, double more) {
     while (level > before) {
         double left = f->room[link], pull = more;
         for (int32_t e = f->head[link]; e >= 0; e = f->next[e]) {
-            int32_t flow = e / f->width;
+            int32_t flow = e >> f->shift;
             if (f->level[flow] < level) left -= f->share[flow];
             else pull += f->weight[flow];
         }
@@ -215,7 +219,7 @@ int32_t fabric_remove(Fabric *f, int32_t flow) {
 
 int32_t fabric_set_capacity(Fabric *f, int32_t link, double change) {
     double bound = INFINITY, highest = 0;
-    for (int32_t e = f->head[link]; e >= 0; e = f->next[e]) highest = most(highest, f->level[e / f->width]);
+    for (int32_t e = f->head[link]; e >= 0; e = f->next[e]) highest = most(highest, f->level[e >> f->shift]);
     f->room[link] += change;
     bound = change < 0 ? meets(f, link, 0) : highest;
     touch(f, link);

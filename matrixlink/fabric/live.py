@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from matrixlink.fabric.compiled import kernel
 from matrixlink.fabric.filling import fair_rates
@@ -20,6 +21,7 @@ from matrixlink.fabric.traffic import Floats, traffic
 from matrixresource.vocabulary.errors import InvalidField
 
 Path = tuple[int, ...]
+Numbers = NDArray[np.int32]
 
 
 class LiveShares:
@@ -41,7 +43,7 @@ class LiveShares:
             raise MemoryError("no memory for the flows")
         weakref.finalize(self, self._kernel.fabric_free, self._fabric)
         self._shares = np.ctypeslib.as_array(self._kernel.fabric_shares(self._fabric), (flows_max,))
-        self._set = self._kernel.fabric_set_of(self._fabric)
+        self._set = np.ctypeslib.as_array(self._kernel.fabric_set_of(self._fabric), (flows_max,))
 
     def __len__(self) -> int:
         return len(self._flows)
@@ -55,7 +57,7 @@ class LiveShares:
 
     def add(
         self, links: Sequence[int], weight: float = 1.0, floor: float = 0.0, ceiling: float = np.inf
-    ) -> tuple[int, list[int]]:
+    ) -> tuple[int, Numbers]:
         """The new flow's number and the flows looked at. Raises Overbooked when its floor does not fit."""
         path = tuple(dict.fromkeys(links))
         self._check(path, weight, floor, ceiling)
@@ -67,9 +69,9 @@ class LiveShares:
             return flow, self._all_anew()
         at = (ctypes.c_int32 * len(path))(*path)
         seen = self._kernel.fabric_add(self._fabric, flow, at, len(path), weight, floor, ceiling)
-        return flow, self._set[:seen]
+        return flow, self._set[:seen].copy()
 
-    def remove(self, flow: int) -> list[int]:
+    def remove(self, flow: int) -> Numbers:
         """Take a flow away; the flows looked at. KeyError when there is none of that number."""
         path, _, floor, _ = self._flows.pop(flow)
         self._free.append(flow)
@@ -78,9 +80,9 @@ class LiveShares:
         if self._kernel is None:
             return self._all_anew()
         seen = self._kernel.fabric_remove(self._fabric, flow)
-        return self._set[:seen]
+        return self._set[:seen].copy()
 
-    def set_capacity(self, link: int, gbps: float) -> list[int]:
+    def set_capacity(self, link: int, gbps: float) -> Numbers:
         """A link carries more or less from now on; the flows looked at. Raises Overbooked when it carries less than the
         floors on it: those must go, or move, first."""
         if not 0 <= link < len(self.capacity) or not 0 <= gbps < np.inf:
@@ -90,7 +92,7 @@ class LiveShares:
         if self._kernel is None:
             return self._all_anew()
         seen = self._kernel.fabric_set_capacity(self._fabric, link, change)
-        return self._set[:seen]
+        return self._set[:seen].copy()
 
     def _check(self, path: Path, weight: float, floor: float, ceiling: float) -> None:
         if not self._free:
@@ -118,7 +120,7 @@ class LiveShares:
                 ],
             )
 
-    def _all_anew(self) -> list[int]:
+    def _all_anew(self) -> Numbers:
         flows = list(self._flows)
         if flows:
             held = list(self._flows.values())
@@ -127,4 +129,4 @@ class LiveShares:
             _, weight, floor, ceiling = zip(*held, strict=True)
             made = traffic(self.capacity, paths, weight=weight, floor=floor, ceiling=ceiling)
             self._shares[flows] = fair_rates(made) - made.floor
-        return flows
+        return np.array(flows, np.int32)

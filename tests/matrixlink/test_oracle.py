@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import fabric_oracle
 from benchmarks.fabric_oracle import agrees, answer, expected, main
 
 CASES = sorted((Path(__file__).parent / "oracle").glob("D*.json"))
@@ -15,6 +16,18 @@ CASES = sorted((Path(__file__).parent / "oracle").glob("D*.json"))
 def test_case(path, exact):
     case = json.loads(path.read_text())
     assert agrees(expected(case), answer(case, exact))
+
+
+FLUID = [path for path in CASES if json.loads(path.read_text())["rule"] == "fluid"]
+
+
+@pytest.mark.parametrize("path", FLUID, ids=lambda path: path.stem)
+def test_ends_of_many_flows_come_from_arrays(path, monkeypatch):
+    monkeypatch.setattr(fabric_oracle, "EXACT_FLOWS_MAX", 0)
+    case = json.loads(path.read_text())
+    found = answer(case)
+    assert all(isinstance(end, float) for end in found["finish_ns"])
+    assert agrees(case["expect"]["finish_ns"], found["finish_ns"])
 
 
 def test_all_cases_of_the_index_are_here():

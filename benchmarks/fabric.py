@@ -1,0 +1,138 @@
+"""Sharing the fabric: solves, runs to the end, single changes, one reservation; with the kernel in C, and without it.
+
+Traffic is that of `matrixlink.fabric.collectives`; arrays are ready before the clock starts, compilation is excluded.
+Hashed traffic puts each pair whole on a drawn sub-plane and L2 chip. Sizes are drawn evenly from 1 to 20 KB. Peers'
+figures, measured on the same class of machine, are SimGrid 4.1's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks import Figure
+from benchmarks.topology_graph import peak_mb
+from matrixlink.fabric.collectives import Step, UbPaths, all_to_all
+from matrixlink.fabric.compiled import kernel
+from matrixlink.fabric.filling import fair_rates
+from matrixlink.fabric.live import LiveShares
+from matrixlink.fabric.reservations import Ledger
+from matrixlink.fabric.runs import Run, rates_now, run
+from matrixlink.fabric.traffic import Traffic
+
+TRIES = 5
+CHANGES = 2000
+
+
+def measure() -> Iterator[Figure]:
+    how = "kernel in C" if kernel() else "arrays: no C compiler here"
+    yield from solves(how)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        seconds, mb = pool.apply(dispatch_to_the_end)
+    yield Figure("714,560 flows to the end (EP320 striped)", seconds, "s", "one solve, arrays; SimGrid 4.16 s", 0.5)
+    yield Figure("714,560 flows to the end, memory", mb, "MB", "most of a process of its own; SimGrid 1,670", 500)
+    made = UbPaths(20).hashed(all_to_all(range(320), 7168)[0], 1)
+    took, done = median(lambda: run(made))
+    yield Figure("102,080 flows to the end (EP320 ECMP)", took, "s", f"{done.method}, {how}; SimGrid 69.8 s", 0.1)
+    yield from unequal(how)
+    yield from single_changes(how)
+    yield Figure("one reservation over 28 links", reservation_us(), "us", "Ledger.book, 1,000 owners booked", 100)
+
+
+def solves(how: str) -> Iterator[Figure]:
+    chance = np.random.default_rng(1)
+    turned = np.roll(chance.permutation(384), 1)
+    dies = np.arange(768)
+    permutation = UbPaths().striped(Step(dies, 2 * turned[dies // 2] + dies % 2, 28e6))
+    ecmp = UbPaths(20).hashed(all_to_all(range(320), 7168)[0], 1)
+    for name, made, goal, peer in (
+        ("5,376 flows (permutation)", permutation, 3, "47 ms"), ("102,080 flows (EP320 ECMP)", ecmp, 60, "570 ms"),
+    ):  # fmt: skip
+        took, _ = median(lambda made=made: rates_now(made))  # type: ignore[misc]
+        yield Figure(f"max-min solve, {name}", took * 1e3, "ms", f"{how}, median of {TRIES}; SimGrid {peer}", goal)
+        took, _ = median(lambda made=made: fair_rates(made))  # type: ignore[misc]
+        yield Figure(f"the same over arrays alone, {name}", took * 1e3, "ms", f"NumPy, median of {TRIES}")
+
+
+def dispatch_to_the_end() -> tuple[float, float]:
+    """(seconds, most memory in MB) of the striped dispatch, in this process; its end is checked against the ports."""
+    made = UbPaths(20).striped(all_to_all(range(320), 7168)[0])
+    took, done = median(lambda: run(made), 3)
+    assert abs(done.makespan / (319 * 7168 / 196) - 1) < 1e-9
+    return took, peak_mb()
+
+
+def unequal(how: str) -> Iterator[Figure]:
+    made = with_sizes(UbPaths(7).hashed(all_to_all(range(112), 1)[0], 1))
+    if not kernel():  # a solve of everything per completion: minutes, and no goal of the arrays
+        made = with_sizes(UbPaths(2).hashed(all_to_all(range(32), 1)[0], 1))
+    flows = f"{len(made):,}"
+    took, exact = median(lambda: run(made), 3)
+    method = f"exact, {exact.rate_solves:,} solves, {how}; SimGrid 5.15 s"
+    yield Figure(f"{flows} flows of unequal sizes to the end", took, "s", method, 2.5)
+    took, rough = median(lambda: run(made, exact.makespan * 0.002), 3)
+    error = float(np.abs(rough.at / exact.at - 1).mean()) * 100
+    yield Figure(
+        f"{flows} flows in windows of 0.2 % of the run", took, "s", f"{rough.rate_solves:,} solves, {how}", 0.5
+    )
+    yield Figure("the same, mean error of a flow's end", error, "%", "against the exact run", 0.2)
+
+
+def with_sizes(made: Traffic) -> Traffic:
+    return dataclasses.replace(made, size=np.random.default_rng(2).uniform(1e3, 2e4, len(made)))
+
+
+def single_changes(how: str) -> Iterator[Figure]:
+    """A departure and an arrival in turn among 4,000 flows of an all-to-all of 64 dies."""
+    made = UbPaths(4).hashed(all_to_all(range(64), 1)[0], 1)
+    paths = [made.links[a:b].tolist() for a, b in zip(made.starts[:4000], made.starts[1:4001], strict=True)]
+    shares = LiveShares(made.capacity, 4001, 4)
+    held = {shares.add(path)[0]: path for path in paths}
+    chance, arrivals, departures = random.Random(4), [], []
+    for _ in range(CHANGES if kernel() else CHANGES // 100):
+        flow = chance.choice(list(held))
+        path = held.pop(flow)
+        begun = time.perf_counter_ns()
+        shares.remove(flow)
+        gone = time.perf_counter_ns()
+        fresh, _ = shares.add(path)
+        arrivals.append(time.perf_counter_ns() - gone)
+        departures.append(gone - begun)
+        held[fresh] = path
+    for name, took in (("completion", departures), ("arrival", arrivals)):
+        mean = sum(took) / len(took) / 1e6
+        yield Figure(
+            f"one {name} among 4,000 live flows", mean, "ms", f"mean of {len(took)}, {how}; SimGrid 0.09", 0.05
+        )
+
+
+def reservation_us() -> float:
+    """Microseconds to book 28 links (4 on each of 7 sub-planes) and give them back, on links that others hold too."""
+    ledger, chance = Ledger(lambda link: 28.0), random.Random(5)
+    needs = [{(plane, hop, chance.randrange(48)): 0.25 for plane in range(7) for hop in range(4)} for _ in range(1000)]
+    for owner, need in enumerate(needs):
+        ledger.book(owner, need)
+    took = []
+    for need in needs:
+        begun = time.perf_counter_ns()
+        short = ledger.book("asked", need)
+        took.append((time.perf_counter_ns() - begun) / 1e3)
+        assert not short
+        ledger.release("asked")
+    return sorted(took)[len(took) // 2]
+
+
+def median(deed: Callable[[], Any], tries: int = TRIES) -> tuple[float, Run | Any]:
+    """Seconds of the middle try, after one that does not count, and what the last gave."""
+    took, result = [], deed()
+    for _ in range(tries):
+        begun = time.perf_counter()
+        result = deed()
+        took.append(time.perf_counter() - begun)
+    return sorted(took)[tries // 2], result
