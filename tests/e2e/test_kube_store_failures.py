@@ -61,7 +61,9 @@ def test_a_full_disk_is_told_and_outlived(tmp_path: Path) -> None:
             assert names_in(client) - {"kube-root-ca.crt"} == kept, "reads go on, and show what was acknowledged"
             assert client.delete(f"{MAPS}/m0").status_code in (200, 507)
             allow_files_of(kube, resource.RLIM_INFINITY)
-            assert client.post(MAPS, json={"metadata": {"name": "again"}}).status_code == 201
+            # Whoever waits behind a write of the control plane's own that still fails is refused with it, and asks again.
+            again = (client.post(MAPS, json={"metadata": {"name": "again"}}).status_code for _ in range(5))
+            assert 201 in again
             before = names_in(client)
             assert kept - {"m0"} <= before
         kube.kill()
