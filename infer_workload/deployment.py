@@ -19,8 +19,7 @@ from infer_workload.timing.decode import DecodeTiming, StepOptions
 from infer_workload.timing.experts import ExpertLayout, lay_experts
 from infer_workload.timing.fabric import DIES_PER_NODE, UB, Fabric
 from infer_workload.timing.prefill import PrefillTiming
-
-NPUS_PER_NODE = 8
+from matrixresource.vocabulary.names import NPUS_PER_NODE
 
 
 class DoesNotFit(Exception):

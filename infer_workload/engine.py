@@ -15,7 +15,7 @@ from math import inf
 from random import Random
 
 from infer_workload.decode_pool import DecodeDie, DecodePool
-from infer_workload.deployment import NPUS_PER_NODE, Deployment
+from infer_workload.deployment import Deployment
 from infer_workload.ems.context_cache import NOTHING, ContextCache, Match
 from infer_workload.prefill_instance import PrefillInstance
 from infer_workload.request import (
@@ -31,6 +31,7 @@ from infer_workload.scheduler import choose_die, choose_instance
 from infer_workload.timing.collectives import cache_fetch_s
 from infer_workload.timing.fabric import DIES_PER_NODE, RDMA
 from infer_workload.timing.transfers import Transfers
+from matrixresource.vocabulary.names import NPUS_PER_NODE
 
 
 class ContextTooLong(ValueError):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from infer_workload.contract import DeploymentRequest, PoolsView
-from infer_workload.deployment import NPUS_PER_NODE, Deployment, DeploymentSpec
+from infer_workload.deployment import Deployment, DeploymentSpec
 from infer_workload.timing.decode import StepOptions
+from matrixresource.vocabulary.names import NPUS_PER_NODE
 
 
 def spec_of(wish: DeploymentRequest) -> DeploymentSpec:

@@ -6,12 +6,13 @@ of a deployment.
 
 from __future__ import annotations
 
-from infer_workload.deployment import NPUS_PER_NODE, Deployment, lay_out
+from infer_workload.deployment import Deployment, lay_out
 from infer_workload.deployment_states import DEPLOYMENT_STATES
 from infer_workload.model import load_model
 from infer_workload.request import REQUEST_STATES
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import Fabric
+from matrixresource.vocabulary.names import NPUS_PER_NODE
 
 SIZES = (2, 4, 8, 18, 32, 48)
 

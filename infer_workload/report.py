@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from math import ceil
 
-from infer_workload.deployment import NPUS_PER_NODE
 from infer_workload.engine import Engine
 from infer_workload.request import InferenceRequest
 from infer_workload.timing.ablations import effects, effects_text
 from infer_workload.timing.figures import FITTED, Figure, figures
+from matrixresource.vocabulary.names import NPUS_PER_NODE
 
 TTFT_OBJECTIVE_S = 2.0
 TPOT_OBJECTIVE_S = 0.050

@@ -31,11 +31,10 @@ from matrixcontainer.pod_groups import PodGroup, group_named
 from matrixcontainer.workload import NPU_RESOURCE
 from matrixresource.contract import AllocationRequest, AllocationView, Block, Placement
 from matrixresource.vocabulary.errors import InvalidField
-from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.names import NPUS_PER_NODE, NodeName
 
 SCHEDULER_NAME = "matrix-scheduler"
 DIES_PER_NODE = 16
-NPUS_PER_NODE = 8
 SPARES_MAX = 48
 
 CABINET_KEYS = ("cloudmatrix.io/cabinet", "topology.kubernetes.io/zone")

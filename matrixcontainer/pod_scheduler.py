@@ -12,7 +12,7 @@ import hashlib
 import logging
 from collections.abc import Callable
 
-from matrixcontainer.gangs import NPUS_PER_NODE, SCHEDULER_NAME, Gang, bindings, gangs_of
+from matrixcontainer.gangs import SCHEDULER_NAME, Gang, bindings, gangs_of
 from matrixcontainer.kube_client import EVENT, POD, KubeClient
 from matrixcontainer.kube_events import event_body
 from matrixcontainer.pod_groups import pod_groups
@@ -20,7 +20,7 @@ from matrixresource.client import ResourceClient
 from matrixresource.contract import AllocationView
 from matrixresource.defragmentation_contract import POD_LABEL
 from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
-from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.names import NPUS_PER_NODE, NodeName
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,7 @@ from sqlalchemy.orm import Session
 
 from matrixlink.routing import NodeRoutes, Routes, Stripe
 from matrixlink.store import ProgramRow, SliceRow
-
-NPUS_PER_NODE = 8
-"""CloudMatrix384 paper (arXiv 2506.12708): eight Ascend 910C packages a node."""
+from matrixresource.vocabulary.names import NPUS_PER_NODE
 
 
 def program_bodies(row: SliceRow, routes: Routes) -> dict[str, dict[str, Any]]:

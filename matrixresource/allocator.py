@@ -29,10 +29,9 @@ from matrixresource.roster import Roster
 from matrixresource.standing import Standing
 from matrixresource.stepping_in import StepsIn
 from matrixresource.store import AllocationRow, ResourceStore
-from matrixresource.topology.versions import matches
-from matrixresource.topology_history import current_version
+from matrixresource.topology_history import checked_version, current_version
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import Conflict, InvalidField, StaleTopology
+from matrixresource.vocabulary.errors import Conflict, InvalidField
 from matrixresource.vocabulary.names import NodeName, checked_resource_name
 from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.records import check_etag
@@ -243,10 +242,7 @@ class Allocator:
 
     def _check(self, session: Session, name: str, request: AllocationRequest) -> None:
         """What can be said of a request before anything is chosen."""
-        current = current_version(session)
-        if request.topology_version and not matches(request.topology_version, current):
-            text = f"the topology is {current!r} by now; plan anew on that version"
-            raise StaleTopology(text, field="topologyVersion")
+        checked_version(session, request.topology_version)
         near = request.near.allocations if request.near else []
         apart = request.apart.allocations if request.apart else []
         for field, others in (("near", near), ("apart", apart)):

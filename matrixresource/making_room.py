@@ -17,10 +17,9 @@ from matrixresource.plan_keeping import PlanKeeper
 from matrixresource.refusals import asked, blocking
 from matrixresource.room import begun, find_room, in_the_way
 from matrixresource.store import ResourceStore
-from matrixresource.topology.versions import matches
-from matrixresource.topology_history import current_version
+from matrixresource.topology_history import checked_version
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, StalePlan, StaleTopology
+from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, StalePlan
 from matrixresource.vocabulary.names import checked_resource_name
 from matrixresource.vocabulary.records import check_etag, find
 
@@ -44,10 +43,7 @@ class Defragmentations:
                 if there.request == kept:
                     return there.view()
                 raise Conflict(f"there is a defragmentation {name!r} for something else", field="name")
-            version = current_version(session)
-            if request.topology_version and not matches(request.topology_version, version):
-                text = f"the topology is {version!r} by now; plan anew on that version"
-                raise StaleTopology(text, field="topologyVersion")
+            version = checked_version(session, request.topology_version)
             ledger = self._books.open(session)
             wish = self._books.wish(request.wish(), self._clock.now())
             if ledger.choose(wish) is not None:

@@ -9,14 +9,13 @@ from sqlalchemy.orm import Session
 
 from matrixresource.books import Books
 from matrixresource.capacity import planning
+from matrixresource.capacity.measures import largest_blocks
 from matrixresource.capacity.planning import Change, Domain
 from matrixresource.plan_contract import FragmentationView, PlanChange, PlanDomain, PlanLoss, PlanRequest, PlanView
 from matrixresource.refusals import asked, why
-from matrixresource.store import NodeRow, ResourceStore
-from matrixresource.topology.versions import matches
-from matrixresource.topology_history import current_version
+from matrixresource.store import ResourceStore
+from matrixresource.topology_history import checked_version, current_version
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import StaleTopology
 from matrixresource.vocabulary.quantities import timestamp
 
 KINDS: dict[str, Literal["Fewer", "Relax", "Release", "Preempt", "Move"]] = {
@@ -49,10 +48,7 @@ class Planner:
     def plan(self, request: PlanRequest) -> PlanView:
         """Whether a new allocation would fit now. Raises StaleTopology when it was meant for another topology."""
         with self._store.reading() as session:
-            version = current_version(session)
-            if request.topology_version and not matches(request.topology_version, version):
-                text = f"the topology is {version!r} by now; plan anew on that version"
-                raise StaleTopology(text, field="topologyVersion")
+            version = checked_version(session, request.topology_version)
             ledger = self._books.open(session)
             wish = self._books.wish(request, self._clock.now())
             answer = planning.answer(ledger, wish, self._clock.now())
@@ -89,7 +85,7 @@ class Planner:
                 nodes=len(self._books.numbers),
                 free_nodes=sum(whole),
                 free_npus=sum(dies.bit_count() for dies, up in zip(index.dies, index.up, strict=True) if up) / 2,
-                largest_block={"cabinet": max(whole, default=0), "supernode": index.most_left()},
+                largest_block={over: most for over, most in largest_blocks(index).items() if over},
                 cabinets_with_block_of={
                     str(size): sum(free >= size for free in whole) for size in range(1, index.nodes + 1)
                 },
@@ -109,7 +105,7 @@ class Planner:
             names = [name for name in self._books.names[domain.number * size : (domain.number + 1) * size] if name]
             if not names:
                 continue
-            reasons = Counter(why for why in map(_obstacle, (rows[name] for name in names)) if why)
+            reasons = Counter(why for name in names if (why := rows[name].obstacle()))
             rules = {
                 rule: count
                 for rule, count in domain.obstacles.items()
@@ -146,7 +142,3 @@ class Planner:
             allocations=list(change.names),
             message=message,
         )
-
-
-def _obstacle(row: NodeRow) -> str | None:
-    return row.obstacle()

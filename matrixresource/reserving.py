@@ -19,9 +19,8 @@ from matrixresource.store import AllocationRow, ResourceStore
 from matrixresource.topology_history import current_version
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField
-from matrixresource.vocabulary.names import NodeName, checked_resource_name
+from matrixresource.vocabulary.names import NPUS_PER_NODE, NodeName, checked_resource_name
 from matrixresource.vocabulary.records import check_etag, find
-from matrixresource.wishing import NPUS_PER_NODE
 
 
 class Reservations:

@@ -17,8 +17,9 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from matrixresource.store import Base, SupernodeRow
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
-from matrixresource.topology.versions import Topology, changes, summary
+from matrixresource.topology.versions import Topology, changes, matches, summary
 from matrixresource.topology_contract import TopologyChange, TopologyVersionView
+from matrixresource.vocabulary.errors import StaleTopology
 from matrixresource.vocabulary.names import SupernodeName
 from matrixresource.vocabulary.records import ResourceRow, find
 
@@ -67,6 +68,15 @@ class TopologyVersionRow(ResourceRow, Base):
 def current_version(session: Session) -> str:
     """The name of the newest version; empty before the first."""
     return session.scalars(select(HeadRow.name)).one_or_none() or ""
+
+
+def checked_version(session: Session, asked: str | None) -> str:
+    """The name of the newest version. Raises StaleTopology where `asked` was made on a machine of other content."""
+    current = current_version(session)
+    if not matches(asked, current):
+        text = f"the topology is {current!r} by now; plan anew on that version"
+        raise StaleTopology(text, field="topologyVersion")
+    return current
 
 
 def versions(session: Session) -> list[TopologyVersionRow]:

@@ -11,10 +11,7 @@ from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.wishes import Rule, Wish
 from matrixresource.contract import Affinity, AllocationRequest
 from matrixresource.vocabulary.errors import InvalidField
-from matrixresource.vocabulary.names import NodeName
-
-NPUS_PER_NODE = 8
-"""CloudMatrix384 paper (arXiv 2506.12708): eight Ascend 910C packages a node, two dies each."""
+from matrixresource.vocabulary.names import NPUS_PER_NODE, NodeName
 
 NEVER = float("inf")
 

@@ -21,6 +21,9 @@ NODE_PATTERN = CABINET_PATTERN + r"-n(?P<node>\d)"
 RESOURCE_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 """A caller's name for a resource: a DNS label, as Kubernetes asks (RFC 1123)."""
 
+NPUS_PER_NODE = 8
+"""CloudMatrix384 paper (arXiv 2506.12708): eight Ascend 910C packages a node, two dies each."""
+
 
 class HardwareName(str):
     """A name that matches its kind's pattern. Raises InvalidField where it does not."""
