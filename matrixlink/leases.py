@@ -44,3 +44,8 @@ class Leases:
         if held is None:
             return self._clock.now() - self._started_at < self._grace_s
         return self._clock.now() - held.heard_at <= held.lease_s
+
+    def silent_s(self, node: str) -> float:
+        """How long ago the agent was last heard; since our own start, where it never was."""
+        held = self._leases.get(node)
+        return self._clock.now() - (self._started_at if held is None else held.heard_at)

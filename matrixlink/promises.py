@@ -57,6 +57,8 @@ class Promises:
     def load(self) -> None:
         """Read the fabric's condition and the floors back from the tables."""
         with self._store.reading() as session:
+            for supernode in self._store.supernodes(session):
+                self.fabric.ensure_supernode(supernode)
             below: dict[str, dict[str, float]] = {node: {} for node in self.fabric.nodes()}
             for link in self._store.links(session):
                 below.setdefault(link.node, {})[link.port] = link.gbps

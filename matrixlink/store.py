@@ -21,6 +21,7 @@ from matrixlink.network_slice import SLICE_STATES
 from matrixlink.qos import TERMS, QosClass
 from matrixresource.topology import Link
 from matrixresource.vocabulary.errors import InsufficientCapacity
+from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.records import Records, ResourceRow, find, journal_tables
 
@@ -224,6 +225,17 @@ class LinkStore:
 
     def agents(self, session: Session, nodes: list[str]) -> dict[str, AgentRow]:
         return {row.node: row for row in session.scalars(select(AgentRow).where(AgentRow.node.in_(nodes)))}
+
+    def supernodes(self, session: Session) -> list[str]:
+        """Those in which some agent was ever heard, as far as they were not forgotten."""
+        return sorted({NodeName(node).supernode for node in session.scalars(select(AgentRow.node))})
+
+    def forget_supernode(self, session: Session, name: str) -> None:
+        """Its agents' lives, its ports' conditions and its fences: none of its cards is there any more."""
+        inside = f"{name}-"
+        for kind in (AgentRow, LinkRow, FenceRow):
+            for row in session.scalars(select(kind).where(kind.node.startswith(inside))):
+                session.delete(row)
 
     def fences_by_node(self, session: Session, nodes: list[str]) -> dict[str, list[FenceRow]]:
         found: dict[str, list[FenceRow]] = {}

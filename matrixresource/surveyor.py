@@ -134,6 +134,8 @@ class Surveyor:
             head, before = lock(session), topology_at(session)
             row = find(session, DomainRow, name)
             check_etag(row, if_match)
+            if state == "Draining" and not lying_in(session, name):
+                state = "Drained"
             if row.state != state:
                 row.state, row.closed, row.reason, row.by = state, state != "Open", reason, by
                 row.generation += 1
@@ -145,6 +147,20 @@ class Surveyor:
             record(session, head, replace(before, closed=closed), by=by)
             view = row.view()
         return view if dry else row.view_of(view.allocations)
+
+    def see_drained(self) -> list[str]:
+        """Draining domains that nobody lies in any more are Drained: their watchers hear of it. Run on a period."""
+        draining = select(DomainRow).where(DomainRow.state == "Draining")
+        with self._store.reading() as session:
+            empty = {row.name for row in session.scalars(draining) if not lying_in(session, row.name)}
+        if not empty:
+            return []
+        with self._store.transaction() as session:
+            lock(session)
+            done = [row for row in session.scalars(draining) if row.name in empty and not lying_in(session, row.name)]
+            for row in done:
+                row.state = "Drained"
+            return sorted(row.name for row in done)
 
     # -- by what agents report -----------------------------------------------------------------------------------
 

@@ -25,7 +25,8 @@ class DomainRequest(Wire):
 class DomainView(View):
     """A cabinet or a supernode as a domain of maintenance. Closed, it takes nothing new and keeps what it has.
 
-    `state` is Open, Closed or Draining (closed, and whoever lies there is to leave); `allocations` still lie there.
+    `state` is Open, Closed, Draining (closed, and whoever lies there is to leave) or Drained (they have left);
+    `allocations` still lie there.
     """
 
     level: Literal["cabinet", "supernode"]

@@ -73,6 +73,7 @@ class StreamingASGITransport(httpx.AsyncBaseTransport):
         task = asyncio.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: started.done() or started.set_exception(httpx.ReadError("cut off")))
         status, headers = await started
         return httpx.Response(status, headers=headers, stream=_Body(outbox, closed, task), request=request)
 

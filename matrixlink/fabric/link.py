@@ -37,6 +37,18 @@ class Fabric:
 
     # ---- what there is ----------------------------------------------------------------------------------------------
 
+    def ensure_supernode(self, name: str) -> None:
+        """Know a supernode of that name, of the shape that all of this fabric's have."""
+        if name not in self.supernodes:
+            supernode = self.supernodes[name] = Supernode(name, self.spec)
+            self._nodes |= dict.fromkeys(supernode.nodes(), supernode)
+
+    def forget_supernode(self, name: str) -> None:
+        """Know it no longer, nor the condition of its ports."""
+        for node in self.supernodes.pop(name).nodes():
+            del self._nodes[node]
+            self._below.pop(node, None)
+
     def nodes(self) -> list[str]:
         return list(self._nodes)
 

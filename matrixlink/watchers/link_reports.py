@@ -8,6 +8,7 @@ it is.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from sqlalchemy.orm import Session
@@ -16,7 +17,11 @@ from matrixlink.contract import DesiredProgram, LinkReport, LinkReportAnswer, Re
 from matrixlink.leases import Leases
 from matrixlink.store import AgentRow, FenceRow, LinkStore, ProgramRow
 from matrixlink.switchboard import Switchboard
+from matrixresource.topology import Supernode
 from matrixresource.vocabulary.errors import InvalidField
+from matrixresource.vocabulary.names import NodeName
+
+log = logging.getLogger(__name__)
 
 
 class LinkReportReader:
@@ -63,7 +68,7 @@ class LinkReportReader:
         """Take one report in; a reason and a sentence where it is refused."""
         node = str(report.node)
         fabric = self._switchboard.fabric
-        if not fabric.has(node):
+        if not fabric.has(node) and not self._discovered(report.node):
             return "NotFound", f"there is no node {node}"
         agent = agents.get(node)
         if not self._leases.newer(node, report.epoch, report.sequence, agent.epoch if agent else -1):
@@ -88,6 +93,16 @@ class LinkReportReader:
             if _is_clear(fence, said.get(fence.slice)):
                 session.delete(fence)
         return None
+
+    def _discovered(self, node: NodeName) -> bool:
+        """Take up the supernode that a node never heard of stands in: it is there, as its agent speaks. Whoever reads
+        the tables next finds it by the agent's row."""
+        fabric = self._switchboard.fabric
+        if node not in Supernode(node.supernode, fabric.spec).nodes():
+            return False
+        fabric.ensure_supernode(node.supernode)
+        log.info("supernode found", extra={"supernode": node.supernode, "by": node})
+        return True
 
     def _take_ports(self, session: Session, node: str, ports: dict[str, float]) -> None:
         fabric = self._switchboard.fabric

@@ -13,6 +13,7 @@ from matrixlink.fabric.link import Fabric
 from matrixlink.leases import Leases
 from matrixlink.store import Base, LinkStore
 from matrixlink.switchboard import Switchboard
+from matrixlink.watchers.departed import DepartedSupernodes
 from matrixlink.watchers.link_health import LinkHealth
 from matrixlink.watchers.link_reports import LinkReportReader
 from matrixresource.topology import Supernode, SupernodeSpec
@@ -29,6 +30,7 @@ from services.chassis.settings import ServiceSettings
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 HEALTH_PERIOD_S = 5.0
+DEPARTED_PERIOD_S = 60.0
 COMPACTION_PERIOD_S = 600.0
 JOURNAL_KEPT_WALL_S = 600.0
 
@@ -36,7 +38,7 @@ JOURNAL_KEPT_WALL_S = 600.0
 class LinkSettings(ServiceSettings):
     """MatrixLink: the three planes, slices and their bandwidth, routes, link health."""
 
-    supernodes: int = Field(1, ge=1, le=8, description="supernodes in the fabric")
+    supernodes: int = Field(1, ge=1, le=8, description="supernodes known from the start; others by their agents")
     spec: Path | None = Field(
         None, description="YAML file with the numbers of a supernode; the built-in CloudMatrix384"
     )
@@ -49,10 +51,13 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
     """The application over a migrated database."""
     spec = SupernodeSpec.load(settings.spec)
     records = Records(database.sessions, Base.metadata, clock)
-    fabric = Fabric(Supernode(f"sn{index}", spec) for index in range(settings.supernodes))
+    kept = [f"sn{index}" for index in range(settings.supernodes)]
+    fabric = Fabric(Supernode(name, spec) for name in kept)
     leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0))
     switchboard = Switchboard(LinkStore(records), fabric, clock, leases)
     health = Periodic("link-health", LinkHealth(switchboard).watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
+
+    departed = DepartedSupernodes(switchboard, leases, kept)
 
     async def compact() -> str:
         return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
@@ -62,7 +67,11 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
         "MatrixLink",
         [routes(switchboard, LinkReportReader(switchboard, leases, health.nudge))],
         tokens=Tokens(settings.tokens),
-        watchers=[health, Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0)],
+        watchers=[
+            health,
+            Periodic("departed", departed.watch, clock, period_s=DEPARTED_PERIOD_S, floor_wall_s=1.0),
+            Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
+        ],
         on_stop=database.close,
     )
 

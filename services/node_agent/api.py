@@ -5,6 +5,7 @@ This is not part of the control plane: it never tells the services anything.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -28,8 +29,32 @@ class FaultRequest(Wire):
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
+INSTALLED = re.compile(r"sn(0|[1-9]\d{0,2})")
+
+
 def routes(fleet: Fleet) -> APIRouter:
     api = APIRouter(prefix="/v1")
+
+    @api.get("/supernodes")
+    async def list_supernodes() -> dict[str, Any]:
+        return {"items": [_installed(name) for name in fleet.supernodes()]}
+
+    @api.put("/supernodes/{name}")
+    async def install(name: str) -> dict[str, Any]:
+        """Put up a supernode's cabinets, of the shape this fleet has, and switch its nodes on."""
+        if not INSTALLED.fullmatch(name):
+            raise InvalidField(f"{name[:80]!r} is no name of a supernode; they are sn0 to sn999", field="name")
+        fleet.install(name)
+        return _installed(name)
+
+    @api.delete("/supernodes/{name}")
+    async def dismantle(name: str) -> Response:
+        fleet.dismantle(name)
+        return Response(status_code=204)
+
+    def _installed(name: str) -> dict[str, Any]:
+        nodes = [node for node in fleet.nodes if node.supernode == name]
+        return {"name": name, "nodes": len(nodes), "poweredNodes": sum(fleet.nodes[node].powered for node in nodes)}
 
     @api.get("/fault-kinds")
     async def kinds() -> dict[str, str]:

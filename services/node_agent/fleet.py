@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Protocol
 
 from matrixresource.hardware import EmulatedNode, InjectedFault
 from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.supernode import Supernode
 from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.errors import Conflict, NotFound
 from matrixresource.vocabulary.names import NodeName
 from services.node_agent.memory import FleetMemory
 from services.node_agent.uplink import Line, Uplink
@@ -34,44 +36,55 @@ class Agent(Protocol):
     def restore(self, memory: dict[str, Any]) -> None: ...
 
 
+Make = Callable[[EmulatedNode, Random, Callable[[], None]], Agent]
+"""Makes one agent: its node, a random stream of its own, and whom to tell when a report would say something new."""
+
+
 class Fleet:
     """Many nodes in one process. `lines` are made by the fleet's builder, one per service the agents talk to."""
 
     def __init__(
         self,
-        names: Iterable[NodeName],
+        names: Sequence[NodeName],
         memory: FleetMemory,
         clock: Clock,
         seed: int | None,
         spec: SupernodeSpec | None = None,
     ) -> None:
         self.spec = spec or SupernodeSpec.load()
-        self.nodes = {name: EmulatedNode(name, spec=self.spec) for name in names}
+        self._memory = memory
+        self.built_in = frozenset(name.supernode for name in names)
+        installed = sorted(set(memory.all("supernode")) - self.built_in)
+        every = [*names, *(node for supernode in installed for node in self._nodes_of(supernode))]
+        self.nodes = {name: EmulatedNode(name, spec=self.spec) for name in every}
         self.clock = clock
         self.seed = seed
-        self._memory = memory
+        self._makers: dict[str, Make] = {}
         self._agents: dict[str, dict[NodeName, Agent]] = {}
         self._uplinks: dict[str, Uplink] = {}
         self._lives: dict[NodeName, list[asyncio.Task[None]]] = {}
         self._dirty: dict[str, set[NodeName]] = {}
+        self._running = False
         self.faults = {name: InjectedFault.model_validate(body) for name, body in memory.all("fault").items()}
         for node in self.nodes.values():
             node.suffer(list(self.faults.values()))
 
     # -- building ------------------------------------------------------------------------------------------------
 
-    def add_agents(self, kind: str, make: Callable[[EmulatedNode, Random, Callable[[], None]], Agent]) -> None:
+    def add_agents(self, kind: str, make: Make) -> None:
         """An agent of a kind on every node, each with its own random stream and what its card remembers."""
+        self._makers[kind], self._agents[kind], self._dirty[kind] = make, {}, set()
         remembered = self._memory.all(kind)
-        agents: dict[NodeName, Agent] = {}
-        self._dirty[kind] = set()
-        for name, node in self.nodes.items():
-            random = Random(f"{self.seed}:{kind}:{name}") if self.seed is not None else Random()
-            agents[name] = make(node, random, lambda kind=kind, name=name: self._changed(kind, name))  # type: ignore[misc]
-            if name in remembered:
-                agents[name].restore(remembered[name])
-            self._dirty[kind].add(name)
-        self._agents[kind] = agents
+        for name in self.nodes:
+            self._add_agent(kind, name, remembered)
+
+    def _add_agent(self, kind: str, name: NodeName, remembered: Mapping[str, Any]) -> None:
+        random = Random(f"{self.seed}:{kind}:{name}") if self.seed is not None else Random()
+        agent = self._makers[kind](self.nodes[name], random, lambda: self._changed(kind, name))
+        if name in remembered:
+            agent.restore(remembered[name])
+        self._agents[kind][name] = agent
+        self._dirty[kind].add(name)
 
     def connect(self, kind: str, line: Line) -> None:
         """Join one kind of agent to its service."""
@@ -94,6 +107,48 @@ class Fleet:
     def responsive(self) -> list[str]:
         return [name for name, node in self.nodes.items() if node.responsive]
 
+    # -- cabinets that come and go -------------------------------------------------------------------------------
+
+    def supernodes(self) -> list[str]:
+        return sorted({name.supernode for name in self.nodes})
+
+    def _nodes_of(self, supernode: str) -> list[NodeName]:
+        return [NodeName(name) for name in Supernode(supernode, self.spec).nodes()]
+
+    def install(self, supernode: str) -> None:
+        """Put up the cabinets of one more supernode and switch its nodes on; their agents report by themselves.
+        Durable before it acts; again is no news."""
+        if supernode in self.supernodes():
+            return
+        self._memory.put("supernode", {supernode: {}})
+        for name in self._nodes_of(supernode):
+            node = self.nodes[name] = EmulatedNode(name, spec=self.spec)
+            node.suffer(list(self.faults.values()))
+            for kind in self._agents:
+                self._add_agent(kind, name, self._memory.named(kind, name))
+                self._changed(kind, name)
+            if self._running and node.responsive:
+                self._begin(name)
+
+    def dismantle(self, supernode: str) -> None:
+        """Take a supernode's cabinets away, their cards' memories and their faults with them. Raises Conflict for one
+        that this process was started with."""
+        if supernode in self.built_in:
+            raise Conflict(f"{supernode} is one of the supernodes this process was started with", field="name")
+        if supernode not in self.supernodes():
+            raise NotFound(f"this fleet has no supernode {supernode!r}", field="name")
+        self._memory.remove("supernode", supernode)
+        for name in [name for name in self.nodes if name.supernode == supernode]:
+            self._end(name)
+            for fault in [fault.name for fault in self.faults.values() if fault.target == name]:
+                del self.faults[fault]
+                self._memory.remove("fault", fault)
+            for kind, agents in self._agents.items():
+                del agents[name]
+                self._dirty[kind].discard(name)
+                self._memory.remove(kind, name)
+            del self.nodes[name]
+
     # -- running -------------------------------------------------------------------------------------------------
 
     def tasks(self) -> list[Callable[[], Awaitable[Any]]]:
@@ -101,12 +156,14 @@ class Fleet:
         return [self._start, *(loop for up in self._uplinks.values() for loop in (up.report, up.listen))]
 
     async def _start(self) -> None:
+        self._running = True
         for name, node in self.nodes.items():
             if node.responsive:
                 self._begin(name)
         try:
             await asyncio.Event().wait()
         finally:
+            self._running = False
             for name in list(self._lives):
                 self._end(name)
 

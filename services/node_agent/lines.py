@@ -38,9 +38,8 @@ class ResourceLine:
 
     async def send(self, nodes: list[str]) -> None:
         for start in range(0, len(nodes), REPORTS_A_CALL):
-            agents: list[ResourceAgent] = [
-                self._fleet.agent("resource", node) for node in nodes[start : start + REPORTS_A_CALL]
-            ]
+            there = (self._fleet.agent("resource", node) for node in nodes[start : start + REPORTS_A_CALL])
+            agents: list[ResourceAgent] = [agent for agent in there if agent is not None]
             reports = [agent.report() for agent in agents]
             for agent, report, answer in zip(agents, reports, await self._client.report(reports), strict=True):
                 if not answer.accepted:
@@ -95,7 +94,7 @@ class LinkLine:
         for answer in answers:
             if not answer.accepted:
                 log.warning("report refused", extra={"node": answer.node, "reason": answer.reason})
-            elif self._fleet.nodes[NodeName(answer.node)].responsive:
+            elif self._responsive(answer.node):
                 agents[answer.node].take_answer(answer.desired)
 
     def watch(self, since: int | None) -> AsyncIterator[WatchEvent]:
@@ -106,12 +105,16 @@ class LinkLine:
             return  # the answer to the next report says what is no longer wished
         program = ProgramView.model_validate(event.view)
         agent = self._fleet.agent("link", program.node)
-        if agent is None or not self._fleet.nodes[NodeName(program.node)].responsive:
+        if agent is None or not self._responsive(program.node):
             return
         try:
             agent.ensure(program)
         except MatrixError as refused:
             log.warning("wish refused", extra={"node": program.node, "why": refused.message})
+
+    def _responsive(self, name: str) -> bool:
+        node = self._fleet.nodes.get(NodeName(name))
+        return node is not None and node.responsive
 
 
 def link_agents(fleet: Fleet, client: LinkClient, stages: Stages, built_gbps: dict[str, float]) -> None:

@@ -18,7 +18,7 @@ class FleetMemory:
         """`path` None keeps everything in memory: a test's fleet."""
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path or ":memory:", isolation_level=None)
+        self._db = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute(
@@ -28,6 +28,11 @@ class FleetMemory:
     def all(self, kind: str) -> dict[str, Any]:
         found = self._db.execute("SELECT name, body FROM documents WHERE kind = ? ORDER BY name", (kind,))
         return {name: json.loads(body) for name, body in found}
+
+    def named(self, kind: str, name: str) -> dict[str, Any]:
+        """That one document by its name, or nothing."""
+        found = self._db.execute("SELECT name, body FROM documents WHERE kind = ? AND name = ?", (kind, name))
+        return {held: json.loads(body) for held, body in found}
 
     def put(self, kind: str, documents: dict[str, Any]) -> None:
         """All of them in one transaction."""

@@ -94,7 +94,8 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
     room_making = Periodic("room-making", carry_on, clock, period_s=ROOM_MAKING_PERIOD_S, floor_wall_s=0.5)
 
     async def survey() -> str:
-        return surveyor.settle() or "no new topology version"
+        drained = ", ".join(surveyor.see_drained())
+        return f"{surveyor.settle() or 'no new topology version'}{drained and f'; drained: {drained}'}"
 
     async def compact() -> str:
         return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"

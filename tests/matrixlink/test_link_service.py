@@ -306,6 +306,29 @@ async def test_stale_reports_are_refused_alone(stack):
     assert [a.reason for a in await stack.client.report([earlier_life])] == ["StaleReport"]
 
 
+async def test_a_supernode_is_known_by_its_agents_and_forgotten_with_them(stack):
+    report, other = stack.agents[NODES[0]].report().wire(), ["sn3-c00-n0", "sn3-c00-n1"]
+    refused = await stack.http.put("/v1/slices/far", json=a_request(members=other).wire())
+    assert (refused.status_code, refused.json()["field"]) == (422, "members[0]")
+    for node in other:
+        answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"node": node}]})
+        assert answer.json()["answers"][0]["accepted"]
+    await stack.client.admit("far", a_request(members=other))
+    stack.restart()
+    assert (await stack.client.find_slice("far")).members == other
+    departed = stack.app.state.watchers["departed"]
+    stack.clock.at += 3601
+    await departed.step()
+    assert stack.switchboard().fabric.has(other[0]), "a slice lies in it"
+    await stack.client.withdraw("far")
+    await stack.health.step()
+    await departed.step()
+    assert not stack.switchboard().fabric.has(other[0])
+    assert stack.switchboard().fabric.has(NODES[0]), "it was started with that one"
+    stack.restart()
+    assert not stack.switchboard().fabric.has(other[0])
+
+
 async def test_reports_of_ports_that_are_not_there_are_refused(stack):
     report = stack.agents[NODES[0]].report().wire()
     for ports, reason in [
@@ -314,7 +337,7 @@ async def test_reports_of_ports_that_are_not_there_are_refused(stack):
     ]:
         answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"ports": ports}]})
         assert answer.json()["answers"][0]["reason"] == reason
-    answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"node": "sn7-c00-n0"}]})
+    answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"node": "sn7-c99-n0"}]})
     assert answer.json()["answers"][0]["reason"] == "NotFound"
     answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"leaseSeconds": "soon"}]})
     assert answer.json()["field"] == "reports[0].leaseSeconds"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -96,8 +97,14 @@ async def test_a_cabinet_is_closed_and_opened(desk: Desk) -> None:
         assert session.get(NodeRow, "sn0-c03-n2").holder == "job"  # type: ignore[union-attr]
     desk.restart()
     desk.hold("sn0-c03-n2", None)
+    assert desk.surveyor.see_drained() == ["sn0-c03"]
+    assert desk.surveyor.see_drained() == []
     listed = (await desk.call("GET", "domains?filter=state!=Open"))["items"]
-    assert [(each["name"], each["allocations"]) for each in listed] == [("sn0-c03", [])]
+    assert [(each["name"], each["state"], each["allocations"]) for each in listed] == [("sn0-c03", "Drained", [])]
+    again = await desk.call("POST", "domains/sn0-c03:close?drain=true")
+    assert again["etag"] == listed[0]["etag"]
+    told = [json.loads(change.body)["state"] for change in desk.store.records.changes_since("domain", 0)]
+    assert told[-2:] == ["Draining", "Drained"]
     await desk.call("POST", "domains/sn0:close")
     with desk.store.reading() as session:
         assert closed_cabinets(session) == {f"sn0-c{c:02d}" for c in range(12)}

@@ -164,6 +164,11 @@ async def test_a_closed_cabinet_empties_as_far_as_there_is_room(tmp_path):
 
         await stack.until(left, "it has left")
         assert {"Draining", "Moved"} <= set(await reasons(stack, "one"))
+
+        async def drained() -> bool:
+            return (await stack.http["resource"].get(f"/v1/domains/{home}")).json()["state"] == "Drained"
+
+        await stack.until(drained, "it is seen drained", within_s=60)
         await stack.check()
         await stack.http["resource"].post(f"/v1/domains/{home}:open", json={})
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixresource.vocabulary.errors import InvalidField
+from matrixresource.vocabulary.errors import Conflict, InvalidField, NotFound
 from services.matrixctl.commands.options import DEFAULT_STATE, State
 from services.matrixctl.screen import say
 
@@ -16,7 +16,7 @@ domain_app = typer.Typer(
     help="Close a cabinet or a supernode for newcomers, or open it again. What runs there goes on.",
     no_args_is_help=True,
 )
-supernode_app = typer.Typer(help="Add a supernode to the inventory, or take one out.", no_args_is_help=True)
+supernode_app = typer.Typer(help="Add a supernode to the machine, or take one out.", no_args_is_help=True)
 npu_app = typer.Typer(help="Take back what faults have done to an NPU.", no_args_is_help=True)
 
 Domain = Annotated[str, typer.Argument(help="A cabinet (sn0-c03) or a supernode (sn0).")]
@@ -24,11 +24,13 @@ Reason = Annotated[str, typer.Option(help="Why; it is shown with the domain.")]
 SupernodeWord = Annotated[str, typer.Argument(help="sn0, sn1 and so on.")]
 
 
-def _call(state: Any, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+def _call(
+    state: Any, method: str, path: str, body: dict[str, Any] | None = None, service: str = "resource"
+) -> dict[str, Any]:
     from services.matrixctl.folder import Folder
     from services.matrixctl.reach import Reach
 
-    answer: dict[str, Any] = Reach.of(Folder(state)).call("resource", method, f"/v1/{path}", body=body)
+    answer: dict[str, Any] = Reach.of(Folder(state)).call(service, method, f"/v1/{path}", body=body)
     return answer
 
 
@@ -59,23 +61,39 @@ def supernode_add(
     spec: Annotated[
         Path | None, typer.Option("--filename", "-f", help="Its numbers, as cloudmatrix384.yaml has them.")
     ] = None,
+    hardware: Annotated[
+        bool, typer.Option(help="Put up the emulated cabinets too; without, the inventory waits for them.")
+    ] = True,
     state: State = DEFAULT_STATE,
 ) -> None:
-    """Have a supernode in the inventory; its nodes wait for their agents."""
+    """Have a supernode in the inventory and put its emulated cabinets up; its agents make themselves known.
+
+    Emulated cabinets have the shape that the agents' process was started with: one with numbers of its own (-f) is
+    taken into the inventory alone.
+    """
     import yaml
 
     if spec is not None and not spec.exists():
         raise InvalidField(f"there is no file {spec}", field="--filename")
     body = {"spec": yaml.safe_load(spec.read_text(encoding="utf-8"))} if spec else {}
     view = _call(state, "PUT", f"supernodes/{name}", body)
-    say(f"{name} has {view['nodes']} nodes and {view['npus']} NPUs")
+    up = hardware and spec is None
+    if up:
+        _call(state, "PUT", f"supernodes/{name}", service="agents")
+    waits = "they come up one after another" if up else "they wait for their hardware"
+    say(f"{name} has {view['nodes']} nodes and {view['npus']} NPUs; {waits}")
 
 
 @supernode_app.command("remove")
 def supernode_remove(name: SupernodeWord, state: State = DEFAULT_STATE) -> None:
-    """Take a supernode out of the inventory; refused while anything is held there."""
+    """Take a supernode out of the inventory, refused while anything is held there, and its emulated cabinets down."""
     _call(state, "DELETE", f"supernodes/{name}")
-    say(f"{name} is out of the inventory")
+    try:
+        _call(state, "DELETE", f"supernodes/{name}", service="agents")
+        left = "its cabinets are down"
+    except (Conflict, NotFound) as kept:
+        left = f"no cabinets were taken down: {kept.message}"
+    say(f"{name} is out of the inventory; {left}")
 
 
 @npu_app.command("release")

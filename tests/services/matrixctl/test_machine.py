@@ -14,6 +14,10 @@ from matrixresource.vocabulary.clock import FixedClock
 from services.chassis.database import Database
 from services.matrixctl import reach
 from services.matrixctl.main import run
+from services.node_agent.fleet import Fleet
+from services.node_agent.main import AgentSettings, node_names
+from services.node_agent.main import build as build_agents
+from services.node_agent.memory import FleetMemory
 from services.resource.main import MIGRATIONS, ResourceSettings, build
 
 
@@ -24,11 +28,15 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestClient:
     database.migrate(MIGRATIONS)
     client = TestClient(build(ResourceSettings(state=tmp_path), FixedClock(), database))
 
+    settings = AgentSettings(state=tmp_path)
+    fleet = Fleet(node_names(settings), FleetMemory(None), FixedClock(), 1)
+    clients = {"resource": client, "agents": TestClient(build_agents(fleet, settings))}
+
     class Here(reach.Reach):
         def _client(self, service: str) -> Any:
             class Opened:
                 def __enter__(self) -> httpx.Client:
-                    return client
+                    return clients[service]
 
                 def __exit__(self, *_: object) -> None:
                     pass
@@ -50,10 +58,13 @@ def ctl(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str]:
 
 
 def test_a_cabinet_and_a_supernode_on_the_command_line(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ctl(capsys, "domain close sn0-c03 --drain --reason pump") == (0, "sn0-c03 is Draining; nothing lies there\n")
+    assert ctl(capsys, "domain close sn0-c03 --drain --reason pump") == (0, "sn0-c03 is Drained; nothing lies there\n")
     assert ctl(capsys, "domain open sn0-c03") == (0, "sn0-c03 is Open\n")
-    assert ctl(capsys, "supernode add sn1") == (0, "sn1 has 48 nodes and 384 NPUs\n")
-    assert ctl(capsys, "supernode remove sn1") == (0, "sn1 is out of the inventory\n")
+    assert ctl(capsys, "supernode add sn1") == (
+        0,
+        "sn1 has 48 nodes and 384 NPUs; they come up one after another\n",
+    )
+    assert ctl(capsys, "supernode remove sn1") == (0, "sn1 is out of the inventory; its cabinets are down\n")
     code, told = ctl(capsys, "supernode remove sn1")
     assert code == 1
     assert "NotFound" in told

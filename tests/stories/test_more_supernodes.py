@@ -1,0 +1,54 @@
+"""A supernode is added while the stack runs: its cabinets are put up, its agents make it known, work lands on it and
+leaves it, and it is taken away again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stack import Stack
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_a_supernode_comes_serves_and_goes(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.http["resource"].post("/v1/domains/sn0:close", json={})
+        asked = await stack.http["resource"].put("/v1/supernodes/sn1", json={})
+        assert (asked.status_code, asked.json()["nodes"]) == (200, 48)
+        await stack.apply("second", 4)
+        assert (await stack.http["agents"].put("/v1/supernodes/sn1")).json()["nodes"] == 48
+        second = await stack.active("second", 4)
+        assert {member.node.partition("-")[0] for member in second.members} == {"sn1"}
+        assert {slice.plane for slice in await stack.link.slices() if slice.instance == "second"} == {
+            "ub",
+            "rdma",
+            "vpc",
+        }
+        for service in ("agents", "link", "resource"):
+            await stack.restart(service)
+        stack.hurt("dark", "node-down", second.members[0].node)
+
+        async def replaced() -> bool:
+            view = await stack.compute.find_instance("second")
+            assert view is not None
+            members = {member.node for member in view.members}
+            return view.state == "Active" and second.members[0].node not in members and view.ready_nodes == 4
+
+        await stack.until(replaced, "its lost member is replaced in sn1")
+        held = await stack.http["resource"].delete("/v1/supernodes/sn1")
+        assert (held.status_code, held.json()["reason"]) == (409, "Conflict")
+        await stack.compute.delete_instance("second")
+        await stack.gone("second")
+        gone = await stack.http["resource"].delete("/v1/supernodes/sn1")
+        assert gone.status_code == 204
+        kept = await stack.http["agents"].delete("/v1/supernodes/sn0")
+        assert (kept.status_code, kept.json()["field"]) == (409, "name")
+        assert (await stack.http["agents"].delete("/v1/supernodes/sn1")).status_code == 204
+        assert len(await stack.resource.nodes()) == 48
+
+        async def forgotten() -> bool:
+            cards = await stack.http["link"].get("/v1/links", params={"pageSize": 1000, "plane": "vpc"})
+            return not any(link["name"].startswith("sn1-") for link in cards.json()["items"])
+
+        await stack.until(forgotten, "MatrixLink forgets what nobody speaks for", within_s=7200, every_s=60)
+        await stack.check()
