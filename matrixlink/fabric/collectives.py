@@ -1,4 +1,4 @@
-"""Collectives as flows on the UB plane: who sends how much to whom, in which steps, over which links.
+"""Collectives as flows: who sends how much to whom, in which steps, over which links; and the UB plane's links.
 
 A collective is a list of steps; a step is moves (source die, target die, bytes) that start together, and how often it
 is repeated. Dies are numbered through the supernode: die d of node n is 16 n + d on the published machine. `UbPaths`
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,6 +155,12 @@ class UbPaths:
         return chosen
 
 
-def duration(steps: Sequence[Step], paths: UbPaths, latency_ns: float = 0.0) -> float:
+class Paths(Protocol):
+    """A plane's links and how moves are laid over them: `UbPaths` here, RDMA's and VPC's in `scale_out.py`."""
+
+    def striped(self, step: Step) -> Traffic: ...
+
+
+def duration(steps: Sequence[Step], paths: Paths, latency_ns: float = 0.0) -> float:
     """Nanoseconds from the first byte of the first step to the last of the last, striped, latency paid per step."""
     return sum((step.times * (run(paths.striped(step)).makespan + latency_ns) for step in steps), 0.0)
