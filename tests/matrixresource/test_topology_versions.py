@@ -11,8 +11,6 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from sqlalchemy.orm import Session
 
 from matrixresource.domains import closed_cabinets
@@ -256,9 +254,3 @@ def killing(commit: Callable[[Session], None], after: bool) -> Callable[[Session
 def history(desk: Desk) -> list[tuple[str, Any]]:
     with desk.store.reading() as session:
         return [(row.name, row.changes) for row in versions(session)]
-
-
-def test_the_tables_are_what_the_migrations_make(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    with desk.database.engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
