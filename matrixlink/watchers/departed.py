@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from matrixlink.leases import Leases
 from matrixlink.switchboard import Switchboard
 
-SILENCE_S = 3600.0
-"""After an hour without a word from any of its agents, and with no slice in it, a supernode is gone."""
+SILENCE_S = 600.0
+"""After ten minutes without a word from any of its agents, and with no slice in it, a supernode is gone."""
 
 
 class DepartedSupernodes:

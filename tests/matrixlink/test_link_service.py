@@ -317,7 +317,7 @@ async def test_a_supernode_is_known_by_its_agents_and_forgotten_with_them(stack)
     stack.restart()
     assert (await stack.client.find_slice("far")).members == other
     departed = stack.app.state.watchers["departed"]
-    stack.clock.at += 3601
+    stack.clock.at += 601
     await departed.step()
     assert stack.switchboard().fabric.has(other[0]), "a slice lies in it"
     await stack.client.withdraw("far")
