@@ -254,15 +254,21 @@ def emptiest_first(index: Index, scope: list[int], wanted: int) -> Iterator[list
 def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed) -> dict[int, int]:
     """By cabinet the mask of nodes that have room for one part of the gang and that the rules allow."""
     found: dict[int, int] = {}
-    per, nodes, npus = wish.per, index.nodes, index.npus
+    per, nodes, npus, free = wish.per, index.nodes, index.npus, index.free
+    bits = [1 << offset for offset in range(nodes)]
     one_by_one = allowed.of_nodes()
     for cabinet in allowed.cabinets(scope):
         mask = index.whole[cabinet]
         if per < npus:
             base = cabinet * nodes
-            for offset in range(nodes):
-                if has_room(index, base + offset, per):
-                    mask |= 1 << offset
+            if per >= 1:
+                for bit, left in zip(bits, free[base : base + nodes], strict=True):
+                    if left >= per:
+                        mask |= bit
+            else:
+                for offset in range(nodes):
+                    if has_room(index, base + offset, per):
+                        mask |= 1 << offset
         if one_by_one:
             mask = sum(1 << o for o in index.offsets(mask) if allowed(cabinet * nodes + o))
         if mask:

@@ -104,25 +104,30 @@ def at_once(ledger: Ledger, wish: Wish, first: int, size: int) -> tuple[set[str]
     limit, domain = constrained.spread_limit(index, wish.spread)
     costs = [0.0] * size
     lies: dict[str, list[int]] = {}
-    for name in {name for cabinet in scope for name in ledger.tenants[cabinet]}:
+    parts, offsets, free, low, high = wish.per < shape.npus, index.offsets, index.free, scope.start, scope.stop
+    for name in set().union(*ledger.tenants[low:high]):
         held = ledger.held[name]
-        mine = lies[name] = [node - first for node, _ in held.place.parts if first <= node < first + size]
-        for cabinet, mask in (*held.place.whole, *held.place.spares) if held.place.spares else held.place.whole:
-            if cabinet in scope:
+        place = held.place
+        mine = [node - first for node, _ in place.parts if first <= node < first + size] if place.parts else []
+        for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
+            if low <= cabinet < high:
                 base = cabinet * nodes - first
-                mine += [base + offset for offset in index.offsets(mask)]
-        if wish.per < shape.npus:  # where there is room for a part nobody has to go
-            mine = lies[name] = [node for node in mine if index.free[first + node] < wish.per]
-        for node in mine:
-            costs[node] += held.wish.npus / len(mine)
+                mine += [base + offset for offset in offsets(mask)]
+        if parts:  # where there is room for a part nobody has to go
+            mine = [node for node in mine if free[first + node] < wish.per]
+        lies[name] = mine
+        if mine:
+            each = held.wish.npus / len(mine)
+            for node in mine:
+                costs[node] += each
     chosen: set[int] = set()
     taken: Counter[int] = Counter()
     wanted, bound = wish.nodes + wish.spares, 0.0
+    ruled, limited, up, broken = bool(allowed), limit < wish.nodes, index.up, () if parts else index.broken
     for node in sorted(range(size), key=costs.__getitem__):
-        broken = wish.per == shape.npus and first + node in index.broken
-        if not index.up[first + node] or broken or (allowed and not allowed(first + node)):
+        if not up[first + node] or first + node in broken or (ruled and not allowed(first + node)):
             continue
-        if limit < wish.nodes:
+        if limited:
             home = (first + node) // (nodes * domain)
             if taken[home] >= limit:
                 continue

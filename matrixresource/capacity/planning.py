@@ -150,15 +150,20 @@ def _walked(
     obstacles: Counter[str] = Counter()
     hidden = _rooms(ledger, wish, first, size)
     usable: Counter[int] = Counter()
+    free, nodes, ruled, down, held = ledger.index.free, ledger.shape.nodes, bool(allowed), 0, 0
     for node, beside in enumerate(shown, first):
-        if ledger.index.free[node] < 0:
-            obstacles["down"] += 1
+        if free[node] < 0:
+            down += 1
         elif not beside:
-            obstacles["held" if not hidden[node - first] else "avoid" if node in wish.avoid else "promised"] += 1
-        elif allowed and not allowed(node):
+            if not hidden[node - first]:
+                held += 1
+            else:
+                obstacles["avoid" if node in wish.avoid else "promised"] += 1
+        elif ruled and not allowed(node):
             obstacles["apart" if wish.apart else "near"] += 1
         else:
-            usable[node // ledger.shape.nodes] += 1
+            usable[node // nodes] += 1
+    obstacles.update(down=down, held=held)
     cut = sum(count % wish.cell for count in usable.values())
     return _domain(ledger, wish, first, size, size - obstacles.total(), cut, obstacles)
 

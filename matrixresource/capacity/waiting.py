@@ -73,12 +73,13 @@ def _ready(ledger: Ledger, wish: Wish) -> list[float]:
     """By node a moment before which it has no room for a member: when the last, or for parts the first, has left."""
     shape, index = ledger.shape, ledger.index
     nodes, last = shape.nodes, wish.per == shape.npus
-    until = [0.0 if last or index.free[node] >= wish.per else inf for node in range(shape.all_nodes)]
+    offsets = index.offsets
+    until = [0.0] * shape.all_nodes if last else [0.0 if free >= wish.per else inf for free in index.free]
     for held in ledger.held.values():
         end, place = held.wish.end, held.place
-        for cabinet, mask in (*place.whole, *place.spares) if place.spares else place.whole:
+        for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
             base = cabinet * nodes
-            for offset in index.offsets(mask):
+            for offset in offsets(mask):
                 until[base + offset] = end  # all of a node has one holder
         for node, _ in place.parts:
             if until[node] < end if last else until[node] > end:
