@@ -143,10 +143,13 @@ def _remake(table: Ports, before: Ports, ports: Ports, planes: Ints, ends: Bools
 
 
 def _put(table: Ports, rows: Ints, made: Ports) -> Entries:
-    held = table[rows]
-    row, end = np.nonzero(held != made)
-    table[rows] = made
-    return Entries(rows[row] * table.shape[1] + end, held[row, end], made[row, end])
+    """Write rows, and say which of their entries are news."""
+    held = table[rows].ravel()
+    news = np.flatnonzero(held != made.ravel())
+    row, end = np.divmod(news, table.shape[1])
+    at, after = rows[row] * table.shape[1] + end, made.ravel()[news]
+    table.reshape(-1)[at] = after
+    return Entries(at, held[news], after)
 
 
 def _joined(changes: list[Entries]) -> Entries:

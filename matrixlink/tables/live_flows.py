@@ -105,7 +105,7 @@ class LiveFlows:
 
     def take(self, change: TableChange) -> FlowChange:
         """Follow what the tables have just done."""
-        looked = np.concatenate([self._by_plane[plane] for plane in change.planes] or [np.empty(0, np.int64)])
+        looked = np.sort(np.concatenate([np.empty(0, np.int64), *(self._by_plane[plane] for plane in change.planes)]))
         path, ceiling = self.path[looked], self.ceiling.copy()
         self._follow(change.planes)
         moved = (path != self.path[looked]).any(1)

@@ -9,7 +9,7 @@ what transfers get, max-min, when they have one sub-plane to themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,19 +54,29 @@ def all_to_all_slow_down(tables: ForwardingTables) -> float:
     """How much more time the links need that an all-to-all loads most, each compared with itself when all is whole and
     transfers are cut over the sub-planes by weight. Infinite when some pair has no path at all."""
     shape = tables.shape
-    load, whole = np.zeros((2, shape.sub_planes, shape.links))
-    healthy = ForwardingTables(shape)
+    untouched = ForwardingTables(replace(shape, sub_planes=1))
+    whole = (tables.link_shares == 1).all(1) & (tables.l1 == untouched.l1).all((1, 2, 3))
+    hurt = np.flatnonzero(~whole).tolist()
+    load, before = np.zeros((shape.sub_planes, shape.links)), np.zeros(shape.links)
     for pattern in _pairs(shape):
-        for loads, these in ((load, tables), (whole, healthy)):
-            weights = [_weighed(these, plane, pattern) for plane in range(shape.sub_planes)]
-            total = np.sum([weight for _, weight in weights], axis=0)
-            if not total.all():
-                return float("inf")
-            for plane, (found, weight) in enumerate(weights):
-                used, part = found != NONE, np.broadcast_to((weight / total)[:, None], found.shape)
-                loads[plane] += np.bincount(found[used], part[used], shape.links)
+        found, weight = _weighed(untouched, 0, pattern)
+        before += _loads(shape, found, weight / shape.sub_planes)
+        pieces = [_weighed(tables, plane, pattern) for plane in hurt]
+        total = sum((weight for _, weight in pieces), start=weight * whole.sum())
+        if not total.all():
+            return float("inf")
+        load[whole] += _loads(shape, found, weight / total)
+        for plane, (found, weight) in zip(hurt, pieces, strict=True):
+            load[plane] += _loads(shape, found, weight / total)
     used = load > 0
-    return float((load[used] / tables.link_shares[used] / whole[used]).max())
+    return float((load[used] / tables.link_shares[used] / np.broadcast_to(before, load.shape)[used]).max())
+
+
+def _loads(shape: Shape, found: Paths, part: Floats) -> Floats:
+    """What each link carries of transfers that send `part` over these paths."""
+    used = found != NONE
+    carried = np.broadcast_to(part[:, None], found.shape)[used]
+    return np.bincount(found[used], carried, shape.links).astype(float, copy=False)
 
 
 def _weighed(tables: ForwardingTables, plane: int, pattern: Pattern) -> tuple[Paths, Floats]:

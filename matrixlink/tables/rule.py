@@ -20,10 +20,13 @@ from matrixlink.tables.shape import NONE, Bools, Ints, Ports, Shape, Words
 
 def nth_of(words: Words, turn: Ints, width: int) -> Ints:
     """The number of the set bit of each word that comes as (turn modulo their count)-th; 0 where none is set."""
-    bits = (words[:, None] >> np.arange(width, dtype=np.uint32)) & np.uint32(1)
-    rank = np.cumsum(bits, axis=1, dtype=np.int8)
-    wanted = (turn % np.maximum(rank[:, -1], 1) + 1).astype(np.int8)
-    return np.argmax(rank == wanted[:, None], axis=1)
+    left_to_pass = (turn % np.maximum(np.bitwise_count(words), 1)).astype(np.int8)
+    chosen = np.zeros(len(words), np.int64)
+    for bit in range(width):
+        is_set = (words & np.uint32(1 << bit)) != 0
+        chosen[is_set & (left_to_pass == 0)] = bit
+        left_to_pass -= is_set
+    return chosen
 
 
 def l1_entries(shape: Shape, left: Left, plane: Ints, source: Ints, target: Ints) -> Ports:
@@ -32,19 +35,19 @@ def l1_entries(shape: Shape, left: Left, plane: Ints, source: Ints, target: Ints
     entries = np.broadcast_to((shape.ends + shape.chip_of_end).astype(np.int8), (len(words), shape.ends)).copy()
     broken = np.flatnonzero(words != (1 << shape.chips) - 1)
     if len(broken):
-        few, rows = words[broken], entries[broken]
+        few = words[broken]
         spread = (shape.ends + nth_of(few, source[broken] + target[broken], shape.chips)).astype(np.int8)
         spread[few == 0] = NONE
         served_always = int(np.bitwise_and.reduce(few))
         for end, chip in enumerate(shape.chip_of_end.tolist()):
             if not served_always >> chip & 1:
-                rows[:, end] = np.where(few & np.uint32(1 << chip), rows[:, end], spread)
-        entries[broken] = rows
+                gone = (few & np.uint32(1 << chip)) == 0
+                entries[broken[gone], end] = spread[gone]
     own = source == target
     entries[own] = np.arange(shape.ends)
-    reached = left.ends[plane, target]
-    reached[own] = left.ends_alive[plane[own], target[own]]
-    if not reached.all():
+    if not left.ends.all():
+        reached = left.ends[plane, target]
+        reached[own] = left.ends_alive[plane[own], target[own]]
         entries[~reached] = NONE
     return entries
 

@@ -19,7 +19,9 @@ class Plain:
             return standing and self.up("l1", *at[:2], drains=drains)
         if kind == "cable":
             p, node, k = at
-            return standing and self.up("l1", p, node, drains=drains) and self.up("l2", p, node // nodes, k, drains=drains)
+            return (
+                standing and self.up("l1", p, node, drains=drains) and self.up("l2", p, node // nodes, k, drains=drains)
+            )
         if kind == "trunk":
             p, s, k, j = at
             return standing and self.up("l2", p, s, k, drains=drains) and self.up("l3", p, k, j, drains=drains)

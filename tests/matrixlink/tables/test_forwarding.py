@@ -23,7 +23,9 @@ SHAPES = [ONE, FEW_CHIPS, JOINED]
 def some_events(shape):
     """Losses, degradations, repairs, drains of any element."""
     elements = [(kind, at) for kind, size in shape.sizes.items() for at in itertools.product(*map(range, size))]
-    change = st.sampled_from([{"share": 0.0}, {"share": 0.0}, {"share": 0.5}, {"share": 1.0}, {"drained": True}, {"drained": False}])
+    change = st.sampled_from(
+        [{"share": 0.0}, {"share": 0.0}, {"share": 0.5}, {"share": 1.0}, {"drained": True}, {"drained": False}]
+    )
     event = st.builds(lambda element, what: Event(*element, **what), st.sampled_from(elements), change)
     return st.lists(st.lists(event, min_size=1, max_size=4), max_size=8)
 
