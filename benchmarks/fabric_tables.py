@@ -1,0 +1,125 @@
+"""Forwarding tables of the UB plane: building them, losing a part of it, flows that follow, planned routes, quality.
+
+The supernode's plane is 448 chips with 430,080 entries in seven sub-planes; 8,448 NPUs are 22 supernodes joined by
+third-level chips in one sub-plane, 1,664 chips with 35 million entries. Live flows are a random permutation of the
+dies, striped over the sub-planes. Times are medians; a loss is timed from the event to the tables, the list of changed
+entries, the list of changed flows and the rates, and repaired off the clock. Peers' figures, measured on the same class
+of machine, are OpenSM's on ibsim: routing alone, without discovery and table writes, where it says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from benchmarks import Figure
+from matrixlink.fabric.compiled import kernel
+from matrixlink.tables.condition import Condition, Event, back, lost
+from matrixlink.tables.forwarding import ForwardingTables
+from matrixlink.tables.live_flows import LiveFlows
+from matrixlink.tables.matchings import matchings
+from matrixlink.tables.policies import ECMP, PLANNED, SPRAY, STATIC, Transfers
+from matrixlink.tables.quality import all_to_all_factor, all_to_all_slow_down, pattern_rates, permutations, shifts
+from matrixlink.tables.shape import Shape
+
+TRIES = 15
+DAMAGE = 0.05
+"""Part of all cables that is cut where tables are built around damage."""
+
+CHIP, CABLE = ("l2", 0, 0, 3), ("cable", 0, 5, 3)
+PODS = Shape(sub_planes=1, supernodes=22, spines=16)
+
+
+def measure() -> Iterator[Figure]:
+    yield from supernode()
+    yield from pods()
+    yield from planned()
+    yield from quality()
+
+
+def supernode() -> Iterator[Figure]:
+    shape, condition = Shape(), Condition(Shape())
+    cut = np.random.default_rng(1).random(shape.sizes["cable"]) < DAMAGE
+    condition.share["cable"][cut] = 0.0
+    took = median(lambda: ForwardingTables(shape))
+    yield Figure("all tables of the supernode's UB plane", took, "ms", "OpenSM 12 ms a sub-plane, 2.5 s joined", 10)
+    took = median(lambda: ForwardingTables(shape, condition))
+    yield Figure(f"the same with {cut.sum()} cables cut", took, "ms", f"median of {TRIES}", 10)
+    how = "kernel in C" if kernel() else "arrays: no C compiler here"
+    for name, element, peer in (("L2 chip", CHIP, "0.25 s; joined 1.9 s"), ("cable", CABLE, "0.10 s; joined 1.3 s")):
+        yield losing(f"{name} lost: tables, changes, 5,376 flows", shape, element, 5, f"{how}; OpenSM {peer}")
+
+
+def pods() -> Iterator[Figure]:
+    yield Figure("all tables for 8,448 NPUs", median(lambda: ForwardingTables(PODS), 3), "ms", "OpenSM 25-40 s", 300)
+    peer = "16,896 flows re-rated; OpenSM 27-29 s"
+    yield losing("8,448 NPUs, L2 chip lost: tables and changes", PODS, CHIP, 100, peer)
+    yield losing("8,448 NPUs, cable lost: tables and changes", PODS, CABLE, 100, "OpenSM 22-27 s")
+
+
+def losing(name: str, shape: Shape, element: tuple[str, int, int, int], goal: float, peer: str) -> Figure:
+    """Milliseconds from an event to everything that follows from it, with what changed in the method."""
+    tables = ForwardingTables(shape)
+    flows = LiveFlows(tables)
+    flows.put({"permutation": Transfers.of(shape, *permutations(shape, 1, 1)[0])})
+    took = []
+    for _ in range(TRIES):
+        begun = time.perf_counter()
+        change = tables.take([lost(*element)])
+        followed = flows.take(change)
+        took.append((time.perf_counter() - begun) * 1e3)
+        flows.take(tables.take([back(*element)]))
+    told = f"{len(change):,} entries, {len(followed.repathed)} paths, {len(followed.rerated)} rates; {peer}"
+    return Figure(name, sorted(took)[TRIES // 2], "ms", told, goal)
+
+
+def planned() -> Iterator[Figure]:
+    shape = Shape()
+    source, target = permutations(shape, 1, 1)[0]
+    took = median(lambda: matchings(source // shape.ends, target // shape.ends, shape.chips))
+    yield Figure("plan of a permutation of 768 dies", took, "ms", "16 matchings, over arrays", 5)
+
+
+def quality() -> Iterator[Figure]:
+    shape = Shape()
+    drawn, turned = permutations(shape, 1, 60), shifts(shape, 59)
+    whole, chip, cable = tables_after(), tables_after(lost(*CHIP)), tables_after(lost(*CABLE))
+    yield Figure("all-to-all factor, whole", all_to_all_factor(whole, 0), "", "OpenSM 1.00, its dfsssp 1.49")
+    for name, tables in (("L2 chip", chip), ("cable", cable)):
+        factor = all_to_all_factor(tables, 0)
+        yield Figure(f"the same after a lost {name}, spread", factor, "", "every OpenSM engine 2.00", 1.10)
+        yield Figure(
+            f"the same over all sub-planes, re-weighed (lost {name})", all_to_all_slow_down(tables), "", "", 1.02
+        )
+    for policy, peer, goal in (
+        (STATIC, "OpenSM ftree 18.49, minhop 16.89", 18.4), (PLANNED, "", 28.0),
+        (ECMP, "hashed tables 14.62", None), (SPRAY, "", None),
+    ):  # fmt: skip
+        rates = pattern_rates(whole, 0, drawn, policy)
+        told = f"mean of 60, slowest flow {rates.slowest:.2f}; {peer}"
+        yield Figure(f"random permutation, {policy}", rates.mean, "GB/s", told, goal_least=goal)
+    for name, tables, peer in (("whole", whole, "28.00"), ("after a lost L2 chip", chip, "26.34")):
+        rates = pattern_rates(tables, 0, turned)
+        told = f"mean of 59, worst {rates.worst_mean:.2f}; OpenSM ftree {peer}"
+        yield Figure(f"shift of all dies, static, {name}", rates.mean, "GB/s", told)
+    rates = pattern_rates(chip, 0, drawn)
+    yield Figure("random permutation, static, after a lost L2 chip", rates.mean, "GB/s", "OpenSM ftree 17.62")
+
+
+def tables_after(*events: Event) -> ForwardingTables:
+    tables = ForwardingTables(Shape())
+    tables.take(events)
+    return tables
+
+
+def median(deed: Callable[[], object], tries: int = TRIES) -> float:
+    """Milliseconds of the middle try, after one that does not count."""
+    deed()
+    took = []
+    for _ in range(tries):
+        begun = time.perf_counter()
+        deed()
+        took.append((time.perf_counter() - begun) * 1e3)
+    return sorted(took)[tries // 2]

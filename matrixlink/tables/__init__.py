@@ -1,0 +1,1 @@
+"""Forwarding tables of the UB plane, the events that change them, and the flows that follow."""
