@@ -7,7 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from matrixlink.backup_paths import backup_paths
 from matrixlink.contract import (
+    BackupPathsView,
     LinkReportAnswers,
     LinkReports,
     LinkView,
@@ -21,6 +23,7 @@ from matrixlink.contract import (
 from matrixlink.fabric.view import FabricView, PlaneView, joined
 from matrixlink.inventory import FabricInventory, qos_classes
 from matrixlink.network_slice import WITHDRAWING
+from matrixlink.protection import Protection
 from matrixlink.store import SliceRow
 from matrixlink.switchboard import Switchboard
 from matrixlink.watchers.link_reports import LinkReportReader
@@ -31,7 +34,6 @@ from matrixresource.vocabulary.wire import View
 
 NOT_YET = {
     "telemetry": "rates, utilisation and drops per link, plane, slice and tenant",
-    "backup-paths": "disjoint backup paths of protected slices",
     "peerings": "routes between slices of different tenants",
     "drains": "taking a link or switch out of service with no floor broken",
     "what-ifs": "what a failure would break before it happens",
@@ -142,6 +144,18 @@ def routes(switchboard: Switchboard, reports: LinkReportReader) -> APIRouter:
             if not rows:
                 raise NotFound(f"no slice belongs to an instance named {instance[:80]!r}", field="instance")
             return joined(instance, [_fabric_view(row) for row in rows])
+
+    @api.get("/backup-paths", summary="Over what each protected slice would go after a failure")
+    async def list_backup_paths(params: Params) -> Response:
+        protected = [terms for terms in switchboard.promises.roll if terms.protection != Protection.NONE]
+        return _derived("backup-paths", params, [backup_paths(switchboard.fabric, terms) for terms in protected])
+
+    @api.get("/backup-paths/{name}")
+    async def get_backup_paths(name: str) -> BackupPathsView:
+        terms = switchboard.promises.roll.get(name)
+        if terms is None or terms.protection == Protection.NONE:
+            raise NotFound(f"there is no protected slice named {name[:80]!r}", field="name")
+        return backup_paths(switchboard.fabric, terms)
 
     # -- agents ------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from matrixlink.fabric.view import FabricView, NodePorts, PlaneView
+from matrixlink.protection import Protection
 from matrixlink.qos import QosClass
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.planes import Plane
@@ -33,7 +34,7 @@ class SliceRequest(Wire):
     ceiling_gbps_per_npu: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
     weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | None = None
     latency_bound_us: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    protection: str | None = Field(None, max_length=63)
+    protection: Protection = Protection.NONE
 
 
 class SliceView(View):
@@ -49,12 +50,38 @@ class SliceView(View):
     ceiling_gbps_per_npu: float | None = None
     weight: float
     latency_bound_us: float | None = None
+    protection: Protection = Protection.NONE
+    protected: bool | None = None
+    """Whether the floor would survive one more failure of that level; unset where none was asked."""
     isolation: str
     """`partitionKey` on UB and RDMA, `vni` on VPC."""
     isolation_key: int
     programmed: int = 0
     """Members whose agents have acknowledged this generation."""
     view_generation: int = 0
+
+
+class BackupPath(Wire):
+    """What is left to the worst pair of members once `fails` has (empty: now): the sub-planes (RDMA: subnets), the
+    disjoint paths, and the largest part of a floor that any one path carries. A `*` stands for any member or NPU."""
+
+    fails: str = ""
+    sub_planes: list[int]
+    paths: int
+    largest_share: float
+
+
+class BackupPathsView(Wire):
+    """A protected slice, and over what it would go after each failure it is to survive."""
+
+    name: str
+    plane: Plane
+    protection: Protection
+    protected: bool
+    message: str = ""
+    floor_gbps_per_npu: float
+    now: BackupPath
+    alternatives: list[BackupPath]
 
 
 class StripeView(Wire):

@@ -2,25 +2,37 @@
 
 Every decision needs them, so they are not read from the tables each time; they can be at any moment (`load`), which is
 what happens at start and after a transaction that failed once memory had changed. `changing()` is the transaction in
-which memory and tables move together.
+which memory and tables move together; a row that it changed is followed before it commits.
+
+Two books are kept: who holds what of the links as they are, and who would when all of them are whole and in use. A
+floor has to fit in both, so that no repair ever breaks a promise, and a protection lost to a failure is whole again
+when the failure is mended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from matrixlink.admission import FloorClaim, admit, grantable, regrant, scaled
+from matrixlink.admission import FloorClaim, admit, regrant
 from matrixlink.fabric.link import Fabric, plane_of_port
 from matrixlink.fabric.planes import PlaneModel, plane_models
-from matrixlink.fabric.reservations import Ledger
-from matrixlink.routing import Routes, choose_routes
+from matrixlink.fabric.ports import is_leaf, leaf
+from matrixlink.floors import FloorBook
+from matrixlink.network_slice import WITHDRAWN
+from matrixlink.routes import Routes
+from matrixlink.routing import choose_needs, choose_routes
 from matrixlink.store import LinkStore, SliceRow
-from matrixlink.views import slice_view
+from matrixlink.terms import Roll, Terms, terms_of
+from matrixlink.views import node_ports
 from matrixresource.vocabulary.errors import InsufficientBandwidth
 from matrixresource.vocabulary.planes import Plane
+from matrixresource.vocabulary.records import ResourceRow
+
+Seen = dict[str, dict[str, float]]
 
 
 class Promises:
@@ -29,9 +41,15 @@ class Promises:
     def __init__(self, store: LinkStore, fabric: Fabric) -> None:
         self._store = store
         self.fabric = fabric
-        self.ledger = Ledger(lambda link: fabric.capacity(str(link)))
+        self.pristine = fabric.as_built()
+        self.ledger = FloorBook(fabric, fabric.usable)
+        self.when_whole = FloorBook(fabric, lambda plane, owner: fabric.whole(plane, is_leaf(owner)))
+        self.roll = Roll()
         self.planes: dict[Plane, PlaneModel] = plane_models(fabric.spec)
+        self.unsettled: set[str] = set()
+        """Slices whose rows do not say yet what memory found when it was read back."""
         self._stale = False
+        store.records.before_commit.append(self._follow)
         self.load()
 
     # -- memory and tables ------------------------------------------------------------------------------------------
@@ -54,6 +72,16 @@ class Promises:
         """Memory was changed in this transaction: read it back should the transaction fail."""
         self._stale = True
 
+    def know(self, row: SliceRow) -> None:
+        """Take in what a row says now."""
+        self.mark_stale()
+        self.roll.put(terms_of(row))
+
+    def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
+        for row in rows:
+            if isinstance(row, SliceRow) and row.state != WITHDRAWN:
+                self.know(row)
+
     def load(self) -> None:
         """Read the fabric's condition and the floors back from the tables."""
         with self._store.reading() as session:
@@ -65,10 +93,16 @@ class Promises:
             for node, ports in below.items():
                 self.fabric.set_ports(node, ports)
             rows = self._store.slices(session)
-            held = {row.name for row in rows}
-            for owner in self.ledger.all_owners() - set(held):
+            self.roll.clear()
+            for owner in self.ledger.all_owners() | self.when_whole.all_owners():
                 self.ledger.release(owner)
+                self.when_whole.release(owner)
+            for row in rows:
+                self.know(row)
+                self.when_whole.put(row.name, self.claim(self.roll[row.name], self.pristine).booking())
+            said = {row.name: (row.kept, row.unprotected) for row in rows}
             self.regrant(rows)
+            self.unsettled = {row.name for row in rows if (row.kept, row.unprotected) != said[row.name]}
         self._stale = False
 
     # -- floors -----------------------------------------------------------------------------------------------------
@@ -76,69 +110,107 @@ class Promises:
     def routes(self, row: SliceRow) -> Routes:
         return choose_routes(self.fabric, Plane(row.plane), row.members)
 
-    def claim(self, row: SliceRow) -> FloorClaim:
-        routes = self.routes(row)
-        rank = row.rank if row.admitted_order is not None else (0, 0)
-        return FloorClaim(row.name, row.plane, routes.need, row.floor_gbps, routes.cut, rank)
+    def claim(self, terms: Terms, fabric: Fabric | None = None) -> FloorClaim:
+        """What a slice asks of a fabric, by default of this one as it is."""
+        needs = choose_needs(fabric or self.fabric, terms.plane, terms.members, terms.protection)
+        return FloorClaim(terms.name, terms.plane, needs, terms.floor_gbps, terms.protection, terms.rank)
 
-    def book(self, wish: SliceRow, held: SliceRow | None, dry: bool) -> float:
-        """Book the wish's floor in place of what the slice held; the part that is kept. Raises InsufficientBandwidth.
+    def book(self, wish: Terms, held: Terms | None, dry: bool) -> Terms:
+        """Book the wish's floor in place of what the slice held; the wish with what of it is kept. Raises
+        InsufficientBandwidth.
 
         A slice that asks for no higher a floor than it was promised may change its members while links are down: what
         the loss takes of it is shown, not refused.
         """
-        claim = self.claim(wish)
+        claim, claim_when_whole = self.claim(wish), self.claim(wish, self.pristine)
+        kept, unprotected, booking = 1.0, "", None
         try:
-            booked, kept = admit(self.ledger, claim), 1.0
+            booking = admit(self.ledger, claim)
         except InsufficientBandwidth:
-            if held is None or wish.floor_gbps > held.floor_gbps:
+            if held is None or wish.floor_gbps > held.floor_gbps or wish.protection not in ("none", held.protection):
                 raise
-            wanted = scaled(claim.need, claim.floor_gbps)
-            if not self._fits_when_whole(wish.name, wanted):
-                raise
-            booked, kept = grantable(self.ledger, wish.name, wanted)
-            kept = 0.0 if claim.cut else kept
+        when_whole = admit(self.when_whole, claim_when_whole)
         if not dry:
             self.mark_stale()
-            self.ledger.put(wish.name, booked)
-        return kept
-
-    def _fits_when_whole(self, name: str, wanted: dict[str, float]) -> bool:
-        held = self.ledger.held(name)
-        return all(
-            float(self.ledger.booked(link) - held.get(link, 0)) + min(amount, self.built(link))
-            <= self.built(link) + 1e-6
-            for link, amount in wanted.items()
-        )
-
-    def built(self, link: str) -> float:
-        """What a link carries when it is whole, by its name."""
-        return self.fabric.built.get(link.partition(".")[2], self.fabric.spec.rdma.leaf_spine_gbps)
+            self.when_whole.put(wish.name, when_whole)
+        if booking is not None:
+            if not dry:
+                self.ledger.put(wish.name, booking)
+        elif not dry:
+            found = regrant(self.ledger, [claim], self.when_whole)[wish.name]
+            kept, unprotected = found.part, found.unprotected
+        return replace(wish, kept=kept, unprotected=unprotected)
 
     def release(self, name: str) -> None:
         self.mark_stale()
         self.ledger.release(name)
+        self.when_whole.release(name)
+        self.roll.drop(name)
 
     def regrant(self, rows: list[SliceRow]) -> None:
-        """Keep as much of each floor as there is, the better class first."""
+        """Keep as much of each floor as there is, the better class first, and protect what can be."""
         self.mark_stale()
-        kept = regrant(self.ledger, [self.claim(row) for row in rows])
+        kept = regrant(self.ledger, [self.claim(self.roll[row.name]) for row in rows], self.when_whole)
         for row in rows:
-            row.kept = kept[row.name]
+            row.kept, row.unprotected = kept[row.name].part, kept[row.name].unprotected
+            self.know(row)
 
-    def below(self, row: SliceRow) -> dict[str, dict[str, float]]:
-        """The members' ports on this plane that are below their rate."""
-        found = {
-            node: {port: gbps for port, gbps in self.fabric.below(node).items() if plane_of_port(port) == row.plane}
-            for node in row.members
-        }
-        return {node: ports for node, ports in found.items() if ports}
+    def trimmed(self, plane: Plane) -> list[str]:
+        """Slices of a plane that have less than they were promised."""
+        return [
+            terms.name
+            for terms in self.roll
+            if terms.plane == plane and not terms.withdrawing and (terms.kept < 1 or terms.unprotected)
+        ]
 
-    def show(self, session: Session, plane: str, nodes: Iterable[str]) -> None:
-        """Work out anew what every slice on these nodes may use; a view that changed is one generation on."""
-        here, rows = set(nodes), [row for row in self._store.slices(session) if row.plane == plane]
-        for row in rows:
-            if here & set(row.members):
-                shown = slice_view(row, rows, self.fabric, self.ledger, self.planes[Plane(plane)])
-                if shown != row.fabric_view:
-                    row.fabric_view, row.view_generation = shown, (row.view_generation or 0) + 1
+    # -- the fabric as a slice meets it -------------------------------------------------------------------------------
+
+    def around(self, plane: Plane, members: Iterable[str], fabric: Fabric | None = None) -> Seen:
+        """The ports on this plane that routes among these members have to be made around: the members' own, and on
+        RDMA their leaves'."""
+        fabric = fabric or self.fabric
+        found: Seen = {}
+        for owner in _owners(fabric, plane, members):
+            lacking = fabric.lacking(owner)
+            ports = {port: gbps for port, gbps in lacking.items() if is_leaf(owner) or plane_of_port(port) == plane}
+            if ports:
+                found[owner] = ports
+        return found
+
+    def moved(self) -> list[str]:
+        """Slices whose routes were made around something else than what is so now."""
+        return [
+            terms.name
+            for terms in self.roll
+            if not terms.withdrawing and self.around(terms.plane, terms.members) != terms.seen
+        ]
+
+    def lost(self, row: SliceRow) -> int:
+        """How many ports a slice's routes go around because they are broken, and not because they are drained."""
+        seen = row.ports_seen or {}
+        return sum(len(ports.keys() & self.fabric.below(owner).keys()) for owner, ports in seen.items())
+
+    def show(self, session: Session, plane: Plane, nodes: Iterable[str]) -> None:
+        """Work out anew what every slice on these nodes may use there; a view that changed is one generation on."""
+        news: dict[str, dict[str, object]] = {}
+        for node in dict.fromkeys(nodes):
+            here = self.roll.on(plane, node)
+            for terms in here:
+                ports = node_ports(node, terms, here, self.fabric, self.ledger)
+                if ports != terms.view.get(node):
+                    news.setdefault(terms.name, {})[node] = ports
+        for name, changed in news.items():
+            row = self._store.slice(session, name)
+            view = {**self.roll[name].view, **changed}
+            shown = {node: view[node] for node in sorted(row.members)}
+            row.fabric_view = {"nodes": shown, "latencyUs": self.planes[plane].latency_us}
+            row.view_generation = (row.view_generation or 0) + 1
+            self.know(row)
+
+
+def _owners(fabric: Fabric, plane: Plane, members: Iterable[str]) -> list[str]:
+    nodes = list(members)
+    if plane != Plane.RDMA:
+        return nodes
+    subnets = range(fabric.spec.rdma.subnets)
+    return nodes + list(dict.fromkeys(leaf(node, subnet) for node in nodes for subnet in subnets))

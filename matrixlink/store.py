@@ -9,6 +9,7 @@ holds.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -18,7 +19,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from matrixlink.contract import DesiredProgram, LinkView, ProgramView, SliceView
 from matrixlink.fabric.link import health
 from matrixlink.network_slice import SLICE_STATES
-from matrixlink.qos import TERMS, QosClass
+from matrixlink.protection import Protection
+from matrixlink.qos import QosClass
 from matrixresource.topology import Link
 from matrixresource.vocabulary.errors import InsufficientCapacity
 from matrixresource.vocabulary.names import NodeName
@@ -40,7 +42,8 @@ journal_tables(Base.metadata)
 
 class SliceRow(ResourceRow, Base):
     """One slice. `program_generation` is the newest generation that agents were asked for; `kept` the part of its floor
-    that it has now; `ports_seen` the ports below rate that its routes were made around; `view` its FabricView."""
+    that it has now; `unprotected` why its protection is lost; `ports_seen` the ports below rate that its routes were
+    made around; `view` its FabricView."""
 
     __tablename__ = "slices"
     __table_args__ = (UniqueConstraint("isolation", "isolation_key"),)
@@ -55,10 +58,12 @@ class SliceRow(ResourceRow, Base):
     ceiling_gbps: Mapped[float | None] = mapped_column(Float)
     weight: Mapped[float] = mapped_column(Float)
     latency_bound_us: Mapped[float | None] = mapped_column(Float)
+    protection: Mapped[str] = mapped_column(String(16), default="none")
     isolation: Mapped[str] = mapped_column(String(16))
     isolation_key: Mapped[int] = mapped_column(Integer)
     admitted_order: Mapped[int] = mapped_column(BigInteger)
     kept: Mapped[float] = mapped_column(Float, default=1.0)
+    unprotected: Mapped[str] = mapped_column(String(300), default="")
     program_generation: Mapped[int] = mapped_column(Integer, default=0)
     programmed: Mapped[int] = mapped_column(Integer, default=0)
     ports_seen: Mapped[dict[str, dict[str, float]]] = mapped_column(JSON, default=dict)
@@ -72,12 +77,13 @@ class SliceRow(ResourceRow, Base):
         return (
             self.project, self.labels or {}, self.allocation, self.instance, self.plane, sorted(self.members),
             self.qos_class, self.floor_gbps, self.ceiling_gbps, self.weight, self.latency_bound_us,
+            self.protection,
         )  # fmt: skip
 
     @property
-    def rank(self) -> tuple[int, int]:
-        """Who keeps a floor when not all can: the better class, then the older slice."""
-        return TERMS[QosClass(self.qos_class)].rank, self.admitted_order
+    def protected(self) -> bool | None:
+        """Whether the floor would survive one more failure of its level; None where nothing was asked."""
+        return None if (self.protection or "none") == "none" else not self.unprotected
 
     def move(self, state: str) -> None:
         self.state = SLICE_STATES.check(self.state, state)
@@ -95,6 +101,8 @@ class SliceRow(ResourceRow, Base):
             ceiling_gbps_per_npu=self.ceiling_gbps,
             weight=self.weight,
             latency_bound_us=self.latency_bound_us,
+            protection=Protection(self.protection or Protection.NONE),
+            protected=self.protected,
             isolation=self.isolation,
             isolation_key=self.isolation_key,
             programmed=self.programmed or 0,
@@ -210,6 +218,11 @@ class LinkStore:
     def slices(self, session: Session) -> list[SliceRow]:
         return list(session.scalars(select(SliceRow).order_by(SliceRow.name)))
 
+    def slices_named(self, session: Session, names: Iterable[str]) -> list[SliceRow]:
+        """Those of the named slices that are there, in the order of their names."""
+        found = (session.get(SliceRow, name) for name in sorted(set(names)))
+        return [row for row in found if row is not None]
+
     def of_instance(self, session: Session, instance: str) -> list[SliceRow]:
         return list(session.scalars(select(SliceRow).where(SliceRow.instance == instance).order_by(SliceRow.name)))
 
@@ -254,10 +267,10 @@ class LinkStore:
             session.add(row)
         row.gbps, row.state = gbps, health(gbps, link.capacity_gbps)
 
-    def free_key(self, session: Session, isolation: str) -> int:
-        """The lowest key of its kind that no slice holds and no fenced node might still use."""
-        taken = set(session.scalars(select(SliceRow.isolation_key).where(SliceRow.isolation == isolation)))
-        taken |= set(session.scalars(select(FenceRow.isolation_key).where(FenceRow.isolation == isolation)))
+    def free_key(self, session: Session, isolation: str, held: Collection[int]) -> int:
+        """The lowest key of its kind that nobody holds and no fenced node might still use."""
+        fenced = set(session.scalars(select(FenceRow.isolation_key).where(FenceRow.isolation == isolation)))
+        taken = fenced.union(held) if fenced else held
         keys = VNIS if isolation == "vni" else PARTITION_KEYS
         free = next((key for key in keys if key not in taken), None)
         if free is None:

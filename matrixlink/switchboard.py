@@ -26,12 +26,14 @@ from matrixlink.network_slice import (
 from matrixlink.ports import Reach
 from matrixlink.programs import ask_to_clear, ask_to_program, program_bodies
 from matrixlink.promises import Promises
+from matrixlink.protection import check_protection
 from matrixlink.qos import TERMS, check_terms
 from matrixlink.routing import Routes
 from matrixlink.standing import told
 from matrixlink.store import FenceRow, LinkStore, SliceRow
+from matrixlink.terms import terms_of
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import Conflict, InvalidField, NotYetSupported
+from matrixresource.vocabulary.errors import Conflict, InvalidField
 from matrixresource.vocabulary.names import checked_resource_name
 from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.records import check_etag
@@ -68,17 +70,20 @@ class Switchboard:
                 return row.view()
             if row is not None:
                 _refuse_to_move(row, wish)
-            kept = self.promises.book(wish, row, dry=validate_only)
-            touched = set(wish.members) | set(row.members if row else ())
+            held = self.promises.roll.get(name)
+            wish.admitted_order = held.rank[1] if held else self.promises.roll.latest_order + 1
+            booked = self.promises.book(terms_of(wish), held, dry=validate_only)
+            touched = dict.fromkeys([*wish.members, *(held.members if held else ())])
             row = self._taken_over(session, row, wish)
-            row.kept = kept
+            row.kept, row.unprotected = booked.kept, booked.unprotected
             row.generation = self.store.next_generation(session, name)
-            row.ports_seen = self.promises.below(row)
+            row.ports_seen = self.promises.around(Plane(row.plane), row.members)
             row.move(ADMITTED)
             session.flush()
             self.settle(session, {name})
             if not validate_only:
-                self.promises.show(session, row.plane, touched)
+                self.promises.know(row)
+                self.promises.show(session, Plane(row.plane), touched)
             view = row.view()
         return view if validate_only else row.view()
 
@@ -117,28 +122,41 @@ class Switchboard:
 
         Idempotent: what was routed around the present condition is left alone. The slices that got new routes.
         """
-        rerouted: list[str] = []
+        moved, unsettled = self.promises.moved(), self.promises.unsettled
+        if not moved and not unsettled:
+            return []
         with self.promises.changing() as session:
-            rows = [row for row in self.store.slices(session) if row.state != WITHDRAWING]
-            moved = [row for row in rows if self.promises.below(row) != (row.ports_seen or {})]
-            if not moved:
-                return []
-            planes = {row.plane for row in moved}
-            self.promises.regrant([row for row in rows if row in moved or (row.kept < 1 and row.plane in planes)])
-            for row in moved:
-                row.ports_seen = self.promises.below(row)
-                if row.program_generation and row.state != ADMITTED and self._reroute(session, row):
-                    rerouted.append(row.name)
-                self.promises.show(session, row.plane, row.members)
-            session.flush()
-            self.settle(session, {row.name for row in rows if row.plane in planes})
+            return self.go_around(session, moved, unsettled)
+
+    def go_around(self, session: Session, moved: list[str], also: Iterable[str] = ()) -> list[str]:
+        """New routes for the slices that moved, and what can be kept of their floors and of those that were trimmed
+        before. `also` are looked at too. The slices that got new routes."""
+        rerouted: list[str] = []
+        planes = {self.promises.roll[name].plane for name in (*moved, *also) if self.promises.roll.get(name)}
+        trimmed = [name for plane in planes for name in self.promises.trimmed(plane)]
+        rows = self.store.slices_named(session, {*moved, *also, *trimmed})
+        self.promises.regrant(rows)
+        touched: dict[Plane, dict[str, None]] = {plane: {} for plane in planes}
+        for row in rows:
+            touched[Plane(row.plane)] |= dict.fromkeys(row.members)
+            if row.name not in moved:
+                continue
+            row.ports_seen = self.promises.around(Plane(row.plane), row.members)
+            self.promises.know(row)
+            if row.program_generation and row.state != ADMITTED and self._reroute(session, row):
+                rerouted.append(row.name)
+        for plane, nodes in touched.items():
+            self.promises.show(session, plane, nodes)
+        session.flush()
+        self.settle(session, {row.name for row in rows})
+        self.promises.unsettled -= set(also)
         return rerouted
 
     def settle_all(self) -> list[str]:
         """Move on what waits for agents that fell silent. The slices that are gone."""
         with self.promises.changing() as session:
             waiting = {row.slice for row in self.store.programs(session) if row.action == "clear"}
-            waiting |= {row.name for row in self.store.slices(session) if row.state == WITHDRAWING}
+            waiting |= {terms.name for terms in self.promises.roll if terms.withdrawing}
             return self.settle(session, waiting) if waiting else []
 
     def outrun(self, session: Session, name: str, generation: int) -> None:
@@ -172,7 +190,7 @@ class Switchboard:
             row.programmed = sum(p.state == "Programmed" and p.generation == row.generation for p in wanted)
             failed = [p for p in wanted if p.state == "Failed"]
             if row.program_generation == row.generation:
-                whole = not row.ports_seen and row.kept >= 1
+                whole = not self.promises.lost(row) and row.kept >= 1
                 row.move(stands(row.state, row.programmed, len(row.members), len(failed), whole))
             self._tell(row, [f"{p.node}: {p.message}" for p in failed])
         return gone
@@ -199,16 +217,16 @@ class Switchboard:
 
     def _forget(self, session: Session, row: SliceRow) -> None:
         row.move(WITHDRAWN)
+        plane, members = Plane(row.plane), list(row.members)
         self.promises.release(row.name)
         session.delete(row)
         session.flush()
-        plane = [other for other in self.store.slices(session) if other.plane == row.plane]
-        trimmed = [other for other in plane if other.kept < 1 and other.state != WITHDRAWING]
+        trimmed = self.store.slices_named(session, self.promises.trimmed(plane))
         if trimmed:
             self.promises.regrant(trimmed)
             for other in trimmed:
                 self._tell(other, [])
-        self.promises.show(session, row.plane, row.members)
+        self.promises.show(session, plane, members)
 
     # -- parts of verbs -----------------------------------------------------------------------------------------------
 
@@ -229,8 +247,7 @@ class Switchboard:
             raise InvalidField(
                 f"plane {request.plane} takes {model.latency_us:g} us between nodes", field="latencyBoundUs"
             )
-        if request.protection not in (None, "none"):
-            raise NotYetSupported("disjoint backup paths are not in this version", field="protection")
+        check_protection(request.plane, request.protection, request.floor_gbps_per_npu)
 
     def _wished(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
         """The wish as a row that is not (yet) in the session."""
@@ -247,19 +264,21 @@ class Switchboard:
             ceiling_gbps=request.ceiling_gbps_per_npu,
             weight=request.weight or TERMS[request.qos_class].weight,
             latency_bound_us=request.latency_bound_us,
+            protection=str(request.protection),
             kept=1.0,
         )
 
     def _taken_over(self, session: Session, row: SliceRow | None, wish: SliceRow) -> SliceRow:
         if row is None:
             wish.isolation = "vni" if wish.plane == Plane.VPC else "partitionKey"
-            wish.isolation_key = self.store.free_key(session, wish.isolation)
-            wish.admitted_order = self.store.records.latest()
+            wish.isolation_key = self.store.free_key(
+                session, wish.isolation, self.promises.roll.keys(wish.isolation).keys()
+            )
             wish.state = ADMITTED
             session.add(wish)
             return wish
         for column in ("project", "labels", "allocation", "members", "qos_class", "floor_gbps", "ceiling_gbps",
-                       "weight", "latency_bound_us"):  # fmt: skip
+                       "weight", "latency_bound_us", "protection"):  # fmt: skip
             setattr(row, column, getattr(wish, column))
         return row
 
@@ -280,7 +299,7 @@ class Switchboard:
         return True
 
     def _tell(self, row: SliceRow, failures: list[str]) -> None:
-        conditions = told(row, failures, self._clock.now())
+        conditions = told(row, failures, self.promises.lost(row), self._clock.now())
         if conditions != row.conditions:
             row.conditions = conditions
 

@@ -2,18 +2,26 @@
 
 Built rates come from the topology and never change. What a link carries now is what the agents last reported of their
 ports: a port that nobody reports below its rate is at its rate. The fabric knows ports by node and name; both ends of a
-cable are one link, so a lost port takes the cable with it in both directions.
+cable are one link, so a lost port takes the cable with it in both directions. Trunks belong to their RDMA leaf.
+
+Beside what links carry stands what may be used of them: links that are drained for maintenance carry on until the last
+route has left them, and no new one is chosen over them.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixlink.fabric.ports import is_leaf, port_order
 from matrixresource.topology import Link, Supernode
 from matrixresource.topology.supernode import UnknownPart
 from matrixresource.vocabulary.errors import InvalidField
+from matrixresource.vocabulary.planes import Plane
 
 UP, DEGRADED, DOWN = "Up", "Degraded", "Down"
 
@@ -33,7 +41,31 @@ class Fabric:
         self.supernodes = {supernode.name: supernode for supernode in supernodes}
         self.spec = next(iter(self.supernodes.values())).spec
         self._nodes = {node: supernode for supernode in self.supernodes.values() for node in supernode.nodes()}
+        self.ports = port_order(self.spec)
         self._below: dict[str, dict[str, float]] = {}
+        self._drained: dict[str, frozenset[str]] = {}
+        self._usable: dict[tuple[Plane, str], NDArray[np.float64]] = {}
+        self._whole: dict[tuple[Plane, bool], NDArray[np.float64]] = {}
+        orders = [(plane, False, ports) for plane, ports in self.ports.nodes.items()]
+        for plane, of_leaf, ports in [*orders, (Plane.RDMA, True, self.ports.trunks)]:
+            rates = np.array([self.full(port) for port in ports])
+            rates.flags.writeable = False
+            self._whole[plane, of_leaf] = rates
+
+    def copy(self) -> Fabric:
+        """The same fabric in the same condition, to change and look at."""
+        other = object.__new__(Fabric)
+        other.__dict__.update(self.__dict__)
+        other._below = {owner: dict(ports) for owner, ports in self._below.items()}
+        other._drained = dict(self._drained)
+        other._usable = dict(self._usable)
+        return other
+
+    def as_built(self) -> Fabric:
+        """The same fabric with everything whole and in use."""
+        other = self.copy()
+        other._below, other._drained, other._usable = {}, {}, {}
+        return other
 
     # ---- what there is ----------------------------------------------------------------------------------------------
 
@@ -78,21 +110,26 @@ class Fabric:
         supernode = next(iter(self.supernodes.values()))
         return {link.port: link.capacity_gbps for link in supernode.links(supernode.nodes()[0])}
 
+    def full(self, port: str) -> float:
+        """Built rate of a port of a node, or of a leaf."""
+        return self.built.get(port, self.spec.rdma.leaf_spine_gbps)
+
     # ---- how it is --------------------------------------------------------------------------------------------------
 
     def below(self, node: str) -> Ports:
-        """The node's ports below their rate."""
+        """The ports of a node (or leaf) that carry less than their rate."""
         return self._below.get(node, {})
 
     def set_ports(self, node: str, ports: Ports) -> bool:
-        """Take in which of a node's ports are below their rate. True when that is news."""
-        kept = {port: gbps for port, gbps in ports.items() if gbps < self.built[port]}
+        """Take in which of a node's (or leaf's) ports are below their rate. True when that is news."""
+        kept = {port: gbps for port, gbps in ports.items() if gbps < self.full(port)}
         if kept == self._below.get(node, {}):
             return False
         if kept:
             self._below[node] = kept
         else:
             self._below.pop(node, None)
+        self._forget(node)
         return True
 
     def check_port(self, port: str, gbps: float, field: str) -> None:
@@ -109,15 +146,58 @@ class Fabric:
 
     def capacity(self, link: str) -> float:
         """GB/s each way that a link carries now, by its name. Trunks between RDMA switches have no agent to report on
-        them and count at their built rate."""
+        them: they are at their built rate unless a question supposes otherwise."""
         owner, _, port = link.partition(".")
-        if owner in self._nodes:
-            return self.rate(owner, port)
-        return self.spec.rdma.leaf_spine_gbps
+        return self.below(owner).get(port, self.full(port))
 
-    def share(self, node: str, port: str) -> float:
-        """The part of its built rate that a port has, 0 to 1."""
-        return self.rate(node, port) / self.built[port]
+    # ---- what may be used -------------------------------------------------------------------------------------------
+
+    def drained(self, owner: str) -> frozenset[str]:
+        """The ports of a node or leaf that are taken out of use, or on their way out."""
+        return self._drained.get(owner, frozenset())
+
+    def set_drained(self, links: Mapping[str, Collection[str]]) -> bool:
+        """Take in which ports, by node or leaf, are to be out of use; all others are in use. True when that is news."""
+        wanted = {owner: frozenset(ports) for owner, ports in links.items() if ports}
+        if wanted == self._drained:
+            return False
+        for owner in {*self._drained, *wanted}:
+            if self._drained.get(owner) != wanted.get(owner):
+                self._forget(owner)
+        self._drained = wanted
+        return True
+
+    def lacking(self, owner: str) -> Ports:
+        """The ports of a node or leaf that new routes cannot use in full: below their rate, or drained."""
+        drained = self._drained.get(owner)
+        return self.below(owner) if not drained else {**self.below(owner), **dict.fromkeys(sorted(drained), 0.0)}
+
+    def usable(self, plane: Plane, owner: str) -> NDArray[np.float64]:
+        """GB/s each way that routes may use of each port of a node or leaf, in the order of `PortOrder`."""
+        found = self._usable.get((plane, owner))
+        if found is None:
+            found = self.whole(plane, is_leaf(owner))
+            if lacking := self.lacking(owner):
+                found = found.copy()
+                for port, gbps in lacking.items():
+                    place = self.ports.place(port)
+                    if place is not None and place[0] == plane:
+                        found[place[1]] = gbps
+                found.flags.writeable = False
+            self._usable[plane, owner] = found
+        return found
+
+    def whole(self, plane: Plane, of_leaf: bool = False) -> NDArray[np.float64]:
+        """The built rates in that order."""
+        return self._whole[plane, of_leaf]
+
+    def share(self, owner: str, port: str) -> float:
+        """The part of its built rate that routes may use of a port, 0 to 1."""
+        return self.lacking(owner).get(port, self.full(port)) / self.full(port)
+
+    def _forget(self, owner: str) -> None:
+        for plane in Plane:
+            self._usable.pop((plane, owner), None)
 
 
 def plane_of_port(port: str) -> str:

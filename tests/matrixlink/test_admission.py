@@ -1,5 +1,6 @@
 """Floors stay within what every link has: by table, and through any sequence of wishes, losses and repairs."""
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -7,87 +8,114 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from matrixlink.admission import FloorClaim, admit, regrant
 from matrixlink.fabric.link import Fabric
-from matrixlink.fabric.reservations import Ledger
-from matrixlink.routing import choose_routes
+from matrixlink.floors import FloorBook
+from matrixlink.protection import Protection
+from matrixlink.routes import Needs
+from matrixlink.routing import choose_needs
 from matrixresource.topology import Supernode
 from matrixresource.vocabulary.errors import InsufficientBandwidth
 from matrixresource.vocabulary.planes import Plane
 
-NEED = {"a": 1.0, "b": 0.5}
+NODE = "sn0-c00-n0"
+A, B = (f"{NODE}.rdma-npu0-die{die}" for die in range(2))
 
 
-def a_ledger(**capacity):
-    return Ledger(lambda link: {"a": 10.0, "b": 10.0, **capacity}[link])
+def a_need(a=1.0, b=0.0):
+    """What one GB/s takes of the first two RDMA ports of a node."""
+    return {NODE: np.array([a, b] + [0.0] * 14)}
+
+
+def a_claim(owner, floor, need=None, **more):
+    need = need or a_need()
+    return FloorClaim(owner, Plane.RDMA, Needs(need, need, **more.pop("cuts", {})), floor, **more)
+
+
+def a_book(a=10.0, b=10.0):
+    """A book over two ports of such rates; the fabric is there for names alone."""
+    rates = np.array([a, b] + [25.0] * 14)
+    return FloorBook(Fabric([Supernode()]), lambda plane, owner: rates), rates
 
 
 @pytest.mark.parametrize(("floor", "fits"), [(10.0, True), (10.1, False), (0.0, True)])
 def test_a_floor_fits_or_does_not(floor, fits):
-    ledger = a_ledger()
-    claim = FloorClaim("s", "ub", NEED, floor)
+    book, _ = a_book()
+    claim = a_claim("s", floor, a_need(1.0, 0.5))
     if fits:
-        assert admit(ledger, claim) == {link: part * floor for link, part in NEED.items() if floor}
+        book.put("s", admit(book, claim))
+        assert book.held("s") == ({A: floor, B: floor / 2} if floor else {})
     else:
         with pytest.raises(InsufficientBandwidth) as refused:
-            admit(ledger, claim)
-        assert refused.value.blocking[0] == {
-            "plane": "ub",
-            "links": 1,
-            "fitsFloorGbpsPerNpu": pytest.approx(10, abs=1e-4),
-        }
-        assert refused.value.blocking[1]["link"] == "a"
+            admit(book, claim)
+        assert refused.value.blocking[0] == {"plane": "rdma", "links": 1, "fitsFloorGbpsPerNpu": pytest.approx(10)}
+        assert refused.value.blocking[1]["link"] == A
 
 
 def test_a_resize_counts_what_is_held_as_given_back():
-    ledger = a_ledger()
-    ledger.put("s", {"a": 8.0})
-    assert admit(ledger, FloorClaim("s", "ub", {"a": 1.0}, 10.0)) == {"a": 10.0}
-    with pytest.raises(InsufficientBandwidth):
-        admit(ledger, FloorClaim("t", "ub", {"a": 1.0}, 3.0))
+    book, _ = a_book()
+    book.put("s", a_claim("s", 8.0).booking())
+    book.put("s", admit(book, a_claim("s", 10.0)))
+    assert book.booked(A) == 10.0
+    with pytest.raises(InsufficientBandwidth) as refused:
+        admit(book, a_claim("t", 3.0))
+    assert refused.value.blocking[1]["owners"] == ["s"]
 
 
 def test_the_better_class_keeps_its_floor_when_a_link_is_lost():
-    ledger = a_ledger(a=6.0)
-    claims = [
-        FloorClaim("late", "ub", {"a": 1.0}, 5.0, rank=(1, 1)),
-        FloorClaim("good", "ub", {"a": 1.0}, 5.0, rank=(0, 2)),
-    ]
-    assert regrant(ledger, claims) == {"good": 1.0, "late": pytest.approx(0.2, abs=1e-5)}
-    assert ledger.overbooked() == []
+    book, _ = a_book(a=6.0)
+    kept = regrant(book, [a_claim("late", 5.0, rank=(1, 1)), a_claim("good", 5.0, rank=(0, 2))])
+    assert {name: each.part for name, each in kept.items()} == {"good": 1.0, "late": pytest.approx(0.2)}
+    assert book.overbooked() == []
 
 
 def test_a_dead_link_takes_the_whole_floor_and_gives_it_back():
-    capacity = {"a": 0.0}
-    ledger = Ledger(capacity.__getitem__)
-    claim = FloorClaim("s", "ub", {"a": 1.0}, 5.0)
-    assert regrant(ledger, [claim]) == {"s": 0.0}
-    capacity["a"] = 10.0
-    assert regrant(ledger, [claim]) == {"s": 1.0}
-    assert ledger.booked("a") == 5.0
+    book, rates = a_book(a=0.0)
+    assert regrant(book, [a_claim("s", 5.0)])["s"].part == 0.0
+    rates[0] = 10.0
+    assert regrant(book, [a_claim("s", 5.0)])["s"].part == 1.0
+    assert book.booked(A) == 5.0
 
 
 def test_a_lost_link_leaves_the_other_links_floors_alone():
-    ledger = a_ledger(a=1.0)
-    assert regrant(ledger, [FloorClaim("s", "ub", {"a": 1.0, "b": 1.0}, 5.0)]) == {"s": pytest.approx(0.2)}
-    assert (ledger.booked("a"), ledger.booked("b")) == (1.0, 5.0)
+    book, _ = a_book(a=1.0)
+    assert regrant(book, [a_claim("s", 5.0, a_need(1.0, 1.0))])["s"].part == pytest.approx(0.2)
+    assert (book.booked(A), book.booked(B)) == (1.0, 5.0)
+
+
+def test_a_link_that_lost_capacity_under_its_bookings_is_named():
+    book, rates = a_book()
+    book.put("s", admit(book, a_claim("s", 8.0)))
+    rates[0] = 5.0
+    assert book.overbooked() == [A]
 
 
 def test_no_floor_between_members_that_cannot_reach_each_other():
-    claim = FloorClaim("s", "ub", NEED, 5.0, cut=(("m", "n"),))
+    claim = a_claim("s", 5.0, cuts={"cut": (("m", "n"),), "cut_by_failure": (("m", "n"),)})
     with pytest.raises(InsufficientBandwidth) as refused:
-        admit(a_ledger(), claim)
-    assert refused.value.blocking == [{"plane": "ub", "from": "m", "to": "n", "freeGbps": 0.0}]
-    assert regrant(a_ledger(), [claim]) == {"s": 0.0}
+        admit(a_book()[0], claim)
+    assert refused.value.blocking == [{"plane": "rdma", "from": "m", "to": "n", "freeGbps": 0.0}]
+    assert regrant(a_book()[0], [claim])["s"].part == 0.0
 
 
 def test_a_full_fabric_takes_exactly_its_capacity():
     fabric = Fabric([Supernode()])
-    ledger = Ledger(lambda link: fabric.capacity(str(link)))
+    book = FloorBook(fabric, fabric.usable)
     for plane, most in ((Plane.UB, 392.0), (Plane.RDMA, 50.0), (Plane.VPC, 6.25)):
-        routes = choose_routes(fabric, plane, fabric.nodes())
-        assert ledger.book(plane, admit(ledger, FloorClaim(plane, plane, routes.need, most))) == []
+        needs = choose_needs(fabric, plane, fabric.nodes())
+        book.put(plane, admit(book, FloorClaim(plane, plane, needs, most)))
         with pytest.raises(InsufficientBandwidth):
-            admit(ledger, FloorClaim("more", plane, routes.need, 0.001))
-    assert ledger.overbooked() == []
+            admit(book, FloorClaim("more", plane, needs, 0.001))
+    assert book.overbooked() == []
+
+
+def test_bookings_come_and_go_without_a_trace():
+    fabric = Fabric([Supernode()])
+    book = FloorBook(fabric, fabric.usable)
+    needs = choose_needs(fabric, Plane.UB, fabric.nodes())
+    for turn in range(50):
+        book.put(f"s{turn % 7}", FloorClaim("s", Plane.UB, needs, 0.1 * (turn % 11)).booking())
+    for name in sorted(book.all_owners()):
+        book.release(name)
+    assert list(book.places()) == []
 
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
@@ -100,41 +128,47 @@ class Floors(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.fabric = Fabric([Supernode()])
-        self.ledger = Ledger(lambda link: self.fabric.capacity(str(link)))
+        self.book = FloorBook(self.fabric, self.fabric.usable)
+        self.when_whole = FloorBook(self.fabric, lambda plane, owner: self.fabric.whole(plane))
         self.wishes = {}
 
-    def claim(self, name, members, floor):
-        return FloorClaim(name, "ub", choose_routes(self.fabric, Plane.UB, members).need, floor, rank=(name,))
+    def claim(self, name, members, floor, level, fabric=None):
+        needs = choose_needs(fabric or self.fabric, Plane.UB, members, level)
+        return FloorClaim(name, Plane.UB, needs, floor, level, (name,))
 
     @rule(
         name=st.sampled_from("stuvw"),
         members=st.lists(st.sampled_from(NODES), min_size=1, max_size=4, unique=True),
         floor=st.sampled_from([0.0, 10.0, 100.0, 196.0, 392.0]),
+        level=st.sampled_from([Protection.NONE, Protection.ANY_L2_CHIP, Protection.ANY_SUB_PLANE]),
     )
-    def wish(self, name, members, floor):
+    def wish(self, name, members, floor, level):
         try:
-            booked = admit(self.ledger, self.claim(name, members, floor))
+            booked = admit(self.book, self.claim(name, members, floor, level))
+            when_whole = admit(self.when_whole, self.claim(name, members, floor, level, self.fabric.as_built()))
         except InsufficientBandwidth:
             return
-        self.ledger.put(name, booked)
-        self.wishes[name] = (members, floor)
+        self.book.put(name, booked)
+        self.when_whole.put(name, when_whole)
+        self.wishes[name] = (members, floor, level)
 
     @rule(name=st.sampled_from("stuvw"))
     def withdraw(self, name):
-        self.ledger.release(name)
+        self.book.release(name)
+        self.when_whole.release(name)
         self.wishes.pop(name, None)
 
     @rule(node=st.sampled_from(NODES), ports=st.dictionaries(st.sampled_from(PORTS), st.sampled_from([0.0, 7.0, 14.0])))
     def lose_or_repair(self, node, ports):
         self.fabric.set_ports(node, ports)
-        kept = regrant(self.ledger, [self.claim(name, *wish) for name, wish in self.wishes.items()])
+        kept = regrant(self.book, [self.claim(name, *wish) for name, wish in self.wishes.items()], self.when_whole)
         if not any(self.fabric.below(each) for each in NODES):
-            for name, part in kept.items():
-                assert part == 1.0 or self.wishes[name][1] == 0.0
+            assert all((each.part, each.unprotected) == (1.0, "") for each in kept.values())
 
     @invariant()
     def no_link_is_promised_beyond_what_it_has(self):
-        assert self.ledger.overbooked() == []
+        assert self.book.overbooked() == []
+        assert self.when_whole.overbooked() == []
 
 
 TestFloors = Floors.TestCase

@@ -7,7 +7,6 @@ from random import Random
 import pytest
 from sqlalchemy import select
 
-from matrixlink.fabric.reservations import Ledger
 from matrixlink.store import FenceRow, SliceRow
 from matrixresource.vocabulary.errors import Conflict, NotFound
 from matrixresource.vocabulary.planes import Plane
@@ -87,9 +86,13 @@ def nothing_is_promised_twice(stack):
     assert len(set(keys)) == len(keys)
     for isolation, key, name in held:
         assert all(other == name for i, k, other in fenced if (i, k) == (isolation, key))
-    built: Ledger = board.promises.ledger
-    assert all(float(built.booked(link)) <= board.promises.built(str(link)) + 1e-6 for owner in built.all_owners()
-               for link in built.held(owner))  # fmt: skip
+    ledger = board.promises.ledger
+    assert all(
+        ledger.booked(link) <= board.fabric.full(link.partition(".")[2]) + 1e-6
+        for owner in ledger.all_owners()
+        for link in ledger.held(owner)
+    )
+    assert board.promises.when_whole.overbooked() == []
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from matrixlink.fabric.link import Fabric
-from matrixlink.routing import choose_routes
+from matrixlink.routes import by_link
+from matrixlink.routing import choose_needs, choose_routes
 from matrixresource.topology import Supernode
 from matrixresource.vocabulary.planes import Plane
 
@@ -19,6 +20,10 @@ UPLINKS = [f"ub-p{p}-k{k:02d}" for p in range(7) for k in range(16)]
 @pytest.fixture
 def fabric():
     return Fabric([Supernode()])
+
+
+def need_of(fabric, plane, members=NODES):
+    return by_link(fabric, plane, choose_needs(fabric, plane, members).need)
 
 
 def weights(routes, node, peer=None):
@@ -57,7 +62,9 @@ def test_one_l2_chip_gone_costs_its_share_and_no_more(fabric):
     for node in NODES:
         fabric.set_ports(node, {"ub-p3-k11": 0.0})
     routes = choose_routes(fabric, Plane.UB, NODES)
-    assert max(routes.need.values()) == pytest.approx(8 / 111)
+    assert max(need_of(fabric, Plane.UB)[f"{node}.{port}"] for node in NODES for port in UPLINKS) == pytest.approx(
+        8 / 111
+    )
     assert all(not each.detours for each in routes.nodes.values())
 
 
@@ -67,7 +74,7 @@ def test_one_l1_chip_gone_leaves_six_sub_planes(fabric):
     )
     routes = choose_routes(fabric, Plane.UB, NODES)
     assert {s.sub_plane for s in routes.nodes[NODES[0]].stripes} == {0, 1, 2, 4, 5, 6}
-    assert routes.need[f"{NODES[0]}.ub-p0-k00"] == pytest.approx(8 / 96)
+    assert need_of(fabric, Plane.UB)[f"{NODES[0]}.ub-p0-k00"] == pytest.approx(8 / 96)
 
 
 def test_a_node_without_any_uplink_is_cut_off(fabric):
@@ -83,27 +90,29 @@ def test_a_die_that_lost_a_port_takes_the_others(fabric):
     routes = choose_routes(fabric, Plane.UB, NODES)
     assert [s.weight for s in routes.nodes[NODES[0]].detours["npu5-die1"]] == pytest.approx([1 / 6] * 6)
     assert f"{NODES[0]}-npu5-die1" in routes.nodes[NODES[1]].detours
-    assert routes.need[f"{NODES[0]}.npu5-die1-p3"] == pytest.approx(0.5 / 6)
-    assert routes.need[f"{NODES[0]}.npu5-die1-p2"] == 0
+    need = need_of(fabric, Plane.UB)
+    assert need[f"{NODES[0]}.npu5-die1-p3"] == pytest.approx(0.5 / 6)
+    assert need[f"{NODES[0]}.npu5-die1-p2"] == 0
 
 
 def test_rdma_uses_both_ports_of_an_npu_and_falls_back_on_one(fabric):
     routes = choose_routes(fabric, Plane.RDMA, NODES)
     assert [s.weight for s in routes.nodes[NODES[0]].stripes] == [0.5, 0.5]
-    assert routes.need[f"{NODES[0]}.rdma-npu5-die0"] == 0.5
-    assert routes.need["sn0-c00-leaf0.spine3"] == pytest.approx(2 * 8 * 0.5 / 8)
+    need = need_of(fabric, Plane.RDMA)
+    assert need[f"{NODES[0]}.rdma-npu5-die0"] == 0.5
+    assert need["sn0-c00-leaf0.spine3"] == pytest.approx(2 * 8 * 0.5 / 8)
     fabric.set_ports(NODES[0], {"rdma-npu5-die0": 0.0})
     routes = choose_routes(fabric, Plane.RDMA, NODES)
     assert [(s.sub_plane, s.weight) for s in routes.nodes[NODES[0]].detours["npu5"]] == [(1, 1.0)]
-    assert routes.need[f"{NODES[0]}.rdma-npu5-die1"] == 1.0
-    assert routes.need[f"{NODES[0]}.rdma-npu5-die0"] == 0.0
+    need = need_of(fabric, Plane.RDMA)
+    assert need[f"{NODES[0]}.rdma-npu5-die1"] == 1.0
+    assert need[f"{NODES[0]}.rdma-npu5-die0"] == 0.0
     fabric.set_ports(NODES[1], {"rdma-npu2-die1": 0.0})
-    assert choose_routes(fabric, Plane.RDMA, NODES).need[f"{NODES[0]}.rdma-npu5-die1"] == 1.0
+    assert need_of(fabric, Plane.RDMA)[f"{NODES[0]}.rdma-npu5-die1"] == 1.0
 
 
 def test_vpc_has_one_way_out(fabric):
-    routes = choose_routes(fabric, Plane.VPC, NODES)
-    assert routes.need == {f"{node}.vpc": 8.0 for node in NODES}
+    assert need_of(fabric, Plane.VPC) == {f"{node}.vpc": 8.0 for node in NODES}
     fabric.set_ports(NODES[0], {"vpc": 0.0})
     assert choose_routes(fabric, Plane.VPC, NODES).cut == ((NODES[0], "*"),)
 
@@ -127,7 +136,7 @@ def test_what_is_booked_covers_any_traffic_within_the_floor(damage, random):
     fabric = Fabric([Supernode()])
     for node, ports in zip(NODES, damage, strict=True):
         fabric.set_ports(node, ports)
-    routes = choose_routes(fabric, Plane.UB, NODES)
+    routes, need = choose_routes(fabric, Plane.UB, NODES), need_of(fabric, Plane.UB)
     for source in NODES:
         peers = [peer for peer in NODES if peer != source]
         parts = [random.random() + 0.01 for _ in peers]
@@ -138,4 +147,52 @@ def test_what_is_booked_covers_any_traffic_within_the_floor(damage, random):
                 assert weight == 0 or (fabric.rate(source, port) > 0 and fabric.rate(peer, port) > 0)
                 load[port] += 8 * part / sum(parts) * weight
         for port, asked in load.items():
-            assert asked <= routes.need[f"{source}.{port}"] + 1e-6
+            assert asked <= need[f"{source}.{port}"] + 1e-6
+
+
+def test_no_ub_route_leaves_a_supernode():
+    fabric = Fabric([Supernode("sn0"), Supernode("sn1")])
+    here, there = NODES[:2], ["sn1-c00-n0", "sn1-c00-n1"]
+    for each in here + there:
+        fabric.set_ports(each, {"ub-p3-k11": 0.0})
+    routes = choose_routes(fabric, Plane.UB, here + there)
+    assert set(routes.cut) == {(a, b) for a in here for b in there}
+    assert choose_needs(fabric, Plane.UB, here + there).cut == routes.cut
+    fabric.set_ports(there[0], {"ub-p0-k00": 0.0})
+    assert set(choose_routes(fabric, Plane.UB, here + there).nodes[here[0]].detours) == set()
+
+
+def test_rdma_between_supernodes_takes_trunks_of_both_and_inside_a_cabinet_none():
+    fabric = Fabric([Supernode("sn0"), Supernode("sn1")])
+    need = need_of(fabric, Plane.RDMA, ["sn0-c00-n0", "sn1-c07-n3"])
+    for cabinet in ("sn0-c00", "sn1-c07"):
+        for subnet in range(2):
+            assert [need[f"{cabinet}-leaf{subnet}.spine{k}"] for k in range(8)] == [0.5] * 8
+    assert not any("leaf" in link for link in need_of(fabric, Plane.RDMA, ["sn0-c00-n0", "sn0-c00-n1"]))
+
+
+def test_a_lost_spine_is_avoided_between_cabinets_and_a_lost_leaf_sends_all_over_the_other_subnet(fabric):
+    one, other = NODES[0], NODES[3]
+    fabric.set_ports("sn0-c00-leaf0", {"spine3": 0.0})
+    detour = choose_routes(fabric, Plane.RDMA, [one, other]).nodes[one].detours[other]
+    assert [stripe.weight for stripe in detour] == pytest.approx([7 / 15, 8 / 15])
+    assert (detour[0].spread[3], detour[1].spread) == (0.0, ())
+    need = need_of(fabric, Plane.RDMA, [one, other])
+    assert need["sn0-c00-leaf0.spine3"] == 0
+    assert need["sn0-c00-leaf0.spine2"] == pytest.approx(8 * 7 / 15 / 7)
+    fabric.set_ports("sn0-c00-leaf0", {f"spine{k}": 0.0 for k in range(8)})
+    detour = choose_routes(fabric, Plane.RDMA, [one, other]).nodes[one].detours[other]
+    assert [(stripe.sub_plane, stripe.weight) for stripe in detour] == [(1, 1.0)]
+    fabric.set_ports("sn0-c00-leaf1", {f"spine{k}": 0.0 for k in range(8)})
+    assert choose_routes(fabric, Plane.RDMA, [one, other]).cut == ((one, other),)
+
+
+def test_drained_links_are_avoided_like_dead_ones_and_carry_on_until_then(fabric):
+    fabric.set_drained({node: ["ub-p3-k11"] for node in NODES})
+    assert fabric.rate(NODES[0], "ub-p3-k11") == fabric.capacity(f"{NODES[0]}.ub-p3-k11") == 28.0
+    own = weights(choose_routes(fabric, Plane.UB, NODES), NODES[0])
+    assert (own[3, 11], own[3, 10]) == (0, pytest.approx(1 / 111))
+    fabric.set_ports(NODES[0], {"ub-p3-k11": 7.0})
+    assert fabric.lacking(NODES[0]) == {"ub-p3-k11": 0.0}
+    fabric.set_drained({})
+    assert fabric.lacking(NODES[0]) == {"ub-p3-k11": 7.0}
