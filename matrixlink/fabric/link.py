@@ -79,7 +79,11 @@ class Fabric:
         """Know it no longer, nor the condition of its ports."""
         for node in self.supernodes.pop(name).nodes():
             del self._nodes[node]
-            self._below.pop(node, None)
+        inside = f"{name}-"
+        for owner in [owner for owner in {*self._below, *self._drained} if owner.startswith(inside)]:
+            self._below.pop(owner, None)
+            self._drained.pop(owner, None)
+        self._usable = {key: rates for key, rates in self._usable.items() if not key[1].startswith(inside)}
 
     def nodes(self) -> list[str]:
         return list(self._nodes)
