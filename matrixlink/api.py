@@ -35,8 +35,6 @@ from matrixresource.vocabulary.wire import View
 NOT_YET = {
     "telemetry": "rates, utilisation and drops per link, plane, slice and tenant",
     "peerings": "routes between slices of different tenants",
-    "drains": "taking a link or switch out of service with no floor broken",
-    "what-ifs": "what a failure would break before it happens",
 }
 WATCHED = ("slices", "programs", "routes", "links")
 

@@ -9,6 +9,7 @@ import httpx
 
 from matrixlink.contract import LinkReport, LinkReportAnswer, SliceRequest, SliceView
 from matrixlink.fabric.view import FabricView
+from matrixlink.what_if_contract import WhatIfRequest, WhatIfView
 from matrixresource.vocabulary.calls import WatchEvent, call, watch
 from matrixresource.vocabulary.errors import NotFound
 
@@ -68,6 +69,10 @@ class LinkClient:
             if "nextPageToken" not in answer:
                 return items
             params["pageToken"] = answer["nextPageToken"]
+
+    async def what_if(self, asked: WhatIfRequest) -> WhatIfView:
+        """What would become of the slices; nothing changes."""
+        return WhatIfView.model_validate(await call(self._http, "POST", "/v1/what-ifs", body=asked.wire()))
 
     async def report(self, reports: list[LinkReport]) -> list[LinkReportAnswer]:
         body = {"reports": [report.wire() for report in reports]}

@@ -183,6 +183,8 @@ class LinkView(View):
     built_gbps: float
     gbps: float
     floors_gbps: float = 0.0
+    drained: bool = False
+    """Taken out of use: no new route goes over it."""
 
 
 class SwitchView(View):

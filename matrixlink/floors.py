@@ -104,6 +104,11 @@ class FloorBook:
     def all_owners(self) -> set[str]:
         return set(self._held)
 
+    def total(self, plane: Plane, owner: str) -> Vector:
+        """All promises on each port of a node or leaf."""
+        booked = self._sum.get((plane, owner))
+        return booked if booked is not None else np.zeros_like(self._capacity(plane, owner))
+
     def places(self) -> Iterator[tuple[Place, Vector]]:
         """Every node and leaf that carries bookings, with their sum."""
         yield from self._sum.items()

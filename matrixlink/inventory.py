@@ -72,7 +72,7 @@ class FabricInventory:
             item["subPlane"] = link.sub_plane
         floors = round(float(self._switchboard.promises.ledger.booked(link.name)), 6)
         now = {"gbps": gbps, "state": health(gbps, link.capacity_gbps), "floorsGbps": floors}
-        return item | (known or {}) | now
+        return item | (known or {}) | now | {"drained": link.port in self._fabric.drained(link.name.partition(".")[0])}
 
     # -- switches ----------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from matrixlink.admission import FloorClaim, admit, regrant
+from matrixlink.fabric.elements import together
 from matrixlink.fabric.link import Fabric, plane_of_port
 from matrixlink.fabric.planes import PlaneModel, plane_models
 from matrixlink.fabric.ports import is_leaf, leaf
@@ -92,6 +93,7 @@ class Promises:
                 below.setdefault(link.node, {})[link.port] = link.gbps
             for node, ports in below.items():
                 self.fabric.set_ports(node, ports)
+            self.fabric.set_drained(together(drain.ports for drain in self._store.drains(session)))
             rows = self._store.slices(session)
             self.roll.clear()
             for owner in self.ledger.all_owners() | self.when_whole.all_owners():
@@ -170,12 +172,23 @@ class Promises:
         RDMA their leaves'."""
         fabric = fabric or self.fabric
         found: Seen = {}
-        for owner in _owners(fabric, plane, members):
+        for owner in self.owners(plane, members):
             lacking = fabric.lacking(owner)
             ports = {port: gbps for port, gbps in lacking.items() if is_leaf(owner) or plane_of_port(port) == plane}
             if ports:
                 found[owner] = ports
         return found
+
+    def owners(self, plane: Plane, members: Iterable[str]) -> list[str]:
+        """Whose ports routes among these members may use: their own, and on RDMA their leaves'."""
+        nodes = list(members)
+        if plane != Plane.RDMA:
+            return nodes
+        subnets = range(self.fabric.spec.rdma.subnets)
+        return nodes + list(dict.fromkeys(leaf(node, subnet) for node in nodes for subnet in subnets))
+
+    def npus(self, terms: Terms) -> int:
+        return len(terms.members) * self.fabric.spec.node.npus
 
     def moved(self) -> list[str]:
         """Slices whose routes were made around something else than what is so now."""
@@ -206,11 +219,3 @@ class Promises:
             row.fabric_view = {"nodes": shown, "latencyUs": self.planes[plane].latency_us}
             row.view_generation = (row.view_generation or 0) + 1
             self.know(row)
-
-
-def _owners(fabric: Fabric, plane: Plane, members: Iterable[str]) -> list[str]:
-    nodes = list(members)
-    if plane != Plane.RDMA:
-        return nodes
-    subnets = range(fabric.spec.rdma.subnets)
-    return nodes + list(dict.fromkeys(leaf(node, subnet) for node in nodes for subnet in subnets))

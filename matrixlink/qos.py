@@ -35,6 +35,11 @@ TERMS: dict[QosClass, ClassTerms] = {
 }
 
 
+def of_rank(rank: int) -> QosClass:
+    """The class of that rank."""
+    return next(qos for qos, terms in TERMS.items() if terms.rank == rank)
+
+
 def check_terms(qos: QosClass, floor_gbps: float, ceiling_gbps: float | None) -> None:
     """InvalidField for a floor or ceiling that the class does not have."""
     terms = TERMS[qos]

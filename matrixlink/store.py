@@ -13,10 +13,11 @@ from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Float, Integer, String, UniqueConstraint, select
+from sqlalchemy import JSON, BigInteger, Boolean, Float, Integer, String, UniqueConstraint, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from matrixlink.contract import DesiredProgram, LinkView, ProgramView, SliceView
+from matrixlink.drain_contract import DrainView
 from matrixlink.fabric.link import health
 from matrixlink.network_slice import SLICE_STATES
 from matrixlink.protection import Protection
@@ -31,6 +32,10 @@ PARTITION_KEYS = range(2, 0x7FFF)
 """Partition keys are 15 bits wide; 0 is none and 0x7FFF everybody (as in InfiniBand; UB's own width is unpublished)."""
 VNIS = range(4096, 1 << 24)
 """VXLAN network identifiers are 24 bits wide (RFC 7348); the lowest are left to the provider."""
+
+
+DRAINING, DRAINED = "Draining", "Drained"
+"""A drain waits until no agent holds a route that crosses its elements; then maintenance may begin."""
 
 
 class Base(DeclarativeBase):
@@ -162,6 +167,36 @@ class LinkRow(ResourceRow, Base):
         return LinkView.model_validate(self.common() | self.built | {"gbps": self.gbps})
 
 
+class DrainRow(ResourceRow, Base):
+    """Elements that are taken out of use, and the ports that go with them, by node or leaf. `waiting_for` programs may
+    still send over them."""
+
+    __tablename__ = "drains"
+    kind = "drain"
+
+    elements: Mapped[list[str]] = mapped_column(JSON)
+    ports: Mapped[dict[str, list[str]]] = mapped_column(JSON)
+    reason: Mapped[str] = mapped_column(String(300), default="")
+    even_if_floors_break: Mapped[bool] = mapped_column(Boolean, default=False)
+    waiting_for: Mapped[int] = mapped_column(Integer, default=0)
+    message: Mapped[str] = mapped_column(String(300), default="")
+
+    @property
+    def wish(self) -> tuple[object, ...]:
+        return self.project, self.labels or {}, self.elements, self.reason, self.even_if_floors_break
+
+    def view(self) -> DrainView:
+        return DrainView(
+            **self.common(),
+            elements=self.elements,
+            reason=self.reason,
+            even_if_floors_break=self.even_if_floors_break,
+            ports=sum(map(len, self.ports.values())),
+            waiting_for=self.waiting_for or 0,
+            message=self.message or "",
+        )
+
+
 class AgentRow(Base):
     """The newest life of a node's agent; older ones are refused, also after our own restart."""
 
@@ -222,6 +257,10 @@ class LinkStore:
         """Those of the named slices that are there, in the order of their names."""
         found = (session.get(SliceRow, name) for name in sorted(set(names)))
         return [row for row in found if row is not None]
+
+    def drains(self, session: Session, state: str | None = None) -> list[DrainRow]:
+        asked = select(DrainRow).order_by(DrainRow.name)
+        return list(session.scalars(asked if state is None else asked.where(DrainRow.state == state)))
 
     def of_instance(self, session: Session, instance: str) -> list[SliceRow]:
         return list(session.scalars(select(SliceRow).where(SliceRow.instance == instance).order_by(SliceRow.name)))

@@ -7,7 +7,7 @@ do is reported, and `settle` moves slices on. What is promised of which link is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sqlalchemy.orm import Session
 
@@ -51,6 +51,8 @@ class Switchboard:
         self.promises = Promises(store, fabric)
         self._clock = clock
         self._reach = reach
+        self.after_settle: list[Callable[[Session], None]] = []
+        """Called after slices were settled: for what waits for agents' acknowledgements beside them."""
 
     # -- verbs -----------------------------------------------------------------------------------------------------
 
@@ -193,6 +195,8 @@ class Switchboard:
                 whole = not self.promises.lost(row) and row.kept >= 1
                 row.move(stands(row.state, row.programmed, len(row.members), len(failed), whole))
             self._tell(row, [f"{p.node}: {p.message}" for p in failed])
+        for follow in self.after_settle:
+            follow(session)
         return gone
 
     def _drop_cleared(self, session: Session, row: SliceRow) -> None:

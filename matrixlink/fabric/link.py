@@ -160,6 +160,14 @@ class Fabric:
         """The ports of a node or leaf that are taken out of use, or on their way out."""
         return self._drained.get(owner, frozenset())
 
+    def all_drained(self) -> dict[str, frozenset[str]]:
+        """All of these, by node or leaf."""
+        return dict(self._drained)
+
+    def touched(self) -> set[str]:
+        """Nodes and leaves of which something is below its rate, or drained."""
+        return {*self._below, *self._drained}
+
     def set_drained(self, links: Mapping[str, Collection[str]]) -> bool:
         """Take in which ports, by node or leaf, are to be out of use; all others are in use. True when that is news."""
         wanted = {owner: frozenset(ports) for owner, ports in links.items() if ports}

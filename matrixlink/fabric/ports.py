@@ -26,6 +26,9 @@ class PortOrder:
             Plane.RDMA: tuple(f"rdma-npu{n}-die{d}" for n in npus for d in dies),
             Plane.VPC: ("vpc",),
         }
+        self.chips = ub.l2_per_sub_plane
+        self.npus = tuple(f"npu{n}" for n in npus)
+        self.dies = tuple(f"npu{n}-die{d}" for n in npus for d in dies)
         self.trunks = tuple(f"spine{spine}" for spine in range(spec.rdma.spines))
 
     def of(self, plane: Plane, owner: str) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from fastapi import FastAPI
 from pydantic import Field
 
 from matrixlink.api import routes
+from matrixlink.api_drains import drain_routes
+from matrixlink.drains import Drains
 from matrixlink.fabric.link import Fabric
 from matrixlink.leases import Leases
 from matrixlink.store import Base, LinkStore
@@ -65,7 +67,10 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
     return create_app(
         "link",
         "MatrixLink",
-        [routes(switchboard, LinkReportReader(switchboard, leases, health.nudge))],
+        [
+            routes(switchboard, LinkReportReader(switchboard, leases, health.nudge)),
+            drain_routes(switchboard, Drains(switchboard)),
+        ],
         tokens=Tokens(settings.tokens),
         watchers=[
             health,

@@ -11,6 +11,7 @@ import typer
 
 from matrixresource.vocabulary.errors import InvalidField, MatrixError
 from services.matrixctl.commands import (
+    care,
     change,
     defrag,
     experiment,
@@ -35,7 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for group in (stack, look, change, machine, plan, holdings, defrag, top, experiment, show, later):
+for group in (stack, look, change, machine, plan, holdings, defrag, care, top, experiment, show, later):
     group.register(app)
 
 

@@ -134,6 +134,8 @@ NOUNS: tuple[Noun, ...] = (
         (
             ("floor gb/s per npu", "floorGbpsPerNpu"),
             ("kept", "floorKeptGbpsPerNpu"),
+            ("survives", "protection"),
+            ("protected", "protected"),
             ("members", "members.length"),
             MADE,
         ),
@@ -159,6 +161,20 @@ NOUNS: tuple[Noun, ...] = (
         (NAME, STATE, ("plane", "plane"), ("kind", "kind"), ("gb/s", "gbps"), ("floors", "floorsGbps")),
         (("built", "builtGbps"), ("ends", "ends")),
         ("link",),
+    ),
+    Noun(
+        "drains",
+        "link",
+        (NAME, STATE, ("elements", "elements"), ("ports", "ports"), ("waiting for", "waitingFor"), ("why", "reason")),
+        (("message", "message"), ("generation", "generation"), MADE),
+        ("drain",),
+    ),
+    Noun(
+        "backup-paths",
+        "link",
+        (NAME, ("plane", "plane"), ("survives", "protection"), ("protected", "protected"), ("paths", "now.paths")),
+        (("states", "alternatives.length"), ("message", "message")),
+        ("backup-path",),
     ),
     Noun(
         "instances",
