@@ -1,8 +1,12 @@
-"""What MatrixLink asks of others: whether an agent can be reached, and how a node's hardware looks to its agent."""
+"""What MatrixLink asks of others: whether an agent can be reached, how a node's hardware looks to its agent, and what
+comes back of what an agent sends."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from matrixlink.probing.plan import Probe
 
 
 class Reach(Protocol):
@@ -21,3 +25,14 @@ class Hardware(Protocol):
     @property
     def ports(self) -> dict[str, float]:
         """The share of its full rate that a port has left, 0 to 1, for ports below it."""
+
+    @property
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """What the node's switches forward by, slice by slice: written and read back by the agent."""
+
+
+class Wires(Protocol):
+    """What a node is connected to. Filled by the emulated fabric."""
+
+    def send(self, node: str, probes: Sequence[Probe]) -> Sequence[tuple[float, float]]:
+        """For each probe the share of its path's rate that came through (0: lost) and its one-way latency in us."""

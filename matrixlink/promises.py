@@ -7,7 +7,7 @@ which memory and tables move together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy.orm import Session
@@ -32,6 +32,8 @@ class Promises:
         self.ledger = Ledger(lambda link: fabric.capacity(str(link)))
         self.planes: dict[Plane, PlaneModel] = plane_models(fabric.spec)
         self._stale = False
+        self.on_load: list[Callable[[Session], None]] = []
+        """Called whenever memory is read back from the tables: for what others keep of them."""
         self.load()
 
     # -- memory and tables ------------------------------------------------------------------------------------------
@@ -67,6 +69,8 @@ class Promises:
             for owner in self.ledger.all_owners() - set(held):
                 self.ledger.release(owner)
             self.regrant(rows)
+            for load in self.on_load:
+                load(session)
         self._stale = False
 
     # -- floors -----------------------------------------------------------------------------------------------------
