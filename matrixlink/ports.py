@@ -3,10 +3,12 @@ comes back of what an agent sends."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from matrixlink.probing.plan import Probe
+from matrixlink.probing.plan import Probe, ProbePlan
+from matrixresource.vocabulary.planes import Plane
 
 
 class Reach(Protocol):
@@ -31,8 +33,18 @@ class Hardware(Protocol):
         """What the node's switches forward by, slice by slice: written and read back by the agent."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What came back of a round of probes: those that came through at less than their path's rate, with the share that
+    did (0: lost), and the mean one-way latency of the others in us, plane by plane."""
+
+    sent: int
+    failed: Sequence[tuple[Probe, float]]
+    latency_us: Mapping[Plane, float]
+
+
 class Wires(Protocol):
     """What a node is connected to. Filled by the emulated fabric."""
 
-    def send(self, node: str, probes: Sequence[Probe]) -> Sequence[tuple[float, float]]:
-        """For each probe the share of its path's rate that came through (0: lost) and its one-way latency in us."""
+    def sweep(self, plan: ProbePlan, node: str, round: int) -> Sweep:
+        """Send the node's probes of that round."""

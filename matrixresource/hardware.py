@@ -5,6 +5,7 @@ The control plane never looks here. A fault changes the hardware; what the node'
 
 from __future__ import annotations
 
+import fnmatch
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -41,7 +42,8 @@ FAULT_KINDS: dict[str, str] = {
     "npu-fault": "an NPU or a die of it raises a fault code (parameters: npu 0-7, die 0 or 1, code, default 220001001)",
     "component-fault": "a component raises a fault code (parameters: component, code, severity from hint to critical)",
     "missing-part": "the node lacks a part (parameters: part, e.g. npu5, npu5-die1, cpu3, dimm7, vpc)",
-    "link-down": "a port carries nothing (parameters: port, e.g. ub-p3-k11, npu5-die1-p2, rdma-npu5-die0, vpc)",
+    "link-down": "a port carries nothing (parameters: port, e.g. ub-p3-k11, npu5-die1-p2, rdma-npu5-die0, vpc; or a "
+    "pattern for a bundle of cables, e.g. ub-p*-k0?)",
     "link-degraded": "a port carries a share of its rate (parameters: port, share between 0 and 1)",
     "cable-moved": "a port's cable is plugged in elsewhere (parameters: port, peer, e.g. sn0-l2p3-k12)",
     "link-silent": "a port says it is up and carries nothing (parameters: port)",
@@ -162,7 +164,8 @@ class EmulatedNode:
         if fault.target != self.name or fault.kind not in PORT_KINDS or fault.kind == "cable-moved":
             return {}
         whole = fault.kind in ("link-down", "link-silent")
-        return {str(fault.parameters["port"]): 0.0 if whole else float(fault.parameters["share"])}
+        ports = fnmatch.filter(self._built, str(fault.parameters["port"]))
+        return dict.fromkeys(ports, 0.0 if whole else float(fault.parameters["share"]))
 
     def _leading_to(self, switch: str) -> list[str]:
         """The ports that end at a switch, or pass it on their way out of the node; a moved cable ends elsewhere."""

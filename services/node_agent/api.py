@@ -5,6 +5,7 @@ This is not part of the control plane: it never tells the services anything.
 
 from __future__ import annotations
 
+import fnmatch
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -69,9 +70,11 @@ def routes(fleet: Fleet) -> APIRouter:
         given = fault.parameters
         if fault.kind in PORT_KINDS:
             known = port_names(fleet.spec)
-            if given.get("port") not in known:
+            one = fault.kind == "cable-moved"
+            if given.get("port") not in known and (one or not fnmatch.filter(known, str(given.get("port")))):
                 raise InvalidField(
-                    f"{given.get('port')!r} is no port; use one like {', '.join(known[:2])}, {known[-1]}",
+                    f"{given.get('port')!r} is no port; use one like {', '.join(known[:2])}, {known[-1]}"
+                    + ("" if one else ", or a pattern like ub-p*-k0?"),
                     field="parameters.port",
                 )
         if fault.kind == "cable-moved" and not (isinstance(given.get("peer"), str) and 0 < len(given["peer"]) <= 80):

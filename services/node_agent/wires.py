@@ -10,10 +10,13 @@ the longer time that its 512 bytes take on them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 
 from matrixlink.fabric.planes import plane_models
-from matrixlink.probing.plan import Probe
+from matrixlink.ports import Sweep
+from matrixlink.probing.localise import WHOLE
+from matrixlink.probing.plan import Probe, ProbePlan
 from matrixresource.hardware import EmulatedNode
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.vocabulary.planes import Plane
@@ -23,16 +26,10 @@ PROBE_BYTES = 512
 
 
 class EmulatedWires:
-    """Joins nodes. `waiting_us` is what load on the way adds to a probe's latency."""
+    """Joins nodes. `waiting_us` may be set to say what load adds to the latency of a node's probes on a plane."""
 
-    def __init__(
-        self,
-        nodes: Mapping[str, EmulatedNode],
-        spec: SupernodeSpec,
-        waiting_us: Callable[[Probe], float] = lambda probe: 0.0,
-    ) -> None:
+    def __init__(self, nodes: Mapping[str, EmulatedNode], spec: SupernodeSpec) -> None:
         self._nodes = nodes
-        self.waiting_us = waiting_us
         models = plane_models(spec)
         self._latency_us = {plane: models[plane].latency_us for plane in Plane}
         self._port_gbps = {
@@ -40,19 +37,32 @@ class EmulatedWires:
             Plane.RDMA: spec.die.rdma_gbps,
             Plane.VPC: spec.node.vpc_gbps,
         }
+        self.waiting_us: Callable[[str, Plane], float] = lambda node, plane: 0.0
 
-    def send(self, node: str, probes: Sequence[Probe]) -> list[tuple[float, float]]:
+    def sweep(self, plan: ProbePlan, node: str, round: int) -> Sweep:
+        """Where all is well nothing is looked at one by one."""
+        waiting = {plane: us + self.waiting_us(node, plane) for plane, us in self._latency_us.items()}
         hurt = {name: each for name, each in self._nodes.items() if not each.sound}
-        return [self._answer(probe, hurt) for probe in probes]
+        if not hurt:
+            return Sweep(plan.per_round, (), waiting)
+        shares = [(probe, self._share(probe, hurt)) for probe in plan.round_of(node, round)]
+        slower: dict[Plane, list[float]] = defaultdict(list)
+        for probe, share in shares:
+            if share > 0:
+                slower[probe.plane].append(PROBE_BYTES / self._port_gbps[probe.plane] * (1 / share - 1) / 1000)
+        latency_us = {plane: round_us(waiting[plane] + sum(each) / len(each)) for plane, each in slower.items()}
+        return Sweep(len(shares), [(probe, share) for probe, share in shares if share < WHOLE], latency_us)
 
-    def _answer(self, probe: Probe, hurt: Mapping[str, EmulatedNode]) -> tuple[float, float]:
+    @staticmethod
+    def _share(probe: Probe, hurt: Mapping[str, EmulatedNode]) -> float:
         share = 1.0
         if probe.source in hurt or probe.target in hurt:
             for link in probe.links:
                 owner, _, port = link.partition(".")
                 if owner in hurt:
                     share = min(share, hurt[owner].carries(port))
-        if share <= 0:
-            return 0.0, 0.0
-        slower_us = PROBE_BYTES / self._port_gbps[probe.plane] * (1 / share - 1) / 1000
-        return share, self._latency_us[probe.plane] + slower_us + self.waiting_us(probe)
+        return share
+
+
+def round_us(latency_us: float) -> float:
+    return round(latency_us, 3)

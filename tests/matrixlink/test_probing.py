@@ -42,8 +42,8 @@ class Fabric:
         for node in reporting:
             if self.nodes[node].powered:
                 probes = PLAN.round_of(node, number)
-                answers = self.wires.send(node, probes)
-                found += [Outcome(probe, share) for probe, (share, _) in zip(probes, answers, strict=True)]
+                failed = dict(self.wires.sweep(PLAN, node, number).failed)
+                found += [Outcome(probe, failed.get(probe, 1.0)) for probe in probes]
         return localise(found)
 
     def parts(self, first=100, rounds=2, reporting=ALL):
