@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY) ## the whole chain in a minute: apply, serve, lose a node, heal, scale, delete
+demo: $(READY) ## the whole chain in a minute: apply, serve, lose a node, heal, cut cables, scale, delete
 	$(BIN)/matrixctl demo --state $(STATE)
 
 demo-compose: $(READY) ## the failover story on containers and PostgreSQL (needs a Docker engine and Compose)

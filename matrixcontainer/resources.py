@@ -23,6 +23,7 @@ GROUP = "cloudmatrix.io"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
+_SWITCH = r"sn\d+-c\d{2}-n\d-l1p\d|sn\d+-l2p\d-k\d{2}|sn\d+-c\d{2}-leaf\d"
 _NODE = NODE_PATTERN.replace("?P<supernode>", "").replace("?P<cabinet>", "").replace("?P<node>", "")
 
 
@@ -49,10 +50,13 @@ class InferSpec(Wire):
 
 
 class FaultSpec(Wire):
-    """A fault on the emulated hardware of one node, for as long as the resource exists."""
+    """A fault on the emulated hardware of one node or switch, for as long as the resource exists."""
 
     kind: FaultKind = Field(description="what happens; `matrixctl fault kinds` lists them")
-    target: str = Field(pattern=f"^{_NODE}$", description="the node it happens on, e.g. sn0-c03-n2")
+    target: str = Field(
+        pattern=f"^({_NODE}|{_SWITCH})$",
+        description="the node it happens on, e.g. sn0-c03-n2, or the switch, e.g. sn0-l2p3-k11",
+    )
     parameters: dict[str, str] = Field(default_factory=dict, description="what the kind needs to know")
 
 

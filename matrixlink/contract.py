@@ -121,6 +121,10 @@ class ReportedProgram(Wire):
     generation: int = Field(ge=0)
     status: Literal["Programming", "Programmed", "Cleared", "Failed"]
     message: str = Field("", max_length=300)
+    digest: str | None = Field(None, max_length=64)
+    """Of the table as it was read back (`tables_digest`), when it is Programmed."""
+    drifts: int = Field(0, ge=0)
+    """How often the table was found otherwise than it was written."""
 
 
 class ReportedPort(Wire):
@@ -130,9 +134,26 @@ class ReportedPort(Wire):
     gbps: Rate
 
 
+class FailedProbe(Wire):
+    """A probe, by its number in the plan, that came through at less than its path's rate; `share` 0 is a lost one."""
+
+    probe: int = Field(ge=0, lt=4096)
+    share: float = Field(ge=0, lt=1, allow_inf_nan=False)
+
+
+class ReportedProbes(Wire):
+    """A round of probes. Which they were is the plan's; only those that went wrong are told, unless they crossed a port
+    of the node's own that the report names. `latency_us` is the mean of those that were answered, plane by plane."""
+
+    round: int = Field(ge=0)
+    sent: int = Field(ge=0, le=4096)
+    failed: list[FailedProbe] = Field(default_factory=list, max_length=4096)
+    latency_us: dict[Plane, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+
+
 class LinkReport(Wire):
-    """All that a link agent says of its node: every slice it holds, and only the ports below full rate. `epoch` counts
-    the agent's lives and `sequence` its reports in this one; an older report is refused."""
+    """All that a link agent says of its node: every slice it holds, only the ports below full rate, and the probes that
+    went wrong. `epoch` counts the agent's lives and `sequence` its reports in this one; an older report is refused."""
 
     node: NodeName
     epoch: int = Field(ge=0)
@@ -140,6 +161,7 @@ class LinkReport(Wire):
     lease_seconds: float = Field(gt=0, le=86_400, allow_inf_nan=False)
     programs: list[ReportedProgram] = Field(default_factory=list, max_length=1024)
     ports: list[ReportedPort] = Field(default_factory=list, max_length=1024)
+    probes: ReportedProbes | None = None
 
 
 class LinkReports(Wire):
@@ -149,13 +171,15 @@ class LinkReports(Wire):
 
 
 class DesiredProgram(Wire):
-    """One slice an agent is to hold or to clear. `program` is there when the agent does not hold this generation."""
+    """One slice an agent is to hold or to clear. `program` is there when the agent does not hold this generation, or is
+    to write it `again` because what it read back is not what is wished."""
 
     slice: str
     generation: int
     plane: Plane | None = None
     action: Literal["program", "clear"]
     program: ProgramView | None = None
+    again: bool = False
 
 
 class LinkReportAnswer(Wire):
@@ -173,7 +197,9 @@ class LinkReportAnswers(Wire):
 
 
 class LinkView(View):
-    """One link as it is now. `floors_gbps` is what slices have been promised on it."""
+    """One link as it is now. `gbps` is what is believed of it and `reason` why that is less than it was built for:
+    PortDown and LanesLost are the port's own word, ProbeLost and ProbeSlow are what probes found, Damped says that it
+    goes down too often and is held down until `damped_until`. `floors_gbps` is what slices have been promised on it."""
 
     plane: Plane
     kind: str
@@ -185,6 +211,21 @@ class LinkView(View):
     floors_gbps: float = 0.0
     drained: bool = False
     """Taken out of use: no new route goes over it."""
+    reason: str = ""
+    lanes: str | None = None
+    damped_until: str | None = None
+
+
+class EventView(Wire):
+    """Something that happened to a link, a switch or a slice (`about`), in words a person can follow."""
+
+    name: str
+    about: str
+    at: str
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    etag: str = ""
 
 
 class SwitchView(View):
@@ -223,3 +264,32 @@ class QosClassView(View):
     floor: Literal["required", "optional", "none"]
     rank: int
     sentence: str
+
+
+class ProbeRound(Wire):
+    """A round of probes, as far as it was heard."""
+
+    round: int
+    nodes: int
+    sent: int
+    failed: int
+
+
+class SuspicionView(Wire):
+    """What would explain `witnesses` failed probes of the newest round: any of `parts`, at that `share` of its rate.
+    One candidate, seen in two rounds, is a finding."""
+
+    parts: list[str]
+    candidates: int
+    share: float
+    witnesses: int
+
+
+class ProbesView(Wire):
+    """What probes say: rounds newest first, what the newest one points at, and the parts found `at_fault`, each with
+    the share of its rate that it carries. A silent fault is found within `detected_within_s` emulated seconds."""
+
+    detected_within_s: float
+    rounds: list[ProbeRound]
+    suspicions: list[SuspicionView]
+    at_fault: dict[str, float]

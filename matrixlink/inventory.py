@@ -64,7 +64,7 @@ class FabricInventory:
         item: dict[str, Any] = {
             "name": link.name, "project": "default", "labels": {}, "generation": 1, "etag": '"0"', "conditions": [],
             "createdAt": "", "updatedAt": "", "plane": link.plane, "kind": link.kind, "ends": list(link.ends),
-            "builtGbps": link.capacity_gbps,
+            "builtGbps": link.capacity_gbps, "reason": "",
         }  # fmt: skip
         if link.node is not None:
             item["node"] = link.node

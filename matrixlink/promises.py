@@ -11,7 +11,7 @@ when the failure is mended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -50,6 +50,8 @@ class Promises:
         self.unsettled: set[str] = set()
         """Slices whose rows do not say yet what memory found when it was read back."""
         self._stale = False
+        self.on_load: list[Callable[[Session], None]] = []
+        """Called whenever memory is read back from the tables: for what others keep of them."""
         store.records.before_commit.append(self._follow)
         self.load()
 
@@ -105,6 +107,8 @@ class Promises:
             said = {row.name: (row.kept, row.unprotected) for row in rows}
             self.regrant(rows)
             self.unsettled = {row.name for row in rows if (row.kept, row.unprotected) != said[row.name]}
+            for load in self.on_load:
+                load(session)
         self._stale = False
 
     # -- floors -----------------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """Tables of MatrixLink and the questions asked of them.
 
 `slices` is what was wished and how far it is, `programs` what each agent is asked to hold, `links` the ports that
-agents reported below their rate, `agents` the newest life of each. `fences` remembers nodes that could not be asked to
-clear a slice before it ended: their isolation key is not given out again until they have. `slice_names` keeps the last
-generation of every name, so that a slice made again under an old name is never older than what an absent agent still
-holds.
+agents reported or probes found below their rate, `events` what happened, `agents` the newest life of each. `fences`
+remembers nodes that could not be asked to clear a slice before it ended: their isolation key is not given out again
+until they have. `slice_names` keeps the last generation of every name, so that a slice made again under an old name is
+never older than what an absent agent still holds.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Boolean, Float, Integer, String, UniqueConstraint, select
+from sqlalchemy import JSON, BigInteger, Boolean, Float, Integer, String, Text, UniqueConstraint, func, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from matrixlink.contract import DesiredProgram, LinkView, ProgramView, SliceView
+from matrixlink.contract import DesiredProgram, EventView, LinkView, ProgramView, SliceView
 from matrixlink.drain_contract import DrainView
-from matrixlink.fabric.link import health
 from matrixlink.network_slice import SLICE_STATES
 from matrixlink.protection import Protection
 from matrixlink.qos import QosClass
@@ -26,6 +25,7 @@ from matrixresource.topology import Link
 from matrixresource.vocabulary.errors import InsufficientCapacity
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.planes import Plane
+from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.records import Records, ResourceRow, find, journal_tables
 
 PARTITION_KEYS = range(2, 0x7FFF)
@@ -36,6 +36,12 @@ VNIS = range(4096, 1 << 24)
 
 DRAINING, DRAINED = "Draining", "Drained"
 """A drain waits until no agent holds a route that crosses its elements; then maintenance may begin."""
+LANES = {0.5: "1/2", 0.25: "1/4"}
+"""What an L1 chip's port degrades to: a half or a quarter of its lanes (Ascend/mind-cluster fault codes). Other shares
+are shown as rates: no source says that a port cannot have them."""
+
+EVENTS_MAX = 5000
+"""The oldest events are forgotten beyond this many."""
 
 
 class Base(DeclarativeBase):
@@ -153,7 +159,9 @@ class ProgramRow(ResourceRow, Base):
 
 
 class LinkRow(ResourceRow, Base):
-    """A link that some agent once reported below its rate; its state is Up, Degraded or Down."""
+    """A link that was once below its rate; its state is Up, Degraded or Down. `reported_gbps` is what its port says and
+    `probed_gbps` what probes found (None: its rate); `gbps` is what is believed, 0 while it is `damped`. `penalty` is
+    that of its flapping, as it was at `penalty_at`."""
 
     __tablename__ = "links"
     kind = "link"
@@ -162,9 +170,51 @@ class LinkRow(ResourceRow, Base):
     port: Mapped[str] = mapped_column(String(40))
     gbps: Mapped[float] = mapped_column(Float)
     built: Mapped[dict[str, Any]] = mapped_column(JSON)
+    reported_gbps: Mapped[float | None] = mapped_column(Float)
+    probed_gbps: Mapped[float | None] = mapped_column(Float)
+    reason: Mapped[str] = mapped_column(String(40), default="", server_default="")
+    accused: Mapped[str | None] = mapped_column(String(80))
+    """The part that probes found at fault: this link, or a switch that it leads to."""
+    penalty: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
+    penalty_at: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
+    damped_until: Mapped[float | None] = mapped_column(Float)
+
+    @property
+    def built_gbps(self) -> float:
+        return float(self.built["built_gbps"])
+
+    @property
+    def said_gbps(self) -> float:
+        """The least of what the port says and what probes found: the link's condition but for damping."""
+        said = [each for each in (self.reported_gbps, self.probed_gbps) if each is not None]
+        return min(said, default=self.built_gbps)
 
     def view(self) -> LinkView:
-        return LinkView.model_validate(self.common() | self.built | {"gbps": self.gbps})
+        until = None if self.damped_until is None else timestamp(self.damped_until)
+        lanes = LANES.get(round(self.said_gbps / self.built_gbps, 6))
+        return LinkView.model_validate(
+            self.common() | self.built
+            | {"gbps": self.gbps, "reason": self.reason or "", "damped_until": until, "lanes": lanes}
+        )  # fmt: skip
+
+
+class EventRow(ResourceRow, Base):
+    """Something that happened to a link, a switch or a slice, in words."""
+
+    __tablename__ = "events"
+    kind = "event"
+
+    about: Mapped[str] = mapped_column(String(253), index=True)
+    type: Mapped[str] = mapped_column(String(10))
+    reason: Mapped[str] = mapped_column(String(60))
+    message: Mapped[str] = mapped_column(Text)
+    at: Mapped[float] = mapped_column(Float, index=True)
+
+    def view(self) -> Any:
+        return EventView(
+            name=self.name, about=self.about, at=timestamp(self.at), reason=self.reason, message=self.message,
+            type="Warning" if self.type == "Warning" else "Normal", etag=self.etag,
+        )  # fmt: skip
 
 
 class DrainRow(ResourceRow, Base):
@@ -298,13 +348,39 @@ class LinkStore:
     def links(self, session: Session) -> list[LinkRow]:
         return list(session.scalars(select(LinkRow).order_by(LinkRow.name)))
 
-    def set_port(self, session: Session, link: Link, gbps: float) -> None:
-        """Write down what a link carries now."""
+    def link(self, session: Session, link: Link) -> LinkRow:
+        """The link's row, made when it has none: whole."""
         row = session.get(LinkRow, link.name)
         if row is None:
-            row = LinkRow(name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=gbps)
+            row = LinkRow(
+                name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=link.capacity_gbps,
+                state="Up", reason="", penalty=0.0, penalty_at=0.0,
+            )  # fmt: skip
             session.add(row)
-        row.gbps, row.state = gbps, health(gbps, link.capacity_gbps)
+        return row
+
+    def events(self, session: Session) -> list[EventRow]:
+        return list(session.scalars(select(EventRow).order_by(EventRow.at, EventRow.name)))
+
+    def say(self, session: Session, about: str, reason: str, message: str, at: float, warning: bool = False) -> None:
+        """Note an event."""
+        count = session.scalar(select(func.count()).select_from(EventRow).where(EventRow.about == about)) or 0
+        session.add(
+            EventRow(
+                name=f"{about}.{int(at * 1000):x}.{count}", about=about, type="Warning" if warning else "Normal",
+                reason=reason, message=message[:1000], at=at, state="Seen",
+            )
+        )  # fmt: skip
+        session.flush()
+
+    def forget_events(self, session: Session) -> int:
+        """Drop the oldest events beyond what is kept; how many."""
+        over = (session.scalar(select(func.count()).select_from(EventRow)) or 0) - EVENTS_MAX
+        if over <= 0:
+            return 0
+        for row in session.scalars(select(EventRow).order_by(EventRow.at).limit(over)):
+            session.delete(row)
+        return over
 
     def free_key(self, session: Session, isolation: str, held: Collection[int]) -> int:
         """The lowest key of its kind that nobody holds and no fenced node might still use."""

@@ -39,4 +39,6 @@ class DepartedSupernodes:
                     store.forget_supernode(session, name)
             for name in gone:
                 fabric.forget_supernode(name)
+            if gone:
+                self._switchboard.promises.load()
         return f"{len(gone)} supernodes forgotten"

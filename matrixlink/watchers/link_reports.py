@@ -1,23 +1,29 @@
-"""Reads what link agents report: which programs they hold, which ports are below their rate.
+"""Reads what link agents report: which programs they hold, what they read back of them, which ports are below their
+rate, which probes went wrong.
 
 Reports come in batches; each node's is taken or refused by itself. One of an earlier life of the agent, or older than
 the last one taken, is refused. What was taken renews the agent's lease and writes only what changed. The answer says
-all that is wished of the node: a slice the agent holds and nobody wishes for is to be cleared, and a fence falls once
-it is.
+all that is wished of the node: a slice the agent holds and nobody wishes for is to be cleared, a table that is not what
+is wished (by its digest) is to be written again, and a fence falls once a slice is gone.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
 from matrixlink.contract import DesiredProgram, LinkReport, LinkReportAnswer, ReportedProgram
 from matrixlink.leases import Leases
+from matrixlink.link_conditions import LinkConditions
+from matrixlink.probing.diagnosis import Diagnosis
 from matrixlink.store import AgentRow, FenceRow, LinkStore, ProgramRow
 from matrixlink.switchboard import Switchboard
+from matrixlink.tables_digest import digest
 from matrixresource.topology import Supernode
+from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import InvalidField
 from matrixresource.vocabulary.names import NodeName
 
@@ -25,14 +31,28 @@ log = logging.getLogger(__name__)
 
 
 class LinkReportReader:
-    """Takes reports in. `ports_changed` is called after a batch in which some port changed."""
+    """Takes reports in. `nudge` is called after a batch in which some link changed or some probe went wrong."""
 
-    def __init__(self, switchboard: Switchboard, leases: Leases, ports_changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        switchboard: Switchboard,
+        leases: Leases,
+        conditions: LinkConditions,
+        diagnosis: Diagnosis,
+        clock: Clock,
+        nudge: Callable[[], None],
+    ) -> None:
+        self.counters: Counter[str] = Counter()
         self._switchboard = switchboard
         self._store: LinkStore = switchboard.store
         self._leases = leases
-        self._ports_changed = ports_changed
+        self._conditions = conditions
+        self._diagnosis = diagnosis
+        self._clock = clock
+        self._nudge = nudge
         self._news = False
+        self._wished: dict[str, tuple[int, str]] = {}
+        self._drifts: dict[str, int] = {}
 
     def take(self, reports: list[LinkReport]) -> list[LinkReportAnswer]:
         """An answer per report, in their order."""
@@ -52,8 +72,9 @@ class LinkReportReader:
             answers = [
                 self._answer(session, report, reason, programs) for report, reason in zip(reports, taken, strict=True)
             ]
-        if self._news:
-            self._ports_changed()
+        heard = [self._diagnosis.hear(report) for report, reason in zip(reports, taken, strict=True) if reason is None]
+        if self._news or any(heard):
+            self._nudge()
         return answers
 
     def _take(
@@ -84,10 +105,12 @@ class LinkReportReader:
         elif agent.epoch != report.epoch:
             agent.epoch = report.epoch
         self._leases.renew(node, report.lease_seconds, report.epoch, report.sequence)
-        self._take_ports(session, node, {port.port: port.gbps for port in report.ports})
+        if self._conditions.take(session, node, {port.port: port.gbps for port in report.ports}):
+            self._news = True
         said = {program.slice: program for program in report.programs}
         for row in programs[node]:
-            if _follow(row, said.get(row.slice)):
+            self._audit(session, row, said.get(row.slice))
+            if self._follow(row, said.get(row.slice)):
                 touched.add(row.slice)
         for fence in fences.get(node, ()):
             if _is_clear(fence, said.get(fence.slice)):
@@ -104,19 +127,35 @@ class LinkReportReader:
         log.info("supernode found", extra={"supernode": node.supernode, "by": node})
         return True
 
-    def _take_ports(self, session: Session, node: str, ports: dict[str, float]) -> None:
-        fabric = self._switchboard.fabric
-        before = dict(fabric.below(node))
-        if before == ports:
+    # -- drift -------------------------------------------------------------------------------------------------------
+
+    def _audit(self, session: Session, row: ProgramRow, said: ReportedProgram | None) -> None:
+        """Tell of tables that were otherwise than wished: those the agent found and wrote again by itself, and those
+        only the digest gives away."""
+        if said is None:
+            self._drifts.pop(row.name, None)
             return
-        self._switchboard.promises.mark_stale()
-        if not fabric.set_ports(node, ports):
-            return
-        after = fabric.below(node)
-        for port in {*before, *after}:
-            if before.get(port) != after.get(port):
-                self._store.set_port(session, fabric.link(f"{node}.{port}"), fabric.rate(node, port))
-        self._news = True
+        known = self._drifts.get(row.name, said.drifts)  # what happened before our own start was told before
+        self._drifts[row.name] = said.drifts
+        strange = self._strange(row, said)
+        if said.drifts > known or strange:
+            self.counters["drifts"] += 1
+            who = "its digest is not that of the wish" if strange else "its agent read it back"
+            text = f"the table of {row.slice} on {row.node} was not what was programmed: {who}; it is written again"
+            self._store.say(session, row.slice, "TablesDrifted", text, self._clock.now(), warning=True)
+
+    def _strange(self, row: ProgramRow, said: ReportedProgram | None) -> bool:
+        """Whether the agent holds the wished generation by name, but not by what is in the table."""
+        return (
+            said is not None and said.digest is not None and row.action == "program" and said.status == "Programmed"
+            and said.generation == row.generation and said.digest != self._digest(row)
+        )  # fmt: skip
+
+    def _digest(self, row: ProgramRow) -> str:
+        known = self._wished.get(row.name)
+        if known is None or known[0] != row.generation:
+            known = self._wished[row.name] = (row.generation, digest(row.view().model_dump(mode="json")))
+        return known[1]
 
     @staticmethod
     def _ahead(
@@ -142,7 +181,7 @@ class LinkReportReader:
             return LinkReportAnswer(node=report.node, accepted=False, reason=refused[0], message=refused[1])
         said = {program.slice: program for program in report.programs}
         rows = [row for row in programs[str(report.node)] if row in session]
-        desired = [row.desired(whole=not _holds(row, said.get(row.slice))) for row in rows]
+        desired = [self._wish(row, said.get(row.slice)) for row in rows]
         wished = {row.slice for row in rows}
         desired += [
             DesiredProgram(slice=program.slice, generation=program.generation, action="clear")
@@ -151,20 +190,28 @@ class LinkReportReader:
         ]
         return LinkReportAnswer(node=report.node, accepted=True, desired=desired)
 
+    def _wish(self, row: ProgramRow, said: ReportedProgram | None) -> DesiredProgram:
+        again = self._strange(row, said)
+        wish = row.desired(whole=again or not _holds(row, said))
+        wish.again = again
+        return wish
 
-def _follow(row: ProgramRow, said: ReportedProgram | None) -> bool:
-    """Bring a program's state to what its agent says. True when it changed."""
-    before = (row.state, row.acknowledged, row.message)
-    if row.action == "clear":
-        if said is not None and said.status == "Cleared" and said.generation >= row.generation:
-            row.state = "Cleared"
-    elif said is not None and said.generation == row.generation and said.status in ("Programmed", "Failed"):
-        row.state, row.message = said.status, said.message
-    elif row.state != "Pending":
-        row.state, row.message = "Pending", ""
-    if said is not None and said.status == "Programmed":
-        row.acknowledged = said.generation
-    return (row.state, row.acknowledged, row.message) != before
+    def _follow(self, row: ProgramRow, said: ReportedProgram | None) -> bool:
+        """Bring a program's state to what its agent says. True when it changed."""
+        before = (row.state, row.acknowledged, row.message)
+        strange = self._strange(row, said)
+        if row.action == "clear":
+            if said is not None and said.status == "Cleared" and said.generation >= row.generation:
+                row.state = "Cleared"
+        elif strange:
+            row.state, row.message = "Pending", "the table read back is not what was programmed"
+        elif said is not None and said.generation == row.generation and said.status in ("Programmed", "Failed"):
+            row.state, row.message = said.status, said.message
+        elif row.state != "Pending":
+            row.state, row.message = "Pending", ""
+        if said is not None and said.status == "Programmed" and not strange:
+            row.acknowledged = said.generation
+        return (row.state, row.acknowledged, row.message) != before
 
 
 def _holds(row: ProgramRow, said: ReportedProgram | None) -> bool:

@@ -174,6 +174,15 @@ class L2Name(HardwareName):
         return cls(f"sn{supernode}-l2p{sub_plane}-k{index:02d}")
 
 
+class SwitchName(HardwareName):
+    """A switch chip of the UB plane (L1 or L2) or a leaf of the RDMA plane: those that ports of nodes lead to."""
+
+    kind = "switch"
+    pattern = re.compile(rf"{NODE_PATTERN}-l1p\d|sn\d+-l2p\d-k\d{{2}}|sn\d+-c\d{{2}}-leaf\d")
+    example = "sn0-l2p4-k11"
+    __slots__ = ()
+
+
 def checked_resource_name(text: str, field: str = "name") -> str:
     """The text, if a resource may be called so; else InvalidField that names `field`."""
     if not RESOURCE_NAME.fullmatch(text):

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from matrixlink.api import routes
+from matrixlink.api_care import care_routes
 from matrixlink.api_drains import drain_routes
+from matrixlink.damping import Damping
 from matrixlink.drains import Drains
 from matrixlink.fabric.link import Fabric
 from matrixlink.leases import Leases
+from matrixlink.link_conditions import LinkConditions
+from matrixlink.probing.diagnosis import Diagnosis
 from matrixlink.store import Base, LinkStore
 from matrixlink.switchboard import Switchboard
 from matrixlink.watchers.departed import DepartedSupernodes
@@ -47,6 +51,23 @@ class LinkSettings(ServiceSettings):
     lease_grace: float = Field(
         60.0, gt=0, description="emulated seconds after start in which silent agents are forgiven"
     )
+    damping_half_life: float = Field(
+        120.0, gt=0, description="emulated seconds in which the penalty of a port that went down halves"
+    )
+    damping_suppress: float = Field(
+        2500.0, gt=0, description="penalty from which on a port is held down; each time it goes down counts 1000"
+    )
+    damping_reuse: float = Field(750.0, gt=0, description="penalty below which a damped port is believed again")
+    damping_hold_max: float = Field(900.0, gt=0, description="the longest that a port is held down, emulated seconds")
+
+    @model_validator(mode="after")
+    def _thresholds_in_order(self) -> LinkSettings:
+        if self.damping_reuse >= self.damping_suppress:
+            raise ValueError("damping_reuse is below damping_suppress")
+        return self
+
+    def damping(self) -> Damping:
+        return Damping(self.damping_half_life, self.damping_suppress, self.damping_reuse, self.damping_hold_max)
 
 
 def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
@@ -57,18 +78,25 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
     fabric = Fabric(Supernode(name, spec) for name in kept)
     leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0))
     switchboard = Switchboard(LinkStore(records), fabric, clock, leases)
-    health = Periodic("link-health", LinkHealth(switchboard).watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
+    conditions = LinkConditions(switchboard.store, switchboard.promises, clock, settings.damping())
+    diagnosis = Diagnosis(fabric, switchboard.promises, conditions)
+    watcher = LinkHealth(switchboard, conditions, diagnosis)
+    health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
+    reports = LinkReportReader(switchboard, leases, conditions, diagnosis, clock, health.nudge)
 
     departed = DepartedSupernodes(switchboard, leases, kept)
 
     async def compact() -> str:
+        with records.transaction() as session:
+            switchboard.store.forget_events(session)
         return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
 
     return create_app(
         "link",
         "MatrixLink",
         [
-            routes(switchboard, LinkReportReader(switchboard, leases, health.nudge)),
+            routes(switchboard, reports),
+            care_routes(switchboard, conditions, diagnosis, health.nudge),
             drain_routes(switchboard, Drains(switchboard)),
         ],
         tokens=Tokens(settings.tokens),

@@ -5,16 +5,17 @@ This is not part of the control plane: it never tells the services anything.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from typing import Any
 
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from matrixresource.hardware import FAULT_KINDS, FaultKind, InjectedFault, lacking
+from matrixresource.hardware import FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind, InjectedFault, lacking
 from matrixresource.sku import part_names, port_names
 from matrixresource.vocabulary.errors import Conflict, InvalidField, NotFound
-from matrixresource.vocabulary.names import NodeName, checked_resource_name
+from matrixresource.vocabulary.names import NodeName, SwitchName, checked_resource_name
 from matrixresource.vocabulary.wire import Wire
 from services.node_agent.fleet import Fleet
 
@@ -22,10 +23,10 @@ SEVERITIES = ("hint", "minor", "major", "critical")
 
 
 class FaultRequest(Wire):
-    """What to break: a kind from `/v1/fault-kinds`, the node it happens on, and what the kind needs to know."""
+    """What to break: a kind from `/v1/fault-kinds`, the node or switch it happens on, and what the kind needs."""
 
     kind: FaultKind
-    target: NodeName
+    target: NodeName | SwitchName
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -85,24 +86,32 @@ def routes(fleet: Fleet) -> APIRouter:
         return fault
 
     def _check(fault: InjectedFault) -> None:
+        if fault.kind in SWITCH_KINDS:
+            if fault.target not in fleet.switches():
+                raise NotFound(f"this fleet has no switch {fault.target!r}; name one like sn0-l2p3-k11", field="target")
+            return
         if fault.target not in fleet.nodes:
             raise NotFound(f"this fleet has no node {fault.target!r}", field="target")
         given = fault.parameters
-        if fault.kind in ("link-down", "link-degraded", "cable-moved"):
+        if fault.kind in PORT_KINDS:
             known = port_names(fleet.spec)
-            if given.get("port") not in known:
+            one = fault.kind == "cable-moved"
+            if given.get("port") not in known and (one or not fnmatch.filter(known, str(given.get("port")))):
                 raise InvalidField(
-                    f"{given.get('port')!r} is no port; use one like {', '.join(known[:2])}, {known[-1]}",
+                    f"{given.get('port')!r} is no port; use one like {', '.join(known[:2])}, {known[-1]}"
+                    + ("" if one else ", or a pattern like ub-p*-k0?"),
                     field="parameters.port",
                 )
         if fault.kind == "cable-moved" and not (isinstance(given.get("peer"), str) and 0 < len(given["peer"]) <= 80):
             raise InvalidField("give the name of who answers there now", field="parameters.peer")
-        if fault.kind == "link-degraded":
+        if fault.kind in ("link-degraded", "link-slow"):
             share = given.get("share")
             if not isinstance(share, int | float) or not 0 <= share < 1:
                 raise InvalidField(
                     "give the share of the rate that is left, at least 0 and below 1", field="parameters.share"
                 )
+        if not isinstance(given.get("slice", ""), str):
+            raise InvalidField("give the name of a slice, or nothing for all of them", field="parameters.slice")
         if fault.kind == "npu-fault" and given.get("npu", 0) not in range(8):
             raise InvalidField("give the number of an NPU, 0 to 7", field="parameters.npu")
         if fault.kind == "npu-fault" and given.get("die", 0) not in (0, 1):
@@ -141,6 +150,7 @@ def routes(fleet: Fleet) -> APIRouter:
             "agentsRun": node.agents_run,
             "codes": node.codes,
             "ports": node.ports,
+            "silent": node.silent,
             "missing": sorted(node.missing),
             "epoch": agent.epoch,
             "status": agent.status,

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Protocol
 
-from matrixresource.hardware import EmulatedNode, InjectedFault
+from matrixresource.hardware import SWITCH_KINDS, EmulatedNode, InjectedFault
+from matrixresource.topology.layout import Layout
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 from matrixresource.vocabulary.clock import Clock
@@ -138,11 +139,11 @@ class Fleet:
         if supernode not in self.supernodes():
             raise NotFound(f"this fleet has no supernode {supernode!r}", field="name")
         self._memory.remove("supernode", supernode)
+        for fault in [each.name for each in self.faults.values() if each.target.partition("-")[0] == supernode]:
+            del self.faults[fault]
+            self._memory.remove("fault", fault)
         for name in [name for name in self.nodes if name.supernode == supernode]:
             self._end(name)
-            for fault in [fault.name for fault in self.faults.values() if fault.target == name]:
-                del self.faults[fault]
-                self._memory.remove("fault", fault)
             for kind, agents in self._agents.items():
                 del agents[name]
                 self._dirty[kind].discard(name)
@@ -188,13 +189,24 @@ class Fleet:
         """Put a fault on the hardware. Durable before it acts."""
         self._memory.put("fault", {fault.name: fault.wire()})
         self.faults[fault.name] = fault
-        self._suffer(fault.target)
+        self._strike(fault)
 
     def clear(self, name: str) -> None:
         """Mend what this fault broke."""
         fault = self.faults.pop(name)
         self._memory.remove("fault", name)
-        self._suffer(fault.target)
+        self._strike(fault)
+
+    def switches(self) -> set[str]:
+        """The switches that ports of these nodes lead to."""
+        layouts = [Layout(self.spec, name) for name in {node.supernode for node in self.nodes}]
+        ub = {switch.name for layout in layouts for switch in layout.ub_switches()}
+        return ub | {switch.name for layout in layouts for switch in layout.rdma_switches() if switch.kind == "leaf"}
+
+    def _strike(self, fault: InjectedFault) -> None:
+        """Have everything that a fault can touch feel what is broken now."""
+        for name in list(self.nodes) if fault.kind in SWITCH_KINDS else [NodeName(fault.target)]:
+            self._suffer(name)
 
     def _suffer(self, name: NodeName) -> None:
         node = self.nodes[name]

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from random import Random
 
-from matrixlink.agent import LinkAgent
+from matrixlink.agent import AgentProbing, LinkAgent
+from matrixlink.agent.probing import ROUND_FLOOR_WALL_S, ROUND_S
 from matrixlink.client import LinkClient
 from matrixlink.contract import ProgramView
+from matrixlink.probing.plan import ProbePlan
 from matrixresource.agent import ResourceAgent
 from matrixresource.client import ResourceClient
 from matrixresource.contract import AssignmentView, NodeReport, ReportAnswer
+from matrixresource.hardware import EmulatedNode
 from matrixresource.stages import Stages
+from matrixresource.topology.supernode import Supernode
 from matrixresource.vocabulary.calls import WatchEvent
 from matrixresource.vocabulary.errors import MatrixError
 from matrixresource.vocabulary.names import NodeName
 from services.node_agent.fleet import Fleet
+from services.node_agent.wires import EmulatedWires
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +96,12 @@ class LinkLine:
         self._client = client
 
     async def send(self, nodes: list[str]) -> None:
-        agents: dict[str, LinkAgent] = {node: self._fleet.agent("link", node) for node in nodes}
+        for start in range(0, len(nodes), REPORTS_A_CALL):
+            await self._send_some(nodes[start : start + REPORTS_A_CALL])
+
+    async def _send_some(self, nodes: list[str]) -> None:
+        there = ((node, self._fleet.agent("link", node)) for node in nodes)
+        agents: dict[str, LinkAgent] = {node: agent for node, agent in there if agent is not None}
         answers = await self._client.report([agent.report() for agent in agents.values()])
         for answer in answers:
             if not answer.accepted:
@@ -118,10 +130,19 @@ class LinkLine:
 
 
 def link_agents(fleet: Fleet, client: LinkClient, stages: Stages, built_gbps: dict[str, float]) -> None:
-    """Put a link agent on every node and join them to MatrixLink. `built_gbps`: a port's full rate, by its name."""
+    """Put a link agent on every node, wire the nodes together, and join the agents to MatrixLink. `built_gbps`: a
+    port's full rate, by its name."""
     lease_s = fleet.clock.at_least_wall(LEASE_S, LEASE_FLOOR_WALL_S)
-    fleet.add_agents(
-        "link",
-        lambda node, random, changed: LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease_s),
-    )
+    round_s = fleet.clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
+    wires = EmulatedWires(fleet.nodes, fleet.spec)
+
+    @functools.cache
+    def plan(supernode: str) -> ProbePlan:
+        return ProbePlan(Supernode(supernode, fleet.spec))
+
+    def agent(node: EmulatedNode, random: Random, changed: Callable[[], None]) -> LinkAgent:
+        probing = AgentProbing(str(node.name), plan(node.name.supernode), wires, round_s)
+        return LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease_s, probing)
+
+    fleet.add_agents("link", agent)
     fleet.connect("link", LinkLine(fleet, client))

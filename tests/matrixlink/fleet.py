@@ -12,16 +12,18 @@ from random import Random
 
 import httpx
 
-from matrixlink.agent import LinkAgent, link_stages
+from matrixlink.agent import AgentProbing, LinkAgent, link_stages
 from matrixlink.client import LinkClient
 from matrixlink.contract import SliceRequest
 from matrixlink.fabric.link import Fabric
+from matrixlink.probing.plan import ProbePlan
 from matrixresource.hardware import EmulatedNode
 from matrixresource.topology import Supernode
 from matrixresource.vocabulary.clock import FixedClock
 from matrixresource.vocabulary.names import NodeName
 from services.chassis.database import Database
 from services.link.main import MIGRATIONS, LinkSettings, build
+from services.node_agent.wires import EmulatedWires
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
 
@@ -57,10 +59,14 @@ class Stack:
         self.settings = LinkSettings(state=tmp_path, lease_grace=60)
         built = Fabric([Supernode()]).built
         self.hardware = {name: EmulatedNode(NodeName(name)) for name in nodes or NODES}
+        wires, plan = EmulatedWires(self.hardware, Supernode().spec), ProbePlan(Supernode())
         self.agents = {
-            name: LinkAgent(node, built, link_stages(), self.clock, Random(name), lease_s=30.0)
+            name: LinkAgent(
+                node, built, link_stages(), self.clock, Random(name), lease_s=30.0,
+                probing=AgentProbing(name, plan, wires),
+            )
             for name, node in self.hardware.items()
-        }
+        }  # fmt: skip
         self.silent: set[str] = set()
         self.restart()
 

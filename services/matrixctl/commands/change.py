@@ -39,7 +39,7 @@ def apply(
 @fault_app.command("inject")
 def fault_inject(
     kind: Annotated[str, typer.Argument(help="node-down, agent-hang, npu-fault, missing-part, link-down, ...")],
-    target: Annotated[str, typer.Argument(help="A node, an NPU (sn0-c03-n2-npu5), a port or part (sn0-c03-n2/vpc).")],
+    target: Annotated[str, typer.Argument(help="A node, NPU (sn0-c03-n2-npu5), port (sn0-c03-n2/vpc) or switch.")],
     name: Annotated[str | None, typer.Option(help="Name of the fault (default: kind and target).")] = None,
     parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="key=value, kind by kind.")] = None,
     state: State = DEFAULT_STATE,
@@ -63,12 +63,15 @@ def fault_inject(
 
 
 def fault_target(text: str) -> tuple[str, dict[str, Any]]:
-    """A node and the parameters that `sn0-c03-n2-npu5` or `sn0-c03-n2/ub-p3-k11` imply. Raises InvalidField."""
-    from matrixresource.vocabulary.names import NodeName, NpuName
+    """A node or switch, and the parameters that `sn0-c03-n2-npu5` or `sn0-c03-n2/ub-p3-k11` imply. Raises
+    InvalidField."""
+    from matrixresource.vocabulary.names import NodeName, NpuName, SwitchName
 
     node, found, port = text.partition("/")
     if found:
         return NodeName(node), {"port": port}
+    if SwitchName.pattern.fullmatch(text):
+        return SwitchName(text), {}
     if "-npu" in text:
         npu = NpuName(text)
         return npu.node, {"npu": npu.part("npu")}

@@ -69,6 +69,6 @@ def conclude(outcome: Outcome, folder: Folder, keep: bool, took_wall_s: float) -
     say("what to try next:")
     say("  matrixctl up --time-scale 60          a stack to keep; then export KUBECONFIG=$(matrixctl kubeconfig)")
     say("  kubectl apply -f examples/deepseek-r1.yaml; kubectl get cmi -w")
-    say("  matrixctl fault inject link-down sn0-c03-n2/ub-p3-k11      break a link instead of a node")
+    say("  matrixctl fault inject link-silent sn0-c03-n2/ub-p3-k11    break a link that says it is well")
     say("  matrixctl experiment run --generate 2000                   serve a day of traffic in seconds")
     return 0

@@ -1,4 +1,4 @@
-"""The steps of the demo: apply, serve, lose a node, heal, scale, share what is left, delete, nothing left.
+"""The steps of the demo: apply, serve, lose a node, heal, cut cables, scale, share what is left, delete, nothing left.
 
 Everything is asked over REST, the Kubernetes API and the OpenAI-compatible endpoint, as a user would; the only thing
 told to the emulated hardware is the fault.
@@ -19,6 +19,7 @@ from matrixresource.vocabulary.quantities import duration_text
 from services.matrixctl.cluster import Cluster
 from services.matrixctl.demo import sharing
 from services.matrixctl.demo.chart import chart
+from services.matrixctl.demo.cut import cut_cables
 from services.matrixctl.demo.load import Load
 from services.matrixctl.demo.story import Step, StepFailed, check, until
 from services.matrixctl.nouns import dig
@@ -282,6 +283,7 @@ STEPS: tuple[Step, ...] = (
     Step("load", "Put it under load", put_under_load),
     Step("lose", "A node loses power", lose_a_node),
     Step("heal", "The instance repairs itself", heal),
+    Step("cut", "Most cables of a decoding node are cut, and mended", cut_cables),
     Step("scale", f"Scale to {SCALED_TO} nodes", scale),
     Step("plan", "Ask what would fit, and what would help", sharing.plan),
     Step("priority", "Somebody of higher priority puts a guest out, who waits and comes back", sharing.put_out),

@@ -1,9 +1,10 @@
 """LinkAgent: MatrixLink's software on one node's Qingtian card.
 
-It holds, slice by slice, the newest wish and what is in the switches, works the wishes off stage by stage, and says in
-every report which generation of what is programmed and which ports are below their rate. A wish older than the one it
-holds is refused. Cut off from the control plane it keeps forwarding on its last configuration. A card remembers its
-wishes through loss of power; the switches' tables do not survive it and are written again.
+It holds, slice by slice, the newest wish, works the wishes off stage by stage into the switches' tables, and says in
+every report which generation of what is programmed, what it read back of it, which ports are below their rate and which
+probes went wrong. A wish older than the one it holds is refused. Cut off from the control plane it keeps forwarding on
+its last configuration. A card remembers its wishes through loss of power; the switches' tables do not survive it and
+are written again, as they are when they are found to be otherwise than the agent wrote them.
 """
 
 from __future__ import annotations
@@ -11,38 +12,36 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
+from dataclasses import dataclass, fields
 from random import Random
 from typing import Any
 
-import yaml
-
+from matrixlink.agent.probing import AgentProbing
+from matrixlink.agent.tables import Readback, digest
 from matrixlink.contract import DesiredProgram, LinkReport, ProgramView, ReportedPort, ReportedProgram
 from matrixlink.ports import Hardware
-from matrixresource.stages import Stages, read_stages
+from matrixlink.tables_digest import ROUTES
+from matrixresource.stages import Stages
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import MatrixError, StaleGeneration
-
-ROUTES = ("isolation_key", "qos_class", "weight", "floor_gbps", "ceiling_gbps", "peers", "stripes", "detours")
-"""What of a program is in the tables; the rest is bookkeeping."""
 
 
 @dataclass
 class Held:
-    """One slice on one node: what is wished, and what generation of what is in the tables (None: nothing)."""
+    """One slice on one node: what is wished, what generation of it was worked off, and the digest of what was then
+    written (None: nothing is to be in the tables)."""
 
     generation: int
     action: str
     wish: dict[str, Any] | None
-    tables: dict[str, Any] | None = None
+    written: str | None = None
     done_generation: int = 0
+    drifts: int = 0
+    """How often it was found by the agent's own reading that its table is otherwise than it was written."""
 
     @property
     def done(self) -> bool:
-        return self.done_generation == self.generation and (self.tables is None) == (self.action == "clear")
+        return self.done_generation == self.generation and (self.written is None) == (self.action == "clear")
 
     @property
     def status(self) -> str:
@@ -53,7 +52,7 @@ class Held:
 
 class LinkAgent:
     """One node's agent. `hardware` is the node it sits on; `changed` is called whenever a report would say something
-    new; `built_gbps` is every port's full rate."""
+    new; `built_gbps` is every port's full rate; `probing` is None for an agent that sends no probes."""
 
     def __init__(
         self,
@@ -64,8 +63,10 @@ class LinkAgent:
         random: Random,
         changed: Callable[[], None] = lambda: None,
         lease_s: float = 30.0,
+        probing: AgentProbing | None = None,
     ) -> None:
         self.hardware = hardware
+        self.probing = probing
         self.epoch = 1
         self.sequence = 0
         self.stage: str | None = None
@@ -77,6 +78,7 @@ class LinkAgent:
         self._changed = changed
         self._lease_s = lease_s
         self._held: dict[str, Held] = {}
+        self._readback = Readback(hardware)
         self._wake = asyncio.Event()
 
     @property
@@ -95,6 +97,8 @@ class LinkAgent:
         for each in desired:
             try:
                 if each.program is not None:
+                    if each.again:
+                        self._write_again(each.slice, each.generation)
                     self.ensure(each.program)
                 elif each.action == "clear":
                     self._order(each.slice, each.generation, "clear", None)
@@ -134,14 +138,18 @@ class LinkAgent:
 
     async def _work(self, slice: str, held: Held) -> None:
         generation, action, wish = held.generation, held.action, held.wish
-        work = "clear" if action == "clear" else _work_for(held.tables, wish)
+        work = "clear" if action == "clear" else _work_for(self.tables(slice), wish)
         for stage in self._stages[work]:
             self.stage = f"{slice}: {stage.stage}"
             await self._clock.sleep(stage.takes_s(self._random))
             if (held.generation, held.action) != (generation, action):
                 self.stage = None
                 return  # overtaken by a newer wish; the tables stay as they were
-        held.tables = None if action == "clear" else wish
+        if wish is None:
+            self.hardware.tables.pop(slice, None)
+        else:
+            self.hardware.tables[slice] = wish
+        held.written = None if wish is None else digest(wish)
         held.done_generation = generation
         self.stage = None
         self.counters["cleared" if action == "clear" else "programmed"] += 1
@@ -150,20 +158,52 @@ class LinkAgent:
     def power_lost(self) -> None:
         """The switches' tables are gone; the wishes on the card are not."""
         self.stage = None
+        self.hardware.tables.clear()
         for held in self._held.values():
-            held.tables, held.done_generation = None, 0
+            held.written, held.done_generation = None, 0
             if held.action == "clear":
                 held.done_generation = held.generation
+
+    # -- drift -------------------------------------------------------------------------------------------------------
+
+    def audit(self) -> list[str]:
+        """Read every table back; those that are otherwise than they were written are to be written again, and tables
+        that nobody wrote are taken away. The slices concerned."""
+        drifted = []
+        for slice, held in self._held.items():
+            if held.done and self._readback.digest(slice) != held.written:
+                held.done_generation, held.drifts = 0, held.drifts + 1
+                drifted.append(slice)
+        for slice in [each for each in self.hardware.tables if each not in self._held]:
+            del self.hardware.tables[slice]
+            drifted.append(slice)
+        if drifted:
+            self.counters["drifted"] += len(drifted)
+            self._wake.set()
+        return drifted
+
+    def _write_again(self, slice: str, generation: int) -> None:
+        """MatrixLink found by the digest that what is in the tables is not what it wishes, though its generation is:
+        forget what was held of it, so that the whole wish is taken up anew."""
+        held = self._held.get(slice)
+        if held is not None and held.generation == generation and held.done:
+            held.generation = held.done_generation = -1
+            self.counters["drifted"] += 1
 
     # -- reports and memory --------------------------------------------------------------------------------------
 
     def report(self) -> LinkReport:
-        """What this agent says of its node now; each call is the next in sequence."""
+        """What this agent says of its node now, its tables read back and its probes sent; each call is the next in
+        sequence."""
+        self.audit()
         self.sequence += 1
         programs = [
-            ReportedProgram(slice=slice, generation=held.generation, status=held.status)
+            ReportedProgram(
+                slice=slice, generation=held.generation, status=held.status, drifts=held.drifts,
+                digest=self._readback.digest(slice) if held.status == "Programmed" else None,
+            )
             for slice, held in sorted(self._held.items())
-        ]
+        ]  # fmt: skip
         ports = [
             ReportedPort(port=port, gbps=share * self._built_gbps[port])
             for port, share in sorted(self.hardware.ports.items())
@@ -176,20 +216,29 @@ class LinkAgent:
             lease_seconds=self._lease_s,
             programs=programs,
             ports=ports,
+            probes=self.probing.report(self._clock.now(), self.hardware.ports) if self.probing else None,
         )
 
     def tables(self, slice: str) -> dict[str, Any] | None:
         """What the node's switches forward a slice by now."""
-        held = self._held.get(slice)
-        return held.tables if held else None
+        return self.hardware.tables.get(slice)
 
     def memory(self) -> dict[str, Any]:
-        """What the agent keeps on its card across its own restarts."""
-        return {"epoch": self.epoch, "held": {slice: dict(vars(held)) for slice, held in self._held.items()}}
+        """What outlives the agent: the card's memory, and the switches' tables, which are not on the card but go on
+        without it."""
+        held = {slice: dict(vars(held)) for slice, held in self._held.items()}
+        return {"epoch": self.epoch, "held": held, "tables": dict(self.hardware.tables)}
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Begin the next life where the last one ended, one epoch on; what was half programmed is begun anew."""
-        self._held = {slice: Held(**held) for slice, held in memory["held"].items()}
+        known = {each.name for each in fields(Held)}  # a card written by an older version may say more
+        self._held = {
+            slice: Held(**{key: value for key, value in held.items() if key in known})
+            for slice, held in memory["held"].items()
+        }
+        tables = dict(memory.get("tables", {}))
+        self.hardware.tables.clear()
+        self.hardware.tables.update(tables)
         self.epoch = memory["epoch"] + 1
         self.sequence = 0
         self.stage = None
@@ -200,16 +249,3 @@ def _work_for(tables: dict[str, Any] | None, wish: dict[str, Any] | None) -> str
     if tables is None or wish is None:
         return "program"
     return "renumber" if all(tables.get(key) == wish.get(key) for key in ROUTES) else "update"
-
-
-@cache
-def _default() -> Stages:
-    text = files("matrixlink").joinpath("link_stages.yaml").read_text()
-    return read_stages(yaml.safe_load(text), "link_stages.yaml")
-
-
-def link_stages(path: Path | None = None) -> Stages:
-    """The stages of emulated link agents: the built-in file, with the work that `path` gives replaced."""
-    if path is None:
-        return _default()
-    return _default() | read_stages(yaml.safe_load(path.read_text()), str(path))

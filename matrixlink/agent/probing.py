@@ -1,0 +1,43 @@
+"""The agent's part of probing: once a round it sends the plan's probes and keeps which went wrong until the next.
+
+Rounds are counted on the clock all nodes share, so that everybody probes by the same plan. What a port's own status
+explains is not told again as a failed probe: a report names the ports, and MatrixLink leaves out what crosses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import floor
+
+from matrixlink.contract import FailedProbe, ReportedProbes
+from matrixlink.ports import Sweep, Wires
+from matrixlink.probing.plan import ProbePlan
+
+ROUND_S, ROUND_FLOOR_WALL_S = 10.0, 0.5
+"""A round each 10 s of emulated time (the incumbent's ping mesh: an interval of 1 to 60 s, Ascend/mind-cluster)."""
+
+
+class AgentProbing:
+    """One node's probes. `wires` is what it sends them over; `round_s` how long a round lasts, emulated seconds."""
+
+    def __init__(self, node: str, plan: ProbePlan, wires: Wires, round_s: float = ROUND_S) -> None:
+        self._node = node
+        self._plan = plan
+        self._wires = wires
+        self._round_s = round_s
+        self._round = -1
+        self._sweep: Sweep | None = None
+
+    def report(self, now: float, ports: Mapping[str, float]) -> ReportedProbes:
+        """The present round: sent now, unless it was before. `ports`: those that say they are below their rate."""
+        round = int(now / self._round_s)
+        if self._sweep is None or round != self._round:
+            self._round, self._sweep = round, self._wires.sweep(self._plan, self._node, round)
+        known = {f"{self._node}.{port}" for port, share in ports.items() if share < 1}
+        failed = [
+            FailedProbe(probe=probe.number, share=floor(share * 1e4) / 1e4)
+            for probe, share in self._sweep.failed
+            if known.isdisjoint(probe.links)
+        ]
+        latency_us = dict(self._sweep.latency_us)
+        return ReportedProbes(round=round, sent=self._sweep.sent, failed=failed, latency_us=latency_us)

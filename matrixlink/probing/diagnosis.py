@@ -1,0 +1,157 @@
+"""Diagnosis: from what agents tell of their probes to which link or switch is at fault, and back.
+
+The newest rounds are kept in memory only; what was found is in the links' rows. A part is found when two rounds in a
+row point at it and nothing else would explain them, and it is acquitted when in two rounds some probe over it came
+through whole. With a round of 10 s, news within 1 s and the watcher behind it, a silent fault is found within
+`DETECTED_WITHIN_S` of emulated time, and mended as fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from matrixlink.contract import LinkReport
+from matrixlink.fabric.link import Fabric
+from matrixlink.link_conditions import LinkConditions
+from matrixlink.probing.localise import WHOLE, Localised, Outcome, Suspicion, best_shares, confirmed, localise
+from matrixlink.probing.plan import ProbePlan
+from matrixlink.promises import Promises
+
+ROUNDS_KEPT = 4
+DETECTED_WITHIN_S = 35.0
+"""The rest of the round in which it fails, two whole rounds, and their reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One node's round: the failed probes by number, and the ports of its own that said they were below their rate."""
+
+    sent: int
+    failed: dict[int, float]
+    blind: frozenset[str]
+
+
+@dataclass
+class Rounds:
+    """What was heard of one supernode, round by round, and what was made of it."""
+
+    plan: ProbePlan
+    heard: dict[int, dict[str, Heard]] = field(default_factory=dict)
+
+    def newest(self) -> list[int]:
+        return sorted(self.heard, reverse=True)
+
+
+class Diagnosis:
+    """`hear` is called for every report taken, `look` by the watcher."""
+
+    def __init__(self, fabric: Fabric, promises: Promises, conditions: LinkConditions) -> None:
+        self._promises = promises
+        self._conditions = conditions
+        self._fabric = fabric
+        self._rounds: dict[str, Rounds] = {}
+        self._suspicions: dict[str, tuple[Suspicion, ...]] = {}
+        self._unexplained = 0
+        self._news = False
+        self.latency_us: dict[str, dict[str, float]] = {}
+        """By node and plane, the mean of its newest round."""
+        self.sent = self.failed = 0
+
+    def hear(self, report: LinkReport) -> bool:
+        """Keep what a report tells of probes. True when there is something to look at."""
+        told = report.probes
+        if told is None:
+            return False
+        node, rounds = str(report.node), self._rounds_of(report.node.supernode)
+        heard = rounds.heard.setdefault(told.round, {})
+        if node not in heard:
+            self.sent, self.failed = self.sent + told.sent, self.failed + len(told.failed)
+        heard[node] = Heard(
+            told.sent, {each.probe: each.share for each in told.failed}, frozenset(port.port for port in report.ports)
+        )
+        for old in rounds.newest()[ROUNDS_KEPT:]:
+            del rounds.heard[old]
+        self.latency_us[node] = {str(plane): us for plane, us in told.latency_us.items()}
+        if told.failed or self._conditions.accused() or self._suspicions:
+            self._news = True
+        return self._news
+
+    def _rounds_of(self, supernode: str) -> Rounds:
+        """Those of a supernode, found only now or known from the start."""
+        if supernode not in self._rounds:
+            self._rounds[supernode] = Rounds(ProbePlan(self._fabric.supernodes[supernode]))
+        return self._rounds[supernode]
+
+    def look(self) -> list[str]:
+        """Make findings of what was heard since the last look. The parts found or acquitted."""
+        if not self._news:
+            return []
+        self._news = False
+        changed = []
+        for name in [name for name in self._rounds if name not in self._fabric.supernodes]:
+            del self._rounds[name]
+        for name, rounds in self._rounds.items():
+            changed += self._look_at(name, rounds)
+        return changed
+
+    def _look_at(self, name: str, rounds: Rounds) -> list[str]:
+        newest = rounds.newest()
+        seen = [list(self._outcomes(rounds, round)) for round in newest]
+        localised = [localise(outcomes) for outcomes in seen]
+        found = {each.part: each for each in confirmed(localised)}
+        self._note(name, localised)
+        accused = {part: share for part, share in self._conditions.accused().items() if part.partition("-")[0] == name}
+        passed = [part for part in accused if part not in found and _passed(part, seen)]
+        due = {
+            part: each
+            for part, each in found.items()
+            if rounds.plan.links_of(part) and abs(accused.get(part, 1.0) - each.share) > 1e-6
+        }
+        if not passed and not due:
+            return []
+        with self._promises.changing() as session:
+            for part, each in due.items():
+                links = rounds.plan.links_of(part)
+                self._conditions.accuse(session, part, links, each.share, each.witnesses)
+            for part in passed:
+                self._conditions.acquit(session, part)
+        return [*due, *passed]
+
+    def _note(self, name: str, localised: list[Localised]) -> None:
+        self._suspicions.pop(name, None)
+        if localised and localised[0].suspicions:
+            self._suspicions[name] = localised[0].suspicions
+        self._unexplained = sum(each.unexplained for each in localised[:1])
+
+    def _outcomes(self, rounds: Rounds, round: int) -> Iterator[Outcome]:
+        """Every probe of a round that says something: not those over ports whose own status explains their loss."""
+        heard = rounds.heard[round]
+        dark = self._conditions.reported_below() | {
+            f"{node}.{port}" for node, each in heard.items() for port in each.blind
+        }
+        for node, each in heard.items():
+            for probe in rounds.plan.round_of(node, round):
+                if dark and not dark.isdisjoint(probe.links):
+                    continue
+                yield Outcome(probe, each.failed.get(probe.number, 1.0))
+
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    def suspicions(self) -> list[Suspicion]:
+        """What the newest round points at, found or not."""
+        return [each for name in sorted(self._suspicions) for each in self._suspicions[name]]
+
+    def rounds(self) -> list[tuple[int, int, int, int]]:
+        """Of each round kept, newest first: its number, nodes heard, probes sent and failed."""
+        numbers = sorted({number for rounds in self._rounds.values() for number in rounds.heard}, reverse=True)
+        told = []
+        for number in numbers:
+            heard = [each for rounds in self._rounds.values() for each in rounds.heard.get(number, {}).values()]
+            told.append((number, len(heard), sum(each.sent for each in heard), sum(len(each.failed) for each in heard)))
+        return told
+
+
+def _passed(part: str, seen: list[list[Outcome]]) -> bool:
+    """Whether in the two newest rounds some probe over the part came through whole."""
+    return len(seen) >= 2 and all(best_shares(outcomes, {part})[part] >= WHOLE for outcomes in seen[:2])

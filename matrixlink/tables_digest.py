@@ -1,0 +1,27 @@
+"""The digest of a switch table: a few hex digits by which an agent that read a table back and MatrixLink that wished
+for it know whether they mean the same. Over what a program puts into the tables, not over its bookkeeping."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+ROUTES = ("isolation_key", "qos_class", "weight", "floor_gbps", "ceiling_gbps", "peers", "stripes", "detours")
+"""What of a program is in the tables."""
+
+
+def digest(table: Mapping[str, Any]) -> str:
+    """Sixteen hex digits (64 bits of SHA-256): for finding accidents, not forgers. `table` is a program's JSON form
+    with snake_case fields; numbers count by their value, so 4 and 4.0 are one."""
+    kept = {key: _plain(table.get(key)) for key in ROUTES}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

@@ -1,0 +1,120 @@
+"""Drift: what is in a switch's tables against what was programmed, found by the agent's read-back or by the digest, and
+written again; an older generation is never applied, and a cut-off agent forwards on."""
+
+import json
+
+import pytest
+
+from matrixlink.tables_digest import digest
+from matrixresource.hardware import InjectedFault
+from tests.matrixlink.fleet import NODES, Stack, a_request
+from tests.matrixlink.test_link_agent import a_program, agent, news, told  # noqa: F401
+
+
+def strike(stack, kind, name="drift", node=NODES[1], **parameters):
+    fault = {"name": name, "kind": kind, "target": node, "parameters": parameters}
+    stack.hardware[node].suffer([InjectedFault.model_validate(fault)])
+
+
+def test_a_digest_is_of_what_is_in_the_tables():
+    wish = a_program(3).model_dump(mode="json")
+    assert digest(wish) == digest(json.loads(json.dumps(wish)))
+    assert digest(wish) == digest(wish | {"generation": 9, "message": "x", "weight": 4.0})
+    assert digest(wish) != digest(wish | {"isolation_key": 3})
+    assert digest(wish) != digest(wish | {"peers": []})
+
+
+@pytest.mark.parametrize("kind", ["tables-lost", "tables-corrupted"])
+async def test_the_agent_reads_back_tells_and_repairs(tmp_path, kind):
+    stack = Stack(tmp_path)
+    await stack.active()
+    await stack.active("b-ub", a_request(instance="b", allocation="b", floor_gbps_per_npu=10.0))
+    sound = dict(stack.hardware[NODES[1]].tables)
+    strike(stack, kind, slice="a-ub")
+    assert stack.agents[NODES[1]].tables("a-ub") != sound["a-ub"]
+    assert stack.agents[NODES[1]].tables("b-ub") == sound["b-ub"]
+    await stack.report()
+    assert (await stack.client.find_slice("a-ub")).state == "Programming"
+    assert (await stack.client.find_slice("b-ub")).state == "Active"
+    await stack.settle(1)
+    assert (await stack.client.find_slice("a-ub")).state == "Active"
+    assert stack.hardware[NODES[1]].tables == sound
+    events = (await stack.http.get("/v1/events")).json()["items"]
+    assert [(each["about"], each["reason"]) for each in events] == [("a-ub", "TablesDrifted")]
+    assert NODES[1] in events[0]["message"]
+
+
+async def test_a_struck_table_stays_repaired_while_the_fault_is_listed(tmp_path):
+    stack = Stack(tmp_path)
+    await stack.active()
+    strike(stack, "tables-lost")
+    await stack.settle()
+    strike(stack, "tables-lost")
+    await stack.settle()
+    assert len((await stack.http.get("/v1/events")).json()["items"]) == 1
+    strike(stack, "tables-lost", "another")
+    await stack.settle()
+    assert len((await stack.http.get("/v1/events")).json()["items"]) == 2
+
+
+async def test_an_agent_that_is_wrong_about_its_wish_is_found_by_the_digest(tmp_path):
+    stack = Stack(tmp_path)
+    await stack.active()
+    held, tables = stack.agents[NODES[1]]._held["a-ub"], stack.hardware[NODES[1]].tables
+    sound = tables["a-ub"]
+    tables["a-ub"] = held.wish = sound | {"peers": []}
+    held.written = digest(held.wish)
+    assert stack.agents[NODES[1]].audit() == [], "it believes itself"
+    await stack.report()
+    view = await stack.client.find_slice("a-ub")
+    assert (view.state, view.programmed) == ("Programming", 3)
+    await stack.settle(1)
+    assert (await stack.client.find_slice("a-ub")).state == "Active"
+    assert digest(tables["a-ub"]) == digest(sound)
+    assert [each["reason"] for each in (await stack.http.get("/v1/events")).json()["items"]] == ["TablesDrifted"]
+
+
+async def test_tables_that_nobody_wrote_are_taken_away(agent):  # noqa: F811
+    agent.hardware.tables["stray"] = {"peers": []}
+    assert agent.audit() == ["stray"]
+    assert agent.hardware.tables == {}
+
+
+async def test_repair_never_applies_an_older_generation(agent):  # noqa: F811
+    agent.ensure(a_program(3, isolation_key=7))
+    await agent.work_off()
+    agent.hardware.tables["s"] = agent.hardware.tables["s"] | {"isolation_key": 5, "generation": 2}
+    agent.audit()
+    assert told(agent) == {"s": (3, "Programming")}
+    await agent.work_off()
+    assert (agent.tables("s")["isolation_key"], agent.tables("s")["generation"]) == (7, 3)
+
+
+async def test_cut_off_it_forwards_on_and_repairs_by_itself(tmp_path):
+    stack = Stack(tmp_path)
+    await stack.active()
+    sound = dict(stack.hardware[NODES[1]].tables)
+    with stack.quiet(NODES[1]):
+        stack.clock.at += 3600
+        await stack.settle()
+        assert stack.hardware[NODES[1]].tables == sound
+        strike(stack, "tables-lost")
+        assert stack.agents[NODES[1]].audit() == ["a-ub"]
+        await stack.agents[NODES[1]].work_off()
+        assert stack.hardware[NODES[1]].tables == sound
+        await stack.client.withdraw("a-ub")
+        await stack.settle()
+    assert stack.hardware[NODES[1]].tables == sound, "nobody told it otherwise yet"
+    await stack.settle()
+    assert stack.hardware[NODES[1]].tables == {}
+
+
+async def test_drift_told_once_is_not_told_again_after_a_restart(tmp_path):
+    stack = Stack(tmp_path)
+    await stack.active()
+    strike(stack, "tables-lost")
+    await stack.settle()
+    stack.database.close()
+    stack.restart()
+    await stack.settle()
+    assert len((await stack.http.get("/v1/events")).json()["items"]) == 1

@@ -1,0 +1,279 @@
+"""Probing: bounded rounds that reach everything, a failed part told from its neighbours, silent faults found and mended
+within the stated time, and nothing learnt but from reports."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from matrixlink.agent import AgentProbing
+from matrixlink.probing.diagnosis import DETECTED_WITHIN_S
+from matrixlink.probing.localise import Localised, Outcome, Suspicion, confirmed, localise
+from matrixlink.probing.plan import ProbePlan
+from matrixresource.hardware import EmulatedNode, InjectedFault
+from matrixresource.topology import Supernode
+from matrixresource.vocabulary.names import NodeName
+from services.node_agent.wires import EmulatedWires
+from tests.matrixlink.fleet import Stack, a_request
+
+SUPERNODE = Supernode()
+PLAN = ProbePlan(SUPERNODE)
+ALL = SUPERNODE.nodes()
+CELL = ALL[:8]
+
+
+class Fabric:
+    """Hardware of all nodes, and what a round of probes over it finds."""
+
+    def __init__(self):
+        self.nodes = {name: EmulatedNode(NodeName(name)) for name in ALL}
+        self.wires = EmulatedWires(self.nodes, SUPERNODE.spec)
+
+    def suffer(self, *faults):
+        made = [
+            InjectedFault.model_validate({"name": f"f{at}", "kind": kind, "target": target, "parameters": parameters})
+            for at, (kind, target, parameters) in enumerate(faults)
+        ]
+        for node in self.nodes.values():
+            node.suffer(made)
+
+    def round(self, number, reporting=ALL):
+        found = []
+        for node in reporting:
+            if self.nodes[node].powered:
+                probes = PLAN.round_of(node, number)
+                failed = dict(self.wires.sweep(PLAN, node, number).failed)
+                found += [Outcome(probe, failed.get(probe, 1.0)) for probe in probes]
+        return localise(found)
+
+    def parts(self, first=100, rounds=2, reporting=ALL):
+        """What that many rounds confirm."""
+        said = [self.round(first - back, reporting) for back in range(rounds)]
+        return {each.part: each.share for each in confirmed(said)}
+
+
+@pytest.fixture(scope="module")
+def fabric():
+    return Fabric()
+
+
+def test_a_round_is_bounded_and_touches_every_path_once_from_each_side():
+    for number in (0, 1, 17):
+        touched = Counter()
+        for node in ALL:
+            probes = PLAN.round_of(node, number)
+            assert len(probes) == PLAN.per_round == 112 + 16 + 1
+            assert [probe.number for probe in probes] == list(range(PLAN.per_round))
+            assert all(probe.target != node for probe in probes)
+            for probe in probes:
+                touched.update(probe.links)
+        ports = [link.name for node in ALL for link in SUPERNODE.links(node)]
+        probed = [name for name in ports if "cpu" not in name and "d2d" not in name]
+        assert touched == dict.fromkeys(probed, 2)
+
+
+def test_every_node_is_probed_by_every_other_in_time():
+    met = {probe.target for number in range(8) for probe in PLAN.round_of(ALL[0], number)}
+    assert met == set(ALL) - {ALL[0]}
+
+
+def test_a_whole_fabric_is_not_suspected(fabric):
+    fabric.suffer()
+    assert fabric.round(3) == Localised(())
+
+
+A, B = ALL[5], ALL[30]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "parameters", "part", "share"),
+    [
+        ("link-silent", A, {"port": "ub-p3-k11"}, f"{A}.ub-p3-k11", 0.0),
+        ("link-silent", A, {"port": "npu5-die1-p2"}, f"{A}.npu5-die1-p2", 0.0),
+        ("link-silent", A, {"port": "rdma-npu5-die0"}, f"{A}.rdma-npu5-die0", 0.0),
+        ("link-silent", A, {"port": "vpc"}, f"{A}.vpc", 0.0),
+        ("link-slow", A, {"port": "ub-p0-k00", "share": 0.3}, f"{A}.ub-p0-k00", 0.3),
+        ("switch-silent", "sn0-l2p6-k15", {}, "sn0-l2p6-k15", 0.0),
+        ("switch-silent", f"{A}-l1p4", {}, f"{A}-l1p4", 0.0),
+        ("switch-silent", "sn0-c03-leaf1", {}, "sn0-c03-leaf1", 0.0),
+        ("node-down", A, {}, A, 0.0),
+    ],
+)
+def test_one_failed_part_is_named_alone(fabric, kind, target, parameters, part, share):
+    fabric.suffer((kind, target, parameters))
+    assert fabric.parts() == {part: pytest.approx(share)}
+
+
+def test_several_at_once_are_all_named(fabric):
+    fabric.suffer(
+        ("link-silent", A, {"port": "ub-p3-k11"}),
+        ("link-slow", B, {"port": "ub-p3-k12", "share": 0.5}),
+        ("switch-silent", "sn0-l2p5-k07", {}),
+        ("node-down", ALL[44], {}),
+    )
+    assert fabric.parts() == {
+        f"{A}.ub-p3-k11": 0.0,
+        f"{B}.ub-p3-k12": 0.5,
+        "sn0-l2p5-k07": 0.0,
+        ALL[44]: 0.0,
+    }
+
+
+def test_random_single_links_are_never_mistaken(fabric):
+    random = Random(5)
+    ports = [link.port for link in SUPERNODE.links(A) if "cpu" not in link.port and "d2d" not in link.port]
+    for _ in range(12):
+        node, port, share = random.choice(ALL), random.choice(ports), random.choice([0.0, 0.25, 0.8])
+        kind = (
+            ("link-silent", node, {"port": port}) if share == 0 else ("link-slow", node, {"port": port, "share": share})
+        )
+        fabric.suffer(kind)
+        first = random.randrange(2, 10_000)
+        assert fabric.parts(first) == {f"{node}.{port}": pytest.approx(share)}
+
+
+def test_few_witnesses_are_unsure_first_and_sure_after_another_round(fabric):
+    """Only four of 48 nodes report: one round leaves several parts, crossing another round leaves one."""
+    fabric.suffer(("link-silent", ALL[1], {"port": "ub-p3-k11"}))
+    first = fabric.round(50, ALL[:4]).suspicions
+    assert [len(each.parts) > 1 for each in first] == [True]
+    assert fabric.parts(50, 2, ALL[:4]) == {f"{ALL[1]}.ub-p3-k11": 0.0}
+
+
+def test_one_round_alone_confirms_nothing():
+    suspicion = Suspicion(frozenset({"x.ub-p0-k00"}), 0.0, 2)
+    assert confirmed([Localised((suspicion,))]) == []
+    assert confirmed([Localised((suspicion,)), Localised(())]) == []
+    assert confirmed([Localised((suspicion,)), Localised((suspicion,))]) == [
+        Suspicion(frozenset({"x.ub-p0-k00"}), 0.0, 4)
+    ]
+
+
+def test_an_agent_tells_failures_only_and_not_those_its_own_port_explains():
+    hardware = {name: EmulatedNode(NodeName(name)) for name in ALL}
+    probing = AgentProbing(A, PLAN, EmulatedWires(hardware, SUPERNODE.spec), 10.0)
+    told = probing.report(1_000.0, {})
+    assert (told.round, told.sent, told.failed) == (100, 129, [])
+    assert told.latency_us["ub"] == 1.9
+    hardware[A].silent["ub-p3-k11"] = 0.0
+    assert probing.report(1_009.9, {}).failed == [], "a round is sent once"
+    told = probing.report(1_010.0, {})
+    assert [each.probe for each in told.failed] == [3 * 16 + 11]
+    assert probing.report(1_011.0, {"ub-p3-k11": 0.0}).failed == []
+
+
+# -- the whole way: agents, reports, MatrixLink, routes
+
+
+async def rounds(stack, count):
+    """That many rounds of reports, work and the watcher, ten emulated seconds each."""
+    for _ in range(count):
+        await stack.settle(1)
+        stack.clock.at += 10
+
+
+async def detected(stack, holds, within_s=DETECTED_WITHIN_S):
+    """Emulated seconds until it holds, looked at every second; fails past the limit."""
+    started = stack.clock.at
+    while not await holds():
+        assert stack.clock.at - started <= within_s
+        stack.clock.at += 1
+        if int(stack.clock.at) % 10 == 0:  # a heartbeat
+            await stack.report()
+            await stack.health.step()
+    return stack.clock.at - started
+
+
+async def link(stack, name):
+    return (await stack.http.get(f"/v1/links/{name}")).json()
+
+
+@pytest.mark.parametrize(
+    ("faults", "name", "reason", "gbps"),
+    [
+        ({CELL[1]: {"ub-p3-k11": 0.0}}, f"{CELL[1]}.ub-p3-k11", "ProbeLost", 0.0),
+        ({CELL[1]: {"ub-p3-k11": 0.4}}, f"{CELL[1]}.ub-p3-k11", "ProbeSlow", 11.2),
+        ({CELL[1]: {"rdma-npu5-die0": 0.0}}, f"{CELL[1]}.rdma-npu5-die0", "ProbeLost", 0.0),
+    ],
+)
+async def test_a_silent_fault_is_found_routed_around_and_mended(tmp_path, faults, name, reason, gbps):
+    plane = "rdma" if "rdma" in name else "ub"
+    stack = Stack(tmp_path, CELL)
+    await stack.active("a", a_request(plane, CELL))
+    await rounds(stack, 3)
+    for node, silent in faults.items():
+        stack.hardware[node].silent |= silent
+
+    async def found():
+        held = await link(stack, name)
+        assert held["reason"] in ("", reason)
+        return held["gbps"] == pytest.approx(gbps)
+
+    await detected(stack, found)
+    assert (await link(stack, name))["state"] == ("Down" if gbps == 0 else "Degraded")
+    await stack.settle()
+    assert (await stack.client.find_slice("a")).state == "Degraded"
+    probes = (await stack.http.get("/v1/probes")).json()
+    assert list(probes["atFault"]) == [name]
+    events = (await stack.http.get("/v1/events")).json()["items"]
+    assert [(each["about"], each["reason"]) for each in events] == [(name, reason)]
+    for node in faults:
+        stack.hardware[node].silent.clear()
+
+    async def mended():
+        return (await link(stack, name))["state"] == "Up"
+
+    await detected(stack, mended)
+    await stack.settle()
+    assert (await stack.client.find_slice("a")).state == "Active"
+    assert (await stack.http.get("/v1/probes")).json()["atFault"] == {}
+
+
+async def test_a_silent_chip_takes_its_port_from_every_node(tmp_path):
+    stack = Stack(tmp_path, CELL)
+    await stack.active("a", a_request("ub", CELL))
+    await rounds(stack, 3)
+    for hardware in stack.hardware.values():
+        hardware.silent["ub-p3-k11"] = 0.0
+
+    async def found():
+        below = (await stack.http.get("/v1/links?filter=state=Down")).json()["items"]
+        return len(below) == len(ALL)
+
+    await detected(stack, found)
+    assert list((await stack.http.get("/v1/probes")).json()["atFault"]) == ["sn0-l2p3-k11"]
+
+
+async def test_what_was_found_outlives_a_restart_and_is_taken_back(tmp_path):
+    stack = Stack(tmp_path, CELL)
+    await rounds(stack, 3)
+    stack.hardware[CELL[1]].silent["ub-p3-k11"] = 0.0
+    name = f"{CELL[1]}.ub-p3-k11"
+
+    async def found():
+        return (await link(stack, name))["state"] == "Down"
+
+    await detected(stack, found)
+    stack.database.close()
+    stack.restart()
+    assert await found()
+    assert stack.switchboard().fabric.rate(CELL[1], "ub-p3-k11") == 0
+    await rounds(stack, 3)
+    assert await found()
+    stack.hardware[CELL[1]].silent.clear()
+
+    async def mended():
+        return not await found()
+
+    await detected(stack, mended)
+
+
+async def test_a_dead_node_and_a_dark_port_are_no_silent_faults(tmp_path):
+    stack = Stack(tmp_path, CELL)
+    stack.hardware[CELL[2]].powered = False
+    stack.silent.add(CELL[2])
+    stack.hardware[CELL[3]].ports["ub-p1-k01"] = 0.0
+    await rounds(stack, 6)
+    assert (await stack.http.get("/v1/probes")).json()["atFault"] == {}
+    below = (await stack.http.get("/v1/links?filter=state!=Up")).json()["items"]
+    assert [(each["name"], each["reason"]) for each in below] == [(f"{CELL[3]}.ub-p1-k01", "PortDown")]

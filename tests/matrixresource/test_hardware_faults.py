@@ -1,0 +1,106 @@
+"""Faults of ports, switches and tables on the emulated hardware: what a port says, what it truly carries, who else is
+hurt, and that mending leaves nothing behind."""
+
+import pytest
+
+from matrixresource.hardware import EmulatedNode, InjectedFault
+from matrixresource.vocabulary.names import NodeName
+
+NODE, OTHER = "sn0-c03-n2", "sn0-c04-n0"
+
+
+def fault(kind, target=NODE, name="f", **parameters):
+    return InjectedFault.model_validate({"name": name, "kind": kind, "target": target, "parameters": parameters})
+
+
+@pytest.fixture
+def nodes():
+    return {name: EmulatedNode(NodeName(name)) for name in (NODE, OTHER)}
+
+
+def suffer(nodes, *faults):
+    for node in nodes.values():
+        node.suffer(list(faults))
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "says", "carries"),
+    [
+        ("link-down", {}, 0.0, 0.0),
+        ("link-degraded", {"share": 0.5}, 0.5, 0.5),
+        ("link-silent", {}, 1.0, 0.0),
+        ("link-slow", {"share": 0.25}, 1.0, 0.25),
+    ],
+)
+def test_what_a_port_says_and_what_it_carries(nodes, kind, parameters, says, carries):
+    suffer(nodes, fault(kind, port="ub-p3-k11", **parameters))
+    node = nodes[NODE]
+    assert (node.ports.get("ub-p3-k11", 1.0), node.carries("ub-p3-k11"), node.sound) == (says, carries, False)
+    assert bool(node.codes) is (says < 1), "what a port does not say raises no code"
+    assert nodes[OTHER].sound
+    suffer(nodes)
+    assert node.sound
+    assert node.carries("ub-p3-k11") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("switch", "here", "there"),
+    [
+        ("sn0-l2p3-k11", {"ub-p3-k11"}, {"ub-p3-k11"}),
+        ("sn0-c03-leaf1", {f"rdma-npu{npu}-die1" for npu in range(8)}, set()),
+        (
+            f"{NODE}-l1p2",
+            {f"ub-p2-k{k:02d}" for k in range(16)}
+            | {f"npu{npu}-die{die}-p2" for npu in range(8) for die in range(2)}
+            | {f"cpu{cpu}-p2" for cpu in range(4)},
+            set(),
+        ),
+    ],
+)
+def test_a_switch_takes_its_ports_with_it(nodes, switch, here, there):
+    suffer(nodes, fault("switch-down", switch))
+    assert (set(nodes[NODE].ports), set(nodes[OTHER].ports)) == (here, there)
+    assert all(nodes[NODE].peers[port] is None for port in here)
+    suffer(nodes, fault("switch-silent", switch))
+    assert (nodes[NODE].ports, set(nodes[NODE].silent)) == ({}, here)
+    suffer(nodes)
+    assert nodes[NODE].sound
+    assert nodes[OTHER].sound
+
+
+def test_a_moved_cable_goes_with_the_switch_it_leads_to(nodes):
+    moved = fault("cable-moved", port="ub-p3-k11", peer="sn0-l2p3-k12", name="moved")
+    suffer(nodes, moved, fault("switch-down", "sn0-l2p3-k11"))
+    assert "ub-p3-k11" not in nodes[NODE].ports
+    suffer(nodes, moved, fault("switch-down", "sn0-l2p3-k12"))
+    assert set(nodes[NODE].ports) == {"ub-p3-k11", "ub-p3-k12"}
+
+
+def test_the_worst_of_several_faults_counts(nodes):
+    suffer(
+        nodes,
+        fault("link-slow", port="vpc", share=0.5, name="a"),
+        fault("link-slow", port="vpc", share=0.2, name="b"),
+        fault("link-degraded", port="vpc", share=0.4, name="c"),
+    )
+    assert nodes[NODE].carries("vpc") == 0.2
+
+
+def test_without_power_nothing_is_carried(nodes):
+    suffer(nodes, fault("node-down"))
+    assert nodes[NODE].carries("vpc") == 0.0
+    assert not nodes[NODE].sound
+
+
+def test_tables_are_struck_once(nodes):
+    tables = nodes[NODE].tables
+    before = {"stripes": [{"sub_plane": 0, "weight": 1.0}], "isolation_key": 2}
+    tables |= {"a": before, "b": before}
+    suffer(nodes, fault("tables-corrupted", slice="a"))
+    assert tables["a"] != before
+    assert tables["b"] is before
+    tables["a"] = before
+    suffer(nodes, fault("tables-corrupted", slice="a"))
+    assert tables["a"] is before
+    suffer(nodes, fault("tables-lost", name="g"))
+    assert tables == {}

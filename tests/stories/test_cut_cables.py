@@ -1,0 +1,147 @@
+"""Cables under a serving instance: cut in a bundle, tokens come slower by what the fabric says and as fast as before when
+they are mended; cut silently, probes find it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infer_workload.prediction import decode_step_s
+from matrixlink.probing.diagnosis import DETECTED_WITHIN_S
+from services.chassis.database import Database
+from services.chassis.http import http_client
+from services.infer import main as infer_main
+from tests.asgi import StreamingASGITransport
+from tests.stack import Stack
+
+pytestmark = pytest.mark.looptime
+
+NAME, NODES = "r1", 8
+BUNDLES = {"bundle-a": "ub-p?-k0[2-9]", "bundle-b": "ub-p?-k1?"}
+"""Fourteen of the sixteen cables of every sub-plane."""
+
+
+class Serving:
+    """CloudMatrix-Infer beside the stack, in the loop's time, with a load on it."""
+
+    def __init__(self, stack: Stack, folder: Path) -> None:
+        self.stack = stack
+        self.database = Database(f"sqlite:///{folder / 'infer.db'}")
+        self.database.migrate(infer_main.MIGRATIONS)
+        settings = infer_main.InferSettings(seed=1, state=folder)
+        self.app = infer_main.build(settings, stack.clock, self.database, stack.link, self)
+        transport = StreamingASGITransport(self.app)
+        self.http = http_client("http://infer", transport=transport)
+        self.life = AsyncExitStack()
+
+    async def __aenter__(self) -> Serving:
+        await self.life.enter_async_context(self.app.router.lifespan_context(self.app))
+        return self
+
+    async def __aexit__(self, *why: object) -> None:
+        await self.life.aclose()
+
+    async def dark(self) -> frozenset[str]:
+        """The hardware, as the workload feels it."""
+        assert self.stack.fleet is not None
+        return frozenset(str(name) for name, node in self.stack.fleet.nodes.items() if not node.powered)
+
+    async def begin(self) -> None:
+        assert (await self.http.put(f"/v1/deployments/{NAME}", json={"instance": NAME})).status_code == 200
+
+        async def serves() -> bool:
+            return (await self.http.get(f"/v1/deployments/{NAME}")).json()["state"] == "Serving"
+
+        await self.stack.until(serves, "the model is served")
+        load = {"requestsPerSecond": 30.0, "seed": 7, "inputTokensMax": 4096}
+        assert (await self.http.put(f"/v1/deployments/{NAME}/load", json=load)).status_code == 200
+
+    async def roles(self) -> dict[str, str]:
+        return dict((await self.http.get(f"/v1/deployments/{NAME}")).json()["roles"])
+
+    async def statistics(self) -> dict[str, Any]:
+        return dict((await self.http.get(f"/v1/deployments/{NAME}/statistics")).json())
+
+    async def step_ms(self, seconds: int = 30) -> tuple[float, float]:
+        """The mean step of that many seconds, and what the fabric says a step at each of those moments takes."""
+        measured, said = [], []
+        for _ in range(seconds):
+            held = await self.statistics()
+            if held["decodeBatchPerNpu"] > 0:
+                view = await self.stack.link.fabric_view(NAME)
+                measured.append(held["decodeStepMs"])
+                said.append(1e3 * decode_step_s(view, await self.roles(), held["decodeBatchPerNpu"]))
+            await self.stack.clock.sleep(1.0)
+        return sum(measured) / len(measured), sum(said) / len(said)
+
+
+async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply(NAME, NODES)
+        await stack.active(NAME, NODES)
+        async with Serving(stack, tmp_path) as serving:
+            await serving.begin()
+            await stack.clock.sleep(120)
+            whole, whole_said = await serving.step_ms()
+            hurt = sorted(node for node, role in (await serving.roles()).items() if role == "decode")[0]
+            for name, ports in BUNDLES.items():
+                stack.hurt(name, "link-down", hurt, port=ports)
+
+            async def rerouted(states: tuple[str, ...]) -> bool:
+                slices = [view for view in await stack.link.slices() if view.plane == "ub"]
+                return [view.state for view in slices] == list(states)
+
+            await stack.until(lambda: rerouted(("Degraded",)), "the slice goes round the cut", within_s=30)
+            await stack.clock.sleep(120)
+            cut, cut_said = await serving.step_ms()
+            for name in BUNDLES:
+                stack.mend(name)
+            await stack.until(lambda: rerouted(("Active",)), "the slice is whole again", within_s=30)
+            await stack.clock.sleep(120)
+            back, back_said = await serving.step_ms()
+            print(whole, whole_said, cut, cut_said, back, back_said)
+            assert cut / whole == pytest.approx(cut_said / whole_said, rel=0.03)
+            assert cut / whole > 1.03
+            assert back / whole == pytest.approx(back_said / whole_said, rel=0.03)
+            assert back / whole == pytest.approx(1.0, rel=0.05)
+
+
+async def test_a_silent_cut_is_found_by_probes(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply(NAME, 4)
+        await stack.active(NAME, 4)
+        await stack.clock.sleep(30)
+        member = sorted(view for view in (await stack.link.slices())[0].members)[1]
+        link = f"{member}.ub-p3-k11"
+        stack.hurt("silent", "link-silent", member, port="ub-p3-k11")
+
+        async def reason() -> str:
+            return str((await stack.get("link", f"/v1/links/{link}")).json()["reason"])
+
+        async def found() -> bool:
+            return await reason() == "ProbeLost"
+
+        took = await stack.until(found, "probes find it", within_s=DETECTED_WITHIN_S)
+        assert took > 5, "nobody told"
+
+        async def routed(stripes: int, state: str) -> bool:
+            ub = next(view for view in await stack.link.slices() if view.plane == "ub")
+            assert stack.fleet is not None
+            table = stack.fleet.nodes[member].tables[ub.name]
+            spread = next(stripe for stripe in table["stripes"] if stripe["sub_plane"] == 3)["spread"]
+            return ub.state == state and sum(share > 0 for share in spread) == stripes
+
+        await stack.until(lambda: routed(15, "Degraded"), "its slice goes round it", within_s=30)
+        held = await stack.compute.find_instance(NAME)
+        assert held is not None
+        assert held.state == "Active"
+        stack.mend("silent")
+
+        async def mended() -> bool:
+            return await reason() == "" and await routed(0, "Active")
+
+        await stack.until(mended, "probes pass again", within_s=DETECTED_WITHIN_S + 30)
+        assert not [node for node in await stack.resource.nodes() if node.health != "Healthy"]
