@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from fastapi import FastAPI
 from pydantic import Field
 
 from matrixlink.api import routes
+from matrixlink.communicators.api import communicator_routes
+from matrixlink.communicators.communicators import Communicators
+from matrixlink.fabric.compiled import kernel
 from matrixlink.fabric.link import Fabric
 from matrixlink.leases import Leases
 from matrixlink.store import Base, LinkStore
@@ -54,15 +58,31 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
     switchboard = Switchboard(LinkStore(records), fabric, clock, leases)
     health = Periodic("link-health", LinkHealth(switchboard).watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
 
+    communicators = Communicators(switchboard.store, fabric, clock)
+    following = Periodic("communicators", communicators.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
+
+    def ports_changed() -> None:
+        communicators.follow()
+        following.nudge()
+        health.nudge()
+
     async def compact() -> str:
         return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
 
     return create_app(
         "link",
         "MatrixLink",
-        [routes(switchboard, LinkReportReader(switchboard, leases, health.nudge))],
+        [
+            routes(switchboard, LinkReportReader(switchboard, leases, ports_changed)),
+            communicator_routes(communicators, fabric.supernodes),
+        ],
         tokens=Tokens(settings.tokens),
-        watchers=[health, Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0)],
+        watchers=[
+            health,
+            following,
+            Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
+        ],
+        tasks=[lambda: asyncio.to_thread(kernel)],  # compiled once per machine, before the first flows need it
         on_stop=database.close,
     )
 
