@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 
+from matrixlink.communicators.contract import (
+    CommunicatorRequest,
+    CommunicatorView,
+    FlowChangeView,
+    FlowView,
+    ForwardingEntryView,
+)
 from matrixlink.contract import LinkReport, LinkReportAnswer, SliceRequest, SliceView
 from matrixlink.fabric.view import FabricView
 from matrixlink.what_if_contract import WhatIfRequest, WhatIfView
@@ -79,6 +87,51 @@ class LinkClient:
         answer = await call(self._http, "POST", "/v1/link-reports", body=body)
         return [LinkReportAnswer.model_validate(item) for item in answer["answers"]]
 
+    async def ensure_communicator(
+        self, name: str, request: CommunicatorRequest, validate_only: bool = False
+    ) -> CommunicatorView:
+        """Have named traffic of a slice as wished; the same wish again is no news."""
+        params = {"validateOnly": "true"} if validate_only else None
+        answer = await call(self._http, "PUT", f"/v1/communicators/{name}", body=request.wire(), params=params)
+        return CommunicatorView.model_validate(answer)
+
+    async def find_communicator(self, name: str) -> CommunicatorView | None:
+        try:
+            return CommunicatorView.model_validate(await call(self._http, "GET", f"/v1/communicators/{name}"))
+        except NotFound:
+            return None
+
+    async def communicators(self) -> list[CommunicatorView]:
+        answer = await call(self._http, "GET", "/v1/communicators", params={"pageSize": 1000})
+        return [CommunicatorView.model_validate(item) for item in answer["items"]]
+
+    async def delete_communicator(self, name: str) -> None:
+        """Gone afterwards, whether it was there or not."""
+        with contextlib.suppress(NotFound):
+            await call(self._http, "DELETE", f"/v1/communicators/{name}")
+
+    async def communicator_flows(self, name: str) -> list[FlowView]:
+        """Every flow with its path and rate, all pages."""
+        return [FlowView.model_validate(item) for item in await self._all(f"/v1/communicators/{name}/flows")]
+
+    async def communicator_changes(self, name: str) -> list[FlowChangeView]:
+        """The flows that the last event changed, all pages."""
+        return [FlowChangeView.model_validate(item) for item in await self._all(f"/v1/communicators/{name}/changes")]
+
+    async def forwarding_entries(self, switch: str) -> list[ForwardingEntryView]:
+        """The table of one UB chip, all pages."""
+        items = await self._all("/v1/forwarding-tables", {"switch": switch})
+        return [ForwardingEntryView.model_validate(item) for item in items]
+
+    async def _all(self, path: str, narrowed: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        params, items = {"pageSize": 1000, **(narrowed or {})}, []
+        while True:
+            answer = await call(self._http, "GET", path, params=params)
+            items += answer["items"]
+            if "nextPageToken" not in answer:
+                return items
+            params["pageToken"] = answer["nextPageToken"]
+
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
-        """Changes of `slices`, `programs` or `links`; from the present state where `since` is None."""
+        """Changes of `slices`, `programs`, `links` or `communicators`; from the present state where `since` is None."""
         return watch(self._http, f"/v1/{collection}", since=since)

@@ -44,20 +44,28 @@ class Transfers:
 
     @classmethod
     def of(
-        cls, shape: Shape, source: Ints, target: Ints, *, policy: str = STATIC, ceiling: float = np.inf, seed: int = 0
+        cls,
+        shape: Shape,
+        source: Ints,
+        target: Ints,
+        *,
+        policy: str = STATIC,
+        ceiling: Floats | float = np.inf,
+        seed: int = 0,
     ) -> Transfers:
         """Transfers that make sense on this plane; InvalidField names what does not."""
         if policy not in POLICIES:
             raise InvalidField(f"{policy!r} is no routing; use {', '.join(POLICIES)}", field="routing")
-        if not ceiling > 0:
-            raise InvalidField("more than 0 GB/s", field="offeredGbps")
         made = [np.ascontiguousarray(ends, np.int64) for ends in (source, target)]
         for name, ends in zip(("source", "target"), made, strict=True):
             if len(ends) and not (ends.min() >= 0 and ends.max() < shape.all_nodes * shape.ends):
                 raise InvalidField(f"endpoints are 0 to {shape.all_nodes * shape.ends - 1}", field=name)
         if len(made[0]) != len(made[1]):
             raise InvalidField("as many targets as sources", field="target")
-        return cls(made[0], made[1], np.full(len(made[0]), float(ceiling)), policy, seed)
+        offered = np.ascontiguousarray(np.broadcast_to(np.asarray(ceiling, float), len(made[0])))
+        if not (offered > 0).all():
+            raise InvalidField("more than 0 GB/s", field="offeredGbps")
+        return cls(made[0], made[1], offered, policy, seed)
 
 
 class Spread:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +12,11 @@ from pydantic import Field, model_validator
 from matrixlink.api import routes
 from matrixlink.api_care import care_routes
 from matrixlink.api_drains import drain_routes
+from matrixlink.communicators.api import communicator_routes
+from matrixlink.communicators.communicators import Communicators
 from matrixlink.damping import Damping
 from matrixlink.drains import Drains
+from matrixlink.fabric.compiled import kernel
 from matrixlink.fabric.link import Fabric
 from matrixlink.leases import Leases
 from matrixlink.link_conditions import LinkConditions
@@ -82,9 +86,17 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
     diagnosis = Diagnosis(fabric, switchboard.promises, conditions)
     watcher = LinkHealth(switchboard, conditions, diagnosis)
     health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
-    reports = LinkReportReader(switchboard, leases, conditions, diagnosis, clock, health.nudge)
-
     departed = DepartedSupernodes(switchboard, leases, kept)
+
+    communicators = Communicators(switchboard.store, fabric, clock)
+    following = Periodic("communicators", communicators.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
+
+    def ports_changed() -> None:
+        communicators.follow()
+        following.nudge()
+        health.nudge()
+
+    reports = LinkReportReader(switchboard, leases, conditions, diagnosis, clock, ports_changed)
 
     async def compact() -> str:
         with records.transaction() as session:
@@ -98,13 +110,16 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
             routes(switchboard, reports),
             care_routes(switchboard, conditions, diagnosis, health.nudge),
             drain_routes(switchboard, Drains(switchboard)),
+            communicator_routes(communicators, fabric.supernodes),
         ],
         tokens=Tokens(settings.tokens),
         watchers=[
             health,
+            following,
             Periodic("departed", departed.watch, clock, period_s=DEPARTED_PERIOD_S, floor_wall_s=1.0),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
         ],
+        tasks=[lambda: asyncio.to_thread(kernel)],  # compiled once per machine, before the first flows need it
         on_stop=database.close,
     )
 

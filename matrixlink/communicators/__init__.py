@@ -1,0 +1,1 @@
+"""Communicators: named traffic of slices on the UB plane, as flows that follow the forwarding tables."""

@@ -1,0 +1,38 @@
+"""Patterns as transfers between ranks: pairs of numbers, counted through the communicator's ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matrixlink.communicators.contract import Pattern
+from matrixlink.tables.paths import Floats
+from matrixlink.tables.shape import Ints
+
+
+def transfers(
+    pattern: Pattern, ranks: int, *, shift: int | None = None, holders: int | None = None, seed: int = 0
+) -> tuple[Ints, Ints]:
+    """(sources, targets) among `ranks` ranks; a rank sends itself nothing. Holders default to the first half."""
+    each = np.arange(ranks)
+    if pattern == Pattern.ALL_TO_ALL:
+        source, target = np.repeat(each, ranks), np.tile(each, ranks)
+    elif pattern == Pattern.RING:
+        source, target = each, np.roll(each, -1)
+    elif pattern == Pattern.PERMUTATION:
+        turned = np.roll(each, -shift) if shift else np.random.default_rng(seed).permutation(ranks)
+        source, target = each, turned
+    elif pattern == Pattern.INCAST:
+        source, target = each[1:], np.zeros(max(ranks - 1, 0), np.int64)
+    else:
+        held = min(holders or ranks // 2, ranks - 1)
+        target = each[held:]
+        source = (target - held) % max(held, 1)
+    other = source != target
+    return source[other], target[other]
+
+
+def ceilings(sources: Ints, offered_gbps: float | None) -> Floats:
+    """What each transfer is offered at most: a rank's offer, evenly over what it sends."""
+    if offered_gbps is None:
+        return np.full(len(sources), np.inf)
+    return offered_gbps / np.bincount(sources)[sources].astype(float)
