@@ -9,6 +9,7 @@ holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -234,11 +235,18 @@ class LinkStore:
     def links(self, session: Session) -> list[LinkRow]:
         return list(session.scalars(select(LinkRow).order_by(LinkRow.name)))
 
-    def set_port(self, session: Session, link: Link, gbps: float) -> None:
-        """Write down what a link carries now."""
-        row = session.get(LinkRow, link.name)
+    def links_named(self, session: Session, names: Iterable[str]) -> dict[str, LinkRow]:
+        """The rows there are of these links, asked for at once."""
+        wanted = list(names)
+        rows = session.scalars(select(LinkRow).where(LinkRow.name.in_(wanted))) if wanted else ()
+        return {row.name: row for row in rows}
+
+    def set_port(self, session: Session, link: Link, gbps: float, known: dict[str, LinkRow]) -> None:
+        """Write down what a link carries now. `known`: all rows that there are of the links being written."""
+        row = known.get(link.name)
         if row is None:
             row = LinkRow(name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=gbps)
+            known[link.name] = row
             session.add(row)
         row.gbps, row.state = gbps, health(gbps, link.capacity_gbps)
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from matrixlink.contract import DesiredProgram, LinkReport, LinkReportAnswer, ReportedProgram
 from matrixlink.leases import Leases
-from matrixlink.store import AgentRow, FenceRow, LinkStore, ProgramRow
+from matrixlink.store import AgentRow, FenceRow, LinkRow, LinkStore, ProgramRow
 from matrixlink.switchboard import Switchboard
 from matrixresource.vocabulary.errors import InvalidField
 
@@ -28,6 +28,7 @@ class LinkReportReader:
         self._leases = leases
         self._ports_changed = ports_changed
         self._news = False
+        self._rows: dict[str, LinkRow] = {}
 
     def take(self, reports: list[LinkReport]) -> list[LinkReportAnswer]:
         """An answer per report, in their order."""
@@ -38,6 +39,7 @@ class LinkReportReader:
             fences = self._store.fences_by_node(session, nodes)
             touched: set[str] = set()
             agents = self._store.agents(session, nodes)
+            self._rows = self._store.links_named(session, self._changed_links(reports))
             taken = [self._take(session, report, agents, programs, fences, touched) for report in reports]
             for slice, generation in self._ahead(reports, taken, programs).items():
                 self._switchboard.outrun(session, slice, generation)
@@ -89,6 +91,17 @@ class LinkReportReader:
                 session.delete(fence)
         return None
 
+    def _changed_links(self, reports: list[LinkReport]) -> set[str]:
+        """The links of which some report says otherwise than we know."""
+        changed = set()
+        for report in reports:
+            before = self._switchboard.fabric.below(str(report.node))
+            said = {port.port: port.gbps for port in report.ports}
+            if said != before:
+                ports = {port for port in {*said, *before} if said.get(port) != before.get(port)}
+                changed |= {f"{report.node}.{port}" for port in ports}
+        return changed
+
     def _take_ports(self, session: Session, node: str, ports: dict[str, float]) -> None:
         fabric = self._switchboard.fabric
         before = dict(fabric.below(node))
@@ -100,7 +113,7 @@ class LinkReportReader:
         after = fabric.below(node)
         for port in {*before, *after}:
             if before.get(port) != after.get(port):
-                self._store.set_port(session, fabric.link(f"{node}.{port}"), fabric.rate(node, port))
+                self._store.set_port(session, fabric.link(f"{node}.{port}"), fabric.rate(node, port), self._rows)
         self._news = True
 
     @staticmethod
