@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy.orm import Session
 
+from matrixlink.contract import LinkReport
 from matrixlink.damping import DEGRADED_PENALTY, DOWN_PENALTY, Damping
 from matrixlink.fabric.link import DEGRADED, DOWN, UP, Fabric, Ports, health
 from matrixlink.promises import Promises
@@ -38,6 +39,8 @@ class LinkConditions:
         self._reported: dict[str, dict[str, float]] = {}
         self._accused: dict[str, float] = {}
         self._damped: set[str] = set()
+        self._read: tuple[Session | None, dict[str, LinkRow | None]] = (None, {})
+        """A transaction and the rows of links that were read in it at once; None: the link has no row."""
         promises.on_load.append(self._load)
         with store.reading() as session:
             self._load(session)
@@ -67,6 +70,18 @@ class LinkConditions:
         return self._damped
 
     # -- what changes it ----------------------------------------------------------------------------------------------
+
+    def read(self, session: Session, reports: Iterable[LinkReport]) -> None:
+        """Ask at once for the rows of all links of which these reports say otherwise than the last ones did."""
+        rows: dict[str, LinkRow | None] = {}
+        for report in reports:
+            before = self._reported.get(str(report.node), {})
+            said = {port.port: port.gbps for port in report.ports}
+            if said != before:
+                ports = {port for port in {*said, *before} if said.get(port) != before.get(port)}
+                rows |= dict.fromkeys(f"{report.node}.{port}" for port in ports)
+        rows |= self._store.links_named(session, rows)
+        self._read = (session, rows)
 
     def take(self, session: Session, node: str, ports: Ports) -> bool:
         """What a node's agent says of its ports: those below their rate, and no others."""
@@ -140,7 +155,15 @@ class LinkConditions:
     # -- parts of it --------------------------------------------------------------------------------------------------
 
     def _row(self, session: Session, name: str) -> LinkRow:
-        return session.get(LinkRow, name) or self._store.link(session, self._link(name))
+        held, rows = self._read
+        found = rows.get(name) if held is session else None
+        if found is None and (held is not session or name not in rows):
+            found = session.get(LinkRow, name)
+        if found is None:
+            found = self._store.new_link(session, self._link(name))
+        if held is session:
+            rows[name] = found
+        return found
 
     def _link(self, name: str) -> Link:
         return self._fabric.link(name)

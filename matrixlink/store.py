@@ -348,15 +348,19 @@ class LinkStore:
     def links(self, session: Session) -> list[LinkRow]:
         return list(session.scalars(select(LinkRow).order_by(LinkRow.name)))
 
-    def link(self, session: Session, link: Link) -> LinkRow:
-        """The link's row, made when it has none: whole."""
-        row = session.get(LinkRow, link.name)
-        if row is None:
-            row = LinkRow(
-                name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=link.capacity_gbps,
-                state="Up", reason="", penalty=0.0, penalty_at=0.0,
-            )  # fmt: skip
-            session.add(row)
+    def links_named(self, session: Session, names: Iterable[str]) -> dict[str, LinkRow]:
+        """The rows there are of these links, asked for at once."""
+        wanted = list(names)
+        rows = session.scalars(select(LinkRow).where(LinkRow.name.in_(wanted))) if wanted else ()
+        return {row.name: row for row in rows}
+
+    def new_link(self, session: Session, link: Link) -> LinkRow:
+        """A row for a link that has none: whole."""
+        row = LinkRow(
+            name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=link.capacity_gbps,
+            state="Up", reason="", penalty=0.0, penalty_at=0.0,
+        )  # fmt: skip
+        session.add(row)
         return row
 
     def events(self, session: Session) -> list[EventRow]:

@@ -63,6 +63,7 @@ class LinkReportReader:
             fences = self._store.fences_by_node(session, nodes)
             touched: set[str] = set()
             agents = self._store.agents(session, nodes)
+            self._conditions.read(session, reports)
             taken = [self._take(session, report, agents, programs, fences, touched) for report in reports]
             for slice, generation in self._ahead(reports, taken, programs).items():
                 self._switchboard.outrun(session, slice, generation)

@@ -8,10 +8,10 @@ and MatrixLink's.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -125,15 +125,29 @@ class Supernode:
         """The link of that name. Raises UnknownPart."""
         owner, _, port = name.partition(".")
         if owner in self._nodes:
-            candidates: Iterable[Link] = self.links(owner)
+            found = self._link_of_node(owner, port)
         elif re.fullmatch(rf"{re.escape(self.name)}-c\d+-leaf\d+", owner):
-            candidates = self.layout.rdma_trunks()
+            found = next((link for link in self.layout.rdma_trunks() if link.name == name), None)
         else:
+            found = None
+        if found is None:
             raise UnknownPart(name)
-        for link in candidates:
-            if link.port == port and link.name == name:
-                return link
-        raise UnknownPart(name)
+        return found
+
+    def _link_of_node(self, node: str, port: str) -> Link | None:
+        """As the first node has it, for every node is wired alike: with this node's name, and its cabinet's leaf."""
+        like = self._first_nodes_links.get(port)
+        if like is None or like.node is None:
+            return None
+        first, cabinet = like.node, self.cabinet_of(like.node)
+
+        def here(end: str) -> str:
+            if end.startswith(f"{first}-"):
+                return node + end[len(first) :]
+            return self.cabinet_of(node) + end[len(cabinet) :] if end.startswith(f"{cabinet}-leaf") else end
+
+        ends = (here(like.ends[0]), here(like.ends[1]))
+        return dataclasses.replace(like, name=f"{node}.{port}", ends=ends, node=node)
 
     # ---- what goes with what ----------------------------------------------------------------------------------------
 
@@ -201,6 +215,11 @@ class Supernode:
         return out.getvalue().decode()
 
     # ---- small helpers ----------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _first_nodes_links(self) -> dict[str, Link]:
+        """By port."""
+        return {link.port: link for link in self.links(next(iter(self._nodes)))}
 
     @functools.cached_property
     def _nodes(self) -> dict[str, None]:

@@ -1,0 +1,68 @@
+"""A lost L2 chip through MatrixLink's API: 48 ports reported down in one batch, to new tables and changed flows.
+
+The service runs in this process over ASGI with its SQLite file on this disk, for a whole supernode: real link agents
+on 48 nodes hold the program of one slice, a communicator sends a random permutation of 768 dies as 5,376 flows. One
+request reports the loss for all nodes and is answered when the reports are on disk and tables, flows and rates have
+followed; what changed is then checked. The repair is reported off the clock, and the slice's rerouting, which a watcher
+does after the answer, is not part of it. A kernel in C is used where there is a compiler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import Figure
+from matrixlink.communicators.contract import CommunicatorRequest
+from matrixlink.contract import LinkReports
+from matrixresource.topology import Supernode
+from tests.matrixlink.fleet import Stack, a_request
+
+LOSSES = 100
+CHIPS = [(chip % 7, chip // 7) for chip in range(LOSSES)]
+"""(sub-plane, L2 chip) of each loss: none twice, so no port flaps and every link is written down for the first time."""
+JSON = {"Content-Type": "application/json"}
+
+
+def measure() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="cm-bench-") as folder:
+        batches, changes, moved = asyncio.run(losses(Path(folder)))
+    told = f"{LOSSES} batches of 48 reports, {moved} flows on other paths; OpenSM 250 ms a sub-plane, 1,900 ms joined"
+    yield Figure("L2 chip lost through the API, P50", statistics.median(batches), "ms", told, 20)
+    yield Figure("the same, P99", sorted(batches)[LOSSES * 99 // 100 - 1], "ms", "", 50)
+    yield Figure("list of the changed flows, P50", statistics.median(changes), "ms", "GET .../changes, all pages")
+
+
+async def losses(folder: Path) -> tuple[list[float], list[float], int]:
+    """Milliseconds of each batch and of each list of changes, and how many flows took another path at the last."""
+    nodes = Supernode().nodes()
+    stack = Stack(folder, nodes)
+    await stack.active(request=a_request(members=nodes))
+    await stack.client.ensure_communicator("p", CommunicatorRequest(slice="a-ub", pattern="permutation", seed=1))
+    batches, changes = [], []
+    for event in range(2 * LOSSES):
+        share = float(event % 2)
+        for node in stack.hardware.values():
+            node.ports["ub-p{}-k{:02d}".format(*CHIPS[event // 2])] = share
+        body = json.dumps(LinkReports(reports=[agent.report() for agent in stack.agents.values()]).wire())
+        begun = time.perf_counter()
+        answer = await stack.http.post("/v1/link-reports", content=body, headers=JSON)
+        took = (time.perf_counter() - begun) * 1e3
+        assert all(each["accepted"] for each in answer.json()["answers"]), answer.text[:300]
+        if share == 0:
+            batches.append(took)
+            begun = time.perf_counter()
+            listed = await stack.client.communicator_changes("p")
+            changes.append((time.perf_counter() - begun) * 1e3)
+            assert {change.sub_plane for change in listed} == {CHIPS[event // 2][0]}
+        told = await stack.client.find_communicator("p")
+        assert told is not None
+        assert told.traffic is not None
+        assert told.traffic.last_change is not None
+        assert (told.traffic.last_change.event, told.traffic.last_change.ports) == (event + 1, len(nodes))
+    return batches, changes, told.traffic.last_change.repathed
