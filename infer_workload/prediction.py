@@ -1,7 +1,7 @@
 """What a FabricView says of decoding, from the view alone: how long a step of that batch takes on it.
 
-This is the same timing the engine steps by, asked from outside: whoever measures a deployment can set beside it what the
-fabric lets it do (the demo does, and a story). Seconds, tokens.
+This is the same timing the engine steps by, asked from outside: whoever measures a deployment can set beside it what
+the fabric lets it do (the demo does, and a story). Seconds, tokens.
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@ from matrixresource.vocabulary.rest import IfMatch, ListParams, Params, Validate
 from matrixresource.vocabulary.wire import View
 
 NOT_YET = {
-    "telemetry": "rates, utilisation and drops per link, plane, slice and tenant",
     "backup-paths": "disjoint backup paths of protected slices",
     "peerings": "routes between slices of different tenants",
     "drains": "taking a link or switch out of service with no floor broken",

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 from pydantic import Field, model_validator
 
 from matrixlink.api import routes
 from matrixlink.api_care import care_routes
+from matrixlink.api_telemetry import telemetry_routes
 from matrixlink.damping import Damping
 from matrixlink.fabric.link import Fabric
 from matrixlink.leases import Leases
@@ -17,6 +19,9 @@ from matrixlink.link_conditions import LinkConditions
 from matrixlink.probing.diagnosis import Diagnosis
 from matrixlink.store import Base, LinkStore
 from matrixlink.switchboard import Switchboard
+from matrixlink.telemetry.metrics import LinkMetrics
+from matrixlink.telemetry.rates import PortRates
+from matrixlink.telemetry.views import Telemetry
 from matrixlink.watchers.link_health import LinkHealth
 from matrixlink.watchers.link_reports import LinkReportReader
 from matrixresource.topology import Supernode, SupernodeSpec
@@ -77,7 +82,11 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
     diagnosis = Diagnosis(fabric, switchboard.promises, conditions)
     watcher = LinkHealth(switchboard, conditions, diagnosis)
     health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
-    reports = LinkReportReader(switchboard, leases, conditions, diagnosis, clock, health.nudge)
+    rates = PortRates(fabric, clock)
+    telemetry = Telemetry(switchboard, rates, diagnosis)
+    reports = LinkReportReader(switchboard, leases, conditions, diagnosis, rates, clock, health.nudge)
+    registry = CollectorRegistry()
+    registry.register(LinkMetrics(switchboard, telemetry, conditions, diagnosis, reports.counters))
 
     async def compact() -> str:
         with records.transaction() as session:
@@ -87,9 +96,14 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
     return create_app(
         "link",
         "MatrixLink",
-        [routes(switchboard, reports), care_routes(switchboard, conditions, diagnosis, health.nudge)],
+        [
+            routes(switchboard, reports),
+            care_routes(switchboard, conditions, diagnosis, health.nudge),
+            telemetry_routes(telemetry),
+        ],
         tokens=Tokens(settings.tokens),
         watchers=[health, Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0)],
+        registry=registry,
         on_stop=database.close,
     )
 

@@ -22,6 +22,7 @@ from services.matrixctl.commands import (
     show,
     stack,
     top,
+    traffic,
 )
 from services.matrixctl.screen import EXIT_USAGE, refuse
 
@@ -35,7 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for group in (stack, look, change, machine, plan, holdings, defrag, top, experiment, show, later):
+for group in (stack, look, change, machine, plan, holdings, defrag, top, traffic, experiment, show, later):
     group.register(app)
 
 

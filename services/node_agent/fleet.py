@@ -18,6 +18,7 @@ from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.names import NodeName
 from services.node_agent.memory import FleetMemory
+from services.node_agent.traffic import EmulatedTraffic, Load
 from services.node_agent.uplink import Line, Uplink
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,8 @@ class Fleet:
         self._uplinks: dict[str, Uplink] = {}
         self._lives: dict[NodeName, list[asyncio.Task[None]]] = {}
         self._dirty: dict[str, set[NodeName]] = {}
+        self.traffic = EmulatedTraffic({str(name): node for name, node in self.nodes.items()}, self.spec, clock)
+        self.traffic.loads = {name: Load.model_validate(body) for name, body in memory.all("traffic").items()}
         self.faults = {name: InjectedFault.model_validate(body) for name, body in memory.all("fault").items()}
         for node in self.nodes.values():
             node.suffer(list(self.faults.values()))
@@ -84,6 +87,7 @@ class Fleet:
 
     def _changed(self, kind: str, node: NodeName) -> None:
         self._dirty[kind].add(node)
+        self.traffic.settle()
         if kind in self._uplinks:
             self._uplinks[kind].news(node)
 
@@ -150,6 +154,17 @@ class Fleet:
         """Have everything that a fault can touch feel what is broken now."""
         for name in list(self.nodes) if fault.kind in SWITCH_KINDS else [NodeName(fault.target)]:
             self._suffer(name)
+
+    # -- traffic --------------------------------------------------------------------------------------------------
+
+    def offer(self, name: str, load: Load) -> None:
+        """Put a load on the nodes' ports, or change it. Durable before it acts."""
+        self._memory.put("traffic", {name: load.wire()})
+        self.traffic.put(name, load)
+
+    def withdraw_load(self, name: str) -> None:
+        self._memory.remove("traffic", name)
+        self.traffic.remove(name)
 
     def _suffer(self, name: NodeName) -> None:
         node = self.nodes[name]

@@ -135,7 +135,7 @@ def link_agents(fleet: Fleet, client: LinkClient, stages: Stages, built_gbps: di
 
     def agent(node: EmulatedNode, random: Random, changed: Callable[[], None]) -> LinkAgent:
         probing = AgentProbing(str(node.name), plans[str(node.name.supernode)], wires, round_s)
-        return LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease_s, probing)
+        return LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease_s, probing, fleet.traffic)
 
     fleet.add_agents("link", agent)
     fleet.connect("link", LinkLine(fleet, client))
