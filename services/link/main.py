@@ -79,7 +79,7 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
     leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0))
     switchboard = Switchboard(LinkStore(records), fabric, clock, leases)
     conditions = LinkConditions(switchboard.store, switchboard.promises, clock, settings.damping())
-    diagnosis = Diagnosis(fabric, switchboard.promises, conditions)
+    diagnosis = Diagnosis(fabric, switchboard.promises, conditions, clock)
     watcher = LinkHealth(switchboard, conditions, diagnosis)
     health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
     rates = PortRates(fabric, clock)

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from random import Random
 
 from matrixlink.agent import AgentProbing, LinkAgent
-from matrixlink.agent.probing import ROUND_FLOOR_WALL_S, ROUND_S
 from matrixlink.client import LinkClient
 from matrixlink.contract import ProgramView
-from matrixlink.probing.plan import ProbePlan
+from matrixlink.probing.plan import ROUND_FLOOR_WALL_S, ROUND_S, ProbePlan
 from matrixresource.agent import ResourceAgent
 from matrixresource.client import ResourceClient
 from matrixresource.contract import AssignmentView, NodeReport, ReportAnswer

@@ -360,7 +360,7 @@ async def test_other_bad_input(stack):
     assert (await stack.http.get("/v1/links/none")).status_code == 404
     assert (await stack.http.get("/v1/links?plane=x")).status_code == 422
     assert (await stack.http.get("/v1/links?node=sn0-c99-n0")).status_code == 404
-    for noun in ("telemetry", "backup-paths", "peerings", "drains", "what-ifs/x"):
+    for noun in ("backup-paths", "peerings", "drains", "what-ifs/x"):
         answer = await stack.http.get(f"/v1/{noun}")
         assert (answer.status_code, answer.json()["reason"]) == (501, "NotYetSupported")
     with pytest.raises(NotYetSupported):
