@@ -41,8 +41,8 @@ Floats = NDArray[np.float64]
 
 class Load(Wire):
     """What a workload offers: `gbps_per_npu` out of every NPU of the members of a slice, or of an instance's slice on a
-    plane. all-to-all: to all others alike; permutation: each to one, halfway round; ring: each to the next; incast: all
-    to `target` (by default the first)."""
+    plane, or only of some `members`. all-to-all: to all others alike; permutation: each to one, halfway round; ring:
+    each to the next; incast: all to `target` (by default the first)."""
 
     slice: str | None = Field(None, max_length=253)
     instance: str | None = Field(None, max_length=253)
@@ -50,6 +50,7 @@ class Load(Wire):
     pattern: Pattern = "all-to-all"
     gbps_per_npu: float = Field(gt=0, le=1e4, allow_inf_nan=False)
     target: NodeName | None = None
+    members: list[NodeName] | None = Field(None, max_length=4096)
 
     def means(self, slice: str, table: Table) -> bool:
         """Whether a slice's table is one that this load goes by."""
@@ -195,7 +196,10 @@ class EmulatedTraffic:
     def held_by(self, load: Load) -> dict[str, dict[str, Table]]:
         """By slice that a load goes by, the tables of the nodes that have power."""
         held: dict[str, dict[str, Table]] = defaultdict(dict)
+        only = None if load.members is None else set(load.members)
         for name, node in zip(self._names, self._nodes, strict=True):
+            if only is not None and name not in only:
+                continue
             for slice, table in node.tables.items() if node.powered else ():
                 if load.means(slice, table):
                     held[slice][name] = table
