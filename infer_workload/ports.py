@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from infer_workload.own_traffic import DecodeTraffic
 
 
 class FabricViews(Protocol):
@@ -18,3 +21,9 @@ class Hardware(Protocol):
 
     async def dark(self) -> frozenset[str]:
         """Nodes without power now. Raises Unavailable where the emulated hardware cannot be asked."""
+
+    async def offer(self, name: str, traffic: DecodeTraffic | None) -> None:
+        """Put what the workload sends on the ports under that name, in place of what was there; None: no more."""
+
+    async def offered(self) -> frozenset[str]:
+        """The names of all that is put there."""

@@ -16,6 +16,7 @@ from infer_workload.contract import DeploymentRequest, DeploymentView, LoadReque
 from infer_workload.deployment import DoesNotFit
 from infer_workload.live import LiveDeployment
 from infer_workload.metering import Metering
+from infer_workload.own_traffic import OwnTraffic
 from infer_workload.ports import FabricViews, Hardware
 from infer_workload.request import InferenceRequest
 from infer_workload.store import DeploymentRow, InferStore
@@ -59,6 +60,7 @@ class Serving:
         self.live: dict[str, LiveDeployment] = {}
         self._views = views
         self._hardware = hardware
+        self._own_traffic = None if hardware is None else OwnTraffic(hardware)
         self._rng = rng
         self._endpoint = endpoint
         self._nudged = asyncio.Event()
@@ -179,6 +181,12 @@ class Serving:
         if held:
             self.nudge()
         return f"{held} decode pools are held by ranks without power"
+
+    async def show_traffic(self) -> str:
+        """Put what the deployments send on the emulated ports, for the fabric's counters to see."""
+        if self._own_traffic is None:
+            return "there is no hardware"
+        return f"{await self._own_traffic.tell(list(self.live.values()))} loads told"
 
     async def run(self) -> None:
         """For ever: play time on in every deployment, then rest until something is due."""

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from matrixlink.contract import LinkView, ProbeRound, ProbesView, SuspicionView
 from matrixlink.inventory import FabricInventory
 from matrixlink.link_conditions import LinkConditions
-from matrixlink.probing.diagnosis import DETECTED_WITHIN_S, Diagnosis
+from matrixlink.probing.diagnosis import Diagnosis
 from matrixlink.switchboard import Switchboard
 from matrixresource.vocabulary.rest import Params, collection
 
@@ -41,7 +41,7 @@ def care_routes(
     @api.get("/probes")
     async def probes() -> ProbesView:
         return ProbesView(
-            detected_within_s=DETECTED_WITHIN_S,
+            detected_within_s=diagnosis.detected_within_s,
             rounds=[
                 ProbeRound(round=number, nodes=nodes, sent=sent, failed=failed)
                 for number, nodes, sent, failed in diagnosis.rounds()

@@ -151,6 +151,21 @@ class ReportedProbes(Wire):
     latency_us: dict[Plane, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
 
 
+Megabytes = Annotated[int, Field(ge=0)]
+
+
+class ReportedCounters(Wire):
+    """The ports' counters `at` that emulated second: 10^6 bytes since the node began, in the order of the probe plan's
+    paths (UB uplinks by sub-plane and L2 chip, RDMA ports, the card). `dropped` names only ports that ever dropped;
+    `slices` has sent, received and dropped of each."""
+
+    at: float = Field(allow_inf_nan=False)
+    sent: list[Megabytes] = Field(max_length=4096)
+    received: list[Megabytes] = Field(max_length=4096)
+    dropped: dict[int, Megabytes] = Field(default_factory=dict, max_length=4096)
+    slices: dict[str, tuple[Megabytes, Megabytes, Megabytes]] = Field(default_factory=dict, max_length=1024)
+
+
 class LinkReport(Wire):
     """All that a link agent says of its node: every slice it holds, only the ports below full rate, and the probes that
     went wrong. `epoch` counts the agent's lives and `sequence` its reports in this one; an older report is refused."""
@@ -162,6 +177,7 @@ class LinkReport(Wire):
     programs: list[ReportedProgram] = Field(default_factory=list, max_length=1024)
     ports: list[ReportedPort] = Field(default_factory=list, max_length=1024)
     probes: ReportedProbes | None = None
+    counters: ReportedCounters | None = None
 
 
 class LinkReports(Wire):
@@ -293,3 +309,24 @@ class ProbesView(Wire):
     rounds: list[ProbeRound]
     suspicions: list[SuspicionView]
     at_fault: dict[str, float]
+
+
+class TelemetryView(Wire):
+    """What moves over one thing: a link (both directions of a node's port), switch, node's plane, plane, slice, or a
+    project's plane. `capacity_gbps` is what it carries each way now (of a slice, what its members may use), utilisation
+    the busier direction's part of it, `headroom_gbps` what is not promised to anybody. `latency_us` is what probes took
+    one way, `dropped_gbps` what was sent into ports that carried nothing."""
+
+    name: str
+    by: str
+    plane: Plane | None = None
+    project: str | None = None
+    sent_gbps: float
+    received_gbps: float
+    dropped_gbps: float
+    capacity_gbps: float
+    utilisation: float | None = None
+    floors_gbps: float = 0.0
+    headroom_gbps: float
+    latency_us: float | None = None
+    sampled_at: str | None = None

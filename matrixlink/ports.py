@@ -46,5 +46,24 @@ class Sweep:
 class Wires(Protocol):
     """What a node is connected to. Filled by the emulated fabric."""
 
-    def sweep(self, plan: ProbePlan, node: str, round: int) -> Sweep:
-        """Send the node's probes of that round."""
+    def sweep(self, plan: ProbePlan, node: str, number: int) -> Sweep:
+        """Send the node's probes of the round of that number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The counters of a node's ports at a moment of the emulated clock, since the node began: GB sent, received and
+    dropped by port, in the order of the probe plan's paths (UB uplinks, RDMA ports, the card), and by slice."""
+
+    at: float
+    sent_gb: Sequence[float]
+    received_gb: Sequence[float]
+    dropped_gb: Sequence[float]
+    slices: Mapping[str, tuple[float, float, float]]
+
+
+class Meters(Protocol):
+    """The counters of the ports. Filled by the emulated traffic."""
+
+    def read(self, node: str) -> Counted | None:
+        """None where nothing ever moved."""

@@ -71,6 +71,13 @@ class DecodeTiming:
         head = kernels.head_s(requests * queries)
         return layers * layer + heads * head + self.calibration.launch_ms * 1e-3
 
+    def sent_bytes(self, requests: float) -> float:
+        """What each die sends to the others over UB in one step: dispatch and combine of every layer."""
+        layers = self.model.layers + (self.model.draft_layers if self.options.mtp else 0)
+        tokens = requests * (2 if self.options.mtp else 1)
+        held = self.calibration
+        return layers * tokens * held.exchange_copies * (held.dispatch_token_bytes + held.combine_token_bytes)
+
     def _layer_s(self, kernels: Kernels, requests: float, kv_tokens: float, queries: int) -> float:
         if not self._microbatched(requests):
             return sum(self._streams_s(kernels, requests, kv_tokens, queries))

@@ -16,10 +16,11 @@ from dataclasses import dataclass, fields
 from random import Random
 from typing import Any
 
+from matrixlink.agent.counters import reported_counters
 from matrixlink.agent.probing import AgentProbing
 from matrixlink.agent.tables import Readback, digest
 from matrixlink.contract import DesiredProgram, LinkReport, ProgramView, ReportedPort, ReportedProgram
-from matrixlink.ports import Hardware
+from matrixlink.ports import Hardware, Meters
 from matrixlink.tables_digest import ROUTES
 from matrixresource.stages import Stages
 from matrixresource.vocabulary.clock import Clock
@@ -52,7 +53,8 @@ class Held:
 
 class LinkAgent:
     """One node's agent. `hardware` is the node it sits on; `changed` is called whenever a report would say something
-    new; `built_gbps` is every port's full rate; `probing` is None for an agent that sends no probes."""
+    new; `built_gbps` is every port's full rate; without `probing` it
+    sends no probes, without `meters` it reports no counters."""
 
     def __init__(
         self,
@@ -64,9 +66,11 @@ class LinkAgent:
         changed: Callable[[], None] = lambda: None,
         lease_s: float = 30.0,
         probing: AgentProbing | None = None,
+        meters: Meters | None = None,
     ) -> None:
         self.hardware = hardware
         self.probing = probing
+        self.meters = meters
         self.epoch = 1
         self.sequence = 0
         self.stage: str | None = None
@@ -217,6 +221,7 @@ class LinkAgent:
             programs=programs,
             ports=ports,
             probes=self.probing.report(self._clock.now(), self.hardware.ports) if self.probing else None,
+            counters=reported_counters(self.meters.read(self.node)) if self.meters else None,
         )
 
     def tables(self, slice: str) -> dict[str, Any] | None:

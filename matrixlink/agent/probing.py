@@ -11,10 +11,7 @@ from math import floor
 
 from matrixlink.contract import FailedProbe, ReportedProbes
 from matrixlink.ports import Sweep, Wires
-from matrixlink.probing.plan import ProbePlan
-
-ROUND_S, ROUND_FLOOR_WALL_S = 10.0, 0.5
-"""A round each 10 s of emulated time (the incumbent's ping mesh: an interval of 1 to 60 s, Ascend/mind-cluster)."""
+from matrixlink.probing.plan import ROUND_S, ProbePlan
 
 
 class AgentProbing:

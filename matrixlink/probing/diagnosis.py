@@ -2,8 +2,8 @@
 
 The newest rounds are kept in memory only; what was found is in the links' rows. A part is found when two rounds in a
 row point at it and nothing else would explain them, and it is acquitted when in two rounds some probe over it came
-through whole. With a round of 10 s, news within 1 s and the watcher behind it, a silent fault is found within
-`DETECTED_WITHIN_S` of emulated time, and mended as fast.
+through whole. So a silent fault is found, and its mending, within `DETECTED_WITHIN_S` of emulated time; where emulated
+time runs so fast that a round takes longer, within 3.5 rounds.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from matrixlink.contract import LinkReport
 from matrixlink.fabric.link import Fabric
 from matrixlink.link_conditions import LinkConditions
 from matrixlink.probing.localise import WHOLE, Localised, Outcome, Suspicion, best_shares, confirmed, localise
-from matrixlink.probing.plan import ProbePlan
+from matrixlink.probing.plan import ROUND_FLOOR_WALL_S, ROUND_S, ProbePlan
 from matrixlink.promises import Promises
+from matrixresource.vocabulary.clock import Clock
 
 ROUNDS_KEPT = 4
-DETECTED_WITHIN_S = 35.0
+DETECTED_WITHIN_ROUNDS = 3.5
 """The rest of the round in which it fails, two whole rounds, and their reports."""
+DETECTED_WITHIN_S = DETECTED_WITHIN_ROUNDS * ROUND_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ class Rounds:
 class Diagnosis:
     """`hear` is called for every report taken, `look` by the watcher."""
 
-    def __init__(self, fabric: Fabric, promises: Promises, conditions: LinkConditions) -> None:
+    def __init__(self, fabric: Fabric, promises: Promises, conditions: LinkConditions, clock: Clock) -> None:
+        self.detected_within_s = DETECTED_WITHIN_ROUNDS * clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
         self._promises = promises
         self._conditions = conditions
         self._fabric = fabric
@@ -67,9 +70,10 @@ class Diagnosis:
         heard = rounds.heard.setdefault(told.round, {})
         if node not in heard:
             self.sent, self.failed = self.sent + told.sent, self.failed + len(told.failed)
-        heard[node] = Heard(
-            told.sent, {each.probe: each.share for each in told.failed}, frozenset(port.port for port in report.ports)
-        )
+        blind = frozenset(port.port for port in report.ports)
+        if node in heard:  # its port may have come back since the round was probed
+            blind |= heard[node].blind
+        heard[node] = Heard(told.sent, {each.probe: each.share for each in told.failed}, blind)
         for old in rounds.newest()[ROUNDS_KEPT:]:
             del rounds.heard[old]
         self.latency_us[node] = {str(plane): us for plane, us in told.latency_us.items()}

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from matrixresource.topology import Supernode
 from matrixresource.vocabulary.planes import Plane
 
+ROUND_S, ROUND_FLOOR_WALL_S = 10.0, 0.5
+"""A round each 10 s of emulated time (the incumbent's ping mesh: an interval of 1 to 60 s, Ascend/mind-cluster)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Probe:

@@ -22,6 +22,7 @@ from matrixlink.probing.diagnosis import Diagnosis
 from matrixlink.store import AgentRow, FenceRow, LinkStore, ProgramRow
 from matrixlink.switchboard import Switchboard
 from matrixlink.tables_digest import digest
+from matrixlink.telemetry.rates import PortRates
 from matrixresource.topology import Supernode
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import InvalidField
@@ -39,6 +40,7 @@ class LinkReportReader:
         leases: Leases,
         conditions: LinkConditions,
         diagnosis: Diagnosis,
+        rates: PortRates,
         clock: Clock,
         nudge: Callable[[], None],
     ) -> None:
@@ -48,6 +50,7 @@ class LinkReportReader:
         self._leases = leases
         self._conditions = conditions
         self._diagnosis = diagnosis
+        self._rates = rates
         self._clock = clock
         self._nudge = nudge
         self._news = False
@@ -73,7 +76,10 @@ class LinkReportReader:
             answers = [
                 self._answer(session, report, reason, programs) for report, reason in zip(reports, taken, strict=True)
             ]
-        heard = [self._diagnosis.hear(report) for report, reason in zip(reports, taken, strict=True) if reason is None]
+        accepted = [report for report, reason in zip(reports, taken, strict=True) if reason is None]
+        heard = [self._diagnosis.hear(report) for report in accepted]
+        for report in accepted:
+            self._rates.hear(report)
         if self._news or any(heard):
             self._nudge()
         return answers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -15,13 +16,14 @@ from prometheus_client import CollectorRegistry
 
 from infer_workload import api, completions
 from infer_workload.metrics import DeploymentMetrics
+from infer_workload.own_traffic import DecodeTraffic
 from infer_workload.ports import FabricViews, Hardware
 from infer_workload.serving import Serving
 from infer_workload.store import Base, InferStore
 from matrixlink.client import LinkClient
 from matrixresource.vocabulary.calls import call
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import Gone, MatrixError
+from matrixresource.vocabulary.errors import Gone, MatrixError, NotFound
 from matrixresource.vocabulary.records import Records
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
@@ -46,13 +48,25 @@ JOURNAL_KEPT_WALL_S = 600.0
 
 
 class HardwareOverHttp:
-    """The emulated hardware, asked which of its nodes have no power."""
+    """The emulated hardware: asked which of its nodes have no power, and told what the workload sends."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
     async def dark(self) -> frozenset[str]:
         answer = await call(self._http, "GET", "/v1/nodes", params={"powered": "false"})
+        return frozenset(item["name"] for item in answer["items"])
+
+    async def offer(self, name: str, traffic: DecodeTraffic | None) -> None:
+        if traffic is None:
+            with suppress(NotFound):
+                await call(self._http, "DELETE", f"/v1/traffic/{name}")
+            return
+        body = {"instance": traffic.instance, "plane": "ub", "pattern": "all-to-all", "members": list(traffic.nodes)}
+        await call(self._http, "PUT", f"/v1/traffic/{name}", body=body | {"gbpsPerNpu": traffic.gbps_per_npu})
+
+    async def offered(self) -> frozenset[str]:
+        answer = await call(self._http, "GET", "/v1/traffic")
         return frozenset(item["name"] for item in answer["items"])
 
 
@@ -98,6 +112,7 @@ def build(
         watchers=[
             fabric,
             Periodic("hardware", serving.feel_hardware, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
+            Periodic("traffic", serving.show_traffic, clock, period_s=5.0, floor_wall_s=1.0),
             Periodic("accounts", serving.settle_accounts, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
         ],

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 from pydantic import Field, model_validator
 
 from matrixlink.api import routes
 from matrixlink.api_care import care_routes
 from matrixlink.api_drains import drain_routes
+from matrixlink.api_telemetry import telemetry_routes
 from matrixlink.communicators.api import communicator_routes
 from matrixlink.communicators.communicators import Communicators
 from matrixlink.damping import Damping
@@ -23,6 +25,9 @@ from matrixlink.link_conditions import LinkConditions
 from matrixlink.probing.diagnosis import Diagnosis
 from matrixlink.store import Base, LinkStore
 from matrixlink.switchboard import Switchboard
+from matrixlink.telemetry.metrics import LinkMetrics
+from matrixlink.telemetry.rates import PortRates
+from matrixlink.telemetry.views import Telemetry
 from matrixlink.watchers.departed import DepartedSupernodes
 from matrixlink.watchers.link_health import LinkHealth
 from matrixlink.watchers.link_reports import LinkReportReader
@@ -83,7 +88,7 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
     leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0))
     switchboard = Switchboard(LinkStore(records), fabric, clock, leases)
     conditions = LinkConditions(switchboard.store, switchboard.promises, clock, settings.damping())
-    diagnosis = Diagnosis(fabric, switchboard.promises, conditions)
+    diagnosis = Diagnosis(fabric, switchboard.promises, conditions, clock)
     watcher = LinkHealth(switchboard, conditions, diagnosis)
     health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
     departed = DepartedSupernodes(switchboard, leases, kept)
@@ -96,7 +101,11 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
         following.nudge()
         health.nudge()
 
-    reports = LinkReportReader(switchboard, leases, conditions, diagnosis, clock, ports_changed)
+    rates = PortRates(fabric, clock)
+    telemetry = Telemetry(switchboard, rates, diagnosis)
+    reports = LinkReportReader(switchboard, leases, conditions, diagnosis, rates, clock, ports_changed)
+    registry = CollectorRegistry()
+    registry.register(LinkMetrics(switchboard, telemetry, conditions, diagnosis, reports.counters))
 
     async def compact() -> str:
         with records.transaction() as session:
@@ -111,6 +120,7 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
             care_routes(switchboard, conditions, diagnosis, health.nudge),
             drain_routes(switchboard, Drains(switchboard)),
             communicator_routes(communicators, fabric.supernodes),
+            telemetry_routes(telemetry),
         ],
         tokens=Tokens(settings.tokens),
         watchers=[
@@ -119,6 +129,7 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
             Periodic("departed", departed.watch, clock, period_s=DEPARTED_PERIOD_S, floor_wall_s=1.0),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
         ],
+        registry=registry,
         tasks=[lambda: asyncio.to_thread(kernel)],  # compiled once per machine, before the first flows need it
         on_stop=database.close,
     )

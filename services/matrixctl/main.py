@@ -23,6 +23,7 @@ from services.matrixctl.commands import (
     show,
     stack,
     top,
+    traffic,
 )
 from services.matrixctl.screen import EXIT_USAGE, refuse
 
@@ -36,7 +37,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for group in (stack, look, change, machine, plan, holdings, defrag, care, top, experiment, show, later):
+for group in (stack, look, change, machine, plan, holdings, defrag, care, top, traffic, experiment, show, later):
     group.register(app)
 
 

@@ -23,10 +23,12 @@ class Noun:
     aliases: tuple[str, ...] = ()
     order: str = "name"
     whole: bool = False
+    collection: str = ""
+    """What the service calls it, where that is not the noun."""
 
     @property
     def path(self) -> str:
-        return f"/v1/{self.name}"
+        return f"/v1/{self.collection or self.name}"
 
     def titles(self, wide: bool) -> list[str]:
         return [title for title, _ in self._shown(wide)]
@@ -187,8 +189,16 @@ NOUNS: tuple[Noun, ...] = (
     Noun(
         "links",
         "link",
-        (NAME, STATE, ("plane", "plane"), ("kind", "kind"), ("gb/s", "gbps"), ("floors", "floorsGbps")),
-        (("built", "builtGbps"), ("ends", "ends")),
+        (
+            NAME,
+            STATE,
+            ("plane", "plane"),
+            ("kind", "kind"),
+            ("gb/s", "gbps"),
+            ("floors", "floorsGbps"),
+            ("reason", "reason"),
+        ),
+        (("built", "builtGbps"), ("lanes", "lanes"), ("damped until", "dampedUntil"), ("ends", "ends")),
         ("link",),
     ),
     Noun(
@@ -204,6 +214,16 @@ NOUNS: tuple[Noun, ...] = (
         (NAME, ("plane", "plane"), ("survives", "protection"), ("protected", "protected"), ("paths", "now.paths")),
         (("states", "alternatives.length"), ("message", "message")),
         ("backup-path",),
+    ),
+    Noun(
+        "link-events",
+        "link",
+        (("at", "at"), ("type", "type"), ("about", "about"), ("reason", "reason"), ("message", "message")),
+        (NAME,),
+        ("link-event", "lev"),
+        "at",
+        whole=True,
+        collection="events",
     ),
     Noun(
         "instances",

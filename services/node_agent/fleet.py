@@ -20,6 +20,7 @@ from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, NotFound
 from matrixresource.vocabulary.names import NodeName
 from services.node_agent.memory import FleetMemory
+from services.node_agent.traffic import EmulatedTraffic, Load
 from services.node_agent.uplink import Line, Uplink
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,8 @@ class Fleet:
         self._lives: dict[NodeName, list[asyncio.Task[None]]] = {}
         self._dirty: dict[str, set[NodeName]] = {}
         self._running = False
+        self.traffic = EmulatedTraffic(self.nodes, self.spec, clock)
+        self.traffic.loads = {name: Load.model_validate(body) for name, body in memory.all("traffic").items()}
         self.faults = {name: InjectedFault.model_validate(body) for name, body in memory.all("fault").items()}
         for node in self.nodes.values():
             node.suffer(list(self.faults.values()))
@@ -97,6 +100,7 @@ class Fleet:
 
     def _changed(self, kind: str, node: NodeName) -> None:
         self._dirty[kind].add(node)
+        self.traffic.settle()
         if kind in self._uplinks:
             self._uplinks[kind].news(node)
 
@@ -122,8 +126,10 @@ class Fleet:
         if supernode in self.supernodes():
             return
         self._memory.put("supernode", {supernode: {}})
-        for name in self._nodes_of(supernode):
-            node = self.nodes[name] = EmulatedNode(name, spec=self.spec)
+        added = {name: EmulatedNode(name, spec=self.spec) for name in self._nodes_of(supernode)}
+        self.nodes |= added
+        self.traffic.change_nodes(self.nodes)
+        for name, node in added.items():
             node.suffer(list(self.faults.values()))
             for kind in self._agents:
                 self._add_agent(kind, name, self._memory.named(kind, name))
@@ -149,6 +155,7 @@ class Fleet:
                 self._dirty[kind].discard(name)
                 self._memory.remove(kind, name)
             del self.nodes[name]
+        self.traffic.change_nodes(self.nodes)
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -207,6 +214,17 @@ class Fleet:
         """Have everything that a fault can touch feel what is broken now."""
         for name in list(self.nodes) if fault.kind in SWITCH_KINDS else [NodeName(fault.target)]:
             self._suffer(name)
+
+    # -- traffic --------------------------------------------------------------------------------------------------
+
+    def offer(self, name: str, load: Load) -> None:
+        """Put a load on the nodes' ports, or change it. Durable before it acts."""
+        self._memory.put("traffic", {name: load.wire()})
+        self.traffic.put(name, load)
+
+    def withdraw_load(self, name: str) -> None:
+        self._memory.remove("traffic", name)
+        self.traffic.remove(name)
 
     def _suffer(self, name: NodeName) -> None:
         node = self.nodes[name]

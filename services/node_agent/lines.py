@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from random import Random
 
 from matrixlink.agent import AgentProbing, LinkAgent
-from matrixlink.agent.probing import ROUND_FLOOR_WALL_S, ROUND_S
 from matrixlink.client import LinkClient
 from matrixlink.contract import ProgramView
-from matrixlink.probing.plan import ProbePlan
+from matrixlink.probing.plan import ROUND_FLOOR_WALL_S, ROUND_S, ProbePlan
 from matrixresource.agent import ResourceAgent
 from matrixresource.client import ResourceClient
 from matrixresource.contract import AssignmentView, NodeReport, ReportAnswer
@@ -142,7 +141,7 @@ def link_agents(fleet: Fleet, client: LinkClient, stages: Stages, built_gbps: di
 
     def agent(node: EmulatedNode, random: Random, changed: Callable[[], None]) -> LinkAgent:
         probing = AgentProbing(str(node.name), plan(node.name.supernode), wires, round_s)
-        return LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease_s, probing)
+        return LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease_s, probing, fleet.traffic)
 
     fleet.add_agents("link", agent)
     fleet.connect("link", LinkLine(fleet, client))

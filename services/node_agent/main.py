@@ -24,6 +24,7 @@ from services.chassis.logging import configure
 from services.chassis.run import serve
 from services.chassis.settings import Settings
 from services.node_agent.api import routes
+from services.node_agent.api_traffic import traffic_routes
 from services.node_agent.fleet import Fleet
 from services.node_agent.lines import link_agents, resource_agents
 from services.node_agent.memory import FleetMemory
@@ -50,7 +51,13 @@ def node_names(settings: AgentSettings) -> list[NodeName]:
 
 def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
     """The application around a fleet whose agents are in place."""
-    return create_app("agents", "Emulated nodes", [routes(fleet)], tokens=Tokens(settings.tokens), tasks=fleet.tasks())
+    return create_app(
+        "agents",
+        "Emulated nodes",
+        [routes(fleet), traffic_routes(fleet)],
+        tokens=Tokens(settings.tokens),
+        tasks=fleet.tasks(),
+    )
 
 
 def build_fleet(

@@ -5,13 +5,13 @@ only what agents make of the answers. A probe gets the share of its rate that th
 none when the node that should answer has no power. Nodes that this process does not play are whole.
 
 A probe's latency is the plane's measured one (`matrixlink/fabric/calibration.yaml`) and, over ports that carry less,
-the longer time that its 512 bytes take on them.
+the longer time that its 512 bytes take on them. Waiting behind other traffic is not modelled.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from matrixlink.fabric.planes import plane_models
 from matrixlink.ports import Sweep
@@ -27,7 +27,7 @@ PROBE_BYTES = 512
 
 
 class EmulatedWires:
-    """Joins nodes. `waiting_us` may be set to say what load adds to the latency of a node's probes on a plane."""
+    """Joins nodes."""
 
     def __init__(self, nodes: Mapping[NodeName, EmulatedNode], spec: SupernodeSpec) -> None:
         self._nodes = nodes
@@ -38,20 +38,20 @@ class EmulatedWires:
             Plane.RDMA: spec.die.rdma_gbps,
             Plane.VPC: spec.node.vpc_gbps,
         }
-        self.waiting_us: Callable[[str, Plane], float] = lambda node, plane: 0.0
 
-    def sweep(self, plan: ProbePlan, node: str, round: int) -> Sweep:
+    def sweep(self, plan: ProbePlan, node: str, number: int) -> Sweep:
         """Where all is well nothing is looked at one by one."""
-        waiting = {plane: us + self.waiting_us(node, plane) for plane, us in self._latency_us.items()}
         hurt = {str(name): each for name, each in self._nodes.items() if not each.sound}
         if not hurt:
-            return Sweep(plan.per_round, (), waiting)
-        shares = [(probe, self._share(probe, hurt)) for probe in plan.round_of(node, round)]
+            return Sweep(plan.per_round, (), self._latency_us)
+        shares = [(probe, self._share(probe, hurt)) for probe in plan.round_of(node, number)]
         slower: dict[Plane, list[float]] = defaultdict(list)
         for probe, share in shares:
             if share > 0:
                 slower[probe.plane].append(PROBE_BYTES / self._port_gbps[probe.plane] * (1 / share - 1) / 1000)
-        latency_us = {plane: round_us(waiting[plane] + sum(each) / len(each)) for plane, each in slower.items()}
+        latency_us = {
+            plane: round(self._latency_us[plane] + sum(each) / len(each), 3) for plane, each in slower.items()
+        }
         return Sweep(len(shares), [(probe, share) for probe, share in shares if share < WHOLE], latency_us)
 
     @staticmethod
@@ -63,7 +63,3 @@ class EmulatedWires:
                 if owner in hurt:
                     share = min(share, hurt[owner].carries(port))
         return share
-
-
-def round_us(latency_us: float) -> float:
-    return round(latency_us, 3)

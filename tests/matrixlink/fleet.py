@@ -23,6 +23,7 @@ from matrixresource.vocabulary.clock import FixedClock
 from matrixresource.vocabulary.names import NodeName
 from services.chassis.database import Database
 from services.link.main import MIGRATIONS, LinkSettings, build
+from services.node_agent.traffic import EmulatedTraffic
 from services.node_agent.wires import EmulatedWires
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
@@ -60,10 +61,11 @@ class Stack:
         built = Fabric([Supernode()]).built
         self.hardware = {name: EmulatedNode(NodeName(name)) for name in nodes or NODES}
         wires, plan = EmulatedWires(self.hardware, Supernode().spec), ProbePlan(Supernode())
+        self.traffic = EmulatedTraffic(self.hardware, Supernode().spec, self.clock)
         self.agents = {
             name: LinkAgent(
                 node, built, link_stages(), self.clock, Random(name), lease_s=30.0,
-                probing=AgentProbing(name, plan, wires),
+                probing=AgentProbing(name, plan, wires), meters=self.traffic,
             )
             for name, node in self.hardware.items()
         }  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from infer_workload.own_traffic import decode_traffic
 from infer_workload.prediction import decode_step_s
 from matrixlink.probing.diagnosis import DETECTED_WITHIN_S
 from services.chassis.database import Database
@@ -32,7 +33,8 @@ class Serving:
         self.database = Database(f"sqlite:///{folder / 'infer.db'}")
         self.database.migrate(infer_main.MIGRATIONS)
         settings = infer_main.InferSettings(seed=1, state=folder)
-        self.app = infer_main.build(settings, stack.clock, self.database, stack.link, self)
+        hardware = infer_main.HardwareOverHttp(stack.http["agents"])
+        self.app = infer_main.build(settings, stack.clock, self.database, stack.link, hardware)
         transport = StreamingASGITransport(self.app)
         self.http = http_client("http://infer", transport=transport)
         self.life = AsyncExitStack()
@@ -43,11 +45,6 @@ class Serving:
 
     async def __aexit__(self, *why: object) -> None:
         await self.life.aclose()
-
-    async def dark(self) -> frozenset[str]:
-        """The hardware, as the workload feels it."""
-        assert self.stack.fleet is not None
-        return frozenset(str(name) for name, node in self.stack.fleet.nodes.items() if not node.powered)
 
     async def begin(self) -> None:
         assert (await self.http.put(f"/v1/deployments/{NAME}", json={"instance": NAME})).status_code == 200
@@ -65,6 +62,13 @@ class Serving:
     async def statistics(self) -> dict[str, Any]:
         return dict((await self.http.get(f"/v1/deployments/{NAME}/statistics")).json())
 
+    async def sent_gbps(self) -> float:
+        """What the decode nodes send each other, from the batch and the step."""
+        live = self.app.state.serving.live[NAME]
+        held = decode_traffic(live)
+        assert held is not None
+        return held.gbps_per_npu * 8 * len(held.nodes)
+
     async def step_ms(self, seconds: int = 30) -> tuple[float, float]:
         """The mean step of that many seconds, and what the fabric says a step at each of those moments takes."""
         measured, said = [], []
@@ -78,6 +82,12 @@ class Serving:
         return sum(measured) / len(measured), sum(said) / len(said)
 
 
+async def moving(stack: Stack) -> float:
+    """GB/s over the UB slice, as the counters of its ports tell."""
+    items = (await stack.get("link", "/v1/telemetry?by=slice&filter=plane=ub")).json()["items"]
+    return float(sum(item["sentGbps"] for item in items))
+
+
 async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply(NAME, NODES)
@@ -86,6 +96,8 @@ async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
             await serving.begin()
             await stack.clock.sleep(120)
             whole, whole_said = await serving.step_ms()
+            sending = await moving(stack)
+            assert 0 < sending == pytest.approx(await serving.sent_gbps(), rel=0.15)
             hurt = sorted(node for node, role in (await serving.roles()).items() if role == "decode")[0]
             for name, ports in BUNDLES.items():
                 stack.hurt(name, "link-down", hurt, port=ports)
@@ -97,6 +109,8 @@ async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
             await stack.until(lambda: rerouted(("Degraded",)), "the slice goes round the cut", within_s=30)
             await stack.clock.sleep(120)
             cut, cut_said = await serving.step_ms()
+            dropped = (await stack.get("link", "/v1/telemetry?by=plane&filter=name=ub")).json()["items"][0]
+            assert dropped["droppedGbps"] == 0, "routes lead round what was cut"
             for name in BUNDLES:
                 stack.mend(name)
             await stack.until(lambda: rerouted(("Active",)), "the slice is whole again", within_s=30)

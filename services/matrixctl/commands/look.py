@@ -36,7 +36,7 @@ def get(
         typer.Argument(
             help="supernodes, domains, topology-versions, nodes, npus, allocations, reservations, quotas, "
             "defragmentations, slices, "
-            "planes, switches, links, instances, faults, operations, events, deployments"
+            "planes, switches, links, link-events, instances, faults, operations, events, deployments"
         ),
     ],
     name: Annotated[str | None, typer.Argument(help="Only this one.")] = None,

@@ -1,6 +1,10 @@
-"""top: how full the machine is."""
+"""top: how full the machine is, and what moves over the fabric."""
 
 from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -41,6 +45,80 @@ def top_capacity(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> N
         for domain in [*view["cabinets"], *(view["supernodes"] if output is Form.WIDE else [])]
     ]
     table(["domain", "state", *columns, "used", "largest block"], rows)
+
+
+Number = Annotated[int, typer.Option("--number", "-n", min=1, max=1000, help="How many, the busiest first.")]
+Order = Annotated[str | None, typer.Option("--order-by", help="e.g. 'droppedGbps desc'; by default the busiest.")]
+Filter = Annotated[str | None, typer.Option(help="e.g. 'plane=rdma'")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on and print it anew when it changes.")]
+WATCH_PERIOD_WALL_S = 1.0
+RATES = ("sentGbps", "receivedGbps", "droppedGbps", "capacityGbps", "headroomGbps")
+
+
+@top_app.command("links")
+def top_links(
+    number: Number = 20, order_by: Order = None, filter: Filter = None, watch: Watch = False,
+    output: Output = Form.TABLE, state: State = DEFAULT_STATE,
+) -> None:  # fmt: skip
+    """The busiest links: GB/s each way, what is dropped, what could still be promised, and latency from probes."""
+    _top("link", number, order_by, filter, watch, output, state)
+
+
+@top_app.command("slices")
+def top_slices(
+    number: Number = 20, order_by: Order = None, filter: Filter = None, watch: Watch = False,
+    output: Output = Form.TABLE, state: State = DEFAULT_STATE,
+) -> None:  # fmt: skip
+    """The busiest slices: what their members send together, of what they may use."""
+    _top("slice", number, order_by, filter, watch, output, state)
+
+
+@top_app.command("fabric")
+def top_fabric(
+    by: Annotated[str, typer.Argument(help="plane, switch, node or project")] = "plane",
+    number: Number = 20, order_by: Order = None, filter: Filter = None, watch: Watch = False,
+    output: Output = Form.TABLE, state: State = DEFAULT_STATE,
+) -> None:  # fmt: skip
+    """The same added up by plane, switch, node or project."""
+    _top(by, number, order_by, filter, watch, output, state)
+
+
+def _top(by: str, number: int, order: str | None, filter: str | None, watch: bool, form: Form, state: Path) -> None:
+    from services.matrixctl.folder import Folder
+    from services.matrixctl.reach import Reach
+
+    reach = Reach.of(Folder(state))
+    params: dict[str, Any] = {"by": by, "top": number}
+    params |= {key: value for key, value in (("orderBy", order), ("filter", filter)) if value}
+    seen = None
+    while True:
+        view = reach.call("link", "GET", "/v1/telemetry", params=params)
+        if view["resourceVersion"] != seen:
+            seen = view["resourceVersion"]
+            _print(view, form)
+        if not watch:
+            return
+        time.sleep(WATCH_PERIOD_WALL_S)
+
+
+def _print(view: dict[str, Any], form: Form) -> None:
+    if form in (Form.JSON, Form.YAML):
+        document(view, form)
+        return
+    if not view["items"]:
+        say("nothing moves; `matrixctl traffic put` offers a load")
+        return
+    rows = [
+        [
+            item["name"],
+            item.get("plane", "-"),
+            *(f"{item[each]:,.2f}" for each in RATES),
+            "-" if "utilisation" not in item else f"{item['utilisation']:.0%}",
+            "-" if "latencyUs" not in item else f"{item['latencyUs']:g}",
+        ]
+        for item in view["items"]
+    ]
+    table([view["by"], "plane", "sent GB/s", "received", "dropped", "capacity", "headroom", "used", "latency us"], rows)
 
 
 def register(app: typer.Typer) -> None:

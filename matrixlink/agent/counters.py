@@ -1,0 +1,22 @@
+"""The counters of a node's ports as its agent reports them: whole megabytes, and of drops only what there is."""
+
+from __future__ import annotations
+
+from matrixlink.contract import ReportedCounters
+from matrixlink.ports import Counted
+
+
+def reported_counters(counted: Counted | None) -> ReportedCounters | None:
+    """None where nothing ever moved."""
+    if counted is None:
+        return None
+    return ReportedCounters(
+        at=counted.at,
+        sent=[int(gb * 1000) for gb in counted.sent_gb],
+        received=[int(gb * 1000) for gb in counted.received_gb],
+        dropped={port: int(gb * 1000) for port, gb in enumerate(counted.dropped_gb) if gb > 0},
+        slices={
+            slice: (int(sent * 1000), int(received * 1000), int(dropped * 1000))
+            for slice, (sent, received, dropped) in counted.slices.items()
+        },
+    )

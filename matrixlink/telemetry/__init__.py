@@ -1,0 +1,1 @@
+"""Telemetry: what moves over the fabric, as the counters that agents report tell it."""

@@ -1,0 +1,113 @@
+"""Counters into rates: two reports of a node make the rates between them.
+
+Only the newest two are kept, in memory: after a restart rates are there again with the second report. A counter that
+went back (a node began anew) starts over; a node that has not been heard for a while has no rates. GB/s each way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixlink.contract import LinkReport, ReportedCounters
+from matrixlink.fabric.link import Fabric
+from matrixresource.vocabulary.clock import Clock
+
+Floats = NDArray[np.float64]
+SENT, RECEIVED, DROPPED = range(3)
+HEARD_WITHIN_S, HEARD_FLOOR_WALL_S = 60.0, 4.0
+"""Rates of a node not heard for longer are not shown: six heartbeats."""
+LEAST_S = 0.5
+"""Reports closer together than this make no rate: whole megabytes are too coarse."""
+
+
+@dataclass
+class NodeRates:
+    """One node: the counters last taken, and the rates they made with those before."""
+
+    counters: Floats
+    at: float
+    epoch: int
+    slices: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    gbps: Floats | None = None
+    slice_gbps: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    heard_at: float = 0.0
+
+
+class PortRates:
+    """The rates of all nodes. Ports are numbered as in the probe plan: UB uplinks, RDMA ports, the card."""
+
+    def __init__(self, fabric: Fabric, clock: Clock) -> None:
+        spec = fabric.spec
+        self.ports = [
+            *(f"ub-p{p}-k{k:02d}" for p in range(spec.ub.sub_planes) for k in range(spec.ub.l2_per_sub_plane)),
+            *(f"rdma-npu{n}-die{d}" for n in range(spec.node.npus) for d in range(spec.npu.dies)),
+            "vpc",
+        ]
+        self.version = 0
+        """Grows with every report that changed something: for those who watch."""
+        self._clock = clock
+        self._heard_within_s = clock.at_least_wall(HEARD_WITHIN_S, HEARD_FLOOR_WALL_S)
+        self._nodes: dict[str, NodeRates] = {}
+
+    def hear(self, report: LinkReport) -> None:
+        """Take a node's counters in; a report without any says that nothing ever moved there."""
+        node, told = str(report.node), report.counters
+        if told is None:
+            if self._nodes.pop(node, None) is not None:
+                self.version += 1
+            return
+        counters = self._as_array(told)
+        held = self._nodes.get(node)
+        if held is None or held.epoch != report.epoch or (counters < held.counters).any():
+            self._nodes[node] = NodeRates(counters, told.at, report.epoch, dict(told.slices))
+        elif told.at - held.at >= LEAST_S:
+            took_s = told.at - held.at
+            held.gbps = (counters - held.counters) / took_s / 1000
+            held.slice_gbps = {
+                slice: _rate(now, held.slices.get(slice, (0, 0, 0)), took_s) for slice, now in told.slices.items()
+            }
+            held.counters, held.at, held.slices = counters, told.at, dict(told.slices)
+        self._nodes[node].heard_at = self._clock.now()
+        self.version += 1
+
+    def _as_array(self, told: ReportedCounters) -> Floats:
+        """Sent, received and dropped of each port; what a report leaves out is 0."""
+        found = np.zeros((3, len(self.ports)))
+        for row, each in ((SENT, told.sent), (RECEIVED, told.received)):
+            found[row, : len(each)] = each[: len(self.ports)]
+        for port, dropped in told.dropped.items():
+            if 0 <= port < len(self.ports):
+                found[DROPPED, port] = dropped
+        return found
+
+    # -- what is known ------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> dict[str, Floats]:
+        """By node, GB/s sent, received and dropped at each port; only nodes whose rates are known."""
+        return {node: held.gbps for node, held in self._fresh().items() if held.gbps is not None}
+
+    def slices(self) -> dict[str, dict[str, tuple[float, float, float]]]:
+        """By slice and node, GB/s sent, received and dropped."""
+        found: dict[str, dict[str, tuple[float, float, float]]] = {}
+        for node, held in self._fresh().items():
+            for slice, rates in held.slice_gbps.items():
+                found.setdefault(slice, {})[node] = rates
+        return found
+
+    def at(self, node: str) -> float | None:
+        """The moment of a node's newest counters, emulated seconds."""
+        held = self._nodes.get(node)
+        return None if held is None else held.at
+
+    def _fresh(self) -> dict[str, NodeRates]:
+        since = self._clock.now() - self._heard_within_s
+        return {node: held for node, held in self._nodes.items() if held.heard_at >= since}
+
+
+def _rate(now: tuple[int, int, int], before: tuple[int, int, int], took_s: float) -> tuple[float, float, float]:
+    """GB/s between two counts of megabytes."""
+    sent, received, dropped = (max(0, a - b) / took_s / 1000 for a, b in zip(now, before, strict=True))
+    return sent, received, dropped

@@ -1,0 +1,169 @@
+"""Telemetry as people ask for it: by link, switch, node, plane, slice or project.
+
+Rates of ports are added up along the fabric; what each thing could carry, and what of it is promised, comes from the
+same Fabric and Ledger that admission decides on. Headroom is what could still be promised: capacity less floors.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from matrixlink.contract import TelemetryView
+from matrixlink.fabric.link import plane_of_port
+from matrixlink.probing.diagnosis import Diagnosis
+from matrixlink.store import SliceRow
+from matrixlink.switchboard import Switchboard
+from matrixlink.telemetry.rates import PortRates
+from matrixresource.vocabulary.planes import Plane
+from matrixresource.vocabulary.quantities import timestamp
+
+GROUPS = ("link", "switch", "node", "plane", "slice", "project")
+
+
+@dataclass
+class Sum:
+    """What is added up of one thing."""
+
+    name: str
+    plane: str | None
+    sent: float = 0.0
+    received: float = 0.0
+    dropped: float = 0.0
+    capacity: float = 0.0
+    floors: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    at: float | None = None
+    project: str | None = None
+
+    def view(self, by: str) -> TelemetryView:
+        busiest = max(self.sent, self.received)
+        return TelemetryView(
+            name=self.name,
+            by=by,
+            plane=None if self.plane is None else Plane(self.plane),
+            project=self.project,
+            sent_gbps=round(self.sent, 4),
+            received_gbps=round(self.received, 4),
+            dropped_gbps=round(self.dropped, 4),
+            capacity_gbps=round(self.capacity, 4),
+            utilisation=round(busiest / self.capacity, 4) if self.capacity > 0 else None,
+            floors_gbps=round(self.floors, 4),
+            headroom_gbps=round(max(0.0, self.capacity - self.floors), 4),
+            latency_us=round(sum(self.latencies) / len(self.latencies), 3) if self.latencies else None,
+            sampled_at=None if self.at is None else timestamp(self.at),
+        )
+
+
+class Telemetry:
+    """Answers `by` any of GROUPS."""
+
+    def __init__(self, switchboard: Switchboard, rates: PortRates, diagnosis: Diagnosis) -> None:
+        self.rates = rates
+        self._switchboard = switchboard
+        self._fabric = switchboard.fabric
+        self._diagnosis = diagnosis
+        self._by: dict[str, Callable[[], Iterable[Sum]]] = {
+            "link": self._links, "switch": self._switches, "node": self._nodes, "plane": self._planes,
+            "slice": self._slices, "project": self._projects,
+        }  # fmt: skip
+        self._planes_of = [plane_of_port(port) for port in rates.ports]
+
+    def by(self, group: str) -> list[TelemetryView]:
+        return [found.view(group) for found in self._by[group]()]
+
+    # -- ports --------------------------------------------------------------------------------------------------------
+
+    def _links(self) -> list[Sum]:
+        """Every uplink, RDMA port and card of nodes whose rates are known, the idle ones among them."""
+        ledger, found = self._switchboard.promises.ledger, []
+        for node, gbps in self.rates.nodes().items():
+            latency_us, at = self._diagnosis.latency_us.get(node, {}), self.rates.at(node)
+            for number, port in enumerate(self.rates.ports):
+                plane = self._planes_of[number]
+                name = f"{node}.{port}"
+                each = Sum(name, plane, capacity=self._fabric.rate(node, port), at=at)
+                each.sent, each.received, each.dropped = gbps[:, number].tolist()
+                each.floors = float(ledger.booked(name))
+                if plane in latency_us:
+                    each.latencies.append(latency_us[plane])
+                found.append(each)
+        return found
+
+    def _added(self, keys: Callable[[str, str, str], Iterable[tuple[str, str | None]]]) -> list[Sum]:
+        """All links added up under the keys (name, plane) that a link's node, port and plane belong to."""
+        sums: dict[str, Sum] = {}
+        for link in self._links():
+            node, _, port = link.name.partition(".")
+            for name, plane in keys(node, port, str(link.plane)):
+                held = sums.setdefault(name, Sum(name, plane))
+                held.sent, held.received = held.sent + link.sent, held.received + link.received
+                held.dropped, held.capacity = held.dropped + link.dropped, held.capacity + link.capacity
+                held.floors += link.floors
+                held.latencies += link.latencies
+                held.at = max(held.at or 0.0, link.at or 0.0) or None
+        return list(sums.values())
+
+    def _planes(self) -> list[Sum]:
+        return self._added(lambda node, port, plane: [(plane, plane)])
+
+    def _nodes(self) -> list[Sum]:
+        return self._added(lambda node, port, plane: [(f"{node}.{plane}", plane)])
+
+    def _switches(self) -> list[Sum]:
+        """L1 and L2 chips by what nodes' uplinks send into and take out of them, leaves by the RDMA ports."""
+
+        def ends(node: str, port: str, plane: str) -> list[tuple[str, str | None]]:
+            if plane == Plane.UB:
+                _, p, k = port.split("-")
+                return [(f"{node}-l1{p}", plane), (f"{node.partition('-')[0]}-l2{p}-{k}", plane)]
+            if plane == Plane.RDMA:
+                return [(f"{node.rpartition('-')[0]}-leaf{port[-1]}", plane)]
+            return []
+
+        return self._added(ends)
+
+    # -- slices -------------------------------------------------------------------------------------------------------
+
+    def _rows(self) -> list[SliceRow]:
+        with self._switchboard.store.reading() as session:
+            rows = self._switchboard.store.slices(session)
+            session.expunge_all()
+        return rows
+
+    def _slices(self) -> list[Sum]:
+        """What each slice moves over all its members; its capacity is what its members may use of their uplinks, as
+        their FabricView has it."""
+        moving, found = self.rates.slices(), []
+        for row in self._rows():
+            each = Sum(row.name, row.plane, project=row.project)
+            for node, (sent, received, dropped) in moving.get(row.name, {}).items():
+                each.sent, each.received, each.dropped = (
+                    each.sent + sent, each.received + received, each.dropped + dropped,
+                )  # fmt: skip
+                each.at = max(each.at or 0.0, self.rates.at(node) or 0.0) or None
+            nodes = (row.fabric_view or {}).get("nodes", {})
+            each.capacity = sum(sum(ports["uplinkGbps"]) for ports in nodes.values())
+            each.floors = row.floor_gbps * row.kept * self._fabric.spec.node.npus * len(row.members)
+            each.latencies = [
+                us for node in row.members if (us := self._diagnosis.latency_us.get(node, {}).get(row.plane))
+            ]
+            found.append(each)
+        return found
+
+    def _projects(self) -> list[Sum]:
+        """A tenant's slices together, plane by plane."""
+        sums: dict[str, Sum] = {}
+        latencies: dict[str, list[float]] = defaultdict(list)
+        for each in self._slices():
+            name = f"{each.project}.{each.plane}"
+            held = sums.setdefault(name, Sum(name, each.plane, project=each.project))
+            held.sent, held.received = held.sent + each.sent, held.received + each.received
+            held.dropped, held.capacity = held.dropped + each.dropped, held.capacity + each.capacity
+            held.floors += each.floors
+            held.at = max(held.at or 0.0, each.at or 0.0) or None
+            latencies[name] += each.latencies
+        for name, held in sums.items():
+            held.latencies = latencies[name]
+        return list(sums.values())

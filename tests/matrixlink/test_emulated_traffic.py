@@ -1,0 +1,186 @@
+"""Load on the emulated ports: by the tables, shared as promised, never above a bound, counted on the emulated clock."""
+
+import pytest
+
+from matrixresource.hardware import EmulatedNode, InjectedFault
+from matrixresource.topology import SupernodeSpec
+from matrixresource.vocabulary.clock import FixedClock
+from matrixresource.vocabulary.names import NodeName
+from services.node_agent.traffic import EmulatedTraffic, Load, demands
+
+NODES = [f"sn0-c00-n{n}" for n in range(4)]
+SPEC = SupernodeSpec.load()
+UB_NODE_GBPS = 3136.0
+EVEN = [{"sub_plane": p, "weight": 1 / 7, "spread": []} for p in range(7)]
+
+
+def a_table(node, plane="ub", members=NODES, **changes):
+    stripes = {
+        "ub": EVEN,
+        "rdma": [{"sub_plane": die, "weight": 0.5, "spread": []} for die in range(2)],
+        "vpc": [{"sub_plane": 0, "weight": 1.0, "spread": []}],
+    }[plane]
+    return {
+        "plane": plane, "instance": "i", "isolation_key": 2, "weight": 1.0, "floor_gbps": 0.0, "ceiling_gbps": None,
+        "peers": [each for each in members if each != node], "stripes": stripes, "detours": {},
+    } | changes  # fmt: skip
+
+
+class Machine:
+    def __init__(self, plane="ub", **changes):
+        self.clock = FixedClock()
+        self.nodes = {name: EmulatedNode(NodeName(name)) for name in NODES}
+        self.traffic = EmulatedTraffic(self.nodes, SPEC, self.clock)
+        self.program("s", plane, **changes)
+
+    def program(self, slice, plane="ub", members=NODES, **changes):
+        for name in members:
+            self.nodes[name].tables[slice] = a_table(name, plane, members, **changes)
+        self.traffic.settle()
+
+    def suffer(self, *faults):
+        for node in self.nodes.values():
+            node.suffer(
+                [
+                    InjectedFault(name=f"f{at}", kind=kind, target=NodeName(target), parameters=parameters)
+                    for at, (kind, target, parameters) in enumerate(faults)
+                ]
+            )
+        self.traffic.settle()
+
+    def load(self, name="l", slice="s", **changes):
+        self.traffic.put(name, Load(slice=slice, **({"gbps_per_npu": 1000.0} | changes)))
+
+    def sent(self, slice="s"):
+        return {NODES[at]: each[0] for at, each in self.traffic.rates().slices[slice].items()}
+
+    def total(self, slice="s", what=0):
+        return sum(each[what] for each in self.traffic.rates().slices.get(slice, {}).values())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "pairs"),
+    [
+        ("all-to-all", {(a, b): 1.0 for a in "abcd" for b in "abcd" if a != b}),
+        ("ring", {("a", "b"): 3.0, ("b", "c"): 3.0, ("c", "d"): 3.0, ("d", "a"): 3.0}),
+        ("permutation", {("a", "c"): 3.0, ("b", "d"): 3.0, ("c", "a"): 3.0, ("d", "b"): 3.0}),
+        ("incast", {("b", "a"): 3.0, ("c", "a"): 3.0, ("d", "a"): 3.0}),
+    ],
+)
+def test_patterns(pattern, pairs):
+    assert {(a, b): gbps for a, b, gbps in demands(pattern, "abcd", 3.0, None)} == pairs
+    assert list(demands(pattern, "a", 3.0, None)) == []
+
+
+@pytest.mark.parametrize(
+    ("plane", "pattern", "node_gbps"),
+    [
+        ("ub", "all-to-all", UB_NODE_GBPS), ("ub", "ring", UB_NODE_GBPS),
+        ("rdma", "permutation", 400.0), ("vpc", "ring", 50.0),
+    ],
+)  # fmt: skip
+def test_a_whole_fabric_carries_what_its_ports_have(plane, pattern, node_gbps):
+    machine = Machine(plane)
+    machine.load(pattern=pattern)
+    assert machine.sent() == pytest.approx(dict.fromkeys(NODES, node_gbps))
+    machine.load(pattern=pattern, gbps_per_npu=1.0)
+    assert machine.sent() == pytest.approx(dict.fromkeys(NODES, 8.0))
+
+
+def test_an_incast_is_bound_by_who_takes_it():
+    machine = Machine()
+    machine.load(pattern="incast", target=NODES[2])
+    assert sum(machine.sent().values()) == pytest.approx(UB_NODE_GBPS)
+    assert machine.traffic.rates().received[2].sum() == pytest.approx(UB_NODE_GBPS)
+
+
+def test_floors_first_then_weights_then_no_more_than_the_ceiling():
+    machine = Machine("vpc", floor_gbps=20.0)
+    machine.program("t", "vpc", weight=3.0)
+    machine.load("l", "s", pattern="ring")
+    machine.load("m", "t", pattern="ring")
+    assert machine.sent("s")[NODES[0]] == pytest.approx(20 + 30 / 4)
+    assert machine.sent("t")[NODES[0]] == pytest.approx(30 * 3 / 4)
+    machine.program("t", "vpc", weight=3.0, ceiling_gbps=10.0)
+    assert machine.sent("t")[NODES[0]] == pytest.approx(10)
+    assert machine.sent("s")[NODES[0]] == pytest.approx(40)
+
+
+def test_floors_that_a_loss_undercuts_give_way():
+    machine = Machine("vpc", floor_gbps=40.0)
+    machine.suffer(("link-degraded", NODES[1], {"port": "vpc", "share": 0.5}))
+    machine.load(pattern="ring")
+    assert machine.sent()[NODES[1]] == pytest.approx(25)
+    assert machine.sent()[NODES[0]] == pytest.approx(25), "it sends to the one that lost"
+    assert machine.sent()[NODES[2]] == pytest.approx(50)
+
+
+def test_a_silent_port_drops_what_the_tables_send_there_and_routes_around_it_do_not():
+    machine = Machine()
+    machine.load(pattern="ring", gbps_per_npu=112.0)
+    machine.suffer(("link-silent", NODES[0], {"port": "ub-p3-k11"}))
+    lost = 896 / 112
+    assert machine.sent()[NODES[0]] == pytest.approx(896 - lost)
+    assert machine.total(what=2) == pytest.approx(2 * lost), "out of the node, and into it"
+    dropped = machine.traffic.rates().dropped
+    assert dropped[0, 3 * 16 + 11] == pytest.approx(2 * lost) == dropped.sum()
+    around = [stripe | {"spread": [] if stripe["sub_plane"] != 3 else [0 if k == 11 else 1 / 15 for k in range(16)]}
+              for stripe in EVEN]  # fmt: skip
+    machine.program("s", stripes=around)
+    assert machine.sent()[NODES[0]] == pytest.approx(896)
+    assert machine.total(what=2) == 0
+
+
+def test_a_slow_port_holds_back_its_own_part_only():
+    machine = Machine()
+    machine.suffer(("link-slow", NODES[0], {"port": "ub-p3-k11", "share": 0.25}))
+    machine.load(pattern="ring")
+    assert machine.sent()[NODES[0]] == pytest.approx(UB_NODE_GBPS - 21)
+    assert machine.sent()[NODES[1]] == pytest.approx(UB_NODE_GBPS)
+
+
+def test_dies_that_lost_a_link_hold_their_sub_plane_back():
+    machine = Machine()
+    machine.suffer(("link-down", NODES[0], {"port": "npu5-die1-p2"}))
+    machine.load(pattern="ring")
+    assert machine.sent()[NODES[0]] == pytest.approx(UB_NODE_GBPS - 28)
+
+
+def test_without_tables_peers_or_the_same_key_nothing_moves():
+    machine = Machine()
+    machine.load(pattern="ring")
+    machine.suffer(("tables-lost", NODES[1], {}))
+    assert NODES[1] not in machine.sent()
+    assert sum(machine.sent().values()) == pytest.approx(3 * UB_NODE_GBPS)
+    machine = Machine(isolation_key=5)
+    machine.nodes[NODES[1]].tables["s"] = a_table(NODES[1], isolation_key=6)
+    machine.load(pattern="ring")
+    assert set(machine.sent()) == {NODES[2], NODES[3], NODES[0]}
+    assert machine.sent()[NODES[0]] == 0
+
+
+def test_counters_follow_the_clock_through_changes():
+    machine = Machine("vpc")
+    assert machine.traffic.read(NODES[0]) is None
+    machine.clock.at += 1000
+    machine.load(pattern="ring", gbps_per_npu=1.0)
+    machine.clock.at += 10
+    counted = machine.traffic.read(NODES[0])
+    assert counted.at == machine.clock.at
+    assert (counted.sent_gb[-1], counted.received_gb[-1]) == pytest.approx((80, 80))
+    assert counted.slices["s"] == pytest.approx((80, 80, 0))
+    machine.clock.at += 5
+    machine.suffer(("link-silent", NODES[0], {"port": "vpc"}))
+    machine.clock.at += 5
+    counted = machine.traffic.read(NODES[0])
+    assert (counted.sent_gb[-1], counted.dropped_gb[-1]) == pytest.approx((120, 80))
+    machine.traffic.remove("l")
+    machine.clock.at += 100
+    assert machine.traffic.read(NODES[0]).sent_gb[-1] == pytest.approx(120)
+
+
+def test_an_instance_and_a_plane_mean_its_slice():
+    machine = Machine("vpc")
+    machine.program("u", "ub")
+    machine.traffic.put("l", Load(instance="i", plane="ub", pattern="ring", gbps_per_npu=10.0))
+    assert set(machine.traffic.rates().slices) == {"u"}

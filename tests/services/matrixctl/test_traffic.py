@@ -1,0 +1,139 @@
+"""traffic and top on the command line: a load is offered to emulated nodes, and MatrixLink tells what moves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from matrixresource.vocabulary.names import NodeName
+from services.chassis.app import create_app
+from services.matrixctl import reach
+from services.matrixctl.main import run
+from services.node_agent.api_traffic import traffic_routes
+from services.node_agent.fleet import Fleet
+from services.node_agent.memory import FleetMemory
+from services.node_agent.traffic import Load
+from tests.matrixlink.fleet import NODES, Stack
+from tests.matrixlink.test_emulated_traffic import a_table
+
+
+class Cards(FleetMemory):
+    """What outlives the process, in this one: the client serves from a thread of its own, SQLite stays in one."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], Any] = {}
+
+    def all(self, kind: str) -> dict[str, Any]:
+        return {name: body for (held, name), body in self.kept.items() if held == kind}
+
+    def put(self, kind: str, documents: dict[str, Any]) -> None:
+        self.kept |= {(kind, name): body for name, body in documents.items()}
+
+    def remove(self, kind: str, name: str) -> None:
+        del self.kept[kind, name]
+
+
+class Desk:
+    """matrixctl before emulated nodes with a slice on them, and a MatrixLink that heard of a ring."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+        self.stack = Stack(folder)
+        asyncio.run(self._ring())
+        self.memory = Cards()
+        self.fleet = Fleet([NodeName(name) for name in NODES], self.memory, self.stack.clock, 1)
+        for name, node in self.fleet.nodes.items():
+            node.tables["a-vpc"] = a_table(str(name), "vpc")
+        app = create_app("agents", "Emulated nodes", [traffic_routes(self.fleet)])
+        self.clients = {"link": TestClient(self.stack.app), "agents": TestClient(app)}
+
+    async def _ring(self) -> None:
+        await self.stack.active()
+        self.stack.traffic.put("ring", Load(slice="a-ub", pattern="ring", gbps_per_npu=14.0))
+        for _ in range(2):
+            self.stack.clock.at += 10
+            await self.stack.report()
+
+    def say(self, line: str) -> tuple[int, str, str]:
+        code = 0
+        try:
+            run(line.split())
+        except SystemExit as end:
+            code = int(end.code or 0)
+        seen = self.capsys.readouterr()
+        return code, " ".join(seen.out.split()), seen.err
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
+    made = Desk(tmp_path, capsys)
+
+    class Here(reach.Reach):
+        def _client(self, service: str) -> Any:
+            class Opened:
+                def __enter__(self) -> httpx.Client:
+                    return made.clients[service]
+
+                def __exit__(self, *_: object) -> None:
+                    pass
+
+            return Opened()
+
+    monkeypatch.setattr(reach.Reach, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
+    return made
+
+
+def test_a_load_is_put_listed_kept_and_removed(desk: Desk) -> None:
+    code, out, _ = desk.say("traffic put busy --slice a-vpc --pattern ring --gbps 10")
+    assert (code, out) == (0, "4 members offer 320 GB/s; 200 get through")
+    _, out, _ = desk.say("traffic list")
+    assert "busy ring a-vpc 4 320.0 200.0 0.0" in out
+    again = Fleet([NodeName(name) for name in NODES], desk.memory, desk.stack.clock, 1)
+    assert again.traffic.loads == desk.fleet.traffic.loads, "it outlives the process"
+    assert desk.say("traffic remove busy")[0] == 0
+    assert json.loads(desk.say("traffic list -o json")[1]) == {"items": []}
+    assert desk.memory.all("traffic") == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("traffic put x --gbps 10", "slice"),
+        ("traffic put x --gbps 10 --slice a --instance b", "slice"),
+        ("traffic put x --gbps 0 --slice a", "gbpsPerNpu"),
+        ("traffic put x --gbps 1 --slice a --pattern star", "pattern"),
+        ("traffic put x --gbps 1 --slice a --target sn0-c00-n0", "target"),
+        ("traffic put x --gbps 1 --slice a --pattern incast --target sn0-c09-n0", "target"),
+        ("traffic put X! --gbps 1 --slice a", "name"),
+        ("traffic remove nothing", "name"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_its_field(desk: Desk, line: str, named: str) -> None:
+    code, _, err = desk.say(line)
+    assert code == 1
+    assert f"field {named}" in err
+    assert desk.fleet.traffic.loads == {}
+
+
+def test_the_top_of_links_slices_and_the_fabric(desk: Desk) -> None:
+    code, out, _ = desk.say("top slices")
+    assert (code, "a-ub ub 448.00 448.00 0.00 12,544.00" in out) == (0, True)
+    found = json.loads(desk.say("top links -n 3 -o json")[1])["items"]
+    assert [item["utilisation"] for item in found] == [pytest.approx(1 / 28, abs=1e-3)] * 3
+    assert "ub ub 448.00" in desk.say("top fabric plane")[1]
+    code, _, err = desk.say("top fabric colour")
+    assert (code, "field by" in err) == (1, True)
+    assert desk.say("top links --filter plane=none")[1].startswith("nothing moves")
+
+
+def test_link_events_are_a_noun(desk: Desk) -> None:
+    desk.stack.hardware[NODES[1]].tables.clear()
+    asyncio.run(desk.stack.report())
+    assert "a-ub TablesDrifted" in desk.say("get link-events")[1]
