@@ -29,9 +29,10 @@ from matrixresource.roster import Roster
 from matrixresource.standing import Standing
 from matrixresource.stepping_in import StepsIn
 from matrixresource.store import AllocationRow, ResourceStore
-from matrixresource.topology_history import checked_version, current_version
+from matrixresource.topology_history import HeadRow, checked_version, current_version
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField
+from matrixresource.vocabulary.keeping import Keep
 from matrixresource.vocabulary.names import NodeName, checked_resource_name
 from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.records import check_etag
@@ -48,6 +49,8 @@ class Allocator:
     def __init__(self, store: ResourceStore, clock: Clock, policy: str = "best") -> None:
         self._store = store
         self._clock = clock
+        self.records = store.records
+        store.records.keep(Keep(quotas.QuotaRow), Keep(ReservationRow), Keep(HeadRow))
         self.books = Books(store, policy)
         self._roster = Roster(store)
         self._standing = Standing(store, self._roster)
@@ -202,8 +205,8 @@ class Allocator:
             held = self._store.allocation(session, name)
             check_etag(held, if_match)
             self._release(session, held)
-            view = held.view()
-            return None if self._settle(session, held) else view
+            gone = self._settle(session, held)
+        return None if gone else held.view()
 
     def expire(self) -> int:
         """Release what has outlived its lease; returns how many."""
@@ -320,7 +323,6 @@ class Allocator:
             elif (new := parts.get(NodeName(part.node))) is not None:
                 part.dies &= ~new.dies
                 part.cpus, part.memory_gib = (0, 0) if new.cpus or new.memory_gib else (part.cpus, part.memory_gib)
-        session.flush()
         return self._settle(session, victim)
 
     def _resized(self, session: Session, held: AllocationRow, request: AllocationRequest) -> None:

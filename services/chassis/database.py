@@ -12,9 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import orjson
 from sqlalchemy import Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import sessionmaker
+
+from matrixresource.vocabulary.keeping import KeepingSession
 
 log = logging.getLogger(__name__)
 
@@ -22,13 +25,25 @@ CONNECT_TRIES = 60
 CONNECT_PAUSE_WALL_S = 0.5
 
 
+def _json(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+JSON: dict[str, Any] = {"json_serializer": _json, "json_deserializer": orjson.loads}
+"""How JSON columns are written and read."""
+
+
 class Database:
     """The engine of one service and a maker of sessions."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.engine: Engine = _sqlite(url) if url.startswith("sqlite") else create_engine(url, pool_pre_ping=True)
-        self.sessions: sessionmaker[Session] = sessionmaker(self.engine, expire_on_commit=False)
+        self.engine: Engine = (
+            _sqlite(url) if url.startswith("sqlite") else create_engine(url, pool_pre_ping=True, **JSON)
+        )
+        self.sessions: sessionmaker[KeepingSession] = sessionmaker(
+            self.engine, class_=KeepingSession, expire_on_commit=False
+        )
 
     def migrate(self, migrations: Path) -> None:
         """Bring the schema to the newest revision in `migrations`. Waits for a database that is still starting."""
@@ -75,7 +90,7 @@ def newest_revision(migrations: Path) -> str:
 
 
 def _sqlite(url: str) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": 15})
+    engine = create_engine(url, connect_args={"timeout": 15}, **JSON)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: Any) -> None:
