@@ -84,9 +84,11 @@ class Allocator:
             else:
                 self._resized(session, held, request)
             self._settle(session, held)
-            view = held.view()
-            view.preempts = [other for other in view.preempts if other not in before]
-        return view if validate_only else held.view()
+            if validate_only:
+                tried = held.view()
+                tried.preempts = [other for other in tried.preempts if other not in before]
+                return tried
+        return held.shown()
 
     def bind(self, name: str) -> AllocationView:
         """Ask the agents of all members to deploy, and of all spares to stand ready."""
@@ -101,7 +103,7 @@ class Allocator:
                 if not part.going:
                     self._roster.ask_part(session, self._store.node(session, NodeName(part.node)), part)
             self._settle(session, held)
-        return held.view()
+        return held.shown()
 
     def renew(self, name: str, lease_s: float) -> AllocationView:
         """Let an allocation's lease start again, for this long. Raises Conflict where what it holds is promised to
@@ -115,7 +117,7 @@ class Allocator:
                 raise Conflict(f"what {name!r} holds is promised to a reservation before {timestamp(until)}")
             held.expires_at = until
             self._settle(session, held)
-        return held.view()
+        return held.shown()
 
     @decision
     def move(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
@@ -133,8 +135,9 @@ class Allocator:
             if validate_only:
                 self._change_over(session, held, request, ranks)
             self._settle(session, held)
-            view = held.view()
-        return view if validate_only else held.view()
+            if validate_only:
+                return held.view()
+        return held.shown()
 
     @decision
     def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
@@ -144,7 +147,7 @@ class Allocator:
             held = self._living(session, name)
             self._relocations.begin(session, held, request)
             self._settle(session, held)
-        return held.view()
+        return held.shown()
 
     @decision
     def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
@@ -158,7 +161,7 @@ class Allocator:
             request = self._elsewhere(session, held, request)
             self._change_over(session, held, request, self._moves.ready(session, held, size_of(request)[0]))
             self._settle(session, held)
-        return held.view()
+        return held.shown()
 
     def stay(self, name: str) -> AllocationView:
         """Give a move up: its successors are let go."""
@@ -167,7 +170,7 @@ class Allocator:
             held = self._store.allocation(session, name)
             self._moves.give_up(session, held)
             self._settle(session, held)
-        return held.view()
+        return held.shown()
 
     @decision
     def replace(self, name: str, node: NodeName, reason: str) -> AllocationView:
@@ -185,7 +188,7 @@ class Allocator:
                 held.labels = {**held.labels, "cloudmatrix.io/last-replacement": f"{node}.{reason}"[:63]}
                 self._steps_in.refill(session, held)
                 self._settle(session, held)
-        return held.view()
+        return held.shown()
 
     def replenish(self) -> int:
         """Take free nodes for allocations short of spares; returns how many. Run when nodes come back."""
@@ -206,7 +209,7 @@ class Allocator:
             check_etag(held, if_match)
             self._release(session, held)
             gone = self._settle(session, held)
-        return None if gone else held.view()
+        return None if gone else held.shown()
 
     def expire(self) -> int:
         """Release what has outlived its lease; returns how many."""

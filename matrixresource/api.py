@@ -30,6 +30,7 @@ from matrixresource.reservation_contract import ReservationRequest, ReservationV
 from matrixresource.store import ResourceStore
 from matrixresource.topology_history import spec_at
 from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.direct import HotRouter
 from matrixresource.vocabulary.groups import Groups
 from matrixresource.vocabulary.names import NodeName, NpuName
 from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page, shown
@@ -40,7 +41,7 @@ def routes(
     store: ResourceStore, allocator: Allocator, reports: ReportReader, clock: Clock, replenish: Callable[[], None]
 ) -> APIRouter:
     """The routes over one store. `replenish` nudges the watcher that refills spares."""
-    api = APIRouter(prefix="/v1")
+    api = HotRouter(prefix="/v1")
     groups = Groups(store.records)
 
     @api.get("/nodes")
@@ -106,6 +107,7 @@ def routes(
         with store.reading() as session:
             return shown(store.allocation(session, name).view())
 
+    @api.hot("PUT", "allocations", AllocationRequest)
     @api.put("/allocations/{name}", response_model=AllocationView)
     async def reserve(
         name: str, body: AllocationRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
@@ -140,6 +142,7 @@ def routes(
         """Let the lease start again."""
         return shown(await groups.run(lambda: allocator.renew(name, body.lease_s)))
 
+    @api.hot("DELETE", "allocations")
     @api.delete("/allocations/{name}")
     async def release(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
         if validate_only:

@@ -352,6 +352,9 @@ class AllocationRow(ResourceRow, Base):
             preempts=self.preempts or [],
         )
 
+    def shown(self) -> AllocationView:
+        return cast(AllocationView, super().shown())
+
     def move(self, state: str) -> None:
         self.state = ALLOCATION_STATES.check(self.state, state)
 

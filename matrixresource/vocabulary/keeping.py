@@ -204,9 +204,13 @@ class KeepingSession(Session):
             self.expunge(row)
             self.kept.forgotten(row)
             return
-        make_transient(row)
-        make_transient_to_detached(row)
-        super().add(row)
+        state = inspect(row)
+        if state.persistent:
+            state._commit_all(row.__dict__, self.identity_map)  # as the session itself does after a flush
+        else:
+            make_transient(row)
+            make_transient_to_detached(row)
+            super().add(row)
         self.kept.written(row)
 
     def let_go_of_others(self) -> None:

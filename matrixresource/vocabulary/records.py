@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sqlalchemy import MetaData, event
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import ORMExecuteState, Session
 
 from matrixresource.vocabulary.clock import Clock
@@ -95,10 +96,8 @@ class Records:
             try:
                 yield group
             except BaseException:
-                if self._keeps and group.untouched:  # refused: what is kept is as good as it was
-                    session.commit()
-                    self._keep_warm(session, group.newest)
-                    group.committed = True
+                if self._keeps and group.untouched:
+                    self._stay_warm(group)
                 raise
             wrote = group.write()
             group.committing = True
@@ -170,6 +169,13 @@ class Records:
             if newest != known:
                 session.expunge_all()
                 session.keep(self._keeps.values())
+
+    def _stay_warm(self, group: Group) -> None:
+        """After a refusal: what is kept is as good as it was, once the lock has been let go."""
+        with suppress(SQLAlchemyError):
+            group.session.commit()
+            self._keep_warm(group.session, group.newest)
+            group.committed = True
 
     def _keep_warm(self, session: KeepingSession, newest: int) -> None:
         if session.kept is None:

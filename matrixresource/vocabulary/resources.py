@@ -36,6 +36,17 @@ class ResourceRow:
     def view(self) -> View:
         raise NotImplementedError
 
+    def shown(self) -> View:
+        """The view as of its last change, made once for the journal and the answer; outside of transactions."""
+        version, view = self.__dict__.get("_shown", (None, None))
+        return view if view is not None and version == self.version else self.view()
+
+    def show(self) -> View:
+        """The view as of a change that has just been numbered."""
+        view = self.view()
+        self.__dict__["_shown"] = self.version, view
+        return view
+
     @property
     def etag(self) -> str:
         return f'"{self.version}"'

@@ -113,7 +113,7 @@ class Group:
             touched[row] = "DELETED"
         for row in session.new:
             touched[row] = "ADDED"
-        for row in session.dirty:
+        for row in sorted(session.dirty, key=_in_order):
             if row not in touched and self._changed(row):
                 touched[row] = "MODIFIED"
 
@@ -161,7 +161,7 @@ class Group:
                 row.created_at = self._now
                 if row in pending:
                     shape_of(row.__class__).complete(row)
-            body = row.view().text()
+            body = row.show().text()
             entry = {"rv": self.newest, "kind": row.kind, "name": row.name, "type": type, "at": self._now, "body": body}
             self._entries.append(entry)
         if not resources:
@@ -189,3 +189,8 @@ class Group:
                     session.settled(row, gone=False)
         session.flush()
         self._touched = {}
+
+
+def _in_order(row: Any) -> tuple[str, str]:
+    """The same every time, so that a journal can be compared with another's."""
+    return row.__class__.__name__, str(shape_of(row.__class__).key(row))
