@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from matrixresource.contract import AllocationRequest, QuotaRequest
 from matrixresource.store import AllocationRow, AssignmentRow, Base, NodeRow
-from matrixresource.vocabulary.errors import MatrixError
+from matrixresource.vocabulary.errors import Conflict, MatrixError
 from matrixresource.vocabulary.groups import Outcome, decide
 from tests.matrixresource.accounting import contents
 from tests.matrixresource.machine import Machine
@@ -65,6 +65,8 @@ class Verb:
             return lambda: allocator.reserve(self.name, request)
         if self.deed == "bind":
             return lambda: allocator.bind(self.name)
+        if self.deed == "change and refuse":
+            return partial(changed_and_refused, machine, self.name)
         if self.deed == "renew":
             return lambda: allocator.renew(self.name, 50.0 + self.size)
         return lambda: allocator.release(self.name)
@@ -72,7 +74,7 @@ class Verb:
 
 VERBS = st.builds(
     Verb,
-    st.sampled_from(["reserve", "reserve", "reserve", "release", "release", "bind", "renew"]),
+    st.sampled_from(["reserve", "reserve", "reserve", "release", "release", "bind", "renew", "change and refuse"]),
     st.sampled_from(NAMES),
     st.integers(0, len(SIZES) - 1),
     st.sampled_from([False] * 9 + [True]),
@@ -155,6 +157,15 @@ def same(one: Outcome, other: Outcome, verb: Verb) -> None:
     assert type(one.error) is type(other.error), verb
     if one.value is not None or other.value is not None:
         assert one.value.wire() == other.value.wire(), verb
+
+
+def changed_and_refused(machine: Machine, name: str) -> None:
+    with machine.store.transaction() as session:
+        held = machine.store.allocation(session, name)
+        held.labels = {"half": "done"}
+        for node in machine.store.held_by(session, name):
+            node.cordoned = not node.cordoned
+        raise Conflict("after it had changed something")
 
 
 def broken_off(machine: Machine, deed: Callable[[], Any]) -> Any:
