@@ -15,6 +15,7 @@ from sqlalchemy import BigInteger, Column, Float, Integer, MetaData, String, Tab
 from sqlalchemy import update as sql_update
 from sqlalchemy.orm import Session
 
+from matrixresource.vocabulary.bulk import Bulk, by_psycopg, one_journey
 from matrixresource.vocabulary.errors import Gone
 
 
@@ -51,10 +52,6 @@ class Change:
     body: str
 
 
-class Overtaken(RuntimeError):
-    """Somebody else numbered changes while we held the lock."""
-
-
 class Journal:
     """The two tables of one service."""
 
@@ -71,22 +68,23 @@ class Journal:
         On SQLite nobody else writes; on PostgreSQL the other replicas wait.
         """
         connection = session.connection()
-        held = connection.execute(self._locked).scalar_one_or_none()
+        if by_psycopg(connection):
+            ask = f"SELECT rv FROM {self.head.name} WHERE id = 1 FOR UPDATE"
+            found = one_journey(connection, [(ask, ())])[0].fetchone()
+            held = None if found is None else found[0]
+        else:
+            held = connection.execute(self._locked).scalar_one_or_none()
         if held is None:  # nobody has changed anything yet: there must be something to hold
             first = f"INSERT INTO {self.head.name} (id, rv, floor) VALUES (1, 0, 0) ON CONFLICT DO NOTHING"
             connection.execute(text(first))
             held = connection.execute(self._locked).scalar_one()
         return int(held)
 
-    def write(self, session: Session, before: int, newest: int, entries: list[dict[str, Any]]) -> None:
-        """Under the lock: what happened after `before`, up to `newest`. Raises Overtaken."""
-        connection = session.connection()
-        head = self.head.c
-        moved = sql_update(self.head).where(head.id == 1, head.rv == before).values(rv=newest)
-        if connection.execute(moved).rowcount != 1:
-            raise Overtaken(f"the journal is no longer at {before}")
+    def note_in(self, bulk: Bulk, newest: int, entries: list[dict[str, Any]]) -> None:
+        """Under the lock: have written down what happened, up to `newest`."""
+        bulk.update(self.head, frozenset(["rv"]), [{"id": 1, "rv": newest}])
         if entries:
-            connection.execute(self.changes.insert(), entries)
+            bulk.insert(self.changes, entries)
 
     def latest(self) -> int:
         """The number of the newest change."""

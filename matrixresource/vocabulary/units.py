@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import inspect
 from sqlalchemy.orm import Session
 
+from matrixresource.vocabulary.bulk import Bulk
 from matrixresource.vocabulary.journal import Journal
 from matrixresource.vocabulary.keeping import KeepingSession, Kept, shape_of
 from matrixresource.vocabulary.resources import ResourceRow
@@ -93,18 +94,21 @@ class Group:
         """Everything into the database, ready to be committed. False where there was nothing to write."""
         if self.broken:
             raise Broken("a verb of this group failed halfway")
-        self._write_rows()
         if self.newest == (self.before or 0):
             return False
-        assert self.before is not None
-        self._journal.write(self.session, self.before, self.newest, self._entries)
+        bulk = Bulk(self.session.connection())
+        self._writes.note_in(bulk)
+        self._journal.note_in(bulk, self.newest, self._entries)
+        bulk.carry_out()
         return True
 
     # ---- what a unit did
 
     def _write_rows(self) -> None:
         if self._writes:
-            self._writes.carry_out(self.session.connection())
+            bulk = Bulk(self.session.connection())
+            self._writes.note_in(bulk)
+            bulk.carry_out()
 
     def _gather(self) -> None:
         """Note what is about to be flushed, or what is about to end."""

@@ -1,22 +1,17 @@
 """Writes: what a group of verbs changed in kept tables, row by row, written down with as few statements as can be.
 
 Several verbs may change one row; what reaches the database is how it is in the end. Rows of one table that changed in
-the same columns share one statement with many sets of values, which psycopg sends in one go.
+the same columns share one statement.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Delete, Insert, Table, Update, bindparam, delete, insert, update
-
+from matrixresource.vocabulary.bulk import Bulk, Row
 from matrixresource.vocabulary.keeping import Shape, shape_of
-
-KEY = "this_"
-"""Before the name of a key's column, to tell it from a value for it."""
 
 
 @dataclass
@@ -27,10 +22,6 @@ class Write:
     key: tuple[Any, ...]
     there: bool
     values: dict[str, Any] | None
-
-
-class LostRow(RuntimeError):
-    """A row that we had in memory is not in the database: somebody writes there without the journal."""
 
 
 class Writes:
@@ -63,13 +54,13 @@ class Writes:
             found = self._writes[at] = Write(shape, key, there, {})
         return shape, found
 
-    def carry_out(self, connection: Connection) -> None:
-        """Write all of it down. Raises LostRow."""
-        gone: dict[Shape, list[dict[str, Any]]] = defaultdict(list)
-        new: dict[Shape, list[dict[str, Any]]] = defaultdict(list)
-        changed: dict[tuple[Shape, frozenset[str]], list[dict[str, Any]]] = defaultdict(list)
+    def note_in(self, bulk: Bulk) -> None:
+        """Have all of it written down."""
+        gone: dict[Shape, list[Row]] = defaultdict(list)
+        new: dict[Shape, list[Row]] = defaultdict(list)
+        changed: dict[tuple[Shape, frozenset[str]], list[Row]] = defaultdict(list)
         for each in self._writes.values():
-            key = {KEY + name: value for name, value in zip(each.shape.key_columns, each.key, strict=True)}
+            key = dict(zip(each.shape.key_columns, each.key, strict=True))
             if each.values is None:
                 if each.there:
                     gone[each.shape].append(key)
@@ -79,32 +70,8 @@ class Writes:
                 changed[each.shape, frozenset(each.values)].append(each.values | key)
         self._writes.clear()
         for shape, keys in gone.items():
-            _all_met(connection.execute(_delete(shape.table), keys).rowcount, len(keys), shape)
+            bulk.delete(shape.table, keys)
         for shape, rows in new.items():
-            connection.execute(_insert(shape.table), rows)
+            bulk.insert(shape.table, rows)
         for (shape, columns), rows in changed.items():
-            _all_met(connection.execute(_update(shape.table, columns), rows).rowcount, len(rows), shape)
-
-
-def _all_met(met: int, meant: int, shape: Shape) -> None:
-    if met != meant:
-        raise LostRow(f"{meant - met} of {meant} rows of {shape.table.name} are not in the database")
-
-
-@lru_cache(maxsize=256)
-def _insert(table: Table) -> Insert:
-    return insert(table)
-
-
-@lru_cache(maxsize=256)
-def _delete(table: Table) -> Delete:
-    return delete(table).where(*_this_row(table))
-
-
-@lru_cache(maxsize=1024)
-def _update(table: Table, columns: frozenset[str]) -> Update:
-    return update(table).where(*_this_row(table)).values({name: bindparam(name) for name in sorted(columns)})
-
-
-def _this_row(table: Table) -> list[Any]:
-    return [column == bindparam(KEY + column.name, type_=column.type) for column in table.primary_key.columns]
+            bulk.update(shape.table, columns, rows)
