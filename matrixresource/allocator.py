@@ -29,9 +29,10 @@ from matrixresource.roster import Roster
 from matrixresource.standing import Standing
 from matrixresource.stepping_in import StepsIn
 from matrixresource.store import AllocationRow, ResourceStore
-from matrixresource.topology_history import checked_version, current_version
+from matrixresource.topology_history import HeadRow, checked_version, current_version
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField
+from matrixresource.vocabulary.keeping import Keep
 from matrixresource.vocabulary.names import NodeName, checked_resource_name
 from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.records import check_etag
@@ -48,6 +49,8 @@ class Allocator:
     def __init__(self, store: ResourceStore, clock: Clock, policy: str = "best") -> None:
         self._store = store
         self._clock = clock
+        self.records = store.records
+        store.records.keep(Keep(quotas.QuotaRow), Keep(ReservationRow), Keep(HeadRow))
         self.books = Books(store, policy)
         self._roster = Roster(store)
         self._standing = Standing(store, self._roster)
@@ -81,9 +84,11 @@ class Allocator:
             else:
                 self._resized(session, held, request)
             self._settle(session, held)
-            view = held.view()
-            view.preempts = [other for other in view.preempts if other not in before]
-        return view if validate_only else held.view()
+            if validate_only:
+                tried = held.view()
+                tried.preempts = [other for other in tried.preempts if other not in before]
+                return tried
+        return held.shown()
 
     def bind(self, name: str) -> AllocationView:
         """Ask the agents of all members to deploy, and of all spares to stand ready."""
@@ -98,7 +103,7 @@ class Allocator:
                 if not part.going:
                     self._roster.ask_part(session, self._store.node(session, NodeName(part.node)), part)
             self._settle(session, held)
-        return held.view()
+        return held.shown()
 
     def renew(self, name: str, lease_s: float) -> AllocationView:
         """Let an allocation's lease start again, for this long. Raises Conflict where what it holds is promised to
@@ -112,7 +117,7 @@ class Allocator:
                 raise Conflict(f"what {name!r} holds is promised to a reservation before {timestamp(until)}")
             held.expires_at = until
             self._settle(session, held)
-        return held.view()
+        return held.shown()
 
     @decision
     def move(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
@@ -130,8 +135,9 @@ class Allocator:
             if validate_only:
                 self._change_over(session, held, request, ranks)
             self._settle(session, held)
-            view = held.view()
-        return view if validate_only else held.view()
+            if validate_only:
+                return held.view()
+        return held.shown()
 
     @decision
     def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
@@ -141,7 +147,7 @@ class Allocator:
             held = self._living(session, name)
             self._relocations.begin(session, held, request)
             self._settle(session, held)
-        return held.view()
+        return held.shown()
 
     @decision
     def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
@@ -155,7 +161,7 @@ class Allocator:
             request = self._elsewhere(session, held, request)
             self._change_over(session, held, request, self._moves.ready(session, held, size_of(request)[0]))
             self._settle(session, held)
-        return held.view()
+        return held.shown()
 
     def stay(self, name: str) -> AllocationView:
         """Give a move up: its successors are let go."""
@@ -164,7 +170,7 @@ class Allocator:
             held = self._store.allocation(session, name)
             self._moves.give_up(session, held)
             self._settle(session, held)
-        return held.view()
+        return held.shown()
 
     @decision
     def replace(self, name: str, node: NodeName, reason: str) -> AllocationView:
@@ -182,7 +188,7 @@ class Allocator:
                 held.labels = {**held.labels, "cloudmatrix.io/last-replacement": f"{node}.{reason}"[:63]}
                 self._steps_in.refill(session, held)
                 self._settle(session, held)
-        return held.view()
+        return held.shown()
 
     def replenish(self) -> int:
         """Take free nodes for allocations short of spares; returns how many. Run when nodes come back."""
@@ -202,8 +208,8 @@ class Allocator:
             held = self._store.allocation(session, name)
             check_etag(held, if_match)
             self._release(session, held)
-            view = held.view()
-            return None if self._settle(session, held) else view
+            gone = self._settle(session, held)
+        return None if gone else held.shown()
 
     def expire(self) -> int:
         """Release what has outlived its lease; returns how many."""
@@ -320,7 +326,6 @@ class Allocator:
             elif (new := parts.get(NodeName(part.node))) is not None:
                 part.dies &= ~new.dies
                 part.cpus, part.memory_gib = (0, 0) if new.cpus or new.memory_gib else (part.cpus, part.memory_gib)
-        session.flush()
         return self._settle(session, victim)
 
     def _resized(self, session: Session, held: AllocationRow, request: AllocationRequest) -> None:

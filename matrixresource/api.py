@@ -30,8 +30,10 @@ from matrixresource.reservation_contract import ReservationRequest, ReservationV
 from matrixresource.store import ResourceStore
 from matrixresource.topology_history import spec_at
 from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.direct import HotRouter
+from matrixresource.vocabulary.groups import Groups
 from matrixresource.vocabulary.names import NodeName, NpuName
-from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page
+from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page, shown
 from matrixresource.watchers.node_reports import NodeReports as ReportReader
 
 
@@ -39,7 +41,8 @@ def routes(
     store: ResourceStore, allocator: Allocator, reports: ReportReader, clock: Clock, replenish: Callable[[], None]
 ) -> APIRouter:
     """The routes over one store. `replenish` nudges the watcher that refills spares."""
-    api = APIRouter(prefix="/v1")
+    api = HotRouter(prefix="/v1")
+    groups = Groups(store.records)
 
     @api.get("/nodes")
     async def list_nodes(request: Request, params: Params) -> Response:
@@ -99,20 +102,23 @@ def routes(
         with store.reading() as session:
             return [row.view() for row in store.allocations(session)]
 
-    @api.get("/allocations/{name}")
-    async def get_allocation(name: str) -> AllocationView:
+    @api.get("/allocations/{name}", response_model=AllocationView)
+    async def get_allocation(name: str) -> Response:
         with store.reading() as session:
-            return store.allocation(session, name).view()
+            return shown(store.allocation(session, name).view())
 
-    @api.put("/allocations/{name}")
+    @api.hot("PUT", "allocations", AllocationRequest)
+    @api.put("/allocations/{name}", response_model=AllocationView)
     async def reserve(
         name: str, body: AllocationRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
-    ) -> AllocationView:
-        return allocator.reserve(name, body, if_match=if_match, validate_only=validate_only)
+    ) -> Response:
+        if validate_only:
+            return shown(allocator.reserve(name, body, if_match=if_match, validate_only=True))
+        return shown(await groups.run(lambda: allocator.reserve(name, body, if_match=if_match)))
 
-    @api.put("/allocations/{name}/binding")
-    async def bind(name: str) -> AllocationView:
-        return allocator.bind(name)
+    @api.put("/allocations/{name}/binding", response_model=AllocationView)
+    async def bind(name: str) -> Response:
+        return shown(await groups.run(lambda: allocator.bind(name)))
 
     @api.put("/allocations/{name}/move")
     async def move(name: str, body: AllocationRequest, validate_only: ValidateOnly = False) -> AllocationView:
@@ -131,19 +137,20 @@ def routes(
     async def replace(name: str, body: ReplaceRequest) -> AllocationView:
         return allocator.replace(name, body.node, body.reason)
 
-    @api.post("/allocations/{name}:renew")
-    async def renew(name: str, body: RenewRequest) -> AllocationView:
+    @api.post("/allocations/{name}:renew", response_model=AllocationView)
+    async def renew(name: str, body: RenewRequest) -> Response:
         """Let the lease start again."""
-        return allocator.renew(name, body.lease_s)
+        return shown(await groups.run(lambda: allocator.renew(name, body.lease_s)))
 
+    @api.hot("DELETE", "allocations")
     @api.delete("/allocations/{name}")
     async def release(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
         if validate_only:
             with store.reading() as session:
-                return JSONResponse(store.allocation(session, name).view().wire())
-        view = allocator.release(name, if_match=if_match)
+                return shown(store.allocation(session, name).view())
+        view = await groups.run(lambda: allocator.release(name, if_match=if_match))
         replenish()
-        return Response(status_code=204) if view is None else JSONResponse(view.wire(), 202)
+        return Response(status_code=204) if view is None else shown(view, 202)
 
     @api.get("/assignments")
     async def list_assignments(request: Request, params: Params) -> Response:

@@ -45,7 +45,9 @@ class Books:
         self._store = store
         self._policy = POLICIES[policy]
         self._seen = UNSEEN
-        self._followed = UNSEEN
+        """The newest change that the ledger has in it."""
+        self._of: Session | None = None
+        """In whose eyes that is so; None once it is committed, so that everybody sees it."""
         self._opened: Session | None = None
         self._wiped: set[str] = set()  # who has parts that wait to be wiped
         self.put_out: dict[str, list[str]] = {}
@@ -59,9 +61,9 @@ class Books:
     def open(self, session: Session) -> Ledger:
         """The ledger as the tables are now, and stay until this transaction ends."""
         newest: int = session.info.get("newest") or self._store.records.lock(session)
-        if newest != self._seen:
+        if newest != self._seen or self._of not in (None, session):
             self._read(session)
-            self._seen = newest
+            self._seen, self._of = newest, session if "newest" in session.info else None
         self._opened = session
         return self.ledger
 
@@ -253,15 +255,16 @@ class Books:
             self.ledger.set_up(number, row.open)
 
     def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
-        """Before one of our transactions commits: what it changed."""
+        """What a verb of ours changed, before it is committed."""
         opened, self._opened = self._opened, None
-        otherwise = any(isinstance(row, (SupernodeRow, ReservationRow)) for row in rows)
-        if otherwise or (opened is not session and self._seen != newest - len(rows)):
-            self._seen = self._followed = UNSEEN
+        before, seen = newest - len(rows), self._seen if self._of in (None, session) else UNSEEN
+        self._seen = UNSEEN
+        if any(isinstance(row, (SupernodeRow, ReservationRow)) for row in rows):
+            return
+        if opened is not session and seen != before:
             return
         changed = {row.name for row in rows if isinstance(row, AllocationRow)}
         if changed & self.ledger.reservations.keys():
-            self._seen = self._followed = UNSEEN
             return
         changed |= {name for name in self._wiped if name not in changed}
         found = {name: row for name in changed if (row := session.get(AllocationRow, name)) is not None}
@@ -279,10 +282,9 @@ class Books:
         for node in rows:
             if isinstance(node, NodeRow):
                 self._look_at(node)
-        self._seen, self._followed = UNSEEN, newest
+        self._seen, self._of = newest, session
 
     def _committed(self, newest: int) -> None:
-        """What was followed is so now; a commit that failed leaves the books to be read again."""
-        if self._followed == newest:
-            self._seen = newest
-        self._followed = UNSEEN
+        """What was followed is so now; what was not followed to its end is read again."""
+        if self._seen == newest:
+            self._of = None

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from matrixresource.vocabulary.errors import MatrixError
+from matrixresource.vocabulary.records import Records
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -16,7 +17,8 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Decision:
-    """One verb asked for: Granted or Refused, the reason of a refusal, and seconds of the wall up to its commit."""
+    """One verb asked for: Granted or Refused, the reason of a refusal, and seconds of the wall up to its commit; in a
+    group, up to the next verb's turn."""
 
     verb: str
     outcome: str
@@ -28,6 +30,7 @@ class Decides(Protocol):
     """Who has verbs that are decisions."""
 
     decided: list[Callable[[Decision], None]]
+    records: Records
 
 
 def decision(deed: Callable[P, R]) -> Callable[P, R]:
@@ -44,7 +47,8 @@ def decision(deed: Callable[P, R]) -> Callable[P, R]:
         except MatrixError as refused:
             _tell(owner, Decision(deed.__name__, "Refused", refused.reason, time.perf_counter() - started))
             raise
-        _tell(owner, Decision(deed.__name__, "Granted", "", time.perf_counter() - started))
+        granted = Decision(deed.__name__, "Granted", "", time.perf_counter() - started)
+        owner.records.once_committed(lambda: _tell(owner, granted))
         return found
 
     return told

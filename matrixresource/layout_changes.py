@@ -43,7 +43,6 @@ def carry_out(
             changed = True
     parts = {part.node: part for part in store.parts(session, held.name) if not part.going}
     changed |= _parts(session, store, roster, held, parts, books.parts(place))
-    session.flush()
     return changed
 
 

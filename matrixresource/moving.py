@@ -68,7 +68,6 @@ class Moves:
             if name not in current:
                 self._roster.take(session, held, name, "successor", rank)
         held.moving_to = request.kept()
-        session.flush()
         self._books.refresh(session, held)
         return ranks
 
@@ -92,7 +91,6 @@ class Moves:
         changed |= held.spares != request.spares
         held.nodes, held.npus, held.spares = len(ranks), len(ranks) * self._books.ledger.shape.npus, request.spares
         held.request, held.moving_to = request.kept(), None
-        session.flush()
         self._books.refresh(session, held)
         return changed
 
@@ -113,7 +111,6 @@ class Moves:
             if node.role == "successor":
                 self._roster.let_go(session, node)
         held.moving_to = None
-        session.flush()
         self._books.refresh(session, held)
 
 

@@ -15,6 +15,7 @@ from matrixresource.contract import AllocationRequest, QuotaRequest, QuotaView
 from matrixresource.reservations import living
 from matrixresource.store import AllocationRow, Base, ResourceStore
 from matrixresource.vocabulary.errors import QuotaExceeded
+from matrixresource.vocabulary.keeping import every
 from matrixresource.vocabulary.records import ResourceRow, check_etag, find
 from matrixresource.wishing import size_of
 
@@ -40,7 +41,7 @@ Amounts = dict[str, float]
 def used_by(session: Session, project: str) -> Amounts:
     """What a project holds and is promised."""
     total = dict.fromkeys(COUNTED, 0.0)
-    held = session.scalars(select(AllocationRow).where(AllocationRow.project == project))
+    held = (row for row in every(session, AllocationRow) if row.project == project)
     promised = [row for row in living(session) if row.promised and row.project == project]
     for mine in (*map(_held, held), *(wanted(row.wish()) for row in promised)):
         for counted in COUNTED:

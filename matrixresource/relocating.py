@@ -44,7 +44,6 @@ class Relocations:
         self._check(session, held, request, self._store.node(session, request.to), here)
         self._roster.take(session, held, request.to, "successor", member.rank)
         held.moving_to = held.request
-        session.flush()
         self._books.refresh(session, held)
 
     def _check(

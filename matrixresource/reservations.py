@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, Float, select
+from sqlalchemy import JSON, Float
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixresource.capacity.wishes import Place
 from matrixresource.contract import AllocationRequest
 from matrixresource.reservation_contract import ReservationView
 from matrixresource.store import Base
+from matrixresource.vocabulary.keeping import every
 from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.records import ResourceRow
 from matrixresource.vocabulary.states import State, StateMachine
@@ -71,7 +72,7 @@ class ReservationRow(ResourceRow, Base):
 
 def living(session: Session) -> list[ReservationRow]:
     """Those whose end has not come, by start."""
-    rows = session.scalars(select(ReservationRow).where(ReservationRow.state != "Ended"))
+    rows = (row for row in every(session, ReservationRow) if row.state != "Ended")
     return sorted(rows, key=lambda row: (row.starts_at, row.name))
 
 

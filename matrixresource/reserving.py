@@ -161,7 +161,6 @@ class Reservations:
         for node in self._store.held_by(session, reservation):
             if node.node_name not in stays:  # taken whole, or in part: then the rest of it is a part, too
                 node.holder = node.role = node.rank = None
-        session.flush()
         if left is None:
             for part in self._store.parts(session, reservation):
                 self._roster.forget(session, part)
@@ -200,7 +199,6 @@ class Reservations:
             "cpus": wish.cpus,
             "memoryGib": wish.mem,
         }
-        session.flush()
 
     def _part_again(self, session: Session, held: AllocationRow, left: Place) -> None:
         wanted = self._books.parts(left)
@@ -212,4 +210,3 @@ class Reservations:
                 part.dies, part.cpus, part.memory_gib = new.dies, new.cpus, new.memory_gib
         for new in wanted.values():
             self._roster.share(session, held, new)
-        session.flush()

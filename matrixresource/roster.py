@@ -100,7 +100,6 @@ class Roster:
         node = self._store.node(session, NodeName(part.node))
         node.shared_by -= 1
         session.delete(part)
-        session.flush()
         node.read_state()
 
     def _wish_parts(self, node: NodeRow, row: AssignmentRow, part: PartRow, parts: list[dict[str, object]]) -> None:

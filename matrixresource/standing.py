@@ -19,7 +19,6 @@ class Standing:
 
     def settle(self, session: Session, held: AllocationRow, now: float) -> bool:
         """Read the state off. True when it was released and is gone."""
-        session.flush()
         self._let_go_of_wiped_parts(session, held)
         if held.state == "Releasing" and self._released(session, held):
             session.delete(held)
@@ -66,7 +65,6 @@ class Standing:
             if node.ready or node.agent == "Lost":
                 node.holder = node.role = node.rank = None
                 node.read_state()
-        session.flush()
         return not self._store.held_by(session, held.name) and not self._store.parts(session, held.name)
 
     def _let_go_of_wiped_parts(self, session: Session, held: AllocationRow) -> None:

@@ -37,7 +37,6 @@ class StepsIn:
             self._from_elsewhere(session, held, name)
         else:
             return False
-        session.flush()
         self._books.refresh(session, held)
         return True
 

@@ -7,9 +7,9 @@ has one `holder` column, so two holders of a whole node are not a state the data
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, cast
 
 from sqlalchemy import JSON, BigInteger, Boolean, Float, Integer, String, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
@@ -28,6 +28,7 @@ from matrixresource.contract import (
 from matrixresource.fault_levels import worst_health, worst_level
 from matrixresource.health import die_views, dies_of, faults_of, unusable_dies, whole_node_fault
 from matrixresource.node_states import node_state
+from matrixresource.vocabulary.keeping import Keep, KeepingSession, kept_by
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.records import Records, ResourceRow, find, journal_tables
@@ -322,7 +323,12 @@ class AllocationRow(ResourceRow, Base):
     """Whom it put out when it came."""
 
     def request_held(self) -> AllocationRequest:
-        return AllocationRequest.model_validate(self.request)
+        """The wish, read once; nobody changes it."""
+        text, read = self.__dict__.get("_read", (None, None))
+        if read is None or text is not self.request:
+            read = AllocationRequest.model_validate(self.request)
+            self.__dict__["_read"] = self.request, read
+        return cast(AllocationRequest, read)
 
     def view(self) -> AllocationView:
         wish = self.request_held()
@@ -346,8 +352,15 @@ class AllocationRow(ResourceRow, Base):
             preempts=self.preempts or [],
         )
 
+    def shown(self) -> AllocationView:
+        return cast(AllocationView, super().shown())
+
     def move(self, state: str) -> None:
         self.state = ALLOCATION_STATES.check(self.state, state)
+
+
+def _name(row: ResourceRow) -> str:
+    return row.name
 
 
 class ResourceStore:
@@ -355,20 +368,26 @@ class ResourceStore:
 
     def __init__(self, records: Records) -> None:
         self.records = records
+        records.keep(
+            Keep(NodeRow, by=("holder",)),
+            Keep(PartRow, by=("allocation", "node")),
+            Keep(AssignmentRow),
+            Keep(AllocationRow),
+        )
 
-    @contextmanager
-    def transaction(self, dry: bool = False) -> Iterator[Session]:
+    def transaction(self, dry: bool = False) -> AbstractContextManager[KeepingSession]:
         """One verb. Whoever decides holds the journal's lock from the start: what it reads stays so until it commits,
         whatever other replicas want meanwhile."""
-        with self.records.transaction(dry) as session:
-            session.info["newest"] = self.records.lock(session)
-            yield session
+        return self.records.transaction(dry)
 
     def reading(self) -> AbstractContextManager[Session]:
         return self.records.reading()
 
     def nodes(self, session: Session, names: Sequence[str] | None = None) -> list[NodeRow]:
-        """All nodes, or those of these names that exist."""
+        """All nodes, or those of these names that exist, by name."""
+        if (kept := kept_by(session)) is not None:
+            found = kept.all(NodeRow) if names is None else [kept.get(NodeRow, name) for name in {*map(str, names)}]
+            return sorted((row for row in found if row is not None), key=_name)
         wanted = select(NodeRow).order_by(NodeRow.name)
         return list(session.scalars(wanted if names is None else wanted.where(NodeRow.name.in_([*map(str, names)]))))
 
@@ -377,25 +396,39 @@ class ResourceStore:
 
     def held_by(self, session: Session, allocation: str) -> list[NodeRow]:
         """Members in rank order, then spares by name."""
-        held = session.scalars(select(NodeRow).where(NodeRow.holder == allocation))
+        held: Iterable[NodeRow]
+        if (kept := kept_by(session)) is not None:
+            held = kept.where(NodeRow, "holder", allocation)
+        else:
+            held = session.scalars(select(NodeRow).where(NodeRow.holder == allocation))
         return sorted(
             held, key=lambda node: (node.role != "member", node.role != "successor", node.rank or 0, node.name)
         )
 
     def parts(self, session: Session, allocation: str | None = None, node: str | None = None) -> list[PartRow]:
         """Parts of nodes, of one allocation or node if given, in rank order and then by node."""
-        wanted = select(PartRow)
-        if allocation is not None:
-            wanted = wanted.where(PartRow.allocation == allocation)
-        if node is not None:
-            wanted = wanted.where(PartRow.node == node)
-        found = session.scalars(wanted)
+        found: Iterable[PartRow]
+        if (kept := kept_by(session)) is not None:
+            if allocation is not None:
+                found = kept.where(PartRow, "allocation", allocation)
+            else:
+                found = kept.all(PartRow) if node is None else kept.where(PartRow, "node", node)
+            found = [part for part in found if node is None or part.node == node]
+        else:
+            wanted = select(PartRow)
+            if allocation is not None:
+                wanted = wanted.where(PartRow.allocation == allocation)
+            if node is not None:
+                wanted = wanted.where(PartRow.node == node)
+            found = session.scalars(wanted)
         return sorted(found, key=lambda part: (part.rank is None, part.rank or 0, part.node, part.allocation))
 
     def allocation(self, session: Session, name: str) -> AllocationRow:
         return find(session, AllocationRow, name)
 
     def allocations(self, session: Session) -> list[AllocationRow]:
+        if (kept := kept_by(session)) is not None:
+            return sorted(kept.all(AllocationRow), key=_name)
         return list(session.scalars(select(AllocationRow).order_by(AllocationRow.name)))
 
     def supernodes(self, session: Session) -> list[SupernodeRow]:

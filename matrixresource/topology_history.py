@@ -67,7 +67,8 @@ class TopologyVersionRow(ResourceRow, Base):
 
 def current_version(session: Session) -> str:
     """The name of the newest version; empty before the first."""
-    return session.scalars(select(HeadRow.name)).one_or_none() or ""
+    head = session.get(HeadRow, 1)
+    return "" if head is None else head.name
 
 
 def checked_version(session: Session, asked: str | None) -> str:

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from matrixresource.vocabulary.errors import Gone, InvalidField
 from matrixresource.vocabulary.records import Records
-from matrixresource.vocabulary.wire import View
+from matrixresource.vocabulary.wire import View, Wire
 
 BOOKMARK_PERIOD_WALL_S = 15.0
 """A watch is never silent for longer, so a client can tell a quiet service from a dead one."""
@@ -56,6 +56,11 @@ async def _list_params(
 Params = Annotated[ListParams, Depends(_list_params)]
 IfMatch = Annotated[str | None, Header(alias="If-Match")]
 ValidateOnly = Annotated[bool, Query(alias="validateOnly", description="run everything but the commit")]
+
+
+def shown(view: Wire, status: int = 200) -> Response:
+    """A view of our own as an answer, encoded once and not checked against its own schema."""
+    return Response(view.text(), status, media_type="application/json")
 
 
 def _everything(view: dict[str, Any]) -> bool:

@@ -25,6 +25,10 @@ class Wire(BaseModel):
         """The JSON form, camelCase, without what is not set."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
+    def text(self) -> str:
+        """The same as JSON text."""
+        return self.model_dump_json(by_alias=True, exclude_none=True)
+
 
 class Condition(Wire):
     """One observed aspect of a resource, true as of `observedGeneration`."""

@@ -22,11 +22,12 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from matrixresource.vocabulary.direct import Direct
 from matrixresource.vocabulary.errors import MatrixError, TooLarge
 from services.chassis.access import Tokens
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
 from services.chassis.periodic import Periodic
-from services.chassis.problems import install, problem_response
+from services.chassis.problems import as_error, install, problem_response
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ def create_app(
     `ready` returns None when the service can work, else a sentence that says what it waits for. `tasks` run beside the
     watchers from start to stop. `registry` collects the service's own metrics beside those of its requests.
     """
-    registry = registry or CollectorRegistry()
+    registry, routers = registry or CollectorRegistry(), tuple(routers)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -93,7 +94,12 @@ def create_app(
     requests = Counter("http_requests", "Requests served.", ["method", "status"], registry=registry)
     seconds = Histogram("http_request_seconds", "Wall time to the first byte.", ["method"], registry=registry)
     app.add_middleware(
-        Edge, name=name, tokens=tokens or Tokens(None), body_limit=body_limit, requests=requests, seconds=seconds
+        Edge,
+        direct=Direct(routers),
+        tokens=tokens or Tokens(None),
+        body_limit=body_limit,
+        requests=requests,
+        seconds=seconds,
     )
     return app
 
@@ -121,10 +127,10 @@ class Edge:
     """What happens to every request before and after its route: identity, limit, id, trace and measure."""
 
     def __init__(
-        self, app: ASGIApp, *, name: str, tokens: Tokens, body_limit: int, requests: Counter, seconds: Histogram
+        self, app: ASGIApp, *, direct: Direct, tokens: Tokens, body_limit: int, requests: Counter, seconds: Histogram
     ) -> None:
         self._app = app
-        self._name = name
+        self._direct = direct
         self._tokens = tokens
         self._body_limit = body_limit
         self._requests = requests
@@ -157,16 +163,24 @@ class Edge:
                 principal = self._tokens.principal(headers.get("authorization"))
                 principal.may(scope["method"], scope["path"])
                 scope.setdefault("state", {})["principal"] = principal
-            receive = await self._limited(headers, receive)
+            body = await self._limited(headers, receive)
         except MatrixError as refused:
             await problem_response(refused, scope["path"])(scope, receive, sending)
             return
-        await self._app(scope, receive, sending)
+        answer = self._direct.answer(scope["method"], scope["path"], scope["query_string"], headers, body)
+        if answer is None:
+            await self._app(scope, receive if body is None else _replayed(body, receive), sending)
+            return
+        try:
+            response = await answer
+        except Exception as wrong:
+            response = problem_response(as_error(wrong, scope["path"]), scope["path"])
+        await response(scope, receive, sending)
 
-    async def _limited(self, headers: dict[str, str], receive: Receive) -> Receive:
+    async def _limited(self, headers: dict[str, str], receive: Receive) -> bytes | None:
         """The body, read whole when there is one, so that what is too large is refused before anything happens."""
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
-            return receive
+            return None
         if headers.get("content-length", "0").isdigit() and int(headers.get("content-length", "0")) > self._body_limit:
             raise TooLarge(f"the body is over {self._body_limit} bytes", field="body")
         chunks: list[bytes] = []
@@ -181,14 +195,18 @@ class Edge:
             if size > self._body_limit:
                 raise TooLarge(f"the body is over {self._body_limit} bytes", field="body")
             more = message.get("more_body", False)
-        body = b"".join(chunks)
-        given = False
+        return b"".join(chunks)
 
-        async def replay() -> Message:
-            nonlocal given
-            if given:
-                return await receive()
-            given = True
-            return {"type": "http.request", "body": body, "more_body": False}
 
-        return replay
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """`receive` with the body, which has been read, in front again."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

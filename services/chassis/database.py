@@ -12,14 +12,28 @@ import time
 from pathlib import Path
 from typing import Any
 
+import orjson
 from sqlalchemy import Engine, create_engine, event, inspect, text
-from sqlalchemy.exc import OperationalError
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.exc import DisconnectionError, OperationalError
+from sqlalchemy.orm import sessionmaker
+
+from matrixresource.vocabulary.keeping import KeepingSession
 
 log = logging.getLogger(__name__)
 
 CONNECT_TRIES = 60
 CONNECT_PAUSE_WALL_S = 0.5
+TRUSTED_IDLE_WALL_S = 1.0
+"""A connection that was used within this time is used again without trying it first: that would be a journey there and
+back for every transaction of a busy service."""
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+JSON: dict[str, Any] = {"json_serializer": _json, "json_deserializer": orjson.loads}
+"""How JSON columns are written and read."""
 
 
 class Database:
@@ -27,8 +41,10 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.engine: Engine = _sqlite(url) if url.startswith("sqlite") else create_engine(url, pool_pre_ping=True)
-        self.sessions: sessionmaker[Session] = sessionmaker(self.engine, expire_on_commit=False)
+        self.engine: Engine = _sqlite(url) if url.startswith("sqlite") else _server(url)
+        self.sessions: sessionmaker[KeepingSession] = sessionmaker(
+            self.engine, class_=KeepingSession, expire_on_commit=False
+        )
 
     def migrate(self, migrations: Path) -> None:
         """Bring the schema to the newest revision in `migrations`. Waits for a database that is still starting."""
@@ -75,11 +91,31 @@ def newest_revision(migrations: Path) -> str:
 
 
 def _sqlite(url: str) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": 15})
+    engine = create_engine(url, connect_args={"timeout": 15}, **JSON)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: Any) -> None:
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-2000"):
             connection.execute(f"PRAGMA {pragma}")
+
+    return engine
+
+
+def _server(url: str) -> Engine:
+    """A connection that has lain idle is tried before it is used: the server may have gone and come back."""
+    engine = create_engine(url, **JSON)
+
+    @event.listens_for(engine, "checkin")
+    def lay_down(connection: Any, record: Any) -> None:
+        record.info["idle_since"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def take_up(connection: Any, record: Any, proxy: Any) -> None:
+        if time.monotonic() - record.info.get("idle_since", time.monotonic()) < TRUSTED_IDLE_WALL_S:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as wrong:
+            raise DisconnectionError("the connection has gone") from wrong
 
     return engine

@@ -50,33 +50,30 @@ def from_validation(wrong: RequestValidationError) -> MatrixError:
     return InvalidField(message, field=lines[0]["field"], blocking=lines)
 
 
-def install(app: FastAPI) -> None:
-    """Every way a request can fail ends in a problem document; a traceback goes to the log and nowhere else."""
-
-    @app.exception_handler(MatrixError)
-    async def refused(request: Request, error: MatrixError) -> Response:
-        return problem_response(error, request.url.path)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, wrong: RequestValidationError) -> Response:
-        return problem_response(from_validation(wrong), request.url.path)
-
-    @app.exception_handler(HTTPException)
-    async def other(request: Request, wrong: HTTPException) -> Response:
-        error: MatrixError
+def as_error(wrong: Exception, path: str) -> MatrixError:
+    """What a request to `path` failed with, as one of the reasons we have; a traceback goes to the log."""
+    if isinstance(wrong, MatrixError):
+        return wrong
+    if isinstance(wrong, RequestValidationError):
+        return from_validation(wrong)
+    if isinstance(wrong, HTTPException):
         if wrong.status_code == 404:
-            error = NotFound(f"nothing is served at {request.url.path}; /openapi.json lists what is")
-        else:
-            error = Malformed(str(wrong.detail))
-            error.status = wrong.status_code  # type: ignore[misc]
-        return problem_response(error, request.url.path)
-
-    @app.exception_handler(OperationalError)
-    async def database_away(request: Request, wrong: OperationalError) -> Response:
+            return NotFound(f"nothing is served at {path}; /openapi.json lists what is")
+        error = Malformed(str(wrong.detail))
+        error.status = wrong.status_code  # type: ignore[misc]
+        return error
+    if isinstance(wrong, OperationalError):
         log.warning("database refused", extra={"why": str(wrong.orig)})
-        return problem_response(Unavailable("the database does not answer; nothing was changed"), request.url.path)
+        return Unavailable("the database does not answer; nothing was changed")
+    log.error("request failed", exc_info=wrong, extra={"path": path})
+    return InternalError("this is our fault; the log has it under requestId")
 
-    @app.exception_handler(Exception)
-    async def unexpected(request: Request, wrong: Exception) -> Response:
-        log.error("request failed", exc_info=wrong, extra={"path": request.url.path})
-        return problem_response(InternalError("this is our fault; the log has it under requestId"), request.url.path)
+
+def install(app: FastAPI) -> None:
+    """Every way a request can fail ends in a problem document."""
+
+    async def refused(request: Request, wrong: Exception) -> Response:
+        return problem_response(as_error(wrong, request.url.path), request.url.path)
+
+    for kind in (MatrixError, RequestValidationError, HTTPException, OperationalError, Exception):
+        app.add_exception_handler(kind, refused)

@@ -26,10 +26,11 @@ from tests.matrixresource.accounting import Accounts, same_as_the_tables
 
 
 class Machine:
-    """`url` of its database, SQLite in the folder unless given; one supernode unless more are asked for."""
+    """`url` of its database, SQLite in the folder unless given; one supernode unless more are asked for; `policy` of
+    the allocator."""
 
-    def __init__(self, folder: Path, supernodes: int = 1, url: str | None = None) -> None:
-        self.url = url or f"sqlite:///{folder / 'resource.db'}"
+    def __init__(self, folder: Path, supernodes: int = 1, url: str | None = None, policy: str = "best") -> None:
+        self.url, self.policy = url or f"sqlite:///{folder / 'resource.db'}", policy
         self.clock = FixedClock()
         self.epoch, self.sequence = 1, 0
         self.begin([f"sn{number}" for number in range(supernodes)])
@@ -41,7 +42,7 @@ class Machine:
         self.store = ResourceStore(Records(self.database.sessions, Tables.metadata, self.clock))
         self.surveyor = Surveyor(self.store, self.clock, SupernodeSpec.load())
         self.surveyor.seed(names)
-        self.allocator = Allocator(self.store, self.clock)
+        self.allocator = Allocator(self.store, self.clock, self.policy)
         self.planner = Planner(self.store, self.allocator.books, self.clock)
         self.quotas = Quotas(self.store)
         self.reports = NodeReports(

@@ -30,7 +30,7 @@ class Killer:
         self.restart: asyncio.Task[None] | None = None
 
     def committed(self, records: Records) -> None:
-        if self.stack is None or TABLES[self.service] not in records._changes.metadata.tables:
+        if self.stack is None or TABLES[self.service] not in records.metadata.tables:
             return
         self.commits += 1
         if self.commits == self.at:
