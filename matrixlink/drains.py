@@ -121,6 +121,8 @@ class Drains:
 
     def settle(self, session: Session) -> None:
         """Drains that no program crosses any more are Drained."""
+        if not self._fabric.any_drained():
+            return
         for row in self._store.drains(session, DRAINING):
             waiting = self._crossing(session, row.ports)
             if (row.waiting_for, row.message) != (len(waiting), _told(waiting)):

@@ -49,6 +49,8 @@ class Promises:
         self.planes: dict[Plane, PlaneModel] = plane_models(fabric.spec)
         self.unsettled: set[str] = set()
         """Slices whose rows do not say yet what memory found when it was read back."""
+        self.fenced = True
+        """Some node may still hold an ended slice and its key."""
         self._stale = False
         self.on_load: list[Callable[[Session], None]] = []
         """Called whenever memory is read back from the tables: for what others keep of them."""
@@ -104,6 +106,7 @@ class Promises:
             for row in rows:
                 self.know(row)
                 self.when_whole.put(row.name, self.claim(self.roll[row.name], self.pristine).booking())
+            self.fenced = self._store.fenced(session)
             said = {row.name: (row.kept, row.unprotected) for row in rows}
             self.regrant(rows)
             self.unsettled = {row.name for row in rows if (row.kept, row.unprotected) != said[row.name]}
@@ -163,11 +166,7 @@ class Promises:
 
     def trimmed(self, plane: Plane) -> list[str]:
         """Slices of a plane that have less than they were promised."""
-        return [
-            terms.name
-            for terms in self.roll
-            if terms.plane == plane and not terms.withdrawing and (terms.kept < 1 or terms.unprotected)
-        ]
+        return [name for name in sorted(self.roll.trimmed) if self.roll[name].plane == plane]
 
     # -- the fabric as a slice meets it -------------------------------------------------------------------------------
 
@@ -207,8 +206,9 @@ class Promises:
         seen = row.ports_seen or {}
         return sum(len(ports.keys() & self.fabric.below(owner).keys()) for owner, ports in seen.items())
 
-    def show(self, session: Session, plane: Plane, nodes: Iterable[str]) -> None:
-        """Work out anew what every slice on these nodes may use there; a view that changed is one generation on."""
+    def show(self, session: Session, plane: Plane, nodes: Iterable[str], known: SliceRow | None = None) -> None:
+        """Work out anew what every slice on these nodes may use there; a view that changed is one generation on. Only
+        those rows are read, but for one that is at hand."""
         news: dict[str, dict[str, object]] = {}
         for node in dict.fromkeys(nodes):
             here = self.roll.on(plane, node)
@@ -216,9 +216,10 @@ class Promises:
                 ports = node_ports(node, terms, here, self.fabric, self.ledger)
                 if ports != terms.view.get(node):
                     news.setdefault(terms.name, {})[node] = ports
-        for name, changed in news.items():
-            row = self._store.slice(session, name)
-            view = {**self.roll[name].view, **changed}
+        at_hand = [known] if known is not None and known.name in news else []
+        others = self._store.slices_named(session, news.keys() - {row.name for row in at_hand})
+        for row in [*at_hand, *others]:
+            view = {**self.roll[row.name].view, **news[row.name]}
             shown = {node: view[node] for node in sorted(row.members)}
             row.fabric_view = {"nodes": shown, "latencyUs": self.planes[plane].latency_us}
             row.view_generation = (row.view_generation or 0) + 1

@@ -305,8 +305,10 @@ class LinkStore:
 
     def slices_named(self, session: Session, names: Iterable[str]) -> list[SliceRow]:
         """Those of the named slices that are there, in the order of their names."""
-        found = (session.get(SliceRow, name) for name in sorted(set(names)))
-        return [row for row in found if row is not None]
+        wanted = set(names)
+        if not wanted:
+            return []
+        return list(session.scalars(select(SliceRow).where(SliceRow.name.in_(wanted)).order_by(SliceRow.name)))
 
     def drains(self, session: Session, state: str | None = None) -> list[DrainRow]:
         asked = select(DrainRow).order_by(DrainRow.name)
@@ -314,6 +316,14 @@ class LinkStore:
 
     def of_instance(self, session: Session, instance: str) -> list[SliceRow]:
         return list(session.scalars(select(SliceRow).where(SliceRow.instance == instance).order_by(SliceRow.name)))
+
+    def clearing(self, session: Session) -> set[str]:
+        """The slices of which some agent is asked to clear a program."""
+        return set(session.scalars(select(ProgramRow.slice).where(ProgramRow.action == "clear").distinct()))
+
+    def fenced(self, session: Session) -> bool:
+        """Whether any node may still hold an ended slice."""
+        return session.scalars(select(FenceRow.slice).limit(1)).first() is not None
 
     def programs(self, session: Session, slice: str | None = None) -> list[ProgramRow]:
         asked = select(ProgramRow).order_by(ProgramRow.name)
@@ -386,10 +396,12 @@ class LinkStore:
             session.delete(row)
         return over
 
-    def free_key(self, session: Session, isolation: str, held: Collection[int]) -> int:
-        """The lowest key of its kind that nobody holds and no fenced node might still use."""
-        fenced = set(session.scalars(select(FenceRow.isolation_key).where(FenceRow.isolation == isolation)))
-        taken = fenced.union(held) if fenced else held
+    def free_key(self, session: Session, isolation: str, held: Collection[int], fenced: bool = True) -> int:
+        """The lowest key of its kind that nobody holds and no fenced node (if there may be any) might still use."""
+        taken = held
+        if fenced:
+            asked = select(FenceRow.isolation_key).where(FenceRow.isolation == isolation)
+            taken = set(session.scalars(asked)).union(held)
         keys = VNIS if isolation == "vni" else PARTITION_KEYS
         free = next((key for key in keys if key not in taken), None)
         if free is None:

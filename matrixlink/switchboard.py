@@ -7,7 +7,7 @@ do is reported, and `settle` moves slices on. What is promised of which link is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from sqlalchemy.orm import Session
 
@@ -18,10 +18,7 @@ from matrixlink.network_slice import (
     FAILED,
     PROGRAMMING,
     REROUTING,
-    SLICE_STATES,
     WITHDRAWING,
-    WITHDRAWN,
-    stands,
 )
 from matrixlink.ports import Reach
 from matrixlink.programs import ask_to_clear, ask_to_program, program_bodies
@@ -29,17 +26,14 @@ from matrixlink.promises import Promises
 from matrixlink.protection import check_protection
 from matrixlink.qos import TERMS, check_terms
 from matrixlink.routing import Routes
-from matrixlink.standing import told
-from matrixlink.store import FenceRow, LinkStore, SliceRow
+from matrixlink.settling import Settling
+from matrixlink.store import LinkStore, SliceRow
 from matrixlink.terms import terms_of
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField
 from matrixresource.vocabulary.names import checked_resource_name
 from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.records import check_etag
-
-PATIENCE_FLOOR_WALL_S = 10.0
-"""However fast emulated time runs, an agent that can be reached is given this long to clear a slice."""
 
 
 class Switchboard:
@@ -50,8 +44,8 @@ class Switchboard:
         self.fabric = fabric
         self.promises = Promises(store, fabric)
         self._clock = clock
-        self._reach = reach
-        self.after_settle: list[Callable[[Session], None]] = []
+        self._settling = Settling(store, self.promises, clock, reach)
+        self.after_settle = self._settling.after
         """Called after slices were settled: for what waits for agents' acknowledgements beside them."""
 
     # -- verbs -----------------------------------------------------------------------------------------------------
@@ -63,7 +57,7 @@ class Switchboard:
         checked_resource_name(name)
         self._check(request)
         with self.promises.changing(dry=validate_only) as session:
-            row = session.get(SliceRow, name)
+            row = session.get(SliceRow, name) if self.promises.roll.get(name) else None
             check_etag(row, if_match)
             wish = self._wished(session, name, request)
             if row is not None and row.state == WITHDRAWING:
@@ -81,11 +75,10 @@ class Switchboard:
             row.generation = self.store.next_generation(session, name)
             row.ports_seen = self.promises.around(Plane(row.plane), row.members)
             row.move(ADMITTED)
-            session.flush()
-            self.settle(session, {name})
+            self.settle(session, [row])
             if not validate_only:
                 self.promises.know(row)
-                self.promises.show(session, Plane(row.plane), touched)
+                self.promises.show(session, Plane(row.plane), touched, row)
             view = row.view()
         return view if validate_only else row.view()
 
@@ -100,7 +93,7 @@ class Switchboard:
                     row.generation = self.store.next_generation(session, name)
                 row.move(PROGRAMMING)
                 self._ask(session, row, self.promises.routes(row))
-            self.settle(session, {name})
+            self.settle(session, [row])
         return row.view()
 
     def withdraw(self, name: str, *, if_match: str | None = None) -> SliceView | None:
@@ -110,14 +103,14 @@ class Switchboard:
             check_etag(row, if_match)
             if row.state != WITHDRAWING:
                 row.move(WITHDRAWING)
-                row.generation = self.store.next_generation(session, name)
                 row.withdrawing_since = self._clock.now()
-                for program in self.store.programs(session, name):
-                    ask_to_clear(program, row.generation)
-                session.flush()
-            view = row.view()
-            gone = name in self.settle(session, {name})
-        return None if gone else view
+                if row.program_generation:  # else no agent has ever heard of it
+                    row.generation = self.store.next_generation(session, name)
+                    for program in self.store.programs(session, name):
+                        ask_to_clear(program, row.generation)
+                    session.flush()
+            gone = name in self.settle(session, [row])
+        return None if gone else row.view()
 
     def reroute(self) -> list[str]:
         """Give every slice that crosses a link which changed new routes, and keep what floors can be kept.
@@ -150,16 +143,19 @@ class Switchboard:
         for plane, nodes in touched.items():
             self.promises.show(session, plane, nodes)
         session.flush()
-        self.settle(session, {row.name for row in rows})
+        self.settle(session, rows)
         self.promises.unsettled -= set(also)
         return rerouted
 
     def settle_all(self) -> list[str]:
         """Move on what waits for agents that fell silent. The slices that are gone."""
         with self.promises.changing() as session:
-            waiting = {row.slice for row in self.store.programs(session) if row.action == "clear"}
-            waiting |= {terms.name for terms in self.promises.roll if terms.withdrawing}
+            waiting = self.store.clearing(session) | {terms.name for terms in self.promises.roll if terms.withdrawing}
             return self.settle(session, waiting) if waiting else []
+
+    def settle(self, session: Session, slices: Iterable[SliceRow | str]) -> list[str]:
+        """Read slices' states off their programs. Those that were withdrawn and are gone."""
+        return self._settling.settle(session, slices)
 
     def outrun(self, session: Session, name: str, generation: int) -> None:
         """An agent holds a generation that we never gave (our tables were put back to an older state): go beyond it."""
@@ -172,65 +168,6 @@ class Switchboard:
                 ask_to_clear(program, row.generation)
         elif row.program_generation and row.state != ADMITTED:
             self._ask(session, row, self.promises.routes(row))
-
-    # -- reading states off reports -----------------------------------------------------------------------------------
-
-    def settle(self, session: Session, names: Iterable[str]) -> list[str]:
-        """Read each slice's state off its programs. The slices that were withdrawn and are gone."""
-        gone = []
-        for name in sorted(names):
-            row = session.get(SliceRow, name)
-            if row is None:
-                continue
-            self._drop_cleared(session, row)
-            if row.state == WITHDRAWING:
-                if not self.store.programs(session, name):
-                    self._forget(session, row)
-                    gone.append(name)
-                continue
-            wanted = [p for p in self.store.programs(session, name) if p.action == "program"]
-            row.programmed = sum(p.state == "Programmed" and p.generation == row.generation for p in wanted)
-            failed = [p for p in wanted if p.state == "Failed"]
-            if row.program_generation == row.generation:
-                whole = not self.promises.lost(row) and row.kept >= 1
-                row.move(stands(row.state, row.programmed, len(row.members), len(failed), whole))
-            self._tell(row, [f"{p.node}: {p.message}" for p in failed])
-        for follow in self.after_settle:
-            follow(session)
-        return gone
-
-    def _drop_cleared(self, session: Session, row: SliceRow) -> None:
-        """Programs that were cleared go; those on nodes that cannot be reached go too, and leave a fence behind."""
-        deadline_s = SLICE_STATES.states[WITHDRAWING].deadline_s or 0.0
-        patience_s = self._clock.at_least_wall(deadline_s, PATIENCE_FLOOR_WALL_S)
-        overdue = row.withdrawing_since is not None and self._clock.now() - row.withdrawing_since > patience_s
-        for program in self.store.programs(session, row.name):
-            if program.action != "clear":
-                continue
-            if program.state != "Cleared":
-                if self._reach.reachable(program.node) and not overdue:
-                    continue
-                session.merge(
-                    FenceRow(
-                        slice=row.name, node=program.node, generation=program.generation,
-                        isolation=row.isolation, isolation_key=row.isolation_key,
-                    )
-                )  # fmt: skip
-            session.delete(program)
-        session.flush()
-
-    def _forget(self, session: Session, row: SliceRow) -> None:
-        row.move(WITHDRAWN)
-        plane, members = Plane(row.plane), list(row.members)
-        self.promises.release(row.name)
-        session.delete(row)
-        session.flush()
-        trimmed = self.store.slices_named(session, self.promises.trimmed(plane))
-        if trimmed:
-            self.promises.regrant(trimmed)
-            for other in trimmed:
-                self._tell(other, [])
-        self.promises.show(session, plane, members)
 
     # -- parts of verbs -----------------------------------------------------------------------------------------------
 
@@ -275,9 +212,8 @@ class Switchboard:
     def _taken_over(self, session: Session, row: SliceRow | None, wish: SliceRow) -> SliceRow:
         if row is None:
             wish.isolation = "vni" if wish.plane == Plane.VPC else "partitionKey"
-            wish.isolation_key = self.store.free_key(
-                session, wish.isolation, self.promises.roll.keys(wish.isolation).keys()
-            )
+            held = self.promises.roll.keys(wish.isolation)
+            wish.isolation_key = self.store.free_key(session, wish.isolation, held, self.promises.fenced)
             wish.state = ADMITTED
             session.add(wish)
             return wish
@@ -301,11 +237,6 @@ class Switchboard:
         row.move(REROUTING)
         self._ask(session, row, routes)
         return True
-
-    def _tell(self, row: SliceRow, failures: list[str]) -> None:
-        conditions = told(row, failures, self.promises.lost(row), self._clock.now())
-        if conditions != row.conditions:
-            row.conditions = conditions
 
 
 def _refuse_to_move(row: SliceRow, wish: SliceRow) -> None:

@@ -61,6 +61,8 @@ class Roll:
         self._by_name: dict[str, Terms] = {}
         self._on: defaultdict[tuple[Plane, str], dict[str, None]] = defaultdict(dict)
         self._keys: defaultdict[str, dict[int, str]] = defaultdict(dict)
+        self.trimmed: set[str] = set()
+        """Those that have less than they were promised."""
         self.latest_order = 0
 
     def __iter__(self) -> Iterator[Terms]:
@@ -92,6 +94,8 @@ class Roll:
             if terms.isolation:
                 self._keys[terms.isolation][terms.isolation_key] = terms.name
         self._by_name[terms.name] = terms
+        less = not terms.withdrawing and (terms.kept < 1 or bool(terms.unprotected))
+        (self.trimmed.add if less else self.trimmed.discard)(terms.name)
         self.latest_order = max(self.latest_order, terms.rank[1])
 
     def drop(self, name: str) -> None:
@@ -101,8 +105,10 @@ class Roll:
         for node in held.members:
             self._on[held.plane, node].pop(name, None)
         self._keys[held.isolation].pop(held.isolation_key, None)
+        self.trimmed.discard(name)
 
     def clear(self) -> None:
         self._by_name.clear()
         self._on.clear()
         self._keys.clear()
+        self.trimmed.clear()

@@ -26,6 +26,9 @@ from matrixresource.vocabulary.planes import Plane
 CUT_SHOWN = 20
 OVERFULL_SHOWN = 100
 
+Overfull = tuple[float, float, str]
+"""Floors, capacity, GB/s, and the link."""
+
 
 @dataclass(frozen=True)
 class Supposed:
@@ -91,9 +94,9 @@ def judge(promises: Promises, supposed: Supposed, asked: WhatIfRequest | None = 
         drain=asked.drain,
         repair=asked.repair,
         floors_hold=not any(effect.broken for effect in effects),
-        planes=[_plane(plane, supposed.changed, promises, effects, overfull) for plane in Plane],
+        planes=[_plane(plane, supposed.changed, promises, effects, overfull[plane]) for plane in Plane],
         slices=effects,
-        links_overfull=overfull[:OVERFULL_SHOWN],
+        links_overfull=_fullest(overfull),
     )
 
 
@@ -130,32 +133,42 @@ def _effect(
     )
 
 
-def _overfull(promises: Promises, fabric: Fabric, claims: list[FloorClaim]) -> list[OverfullLink]:
-    """Links on which the floors, whole, would need more than there is, the fullest first."""
+def _overfull(promises: Promises, fabric: Fabric, claims: list[FloorClaim]) -> dict[Plane, list[Overfull]]:
+    """By plane, the links on which the floors, whole, would need more than there is."""
     book = promises.ledger.copy(fabric, fabric.usable)
     for claim in claims:
         floors = claim.floors
         book.put(claim.owner, Booking(claim.plane, floors, floors))
-    found = []
-    places = {(claim.plane, owner) for claim in claims for owner in claim.needs.need}
-    for plane, owner in sorted(places):
+    found: dict[Plane, list[Overfull]] = {plane: [] for plane in Plane}
+    for plane, owner in sorted({(claim.plane, owner) for claim in claims for owner in claim.needs.need}):
         total, capacity = book.total(plane, owner), fabric.usable(plane, owner)
-        for at in np.flatnonzero(total > capacity + 1e-9 * np.maximum(capacity, 1.0)):
-            floors_gbps, gbps = float(total[at]), float(capacity[at])
-            found.append(
-                OverfullLink(
-                    link=f"{owner}.{fabric.ports.of(plane, owner)[at]}",
-                    plane=plane,
-                    floors_gbps=round(floors_gbps, 6),
-                    gbps=gbps,
-                    share=round(floors_gbps / gbps, 6) if gbps else None,
-                )
-            )
-    return sorted(found, key=lambda each: (-(each.share or np.inf), each.link))
+        over = total > capacity + 1e-9 * np.maximum(capacity, 1.0)
+        if over.any():
+            ports = fabric.ports.of(plane, owner)
+            found[plane] += [
+                (float(total[at]), float(capacity[at]), f"{owner}.{ports[at]}") for at in np.flatnonzero(over)
+            ]
+    return found
+
+
+def _fullest(overfull: dict[Plane, list[Overfull]]) -> list[OverfullLink]:
+    """The worst of them: dead links first, then by how far their floors exceed what they have."""
+    ordered = sorted(
+        (-(floors / gbps if gbps else np.inf), link, floors, gbps, plane)
+        for plane, links in overfull.items()
+        for floors, gbps, link in links
+    )
+    return [
+        OverfullLink(
+            link=link, plane=plane, floors_gbps=round(floors, 6), gbps=gbps,
+            share=round(-share, 6) if gbps else None,
+        )
+        for share, link, floors, gbps, plane in ordered[:OVERFULL_SHOWN]
+    ]  # fmt: skip
 
 
 def _plane(
-    plane: Plane, changed: Ports, promises: Promises, effects: list[SliceEffect], overfull: list[OverfullLink]
+    plane: Plane, changed: Ports, promises: Promises, effects: list[SliceEffect], overfull: list[Overfull]
 ) -> PlaneEffect:
     here = [effect for effect in effects if effect.plane == plane]
     npus = {effect.slice: promises.npus(promises.roll[effect.slice]) for effect in here}
@@ -168,6 +181,6 @@ def _plane(
         floors_before_gbps=round(sum(each.kept_before_gbps_per_npu * npus[each.slice] for each in here), 6),
         floors_after_gbps=round(sum(each.kept_after_gbps_per_npu * npus[each.slice] for each in here), 6),
         pairs_cut=sum(effect.pairs_cut for effect in here),
-        links_overfull=sum(link.plane == plane for link in overfull),
+        links_overfull=len(overfull),
         protections_lost=sum(bool(effect.protection_lost) for effect in here),
     )

@@ -164,6 +164,9 @@ class Fabric:
         """All of these, by node or leaf."""
         return dict(self._drained)
 
+    def any_drained(self) -> bool:
+        return bool(self._drained)
+
     def touched(self) -> set[str]:
         """Nodes and leaves of which something is below its rate, or drained."""
         return {*self._below, *self._drained}

@@ -16,9 +16,11 @@ DONE = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
 class ResourceProcess:
     """`python -m services.resource` over a state folder; may be killed and started again."""
 
+    service = "resource"
+
     def __init__(self, state: Path, *flags: str) -> None:
         self.state, self.flags = state, flags
-        self.log = state / "resource.log"
+        self.log = state / f"{self.service}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self.sequence = 0
@@ -26,7 +28,16 @@ class ResourceProcess:
     def start(self) -> ResourceProcess:
         self.state.mkdir(parents=True, exist_ok=True)
         read = self.log.stat().st_size if self.log.exists() else 0
-        command = [sys.executable, "-m", "services.resource", "--state", str(self.state), "--port", "0", *self.flags]
+        command = [
+            sys.executable,
+            "-m",
+            f"services.{self.service}",
+            "--state",
+            str(self.state),
+            "--port",
+            "0",
+            *self.flags,
+        ]
         self.process = subprocess.Popen(command, stderr=self.log.open("ab"), stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while not self._listening(read):

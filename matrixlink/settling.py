@@ -1,0 +1,105 @@
+"""Settling: read where slices are off what their agents have acknowledged, and let go of what has ended.
+
+A slice is Active when every member's program is acknowledged in its generation, Failed when an agent could not, and
+gone when it is withdrawn and every program is cleared. A node that cannot be reached, or takes longer than it is given,
+leaves a fence: its isolation key is not given out again until its agent has reported the slice gone. Such a node may go
+on sending, but every other end has closed that partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sqlalchemy.orm import Session
+
+from matrixlink.network_slice import SLICE_STATES, WITHDRAWING, WITHDRAWN, stands
+from matrixlink.ports import Reach
+from matrixlink.promises import Promises
+from matrixlink.standing import told
+from matrixlink.store import FenceRow, LinkStore, ProgramRow, SliceRow
+from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.planes import Plane
+
+PATIENCE_FLOOR_WALL_S = 10.0
+"""However fast emulated time runs, an agent that can be reached is given this long to clear a slice."""
+
+
+class Settling:
+    """`after` is called once slices were settled, for what else waits for acknowledgements."""
+
+    def __init__(self, store: LinkStore, promises: Promises, clock: Clock, reach: Reach) -> None:
+        self._store = store
+        self._promises = promises
+        self._clock = clock
+        self._reach = reach
+        self.after: list[Callable[[Session], None]] = []
+
+    def settle(self, session: Session, slices: Iterable[SliceRow | str]) -> list[str]:
+        """Settle these slices, by row or by name. Those that were withdrawn and are gone."""
+        gone = []
+        for each in sorted(slices, key=lambda each: each if isinstance(each, str) else each.name):
+            row = session.get(SliceRow, each) if isinstance(each, str) else each
+            if row is not None and self._settle(session, row):
+                gone.append(row.name)
+        for follow in self.after:
+            follow(session)
+        return gone
+
+    def _settle(self, session: Session, row: SliceRow) -> bool:
+        """True when the slice is gone."""
+        programs = self._store.programs(session, row.name) if row.program_generation else []
+        programs = self._drop_cleared(session, row, programs)
+        if row.state == WITHDRAWING:
+            if not programs:
+                self._forget(session, row)
+            return not programs
+        wanted = [program for program in programs if program.action == "program"]
+        row.programmed = sum(p.state == "Programmed" and p.generation == row.generation for p in wanted)
+        failed = [program for program in wanted if program.state == "Failed"]
+        if row.program_generation == row.generation:
+            whole = not self._promises.lost(row) and row.kept >= 1
+            row.move(stands(row.state, row.programmed, len(row.members), len(failed), whole))
+        self._tell(row, [f"{program.node}: {program.message}" for program in failed])
+        return False
+
+    def _drop_cleared(self, session: Session, row: SliceRow, programs: list[ProgramRow]) -> list[ProgramRow]:
+        """Programs that were cleared go; those on nodes that cannot be reached go too, and leave a fence behind. The
+        programs that stay."""
+        deadline_s = SLICE_STATES.states[WITHDRAWING].deadline_s or 0.0
+        patience_s = self._clock.at_least_wall(deadline_s, PATIENCE_FLOOR_WALL_S)
+        overdue = row.withdrawing_since is not None and self._clock.now() - row.withdrawing_since > patience_s
+        stay = []
+        for program in programs:
+            cleared = program.action == "clear" and program.state == "Cleared"
+            if program.action != "clear" or (not cleared and self._reach.reachable(program.node) and not overdue):
+                stay.append(program)
+                continue
+            if not cleared:
+                self._promises.fenced = True
+                session.merge(
+                    FenceRow(
+                        slice=row.name, node=program.node, generation=program.generation,
+                        isolation=row.isolation, isolation_key=row.isolation_key,
+                    )
+                )  # fmt: skip
+            session.delete(program)
+        if len(stay) < len(programs):
+            session.flush()
+        return stay
+
+    def _forget(self, session: Session, row: SliceRow) -> None:
+        row.move(WITHDRAWN)
+        plane, members = Plane(row.plane), list(row.members)
+        self._promises.release(row.name)
+        session.delete(row)
+        trimmed = self._store.slices_named(session, self._promises.trimmed(plane))
+        if trimmed:
+            self._promises.regrant(trimmed)
+            for other in trimmed:
+                self._tell(other, [])
+        self._promises.show(session, plane, members)
+
+    def _tell(self, row: SliceRow, failures: list[str]) -> None:
+        conditions = told(row, failures, self._promises.lost(row), self._clock.now())
+        if conditions != row.conditions:
+            row.conditions = conditions
