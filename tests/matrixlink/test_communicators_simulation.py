@@ -1,0 +1,127 @@
+"""Seeded histories of slices, communicators, failing and mended ports, silent agents and killed services. After every
+step no flow crosses a link that is known dead or leaves its slice, what each link carries is within what it has, and a
+service started anew over the same tables tells the same."""
+
+from random import Random
+
+import pytest
+
+from matrixlink.communicators.contract import CommunicatorRequest, Pattern, Routing
+from matrixresource.topology import Supernode
+from tests.matrixlink.fleet import NODES, Stack, a_request
+
+STEPS = 12
+PORTS = [link.port for link in Supernode().links(NODES[0], "ub") if link.kind != "die-die"]
+
+
+class History:
+    """One stack under chance."""
+
+    def __init__(self, stack, seed):
+        self.stack, self.chance = stack, Random(seed)
+
+    async def step(self):
+        deed = self.chance.choice([self.break_ports, self.break_ports, self.mend, self.lose_chip, self.ask, self.ask,
+                                   self.forget, self.change_members, self.withdraw, self.restart])  # fmt: skip
+        await deed()
+        silent = self.chance.sample(NODES, self.chance.choice([0, 0, 1]))
+        with self.stack.quiet(*silent):
+            await self.stack.settle(1)
+
+    async def break_ports(self):
+        for _ in range(self.chance.randint(1, 30)):
+            node = self.stack.hardware[self.chance.choice(NODES)]
+            node.ports[self.chance.choice(PORTS)] = self.chance.choice([0.0, 0.0, 0.25, 0.5])
+
+    async def lose_chip(self):
+        port = f"ub-p{self.chance.randrange(7)}-k{self.chance.randrange(16):02d}"
+        for node in self.stack.hardware.values():
+            node.ports[port] = 0.0
+
+    async def mend(self):
+        for node in self.stack.hardware.values():
+            for port in self.chance.sample(sorted(node.ports), len(node.ports) // 2):
+                del node.ports[port]
+
+    async def ask(self):
+        slices = [view for view in await self.stack.client.slices() if view.state != "Withdrawing"]
+        if not slices:
+            return await self.change_members()
+        pattern = self.chance.choice(list(Pattern))
+        routing = self.chance.choice(
+            [each for each in Routing if each not in ("planned", "spray") or pattern != "allToAll"]
+        )
+        request = CommunicatorRequest(
+            slice=self.chance.choice(slices).name, pattern=pattern, routing=routing, seed=self.chance.randrange(99),
+            offered_gbps=self.chance.choice([None, 40.0]),
+        )  # fmt: skip
+        name = f"c-{request.slice}-{self.chance.randrange(2)}"
+        await self.stack.client.ensure_communicator(name, request)
+
+    async def forget(self):
+        for view in (await self.stack.client.communicators())[:1]:
+            await self.stack.client.delete_communicator(view.name)
+
+    async def change_members(self):
+        name = self.chance.choice(["a-ub", "b-ub"])
+        members = self.chance.sample(NODES, self.chance.randint(1, 4))
+        held = await self.stack.client.find_slice(name)
+        if held is None or held.state != "Withdrawing":
+            await self.stack.client.admit(name, a_request(members=members, instance=name[0], qos_class="BestEffort"))
+            await self.stack.client.program(name)
+
+    async def withdraw(self):
+        await self.stack.client.withdraw(self.chance.choice(["a-ub", "b-ub"]))
+
+    async def restart(self):
+        self.stack.restart()
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    async def told(self):
+        views = await self.stack.client.communicators()
+        flows = {view.name: await self.stack.client.communicator_flows(view.name) for view in views}
+        return {view.name: (view.state, view.generation) for view in views}, flows
+
+    async def check(self):
+        states, flows = await self.told()
+        fabric = self.stack.switchboard().fabric
+        members = {view.name: set(view.members) for view in await self.stack.client.slices()}
+        carried: dict[tuple[str, str], float] = {}
+        for view in await self.stack.client.communicators():
+            assert view.slice in members
+            for flow in flows[view.name]:
+                assert {end.rpartition("-npu")[0] for end in (flow.source, flow.target)} <= members[view.slice]
+                assert bool(flow.path) == (flow.gbps > 0)
+                for at, link in enumerate(flow.path):
+                    assert fabric.capacity(link) > 0
+                    way = "up" if at < len(flow.path) / 2 else "down"
+                    carried[link, way] = carried.get((link, way), 0.0) + flow.gbps
+        assert all(gbps <= fabric.capacity(link) * (1 + 1e-6) + 1e-4 for (link, _), gbps in carried.items())
+        return states, flows
+
+    async def check_restart(self, states, flows):
+        self.stack.restart()
+        again_states, again = await self.told()
+        assert again_states == states
+        assert again.keys() == flows.keys()
+        for name, before in flows.items():
+            assert [(f.name, f.path, f.weight) for f in again[name]] == [(f.name, f.path, f.weight) for f in before]
+            assert [f.gbps for f in again[name]] == pytest.approx([f.gbps for f in before], abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_flows_keep_to_what_is_known(tmp_path, seed):
+    history = History(Stack(tmp_path), seed)
+    await history.change_members()
+    for step in range(STEPS):
+        await history.step()
+        told = await history.check()
+        if step % 5 == 4:
+            await history.check_restart(*told)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100, 130))
+async def test_flows_keep_to_what_is_known_over_many_histories(tmp_path, seed):
+    await test_flows_keep_to_what_is_known(tmp_path, seed)
