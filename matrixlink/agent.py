@@ -26,7 +26,10 @@ from matrixresource.stages import Stages, read_stages
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import MatrixError, StaleGeneration
 
-ROUTES = ("isolation_key", "qos_class", "weight", "floor_gbps", "ceiling_gbps", "peers", "stripes", "detours")
+ROUTES = (
+    "isolation_key", "qos_class", "weight", "floor_gbps", "ceiling_gbps", "peers", "stripes", "detours", "peerings",
+    "security_rules",
+)  # fmt: skip
 """What of a program is in the tables; the rest is bookkeeping."""
 
 

@@ -34,7 +34,6 @@ from matrixresource.vocabulary.wire import View
 
 NOT_YET = {
     "telemetry": "rates, utilisation and drops per link, plane, slice and tenant",
-    "peerings": "routes between slices of different tenants",
 }
 WATCHED = ("slices", "programs", "routes", "links")
 

@@ -10,9 +10,11 @@ from pydantic import Field
 
 from matrixlink.api import routes
 from matrixlink.api_drains import drain_routes
+from matrixlink.api_peerings import peering_routes
 from matrixlink.drains import Drains
 from matrixlink.fabric.link import Fabric
 from matrixlink.leases import Leases
+from matrixlink.peerings import Peerings
 from matrixlink.store import Base, LinkStore
 from matrixlink.switchboard import Switchboard
 from matrixlink.watchers.link_health import LinkHealth
@@ -65,6 +67,7 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
         [
             routes(switchboard, LinkReportReader(switchboard, leases, health.nudge)),
             drain_routes(switchboard, Drains(switchboard)),
+            peering_routes(switchboard, Peerings(switchboard)),
         ],
         tokens=Tokens(settings.tokens),
         watchers=[health, Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0)],
