@@ -32,9 +32,6 @@ from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.rest import IfMatch, ListParams, Params, ValidateOnly, collection, page
 from matrixresource.vocabulary.wire import View
 
-NOT_YET = {
-    "peerings": "routes between slices of different tenants",
-}
 WATCHED = ("slices", "programs", "routes", "links")
 
 
@@ -178,16 +175,6 @@ def routes(switchboard: Switchboard, reports: LinkReportReader) -> APIRouter:
     async def take_reports(body: LinkReports) -> LinkReportAnswers:
         return LinkReportAnswers(answers=reports.take(body.reports))
 
-    # -- not yet -----------------------------------------------------------------------------------------------------
-
-    def not_yet(noun: str, what: str) -> None:
-        @api.api_route(f"/{noun}", methods=["GET", "POST"], include_in_schema=False)
-        @api.api_route(f"/{noun}/{{name}}", methods=["GET", "PUT", "POST", "DELETE"], include_in_schema=False)
-        def refuse(name: str = "") -> None:
-            raise NotYetSupported(f"{noun} ({what}) are in the contract and not in this version")
-
-    for noun, what in NOT_YET.items():
-        not_yet(noun, what)
     return api
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from matrixlink.fabric.view import FabricView, NodePorts, PlaneView
+from matrixlink.peering_contract import SecurityRule, SecurityRules
 from matrixlink.protection import Protection
 from matrixlink.qos import QosClass
 from matrixresource.vocabulary.names import NodeName
@@ -35,6 +36,8 @@ class SliceRequest(Wire):
     weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] | None = None
     latency_bound_us: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     protection: Protection = Protection.NONE
+    security_rules: SecurityRules = Field(default_factory=list)
+    """What the members let in and out on the VPC plane, beyond the slice itself."""
 
 
 class SliceView(View):
@@ -53,6 +56,7 @@ class SliceView(View):
     protection: Protection = Protection.NONE
     protected: bool | None = None
     """Whether the floor would survive one more failure of that level; unset where none was asked."""
+    security_rules: list[SecurityRule] = Field(default_factory=list)
     isolation: str
     """`partitionKey` on UB and RDMA, `vni` on VPC."""
     isolation_key: int
@@ -92,6 +96,18 @@ class StripeView(Wire):
     spread: list[float] = Field(default_factory=list)
 
 
+class ProgramPeering(Wire):
+    """What an agent holds of one peering of its slice: the other side's members, the key and the routes to them."""
+
+    name: str
+    slice: str
+    isolation_key: int
+    peers: list[str]
+    stripes: list[StripeView] = Field(default_factory=list)
+    detours: dict[str, list[StripeView]] = Field(default_factory=dict)
+    security_rules: list[SecurityRule] = Field(default_factory=list)
+
+
 class ProgramView(View):
     """What one node's agent is asked to hold of one slice. Its name is `<slice>.<node>`. `stripes` serve peers and
     dies in order, `detours` those (`sn0-c01-n2`, `npu5-die1`, `sn0-c01-n2-npu5-die1`) that are not."""
@@ -110,6 +126,9 @@ class ProgramView(View):
     peers: list[str] = Field(default_factory=list)
     stripes: list[StripeView] = Field(default_factory=list)
     detours: dict[str, list[StripeView]] = Field(default_factory=dict)
+    peerings: list[ProgramPeering] = Field(default_factory=list)
+    """Members of other slices that this node reaches too, each peering with its own key and routes."""
+    security_rules: list[SecurityRule] = Field(default_factory=list)
     acknowledged_generation: int = 0
     message: str = ""
 

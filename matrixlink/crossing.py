@@ -15,9 +15,13 @@ Stripes = list[dict[str, Any]]
 def crosses(order: PortOrder, node: str, body: Mapping[str, Any], out: Out) -> bool:
     """`body` is a program's: stripes, and detours for peers and endpoints. `out` are ports by node or RDMA leaf."""
     plane = Plane(body["plane"])
+    return any(_sends(order, node, plane, ways, out) for ways in (body, *body.get("peerings", ())))
+
+
+def _sends(order: PortOrder, node: str, plane: Plane, way: Mapping[str, Any], out: Out) -> bool:
     if plane == Plane.VPC:
-        return "vpc" in out.get(node, ()) and bool(body["stripes"])
-    ways = _Ways(body)
+        return "vpc" in out.get(node, ()) and bool(way["stripes"])
+    ways = _Ways(way)
     pairs: Iterator[tuple[str, str]] = _ub(order, node, ways) if plane == Plane.UB else _rdma(order, node, ways)
     return any(port in out.get(owner, ()) for owner, port in pairs)
 

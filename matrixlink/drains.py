@@ -151,6 +151,10 @@ class Drains:
             else:
                 for plane in {Plane(plane_of_port(port)) for port in ports}:
                     names.update(roll.touching(plane, [owner]))
+        for name, peers in self._promises.peered.items():
+            near = {f"{node.rpartition('-')[0]}-leaf{subnet}" for node in peers for subnet in (0, 1)}
+            if not out.keys().isdisjoint(near.union(peers)):
+                names.add(name)
         return sorted(names)
 
 

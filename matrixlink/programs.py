@@ -22,15 +22,17 @@ def program_bodies(row: SliceRow, routes: Routes) -> dict[str, dict[str, Any]]:
         "qos_class": row.qos_class,
         "weight": row.weight,
         "floor_gbps": row.floor_gbps * NPUS_PER_NODE,
+        "security_rules": row.security_rules or [],
         "ceiling_gbps": None if row.ceiling_gbps is None else row.ceiling_gbps * NPUS_PER_NODE,
     }
     return {
-        node: common | {"peers": [peer for peer in row.members if peer != node]} | _routes(routes.nodes[node])
+        node: common | {"peers": [peer for peer in row.members if peer != node]} | routes_body(routes.nodes[node])
         for node in row.members
     }
 
 
-def _routes(routes: NodeRoutes) -> dict[str, Any]:
+def routes_body(routes: NodeRoutes) -> dict[str, Any]:
+    """A node's routes as its program has them."""
     return {
         "stripes": _stripes(routes.stripes),
         "detours": {name: _stripes(stripes) for name, stripes in sorted(routes.detours.items())},

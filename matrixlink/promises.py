@@ -49,6 +49,11 @@ class Promises:
         self.planes: dict[Plane, PlaneModel] = plane_models(fabric.spec)
         self.unsettled: set[str] = set()
         """Slices whose rows do not say yet what memory found when it was read back."""
+        self.peered: dict[str, tuple[str, ...]] = {}
+        """By slice, the members of slices that it is peered with."""
+        self.peering_keys: dict[str, set[int]] = {}
+        self.on_load: list[Callable[[Session], None]] = []
+        """Called whenever memory is read back from the tables: for what others keep of them."""
         self.fenced = True
         """Some node may still hold an ended slice and its key."""
         self._stale = False
@@ -109,6 +114,8 @@ class Promises:
             self.fenced = self._store.fenced(session)
             said = {row.name: (row.kept, row.unprotected) for row in rows}
             self.regrant(rows)
+            for load in self.on_load:
+                load(session)
             self.unsettled = {row.name for row in rows if (row.kept, row.unprotected) != said[row.name]}
             for load in self.on_load:
                 load(session)
@@ -182,6 +189,17 @@ class Promises:
                 found[owner] = ports
         return found
 
+    def around_slice(self, terms: Terms, fabric: Fabric | None = None) -> Seen:
+        """The same for all that a slice's routes lead to: its members and its peers."""
+        return self.around(terms.plane, self.reached(terms), fabric)
+
+    def reached(self, terms: Terms) -> list[str]:
+        return list(dict.fromkeys([*terms.members, *self.peered.get(terms.name, ())]))
+
+    def keys_taken(self, isolation: str) -> set[int]:
+        """Keys that slices and peerings hold."""
+        return {*self.roll.keys(isolation), *self.peering_keys.get(isolation, ())}
+
     def owners(self, plane: Plane, members: Iterable[str]) -> list[str]:
         """Whose ports routes among these members may use: their own, and on RDMA their leaves'."""
         nodes = list(members)
@@ -195,16 +213,13 @@ class Promises:
 
     def moved(self) -> list[str]:
         """Slices whose routes were made around something else than what is so now."""
-        return [
-            terms.name
-            for terms in self.roll
-            if not terms.withdrawing and self.around(terms.plane, terms.members) != terms.seen
-        ]
+        return [terms.name for terms in self.roll if not terms.withdrawing and self.around_slice(terms) != terms.seen]
 
     def lost(self, row: SliceRow) -> int:
         """How many ports a slice's routes go around because they are broken, and not because they are drained."""
         seen = row.ports_seen or {}
-        return sum(len(ports.keys() & self.fabric.below(owner).keys()) for owner, ports in seen.items())
+        owners = self.owners(Plane(row.plane), row.members) if seen else ()
+        return sum(len(seen[each].keys() & self.fabric.below(each).keys()) for each in owners if each in seen)
 
     def show(self, session: Session, plane: Plane, nodes: Iterable[str], known: SliceRow | None = None) -> None:
         """Work out anew what every slice on these nodes may use there; a view that changed is one generation on. Only

@@ -19,6 +19,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from matrixlink.contract import DesiredProgram, EventView, LinkView, ProgramView, SliceView
 from matrixlink.drain_contract import DrainView
 from matrixlink.network_slice import SLICE_STATES
+from matrixlink.peering_contract import PeeringView, SecurityRule
 from matrixlink.protection import Protection
 from matrixlink.qos import QosClass
 from matrixresource.topology import Link
@@ -33,6 +34,10 @@ PARTITION_KEYS = range(2, 0x7FFF)
 VNIS = range(4096, 1 << 24)
 """VXLAN network identifiers are 24 bits wide (RFC 7348); the lowest are left to the provider."""
 
+
+PENDING, PROGRAMMING_PEERS, PEERED = "PendingAcceptance", "Programming", "Active"
+PEERING_DELETING = "Deleting"
+"""A peering waits for consent, then for every agent's acknowledgement; Deleting, for every agent to be rid of it."""
 
 DRAINING, DRAINED = "Draining", "Drained"
 """A drain waits until no agent holds a route that crosses its elements; then maintenance may begin."""
@@ -75,6 +80,7 @@ class SliceRow(ResourceRow, Base):
     admitted_order: Mapped[int] = mapped_column(BigInteger)
     kept: Mapped[float] = mapped_column(Float, default=1.0)
     unprotected: Mapped[str] = mapped_column(String(300), default="")
+    security_rules: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     program_generation: Mapped[int] = mapped_column(Integer, default=0)
     programmed: Mapped[int] = mapped_column(Integer, default=0)
     ports_seen: Mapped[dict[str, dict[str, float]]] = mapped_column(JSON, default=dict)
@@ -88,7 +94,7 @@ class SliceRow(ResourceRow, Base):
         return (
             self.project, self.labels or {}, self.allocation, self.instance, self.plane, sorted(self.members),
             self.qos_class, self.floor_gbps, self.ceiling_gbps, self.weight, self.latency_bound_us,
-            self.protection,
+            self.protection, self.security_rules or [],
         )  # fmt: skip
 
     @property
@@ -114,6 +120,7 @@ class SliceRow(ResourceRow, Base):
             latency_bound_us=self.latency_bound_us,
             protection=Protection(self.protection or Protection.NONE),
             protected=self.protected,
+            security_rules=[SecurityRule.model_validate(rule) for rule in self.security_rules or ()],
             isolation=self.isolation,
             isolation_key=self.isolation_key,
             programmed=self.programmed or 0,
@@ -247,6 +254,33 @@ class DrainRow(ResourceRow, Base):
         )
 
 
+class PeeringRow(ResourceRow, Base):
+    """Two slices of a plane that may reach each other, over a key of the peering's own."""
+
+    __tablename__ = "peerings"
+    kind = "peering"
+
+    slices: Mapped[list[str]] = mapped_column(JSON)
+    plane: Mapped[str] = mapped_column(String(8))
+    isolation: Mapped[str] = mapped_column(String(16))
+    isolation_key: Mapped[int] = mapped_column(Integer)
+    accepted_by: Mapped[list[str]] = mapped_column(JSON)
+    security_rules: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    message: Mapped[str] = mapped_column(String(300), default="")
+
+    def view(self) -> PeeringView:
+        return PeeringView(
+            **self.common(),
+            slices=self.slices,
+            plane=Plane(self.plane),
+            isolation=self.isolation,
+            isolation_key=self.isolation_key,
+            accepted_by=self.accepted_by,
+            security_rules=[SecurityRule.model_validate(rule) for rule in self.security_rules],
+            message=self.message or "",
+        )
+
+
 class AgentRow(Base):
     """The newest life of a node's agent; older ones are refused, also after our own restart."""
 
@@ -313,6 +347,13 @@ class LinkStore:
     def drains(self, session: Session, state: str | None = None) -> list[DrainRow]:
         asked = select(DrainRow).order_by(DrainRow.name)
         return list(session.scalars(asked if state is None else asked.where(DrainRow.state == state)))
+
+    def peerings(self, session: Session) -> list[PeeringRow]:
+        return list(session.scalars(select(PeeringRow).order_by(PeeringRow.name)))
+
+    def fences_of(self, session: Session, slice: str) -> bool:
+        """Whether some node may still hold this ended slice."""
+        return session.scalars(select(FenceRow.slice).where(FenceRow.slice == slice).limit(1)).first() is not None
 
     def of_instance(self, session: Session, instance: str) -> list[SliceRow]:
         return list(session.scalars(select(SliceRow).where(SliceRow.instance == instance).order_by(SliceRow.name)))

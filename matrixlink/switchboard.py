@@ -7,7 +7,8 @@ do is reported, and `settle` moves slices on. What is promised of which link is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -25,7 +26,6 @@ from matrixlink.programs import ask_to_clear, ask_to_program, program_bodies
 from matrixlink.promises import Promises
 from matrixlink.protection import check_protection
 from matrixlink.qos import TERMS, check_terms
-from matrixlink.routing import Routes
 from matrixlink.settling import Settling
 from matrixlink.store import LinkStore, SliceRow
 from matrixlink.terms import terms_of
@@ -47,6 +47,10 @@ class Switchboard:
         self._settling = Settling(store, self.promises, clock, reach)
         self.after_settle = self._settling.after
         """Called after slices were settled: for what waits for agents' acknowledgements beside them."""
+        self.after_change: list[Callable[[Session, SliceRow], None]] = []
+        """Called after a slice was wished anew, or is withdrawn: for what hangs on it."""
+        self.extend_bodies: Callable[[SliceRow, dict[str, dict[str, Any]]], None] = lambda row, bodies: None
+        """Adds to a slice's programs what its members hold beside its own routes."""
 
     # -- verbs -----------------------------------------------------------------------------------------------------
 
@@ -73,12 +77,13 @@ class Switchboard:
             row = self._taken_over(session, row, wish)
             row.kept, row.unprotected = booked.kept, booked.unprotected
             row.generation = self.store.next_generation(session, name)
-            row.ports_seen = self.promises.around(Plane(row.plane), row.members)
+            row.ports_seen = self.promises.around_slice(terms_of(row))
             row.move(ADMITTED)
             self.settle(session, [row])
             if not validate_only:
                 self.promises.know(row)
                 self.promises.show(session, Plane(row.plane), touched, row)
+                self._tell_others(session, row)
             view = row.view()
         return view if validate_only else row.view()
 
@@ -92,7 +97,8 @@ class Switchboard:
                 if row.state == FAILED:
                     row.generation = self.store.next_generation(session, name)
                 row.move(PROGRAMMING)
-                self._ask(session, row, self.promises.routes(row))
+                row.ports_seen = self.promises.around_slice(self.promises.roll[row.name])
+                self._ask(session, row, self._bodies(row))
             self.settle(session, [row])
         return row.view()
 
@@ -109,6 +115,8 @@ class Switchboard:
                     for program in self.store.programs(session, name):
                         ask_to_clear(program, row.generation)
                     session.flush()
+                self.promises.know(row)
+                self._tell_others(session, row)
             gone = name in self.settle(session, [row])
         return None if gone else row.view()
 
@@ -136,9 +144,9 @@ class Switchboard:
             touched[Plane(row.plane)] |= dict.fromkeys(row.members)
             if row.name not in moved:
                 continue
-            row.ports_seen = self.promises.around(Plane(row.plane), row.members)
+            row.ports_seen = self.promises.around_slice(self.promises.roll[row.name])
             self.promises.know(row)
-            if row.program_generation and row.state != ADMITTED and self._reroute(session, row):
+            if row.program_generation and row.state != ADMITTED and self.reprogram(session, row):
                 rerouted.append(row.name)
         for plane, nodes in touched.items():
             self.promises.show(session, plane, nodes)
@@ -167,7 +175,7 @@ class Switchboard:
             for program in self.store.programs(session, name):
                 ask_to_clear(program, row.generation)
         elif row.program_generation and row.state != ADMITTED:
-            self._ask(session, row, self.promises.routes(row))
+            self._ask(session, row, self._bodies(row))
 
     # -- parts of verbs -----------------------------------------------------------------------------------------------
 
@@ -188,6 +196,8 @@ class Switchboard:
             raise InvalidField(
                 f"plane {request.plane} takes {model.latency_us:g} us between nodes", field="latencyBoundUs"
             )
+        if request.security_rules and request.plane != Plane.VPC:
+            raise InvalidField("only slices of the VPC plane have security rules", field="securityRules")
         check_protection(request.plane, request.protection, request.floor_gbps_per_npu)
 
     def _wished(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
@@ -206,36 +216,48 @@ class Switchboard:
             weight=request.weight or TERMS[request.qos_class].weight,
             latency_bound_us=request.latency_bound_us,
             protection=str(request.protection),
+            security_rules=[rule.wire() for rule in request.security_rules],
             kept=1.0,
         )
 
     def _taken_over(self, session: Session, row: SliceRow | None, wish: SliceRow) -> SliceRow:
         if row is None:
             wish.isolation = "vni" if wish.plane == Plane.VPC else "partitionKey"
-            held = self.promises.roll.keys(wish.isolation)
+            held = self.promises.keys_taken(wish.isolation)
             wish.isolation_key = self.store.free_key(session, wish.isolation, held, self.promises.fenced)
             wish.state = ADMITTED
             session.add(wish)
             return wish
         for column in ("project", "labels", "allocation", "members", "qos_class", "floor_gbps", "ceiling_gbps",
-                       "weight", "latency_bound_us", "protection"):  # fmt: skip
+                       "weight", "latency_bound_us", "protection", "security_rules"):  # fmt: skip
             setattr(row, column, getattr(wish, column))
         return row
 
-    def _ask(self, session: Session, row: SliceRow, routes: Routes) -> None:
+    def _bodies(self, row: SliceRow) -> dict[str, dict[str, Any]]:
+        """What each member is to hold now: its own routes, and what else it takes part in."""
+        bodies = program_bodies(row, self.promises.routes(row))
+        self.extend_bodies(row, bodies)
+        return bodies
+
+    def _tell_others(self, session: Session, row: SliceRow) -> None:
+        for follow in self.after_change:
+            follow(session, row)
+
+    def _ask(self, session: Session, row: SliceRow, bodies: dict[str, dict[str, Any]]) -> None:
         row.program_generation = row.generation
-        ask_to_program(session, row, program_bodies(row, routes), self.store.programs(session, row.name))
+        ask_to_program(session, row, bodies, self.store.programs(session, row.name))
         session.flush()
 
-    def _reroute(self, session: Session, row: SliceRow) -> bool:
+    def reprogram(self, session: Session, row: SliceRow) -> bool:
         """New routes in a generation of their own, if they are any different."""
-        routes = self.promises.routes(row)
+        row.ports_seen = self.promises.around_slice(self.promises.roll[row.name])
+        bodies = self._bodies(row)
         held = {p.node: p.body for p in self.store.programs(session, row.name) if p.action == "program"}
-        if program_bodies(row, routes) == held:
+        if bodies == held:
             return False
         row.generation = self.store.next_generation(session, row.name)
         row.move(REROUTING)
-        self._ask(session, row, routes)
+        self._ask(session, row, bodies)
         return True
 
 

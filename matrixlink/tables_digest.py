@@ -8,7 +8,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-ROUTES = ("isolation_key", "qos_class", "weight", "floor_gbps", "ceiling_gbps", "peers", "stripes", "detours")
+ROUTES = (
+    "isolation_key", "qos_class", "weight", "floor_gbps", "ceiling_gbps", "peers", "stripes", "detours", "peerings",
+    "security_rules",
+)  # fmt: skip
 """What of a program is in the tables."""
 
 

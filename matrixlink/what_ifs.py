@@ -101,11 +101,10 @@ def judge(promises: Promises, supposed: Supposed, asked: WhatIfRequest | None = 
 
 
 def _moves(promises: Promises, supposed: Supposed, terms: Terms) -> bool:
-    concerned = promises.owners(terms.plane, terms.members)
+    concerned = promises.owners(terms.plane, promises.reached(terms))
     if not any(owner in supposed.changed for owner in concerned):
         return False
-    before, after = (promises.around(terms.plane, terms.members, each) for each in (None, supposed.fabric))
-    return before != after
+    return promises.around_slice(terms) != promises.around_slice(terms, supposed.fabric)
 
 
 def _effect(

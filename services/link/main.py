@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from matrixlink.api import routes
 from matrixlink.api_care import care_routes
 from matrixlink.api_drains import drain_routes
+from matrixlink.api_peerings import peering_routes
 from matrixlink.api_telemetry import telemetry_routes
 from matrixlink.communicators.api import communicator_routes
 from matrixlink.communicators.communicators import Communicators
@@ -22,6 +23,7 @@ from matrixlink.fabric.compiled import kernel
 from matrixlink.fabric.link import Fabric
 from matrixlink.leases import Leases
 from matrixlink.link_conditions import LinkConditions
+from matrixlink.peerings import Peerings
 from matrixlink.probing.diagnosis import Diagnosis
 from matrixlink.store import Base, LinkStore
 from matrixlink.switchboard import Switchboard
@@ -119,6 +121,7 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
             routes(switchboard, reports),
             care_routes(switchboard, conditions, diagnosis, health.nudge),
             drain_routes(switchboard, Drains(switchboard)),
+            peering_routes(switchboard, Peerings(switchboard)),
             communicator_routes(communicators, fabric.supernodes),
             telemetry_routes(telemetry),
         ],

@@ -209,6 +209,13 @@ NOUNS: tuple[Noun, ...] = (
         ("drain",),
     ),
     Noun(
+        "peerings",
+        "link",
+        (NAME, STATE, ("plane", "plane"), ("slices", "slices"), ("accepted by", "acceptedBy"), ("key", "isolationKey")),
+        (("rules", "securityRules.length"), ("message", "message"), MADE),
+        ("peering",),
+    ),
+    Noun(
         "backup-paths",
         "link",
         (NAME, ("plane", "plane"), ("survives", "protection"), ("protected", "protected"), ("paths", "now.paths")),

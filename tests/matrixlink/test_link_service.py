@@ -386,9 +386,6 @@ async def test_other_bad_input(stack):
     assert (await stack.http.get("/v1/links/none")).status_code == 404
     assert (await stack.http.get("/v1/links?plane=x")).status_code == 422
     assert (await stack.http.get("/v1/links?node=sn0-c99-n0")).status_code == 404
-    for noun in ("peerings",):
-        answer = await stack.http.get(f"/v1/{noun}")
-        assert (answer.status_code, answer.json()["reason"]) == (501, "NotYetSupported")
     assert await stack.client.slices() == []
 
 

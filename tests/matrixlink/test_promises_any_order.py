@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from matrixlink.fabric.link import Fabric
 from matrixlink.programs import program_bodies
 from matrixlink.routing import choose_routes
-from matrixlink.store import DrainRow, FenceRow, ProgramRow, SliceRow
+from matrixlink.store import DrainRow, FenceRow, PeeringRow, ProgramRow, SliceRow
 from matrixresource.topology import Supernode
 from matrixresource.vocabulary.planes import Plane
 from tests.matrixlink.fleet import NODES, Stack, a_request
@@ -57,7 +57,13 @@ class FakeAgent:
 
 
 def dead_links_used(node, body, bad):
-    """The links among `bad` (node or leaf, port) that a program sends over, read off it stripe by stripe."""
+    """The links among `bad` (node or leaf, port) that a program sends over, its peerings' among them."""
+    ways = [body, *({"plane": body["plane"], **each} for each in body.get("peerings", ()))]
+    return set().union(*(links_used(node, way, bad) for way in ways))
+
+
+def links_used(node, body, bad):
+    """The same for one set of routes, read off stripe by stripe."""
     plane, peers, base, detours = body["plane"], body["peers"], body["stripes"], body["detours"]
     used = set()
     for peer in peers:
@@ -142,6 +148,18 @@ class AnyOrder(RuleBasedStateMachine):
     def put_back(self, name):
         self.http.delete(f"/v1/drains/{name}")
 
+    @rule(name=st.sampled_from(["p1", "p2"]), slices=st.lists(st.sampled_from(NAMES[:3]), min_size=2, max_size=2,
+          unique=True), project=st.sampled_from(["red", "blue"]))  # fmt: skip
+    def peer(self, name, slices, project):
+        answer = self.http.put(f"/v1/peerings/{name}", json={"project": project, "slices": slices})
+        assert answer.status_code in (200, 409, 422), answer.text
+        answer = self.http.post(f"/v1/peerings/{name}:accept", json={"project": "blue"})
+        assert answer.status_code in (200, 403, 404, 409), answer.text
+
+    @rule(name=st.sampled_from(["p1", "p2"]))
+    def part(self, name):
+        self.http.delete(f"/v1/peerings/{name}")
+
     @rule(node=st.sampled_from(NODES))
     def fall_silent_or_speak(self, node):
         self.silent ^= {node}
@@ -186,6 +204,7 @@ class AnyOrder(RuleBasedStateMachine):
                 for node, body in first.items():
                     generation, held = self.agents[node].tables[row.name]
                     assert generation == row.generation
+                    assert held["peerings"] == [] or row.name in self.board.promises.peered
                     for key in ("peers", "detours"):
                         assert held[key] == json.loads(json.dumps(body[key]))
                     assert [(s["subPlane"], s["weight"]) for s in held["stripes"]] == [
@@ -237,6 +256,23 @@ class AnyOrder(RuleBasedStateMachine):
                 if body:
                     holder = holders.setdefault((body["isolation"], body["isolationKey"]), name)
                     assert holder == name
+                    for each in body["peerings"]:
+                        sides = holders.setdefault((body["isolation"], each["isolationKey"]), (each["name"], set()))
+                        assert sides[0] == each["name"]
+                        sides[1].update([name, each["slice"]])
+        assert all(len(sides[1]) == 2 for sides in holders.values() if isinstance(sides, tuple))
+
+    @invariant()
+    def nobody_is_asked_to_reach_a_slice_without_its_owners_consent(self):
+        with self.board.store.reading() as session:
+            projects = {row.name: row.project for row in session.scalars(select(SliceRow))}
+            peerings = {row.name: row for row in session.scalars(select(PeeringRow))}
+            for program in session.scalars(select(ProgramRow).where(ProgramRow.action == "program")):
+                for each in program.body.get("peerings", ()):
+                    row = peerings[each["name"]]
+                    if row.state in ("Programming", "Active"):
+                        assert {projects[name] for name in row.slices} <= set(row.accepted_by)
+                    assert row.state != "PendingAcceptance"
 
 
 TestAnyOrder = AnyOrder.TestCase

@@ -1,0 +1,229 @@
+"""Peerings: islands by default, bridged with both projects' consent, programmed and acknowledged like the rest, withdrawn
+cleanly; on VPC rules say what passes, and an answer says which."""
+
+import pytest
+
+from tests.matrixlink.fleet import NODES, a_request
+
+LEFT, RIGHT = NODES[:2], NODES[2:]
+
+
+async def two(stack, plane="ub", projects=("red", "blue"), **more):
+    for name, members, project in (("a", LEFT, projects[0]), ("b", RIGHT, projects[1])):
+        wish = a_request(plane, members, instance=name, project=project, **more)
+        await stack.active(f"{name}-{plane}", wish)
+    return [f"a-{plane}", f"b-{plane}"]
+
+
+async def put(stack, slices, project="red", code=200, name="p1", **more):
+    answer = await stack.http.put(f"/v1/peerings/{name}", json={"project": project, "slices": slices, **more})
+    assert answer.status_code == code, answer.text
+    return answer.json()
+
+
+async def accept(stack, project="blue", code=200, name="p1"):
+    answer = await stack.http.post(f"/v1/peerings/{name}:accept", json={"project": project})
+    assert answer.status_code == code, answer.text
+    return answer.json()
+
+
+async def get(stack, name="p1"):
+    return (await stack.http.get(f"/v1/peerings/{name}")).json()
+
+
+def held(stack, node, slice):
+    tables = stack.agents[node].tables(slice)
+    return {each["name"]: each for each in tables["peerings"]} if tables else {}
+
+
+async def test_slices_are_islands_until_both_projects_consent_and_every_agent_has_acknowledged(stack):
+    slices = await two(stack)
+    view = await put(stack, slices)
+    assert (view["state"], view["acceptedBy"]) == ("PendingAcceptance", ["red"])
+    await stack.settle()
+    assert not any(held(stack, node, name) for node in NODES for name in slices)
+    assert (await get(stack))["state"] == "PendingAcceptance"
+    assert (await accept(stack))["state"] == "Programming"
+    with stack.quiet(NODES[3]):
+        await stack.settle()
+        assert (await get(stack))["state"] == "Programming"
+    await stack.settle()
+    view = await get(stack)
+    assert (view["state"], view["acceptedBy"]) == ("Active", ["blue", "red"])
+    keys = {each.isolation_key for each in await stack.client.slices()}
+    assert view["isolationKey"] not in keys, "a peering's key is its own"
+    peering = held(stack, NODES[0], "a-ub")["p1"]
+    assert (peering["isolation_key"], peering["peers"]) == (view["isolationKey"], RIGHT)
+    assert [stripe["weight"] for stripe in peering["stripes"]] == pytest.approx([1 / 7] * 7, abs=1e-8)
+    assert stack.agents[NODES[0]].tables("a-ub")["peers"] == [NODES[1]], "the slice itself has the peers it had"
+    assert held(stack, NODES[2], "b-ub")["p1"]["peers"] == LEFT
+
+
+async def test_slices_of_one_project_need_nobodys_consent(stack):
+    slices = await two(stack, projects=("red", "red"))
+    assert (await put(stack, slices))["state"] == "Programming"
+    await stack.settle()
+    first = await get(stack)
+    assert first["state"] == "Active"
+    assert (await put(stack, slices[::-1]))["etag"] == first["etag"]
+    assert (await accept(stack, "red"))["etag"] == first["etag"]
+
+
+async def test_a_deleted_peering_is_gone_when_no_agent_holds_it_and_its_key_not_before(stack):
+    slices = await two(stack, projects=("red", "red"))
+    key = (await put(stack, slices))["isolationKey"]
+    await stack.settle()
+    with stack.quiet(NODES[3]):
+        answer = await stack.http.delete("/v1/peerings/p1")
+        assert (answer.status_code, answer.json()["state"]) == (202, "Deleting")
+        await stack.settle()
+        assert (await get(stack))["state"] == "Deleting"
+        assert list(held(stack, NODES[3], "b-ub")) == ["p1"]
+        assert (await stack.client.admit("c", a_request("rdma", instance="c"))).isolation_key != key
+    await stack.settle()
+    assert (await stack.http.get("/v1/peerings/p1")).status_code == 404
+    assert not any(held(stack, node, name) for node in NODES for name in slices)
+    assert (await stack.client.admit("d", a_request(instance="d"))).isolation_key == key
+
+
+async def test_a_slice_that_ends_ends_its_peerings(stack):
+    slices = await two(stack, projects=("red", "red"))
+    await put(stack, slices)
+    await stack.settle()
+    await stack.client.withdraw("a-ub")
+    await stack.settle()
+    assert await stack.client.find_slice("a-ub") is None
+    assert (await stack.http.get("/v1/peerings/p1")).status_code == 404
+    assert held(stack, NODES[2], "b-ub") == {}
+    assert (await stack.client.find_slice("b-ub")).state == "Active"
+
+
+async def test_a_slice_that_passes_to_a_project_that_never_consented_ends_its_peerings(stack):
+    slices = await two(stack, projects=("red", "red"))
+    await put(stack, slices)
+    await stack.settle()
+    await stack.active("b-ub", a_request(members=RIGHT, instance="b", project="green"))
+    await stack.settle()
+    assert (await stack.http.get("/v1/peerings/p1")).status_code == 404
+    assert held(stack, NODES[0], "a-ub") == {}
+
+
+async def test_peers_route_around_each_others_losses_and_learn_of_new_members(stack):
+    slices = await two(stack, projects=("red", "red"))
+    await put(stack, slices)
+    await stack.settle()
+    stack.hardware[NODES[3]].ports["ub-p3-k11"] = 0.0
+    await stack.settle()
+    detour = held(stack, NODES[0], "a-ub")["p1"]["detours"][NODES[3]]
+    assert detour[3]["spread"][11] == 0.0
+    assert (await stack.client.find_slice("a-ub")).state == "Active", "its own links are whole"
+    await stack.client.admit("b-ub", a_request(members=RIGHT[:1], instance="b", project="red"))
+    await stack.client.program("b-ub")
+    await stack.settle()
+    assert held(stack, NODES[0], "a-ub")["p1"]["peers"] == RIGHT[:1]
+    assert (await get(stack))["state"] == "Active"
+
+
+@pytest.mark.parametrize("step", range(3))
+async def test_the_service_may_be_restarted_between_any_two_steps(stack, step):
+    slices = await two(stack)
+
+    def maybe(at):
+        if at == step:
+            stack.database.close()
+            stack.restart()
+
+    await put(stack, slices)
+    maybe(0)
+    await accept(stack)
+    maybe(1)
+    await stack.settle()
+    assert (await get(stack))["state"] == "Active"
+    maybe(2)
+    await stack.http.delete("/v1/peerings/p1")
+    await stack.settle()
+    assert (await stack.http.get("/v1/peerings/p1")).status_code == 404
+
+
+async def test_a_drain_waits_for_peers_too(stack):
+    slices = await two(stack, projects=("red", "red"), qos_class="BestEffort")
+    await put(stack, slices)
+    await stack.settle()
+    answer = await stack.http.put("/v1/drains/d1", json={"elements": [f"{NODES[3]}.ub-p0-k00"]})
+    assert answer.json()["state"] == "Draining"
+    with stack.quiet(NODES[0]):
+        await stack.settle()
+        view = (await stack.http.get("/v1/drains/d1")).json()
+        assert (view["state"], "a-ub" in view["message"]) == ("Draining", True)
+    await stack.settle()
+    assert (await stack.http.get("/v1/drains/d1")).json()["state"] == "Drained"
+
+
+async def test_bad_peerings_are_refused_with_their_field(stack):
+    slices = await two(stack)
+    await stack.client.admit("c-vpc", a_request("vpc", instance="c", project="red"))
+    for body, field in [
+        ({"slices": ["a-ub", "zzz"]}, "slices[1]"),
+        ({"slices": ["a-ub", "a-ub"]}, "slices[1]"),
+        ({"slices": ["a-ub"]}, "slices"),
+        ({"slices": ["a-ub", "c-vpc"]}, "slices[1]"),
+        ({"slices": slices, "project": "green"}, "slices"),
+        ({"slices": slices, "securityRules": [{}]}, "securityRules"),
+        (
+            {"slices": slices, "securityRules": [{"ports": [{"first": 0, "last": 1}]}]},
+            "securityRules[0].ports[0].first",
+        ),
+        ({"slices": slices, "securityRules": [{"remote": "10.0.0/99"}]}, "securityRules[0].remote"),
+    ]:
+        answer = await stack.http.put("/v1/peerings/p9", json={"project": "red"} | body)
+        assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
+    assert (await stack.http.get("/v1/peerings")).json()["items"] == []
+    await put(stack, slices)
+    await accept(stack, "green", 403)
+    await put(stack, ["b-ub", "c-vpc"], code=409)
+    wish = a_request(instance="d").wire() | {"securityRules": [{}]}
+    assert (await stack.http.put("/v1/slices/d", json=wish)).json()["field"] == "securityRules"
+
+
+async def ask(stack, source, target, **more):
+    answer = await stack.http.get("/v1/reachability", params={"from": source, "to": target, **more})
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    return told["allowed"], told["reason"], told["by"]
+
+
+async def test_what_reaches_what_on_ub(stack):
+    slices = await two(stack)
+    assert await ask(stack, "a-ub", "a-ub") == (True, "SameSlice", "slice/a-ub")
+    assert await ask(stack, "a-ub", "b-ub") == (False, "NotPeered", "")
+    await put(stack, slices)
+    assert await ask(stack, "a-ub", "b-ub") == (False, "PeeringNotActive", "peering/p1")
+    await accept(stack)
+    await stack.settle()
+    assert await ask(stack, "a", "b", plane="ub") == (True, "Peered", "peering/p1")
+    assert await ask(stack, "10.0.0.0/8", "b-ub") == (False, "NotPeered", "")
+    assert (await stack.http.get("/v1/reachability?from=a-ub&to=nobody")).status_code == 404
+    assert (await stack.http.get("/v1/reachability?from=1.2.3/99&to=a-ub")).json()["field"] == "from"
+    assert (await stack.http.get("/v1/reachability?from=a-ub&to=b-ub&plane=vpc")).json()["field"] == "plane"
+
+
+async def test_what_passes_on_vpc_and_by_which_rule(stack):
+    web = {"protocol": "tcp", "ports": [{"first": 443, "last": 443}], "remote": "a-vpc"}
+    office = {"protocol": "any", "remote": "10.0.0.0/8"}
+    await stack.active("a-vpc", a_request("vpc", LEFT, instance="a", project="red"))
+    await stack.active("b-vpc", a_request("vpc", RIGHT, instance="b", project="red", security_rules=[web, office]))
+    await put(stack, ["a-vpc", "b-vpc"], securityRules=[{"protocol": "icmp"}])
+    await stack.settle()
+    assert (await get(stack))["state"] == "Active"
+    assert await ask(stack, "a-vpc", "b-vpc", port=443) == (True, "RuleAllows", "slice/b-vpc/securityRules[0]")
+    assert await ask(stack, "a-vpc", "b-vpc", port=80) == (False, "IngressDenied", "slice/b-vpc")
+    assert await ask(stack, "a-vpc", "b-vpc", protocol="icmp") == (True, "RuleAllows", "peering/p1/securityRules[0]")
+    assert await ask(stack, "b-vpc", "a-vpc", port=443) == (False, "IngressDenied", "slice/a-vpc")
+    assert await ask(stack, "10.1.0.0/16", "b-vpc", port=22) == (True, "RuleAllows", "slice/b-vpc/securityRules[1]")
+    assert await ask(stack, "192.168.0.0/16", "b-vpc", port=22) == (False, "IngressDenied", "slice/b-vpc")
+    tables = stack.agents[NODES[2]].tables("b-vpc")
+    assert [rule["remote"] for rule in tables["security_rules"]] == ["a-vpc", "10.0.0.0/8"]
+    assert held(stack, NODES[2], "b-vpc")["p1"]["security_rules"][0]["protocol"] == "icmp"
+    out = {"direction": "egress", "protocol": "udp"}
+    await stack.client.admit("a-vpc", a_request("vpc", LEFT, instance="a", project="red", security_rules=[out]))
+    assert await ask(stack, "a-vpc", "b-vpc", port=443) == (False, "EgressDenied", "slice/a-vpc")
