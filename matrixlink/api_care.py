@@ -47,7 +47,7 @@ def care_routes(
                 for number, nodes, sent, failed in diagnosis.rounds()
             ],
             suspicions=[
-                SuspicionView(parts=sorted(each.parts)[:20], candidates=len(each.parts), share=round(each.share, 4),
+                SuspicionView(parts=list(each.parts)[:20], candidates=len(each.parts), share=round(each.share, 4),
                               witnesses=each.witnesses)
                 for each in diagnosis.suspicions()
             ],

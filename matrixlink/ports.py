@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from matrixlink.probing.plan import Probe, ProbePlan
+from matrixlink.probing.plan import ProbePlan
 from matrixresource.vocabulary.planes import Plane
 
 
@@ -35,11 +35,11 @@ class Hardware(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What came back of a round of probes: those that came through at less than their path's rate, with the share that
-    did (0: lost), and the mean one-way latency of the others in us, plane by plane."""
+    """What came back of a round of probes: those that came through at less than their path's rate, by number, with the
+    share that did (0: lost), and the mean one-way latency of all that came in us, plane by plane."""
 
     sent: int
-    failed: Sequence[tuple[Probe, float]]
+    failed: Sequence[tuple[int, float]]
     latency_us: Mapping[Plane, float]
 
 

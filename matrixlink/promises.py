@@ -57,8 +57,6 @@ class Promises:
         self.fenced = True
         """Some node may still hold an ended slice and its key."""
         self._stale = False
-        self.on_load: list[Callable[[Session], None]] = []
-        """Called whenever memory is read back from the tables: for what others keep of them."""
         store.records.before_commit.append(self._follow)
         self.load()
 

@@ -32,9 +32,9 @@ class AgentProbing:
             self._round, self._sweep = round, self._wires.sweep(self._plan, self._node, round)
         known = {f"{self._node}.{port}" for port, share in ports.items() if share < 1}
         failed = [
-            FailedProbe(probe=probe.number, share=floor(share * 1e4) / 1e4)
+            FailedProbe(probe=probe, share=floor(share * 1e4) / 1e4)
             for probe, share in self._sweep.failed
-            if known.isdisjoint(probe.links)
+            if not known or known.isdisjoint(self._plan.links(self._node, round, probe))
         ]
         latency_us = dict(self._sweep.latency_us)
         return ReportedProbes(round=round, sent=self._sweep.sent, failed=failed, latency_us=latency_us)

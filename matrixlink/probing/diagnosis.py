@@ -8,14 +8,15 @@ time runs so fast that a round takes longer, within 3.5 rounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from matrixlink.contract import LinkReport
 from matrixlink.fabric.link import Fabric
 from matrixlink.link_conditions import LinkConditions
-from matrixlink.probing.localise import WHOLE, Localised, Outcome, Suspicion, best_shares, confirmed, localise
-from matrixlink.probing.plan import ROUND_FLOOR_WALL_S, ROUND_S, ProbePlan
+from matrixlink.probing.localise import WHOLE, Localised, Outcomes, confirmed, localise
+from matrixlink.probing.plan import LINKS_CROSSED, ROUND_FLOOR_WALL_S, ROUND_S, Parts, ProbePlan
 from matrixlink.promises import Promises
 from matrixresource.vocabulary.clock import Clock
 
@@ -32,6 +33,15 @@ class Heard:
     sent: int
     failed: dict[int, float]
     blind: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspected:
+    """What the newest round points at: any of `parts`, by name, would explain so many failed probes."""
+
+    parts: tuple[str, ...]
+    share: float
+    witnesses: int
 
 
 @dataclass
@@ -54,8 +64,7 @@ class Diagnosis:
         self._conditions = conditions
         self._fabric = fabric
         self._rounds: dict[str, Rounds] = {}
-        self._suspicions: dict[str, tuple[Suspicion, ...]] = {}
-        self._unexplained = 0
+        self._suspicions: dict[str, tuple[Suspected, ...]] = {}
         self._news = False
         self.latency_us: dict[str, dict[str, float]] = {}
         """By node and plane, the mean of its newest round."""
@@ -100,49 +109,59 @@ class Diagnosis:
         return changed
 
     def _look_at(self, name: str, rounds: Rounds) -> list[str]:
-        newest = rounds.newest()
-        seen = [list(self._outcomes(rounds, round)) for round in newest]
+        plan = rounds.plan
+        seen = [self._outcomes(rounds, number) for number in rounds.newest()]
         localised = [localise(outcomes) for outcomes in seen]
-        found = {each.part: each for each in confirmed(localised)}
-        self._note(name, localised)
+        found = {plan.names[each.part]: each for each in confirmed(localised)}
+        self._note(name, plan, localised)
         accused = {part: share for part, share in self._conditions.accused().items() if part.partition("-")[0] == name}
-        passed = [part for part in accused if part not in found and _passed(part, seen)]
+        passed = [part for part in accused if part not in found and _passed(plan.number[part], seen)]
         due = {
             part: each
             for part, each in found.items()
-            if rounds.plan.links_of(part) and abs(accused.get(part, 1.0) - each.share) > 1e-6
+            if plan.links_of(part) and abs(accused.get(part, 1.0) - each.share) > 1e-6
         }
         if not passed and not due:
             return []
         with self._promises.changing() as session:
             for part, each in due.items():
-                links = rounds.plan.links_of(part)
-                self._conditions.accuse(session, part, links, each.share, each.witnesses)
+                self._conditions.accuse(session, part, plan.links_of(part), each.share, each.witnesses)
             for part in passed:
                 self._conditions.acquit(session, part)
         return [*due, *passed]
 
-    def _note(self, name: str, localised: list[Localised]) -> None:
+    def _note(self, name: str, plan: ProbePlan, localised: list[Localised]) -> None:
         self._suspicions.pop(name, None)
         if localised and localised[0].suspicions:
-            self._suspicions[name] = localised[0].suspicions
-        self._unexplained = sum(each.unexplained for each in localised[:1])
+            self._suspicions[name] = tuple(
+                Suspected(tuple(plan.names[part] for part in sorted(each.parts)), each.share, each.witnesses)
+                for each in localised[0].suspicions
+            )
 
-    def _outcomes(self, rounds: Rounds, round: int) -> Iterator[Outcome]:
+    def _outcomes(self, rounds: Rounds, number: int) -> Outcomes:
         """Every probe of a round that says something: not those over ports whose own status explains their loss."""
-        heard = rounds.heard[round]
+        heard, plan = rounds.heard[number], rounds.plan
+        nodes = sorted(heard, key=plan.index.__getitem__)
+        parts: Parts = plan.parts(number)[np.array([plan.index[node] for node in nodes])]
+        shares = np.ones((len(nodes), plan.per_round))
+        for at, node in enumerate(nodes):
+            for probe, share in heard[node].failed.items():
+                if probe < plan.per_round:
+                    shares[at, probe] = share
         dark = self._conditions.reported_below() | {
             f"{node}.{port}" for node, each in heard.items() for port in each.blind
         }
-        for node, each in heard.items():
-            for probe in rounds.plan.round_of(node, round):
-                if dark and not dark.isdisjoint(probe.links):
-                    continue
-                yield Outcome(probe, each.failed.get(probe.number, 1.0))
+        known = [plan.number[link] for link in dark if link in plan.number]
+        if known:
+            is_dark = np.zeros(len(plan.names) + 1, bool)  # the last is for parts that are not there
+            is_dark[known] = True
+            keep = ~is_dark[parts[:, :, :LINKS_CROSSED]].any(axis=2)
+            return Outcomes(parts[keep], shares[keep])
+        return Outcomes(parts.reshape(shares.size, -1), shares.ravel())
 
     # -- what is shown ------------------------------------------------------------------------------------------------
 
-    def suspicions(self) -> list[Suspicion]:
+    def suspicions(self) -> list[Suspected]:
         """What the newest round points at, found or not."""
         return [each for name in sorted(self._suspicions) for each in self._suspicions[name]]
 
@@ -156,6 +175,6 @@ class Diagnosis:
         return told
 
 
-def _passed(part: str, seen: list[list[Outcome]]) -> bool:
+def _passed(part: int, seen: list[Outcomes]) -> bool:
     """Whether in the two newest rounds some probe over the part came through whole."""
-    return len(seen) >= 2 and all(best_shares(outcomes, {part})[part] >= WHOLE for outcomes in seen[:2])
+    return len(seen) >= 2 and all(outcomes.best(part) >= WHOLE for outcomes in seen[:2])

@@ -11,37 +11,50 @@ part (link, then switch, then node), then to the name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from matrixlink.probing.plan import Probe
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixlink.probing.plan import Parts
 
 WHOLE = 0.999
 """A probe with this share of its rate counts as passed: measuring a rate has an error."""
 TOLERANCE = 0.02
 """Shares this close are one."""
+SUSPICIONS_MAX = 64
+"""In a fabric where more than this is broken at once, the most telling come first and the others in later rounds."""
+
+Shares = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A probe and the share of its rate that came through; 0 is a lost one."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """Probes of a round: a row of part numbers for each (-1: none), and the share of its rate that came through (0: it
+    was lost)."""
 
-    probe: Probe
-    share: float
+    parts: Parts
+    shares: Shares
+
+    def best(self, part: int) -> float:
+        """The best share that any probe over a part got; 0 where there is none."""
+        over = (self.parts == part).any(axis=1)
+        return float(self.shares[over].max(initial=0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
     """What would explain `witnesses` failed probes: any one of `parts`, at `share` of its rate."""
 
-    parts: frozenset[str]
+    parts: frozenset[int]
     share: float
     witnesses: int
 
     @property
-    def part(self) -> str:
+    def part(self) -> int:
         """The first of the candidates."""
-        return min(self.parts, key=_rank)
+        return min(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,39 +65,50 @@ class Localised:
     unexplained: int = 0
 
 
-def localise(outcomes: Iterable[Outcome]) -> Localised:
+def localise(outcomes: Outcomes) -> Localised:
     """The fewest parts that explain the failed probes of one round."""
-    known = list(outcomes)
-    failed = [outcome for outcome in known if outcome.share < WHOLE]
-    if not failed:
+    failing = outcomes.shares < WHOLE
+    if not failing.any():
         return Localised(())
-    suspects = {part for outcome in failed for part in outcome.probe.parts}
-    best = best_shares(known, suspects)
-    explained_by: dict[str, set[int]] = {}
-    for number, outcome in enumerate(failed):
-        for part in outcome.probe.parts:
-            if best[part] <= outcome.share + TOLERANCE:
-                explained_by.setdefault(part, set()).add(number)
-    suspicions, left = [], set(range(len(failed)))
-    while left and explained_by:
-        explains = {part: numbers & left for part, numbers in explained_by.items() if numbers & left}
-        if not explains:
-            break
-        first = min(explains, key=lambda part: (-len(explains[part]), _rank(part)))
-        same = frozenset(part for part, numbers in explains.items() if numbers == explains[first])
-        suspicions.append(Suspicion(_smallest(same), best[first], len(explains[first])))
-        left -= explains[first]
-    return Localised(tuple(suspicions), len(left))
+    best = _best_shares(outcomes)
+    parts, shares = outcomes.parts[failing], outcomes.shares[failing]
+    explains = (parts >= 0) & (best[parts] <= shares[:, None] + TOLERANCE)
+    row, column = np.nonzero(explains)
+    suspect = parts[row, column]  # one entry for each failed probe and part that would explain it
+    suspicions: list[Suspicion] = []
+    left = np.ones(len(parts), bool)
+    while len(suspect) and len(suspicions) < SUSPICIONS_MAX:
+        count = np.bincount(suspect, minlength=1)
+        first = int(count.argmax())  # the lowest number of those: the smallest part
+        witnesses = row[suspect == first]
+        same = _explaining_the_same(suspect, row, count, first, witnesses)
+        suspicions.append(Suspicion(same, float(best[first]), len(witnesses)))
+        left[witnesses] = False
+        still = left[row]
+        suspect, row = suspect[still], row[still]
+    return Localised(tuple(suspicions), int(left.sum()))
 
 
-def best_shares(outcomes: Iterable[Outcome], parts: Collection[str]) -> dict[str, float]:
-    """For each of the parts, the best share that any probe over it got: what it carries at least."""
-    best = dict.fromkeys(parts, 0.0)
-    for outcome in outcomes:
-        for part in outcome.probe.parts:
-            if part in best and outcome.share > best[part]:
-                best[part] = outcome.share
+def _best_shares(outcomes: Outcomes) -> Shares:
+    """By part number, the best share that any probe over it got: what it carries at least."""
+    best = np.zeros(int(outcomes.parts.max()) + 1)
+    held = outcomes.parts >= 0
+    np.maximum.at(best, outcomes.parts[held], np.repeat(outcomes.shares, held.sum(axis=1)))
     return best
+
+
+def _explaining_the_same(
+    suspect: NDArray[np.int32],
+    row: NDArray[np.int64],
+    count: NDArray[np.int64],
+    first: int,
+    witnesses: NDArray[np.int64],
+) -> frozenset[int]:
+    """The parts of the same kind that explain exactly the same probes. A switch that explains no more than one of its
+    links is no better an explanation, nor a node than its switch: parts of the smallest kind are candidates."""
+    rivals = np.flatnonzero(count == len(witnesses))
+    wanted = set(witnesses.tolist())
+    return frozenset(int(each) for each in rivals if each == first or set(row[suspect == each].tolist()) == wanted)
 
 
 def confirmed(rounds: Sequence[Localised]) -> list[Suspicion]:
@@ -103,17 +127,3 @@ def confirmed(rounds: Sequence[Localised]) -> list[Suspicion]:
         if seen >= 2 and len(parts) == 1:
             found.append(Suspicion(parts, suspicion.share, witnesses))
     return found
-
-
-def _smallest(parts: frozenset[str]) -> frozenset[str]:
-    """Of parts that explain the same, a switch is no better an explanation than the one link to it that failed; and a
-    node none than its switch."""
-    least = min(_rank(part)[0] for part in parts)
-    return frozenset(part for part in parts if _rank(part)[0] == least)
-
-
-def _rank(part: str) -> tuple[int, str]:
-    """Links, then switches, then nodes."""
-    if "." in part:
-        return 0, part
-    return (1 if "-l1p" in part or "-l2p" in part or "-leaf" in part else 2), part

@@ -13,7 +13,9 @@ its own plan of pairs is unpublished, this one is ours).
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from matrixresource.topology import Supernode
 from matrixresource.vocabulary.planes import Plane
@@ -21,104 +23,116 @@ from matrixresource.vocabulary.planes import Plane
 ROUND_S, ROUND_FLOOR_WALL_S = 10.0, 0.5
 """A round each 10 s of emulated time (the incumbent's ping mesh: an interval of 1 to 60 s, Ascend/mind-cluster)."""
 
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """One probe: `links` by name from source to target, and the `switches` between them. A probe and its answer cross
-    the same parts."""
-
-    number: int
-    plane: Plane
-    source: str
-    target: str
-    links: tuple[str, ...]
-    switches: tuple[str, ...]
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Everything that may be at fault when it is lost: links, switches, and the node that should have answered."""
-        return (*self.links, *self.switches, self.target, self.source)
+Parts = NDArray[np.int32]
+LINKS_CROSSED = 4
+"""The first columns of a probe's parts: the links at both ends. Behind them stand switches, then the two nodes."""
+ROUNDS_CACHED = 8
 
 
 class ProbePlan:
-    """The rounds of one supernode. Both sides hold one: agents to send, MatrixLink to understand."""
+    """The rounds of one supernode. Both sides hold one: agents to send, MatrixLink to understand.
+
+    Everything a probe can be lost by is a part with a number: links first, then switches, then nodes, so that of two
+    explanations the smaller part has the lower number.
+    """
 
     def __init__(self, supernode: Supernode) -> None:
-        self.spec = supernode.spec
-        self._layout = supernode.layout
+        self.spec = spec = supernode.spec
+        self._layout = layout = supernode.layout
         self.nodes = supernode.nodes()
-        self._index = {node: index for index, node in enumerate(self.nodes)}
-        self.round_of = functools.lru_cache(maxsize=8 * max(1, len(self.nodes)))(self._round_of)
+        self.index = {node: at for at, node in enumerate(self.nodes)}
+        self._planes, self._chips = spec.ub.sub_planes, spec.ub.l2_per_sub_plane
+        dies = [f"npu{n}-die{d}" for n in range(spec.node.npus) for d in range(spec.npu.dies)]
+        self.paths = [
+            *(f"ub-p{p}-k{k:02d}" for p in range(self._planes) for k in range(self._chips)),
+            *(f"rdma-{die}" for die in dies),
+            "vpc",
+        ]
+        """The ports out of a node in the order in which a round's probes are numbered."""
+        ports = self.paths + [f"{die}-p{p}" for die in dies for p in range(self._planes)]
+        self.port_number = {port: at for at, port in enumerate(ports)}
+        switches = [
+            *(layout.l1(node, p) for node in self.nodes for p in range(self._planes)),
+            *(layout.l2(p, k) for p in range(self._planes) for k in range(self._chips)),
+            *(layout.leaf(c, d) for c in layout.compute_cabinets() for d in range(spec.rdma.subnets)),
+        ]
+        self.names = [f"{node}.{port}" for node in self.nodes for port in ports] + switches + self.nodes
+        """Of every part, by its number."""
+        self.number = {name: at for at, name in enumerate(self.names)}
+        self.plane_of_path = [
+            *([Plane.UB] * self._planes * self._chips), *([Plane.RDMA] * len(dies)), Plane.VPC
+        ]  # fmt: skip
+        self._ports = len(ports)
+        self._first_switch = len(self.nodes) * self._ports
+        self._first_node = self._first_switch + len(switches)
+        self.parts = functools.lru_cache(maxsize=ROUNDS_CACHED)(self._parts)
 
-    def _round_of(self, node: str, round: int) -> tuple[Probe, ...]:
-        """The probes that a node sends in a round, by number. None where it has no peer."""
-        if len(self.nodes) < 2:
-            return ()
-        return (*self._ub(node, round), *self._rdma(node, round), *self._vpc(node, round))
-
-    def _peer(self, node: str, path: int, round: int) -> str:
-        step = 1 + (path + 5 * round) % (len(self.nodes) - 1)
-        return self.nodes[(self._index[node] + step) % len(self.nodes)]
-
-    def _ub(self, node: str, round: int) -> list[Probe]:
-        """One over each L2 chip; the dies at both ends go round with the chip and the round."""
-        ub, dies, probes = self.spec.ub, self.spec.node.dies, []
-        for plane in range(ub.sub_planes):
-            for k in range(ub.l2_per_sub_plane):
-                number = plane * ub.l2_per_sub_plane + k
-                peer = self._peer(node, number, round)
-                here, there = (k + round) % dies, (k + 3 * round + plane + 1) % dies
-                links = (
-                    f"{node}.{self._die_port(here, plane)}", f"{node}.ub-p{plane}-k{k:02d}",
-                    f"{peer}.ub-p{plane}-k{k:02d}", f"{peer}.{self._die_port(there, plane)}",
-                )  # fmt: skip
-                l1, l2 = self._layout.l1, self._layout.l2(plane, k)
-                switches = (l1(node, plane), l2, l1(peer, plane))
-                probes.append(Probe(number, Plane.UB, node, peer, links, switches))
-        return probes
-
-    def _die_port(self, die: int, plane: int) -> str:
-        npu, of_npu = divmod(die, self.spec.npu.dies)
-        return f"npu{npu}-die{of_npu}-p{plane}"
-
-    def _rdma(self, node: str, round: int) -> list[Probe]:
-        """One from each port to the same port of the peer, in its own subnet."""
-        first = self.spec.ub.sub_planes * self.spec.ub.l2_per_sub_plane
-        cabinet, probes = node.rpartition("-")[0], []
-        for npu in range(self.spec.node.npus):
-            for die in range(self.spec.npu.dies):
-                number = first + npu * self.spec.npu.dies + die
-                peer = self._peer(node, number, round)
-                port, away = f"rdma-npu{npu}-die{die}", peer.rpartition("-")[0]
-                leaves = dict.fromkeys((self._layout.leaf(cabinet, die), self._layout.leaf(away, die)))
-                probes.append(
-                    Probe(number, Plane.RDMA, node, peer, (f"{node}.{port}", f"{peer}.{port}"), tuple(leaves))
-                )
-        return probes
-
-    def _vpc(self, node: str, round: int) -> list[Probe]:
-        number = self.spec.ub.sub_planes * self.spec.ub.l2_per_sub_plane + self.spec.node.npus * self.spec.npu.dies
-        peer = self._peer(node, number, round)
-        return [Probe(number, Plane.VPC, node, peer, (f"{node}.vpc", f"{peer}.vpc"), ())]
-
-    @functools.cached_property
+    @property
     def per_round(self) -> int:
         """Probes that a node sends in a round."""
-        return len(self.round_of(self.nodes[0], 0)) if self.nodes else 0
+        return len(self.paths) if len(self.nodes) > 1 else 0
+
+    def link(self, part: int) -> bool:
+        return part < self._first_switch
+
+    def target(self, node: str, number: int, path: int) -> str:
+        """Whom a node's probe over that path asks in that round."""
+        return self.names[self.parts(number)[self.index[node], path, -2]]
+
+    def links(self, node: str, number: int, path: int) -> list[str]:
+        """The links that a node's probe over that path crosses in that round."""
+        crossed = self.parts(number)[self.index[node], path, :LINKS_CROSSED]
+        return [self.names[part] for part in crossed if part >= 0]
+
+    def _parts(self, number: int) -> Parts:
+        """The parts of every probe of a round, by node and path: own link or links, the peer's, the switches between,
+        the peer, the node itself; -1 where there is none. A probe and its answer cross the same parts."""
+        count = len(self.nodes)
+        found = np.full((count, self.per_round, LINKS_CROSSED + 5), -1, np.int32)
+        if count < 2:
+            return found
+        path = np.arange(self.per_round, dtype=np.int32)
+        source: Parts = np.arange(count, dtype=np.int32)[:, None]
+        target: Parts = (source + 1 + (path + 5 * number) % (count - 1)) % count
+        found[:, :, 0], found[:, :, 1] = source * self._ports + path, target * self._ports + path
+        found[:, :, -2], found[:, :, -1] = self._first_node + target, self._first_node + source
+        self._ub(found, number, source, target)
+        self._rdma(found, source, target)
+        return found
+
+    def _ub(self, found: Parts, number: int, source: Parts, target: Parts) -> None:
+        """Over the dies' ports, which go round with the chip and the round, two L1 chips and an L2 chip."""
+        uplinks, dies = self._planes * self._chips, self.spec.node.dies
+        plane, k = np.divmod(np.arange(uplinks), self._chips)
+        here, there = (k + number) % dies, (k + 3 * number + plane + 1) % dies
+        first_die = len(self.paths)
+        ub, to = found[:, :uplinks], target[:, :uplinks]
+        ub[:, :, 2] = source * self._ports + first_die + here * self._planes + plane
+        ub[:, :, 3] = to * self._ports + first_die + there * self._planes + plane
+        first_l2 = self._first_switch + len(self.nodes) * self._planes
+        ub[:, :, 4] = self._first_switch + source * self._planes + plane
+        ub[:, :, 5] = first_l2 + plane * self._chips + k
+        ub[:, :, 6] = self._first_switch + to * self._planes + plane
+
+    def _rdma(self, found: Parts, source: Parts, target: Parts) -> None:
+        """From each port to the same port of the peer, in its own subnet, over the leaves of both cabinets."""
+        first = self._planes * self._chips
+        ports = np.arange(self.spec.node.dies)
+        leaves = self._first_switch + len(self.nodes) * self._planes + first
+        subnets, a_cabinet = self.spec.rdma.subnets, self.spec.cabinet.nodes
+        rdma, to = found[:, first:-1], target[:, first:-1]
+        rdma[:, :, 4] = leaves + source // a_cabinet * subnets + ports % subnets
+        rdma[:, :, 5] = leaves + to // a_cabinet * subnets + ports % subnets
 
     def links_of(self, part: str) -> list[str]:
         """The links that carry nothing when a link or switch does not; [] for a node, whose loss is not a link's."""
         if "." in part:
             return [part]
-        if part in self._index:
+        if part in self.index:
             return []
-        return self._by_switch.get(part, [])
-
-    @functools.cached_property
-    def _by_switch(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for node in self.nodes:
-            for link in (*self._layout.ub_links(node), *self._layout.rdma_links(node)):
-                for end in link.ends:
-                    found.setdefault(end, []).append(link.name)
-        return found
+        if "-l2" in part:
+            return [f"{node}.ub-{part.partition('-l2')[2]}" for node in self.nodes]
+        owner = part.rpartition("-")[0]  # an L1's node, or a leaf's cabinet
+        nodes = [node for node in self.nodes if node == owner or node.startswith(f"{owner}-")]
+        links = [link for node in nodes for link in (*self._layout.ub_links(node), *self._layout.rdma_links(node))]
+        return [link.name for link in links if part in link.ends]

@@ -10,13 +10,15 @@ the longer time that its 512 bytes take on them. Waiting behind other traffic is
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
 
 from matrixlink.fabric.planes import plane_models
 from matrixlink.ports import Sweep
 from matrixlink.probing.localise import WHOLE
-from matrixlink.probing.plan import Probe, ProbePlan
+from matrixlink.probing.plan import LINKS_CROSSED, ProbePlan
 from matrixresource.hardware import EmulatedNode
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.vocabulary.names import NodeName
@@ -41,25 +43,31 @@ class EmulatedWires:
 
     def sweep(self, plan: ProbePlan, node: str, number: int) -> Sweep:
         """Where all is well nothing is looked at one by one."""
-        hurt = {str(name): each for name, each in self._nodes.items() if not each.sound}
+        hurt = {str(name): each for name, each in self._nodes.items() if not each.sound and name in plan.index}
         if not hurt:
             return Sweep(plan.per_round, (), self._latency_us)
-        shares = [(probe, self._share(probe, hurt)) for probe in plan.round_of(node, number)]
-        slower: dict[Plane, list[float]] = defaultdict(list)
-        for probe, share in shares:
-            if share > 0:
-                slower[probe.plane].append(PROBE_BYTES / self._port_gbps[probe.plane] * (1 / share - 1) / 1000)
-        latency_us = {
-            plane: round(self._latency_us[plane] + sum(each) / len(each), 3) for plane, each in slower.items()
-        }
-        return Sweep(len(shares), [(probe, share) for probe, share in shares if share < WHOLE], latency_us)
+        crossed = plan.parts(number)[plan.index[node], :, :LINKS_CROSSED]
+        shares = _carried(plan, hurt)[crossed].min(axis=1)
+        failed = [(int(probe), float(shares[probe])) for probe in np.flatnonzero(shares < WHOLE)]
+        return Sweep(len(shares), failed, self._latencies(plan, shares))
 
-    @staticmethod
-    def _share(probe: Probe, hurt: Mapping[str, EmulatedNode]) -> float:
-        share = 1.0
-        if probe.source in hurt or probe.target in hurt:
-            for link in probe.links:
-                owner, _, port = link.partition(".")
-                if owner in hurt:
-                    share = min(share, hurt[owner].carries(port))
-        return share
+    def _latencies(self, plan: ProbePlan, shares: NDArray[np.float64]) -> dict[Plane, float]:
+        found = {}
+        for plane in Plane:
+            came = [s for s, of in zip(shares.tolist(), plan.plane_of_path, strict=True) if of == plane and s > 0]
+            if came:
+                slower = sum(1 / share - 1 for share in came) / len(came)
+                longer_us = PROBE_BYTES / self._port_gbps[plane] / 1000 * slower
+                found[plane] = round(self._latency_us[plane] + longer_us, 3)
+        return found
+
+
+def _carried(plan: ProbePlan, hurt: Mapping[str, EmulatedNode]) -> NDArray[np.float64]:
+    """By part number, the share of its rate that a link carries; 1 at the end for links that are not there."""
+    found = np.ones(len(plan.names) + 1)
+    for name, node in hurt.items():
+        ports = {*node.ports, *node.silent} if node.powered else plan.port_number
+        for port in ports:
+            if port in plan.port_number:
+                found[plan.number[f"{name}.{port}"]] = node.carries(port)
+    return found

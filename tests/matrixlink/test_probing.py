@@ -4,11 +4,12 @@ within the stated time, and nothing learnt but from reports."""
 from collections import Counter
 from random import Random
 
+import numpy as np
 import pytest
 
 from matrixlink.agent import AgentProbing
 from matrixlink.probing.diagnosis import DETECTED_WITHIN_S
-from matrixlink.probing.localise import Localised, Outcome, Suspicion, confirmed, localise
+from matrixlink.probing.localise import Localised, Outcomes, Suspicion, confirmed, localise
 from matrixlink.probing.plan import ProbePlan
 from matrixresource.hardware import EmulatedNode, InjectedFault
 from matrixresource.topology import Supernode
@@ -38,18 +39,18 @@ class Fabric:
             node.suffer(made)
 
     def round(self, number, reporting=ALL):
-        found = []
-        for node in reporting:
-            if self.nodes[node].powered:
-                probes = PLAN.round_of(node, number)
-                failed = dict(self.wires.sweep(PLAN, node, number).failed)
-                found += [Outcome(probe, failed.get(probe, 1.0)) for probe in probes]
-        return localise(found)
+        up = [PLAN.index[node] for node in reporting if self.nodes[node].powered]
+        shares = np.ones((len(up), PLAN.per_round))
+        for at, node in enumerate(up):
+            for probe, share in self.wires.sweep(PLAN, PLAN.nodes[node], number).failed:
+                shares[at, probe] = share
+        parts = PLAN.parts(number)[up]
+        return localise(Outcomes(parts.reshape(-1, parts.shape[2]), shares.ravel()))
 
     def parts(self, first=100, rounds=2, reporting=ALL):
         """What that many rounds confirm."""
         said = [self.round(first - back, reporting) for back in range(rounds)]
-        return {each.part: each.share for each in confirmed(said)}
+        return {PLAN.names[each.part]: each.share for each in confirmed(said)}
 
 
 @pytest.fixture(scope="module")
@@ -58,22 +59,39 @@ def fabric():
 
 
 def test_a_round_is_bounded_and_touches_every_path_once_from_each_side():
+    assert PLAN.per_round == 112 + 16 + 1
     for number in (0, 1, 17):
         touched = Counter()
         for node in ALL:
-            probes = PLAN.round_of(node, number)
-            assert len(probes) == PLAN.per_round == 112 + 16 + 1
-            assert [probe.number for probe in probes] == list(range(PLAN.per_round))
-            assert all(probe.target != node for probe in probes)
-            for probe in probes:
-                touched.update(probe.links)
+            for path in range(PLAN.per_round):
+                assert PLAN.target(node, number, path) != node
+                touched.update(PLAN.links(node, number, path))
         ports = [link.name for node in ALL for link in SUPERNODE.links(node)]
         probed = [name for name in ports if "cpu" not in name and "d2d" not in name]
         assert touched == dict.fromkeys(probed, 2)
 
 
+def test_a_probe_crosses_what_the_layout_has_between_its_ends():
+    for number in (0, 5):
+        for path in range(PLAN.per_round):
+            source, target = ALL[7], PLAN.target(ALL[7], number, path)
+            parts = [PLAN.names[part] for part in PLAN.parts(number)[PLAN.index[source], path] if part >= 0]
+            links = [SUPERNODE.link(name) for name in parts if "." in name]
+            ends = {end for link in links for end in link.ends}
+            switches = {name for name in parts if "." not in name} - {source, target}
+            assert switches == {end for end in ends if "-l1p" in end or "-l2p" in end or "-leaf" in end}
+            assert {source, target} <= set(parts)
+            assert len(links) == (4 if path < 112 else 2)
+
+
+@pytest.mark.parametrize("part", ["sn0-l2p3-k11", f"{ALL[7]}-l1p2", "sn0-c03-leaf1", f"{ALL[7]}.vpc", ALL[7]])
+def test_what_goes_with_a_part(part):
+    ends_there = [link.name for link in SUPERNODE.links() if part in link.ends and link.node is not None]
+    assert sorted(PLAN.links_of(part)) == ([part] if "." in part else sorted(ends_there))
+
+
 def test_every_node_is_probed_by_every_other_in_time():
-    met = {probe.target for number in range(8) for probe in PLAN.round_of(ALL[0], number)}
+    met = {PLAN.target(ALL[0], number, path) for number in range(8) for path in range(PLAN.per_round)}
     assert met == set(ALL) - {ALL[0]}
 
 
@@ -141,12 +159,10 @@ def test_few_witnesses_are_unsure_first_and_sure_after_another_round(fabric):
 
 
 def test_one_round_alone_confirms_nothing():
-    suspicion = Suspicion(frozenset({"x.ub-p0-k00"}), 0.0, 2)
+    suspicion = Suspicion(frozenset({7}), 0.0, 2)
     assert confirmed([Localised((suspicion,))]) == []
     assert confirmed([Localised((suspicion,)), Localised(())]) == []
-    assert confirmed([Localised((suspicion,)), Localised((suspicion,))]) == [
-        Suspicion(frozenset({"x.ub-p0-k00"}), 0.0, 4)
-    ]
+    assert confirmed([Localised((suspicion,)), Localised((suspicion,))]) == [Suspicion(frozenset({7}), 0.0, 4)]
 
 
 def test_an_agent_tells_failures_only_and_not_those_its_own_port_explains():

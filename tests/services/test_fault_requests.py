@@ -1,0 +1,104 @@
+"""Faults over HTTP: every kind on a target it fits, refused by the field where it does not, and felt by who it hurts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from matrixresource.hardware import FAULT_KINDS
+from matrixresource.vocabulary.clock import FixedClock
+from matrixresource.vocabulary.names import NodeName
+from services.chassis.app import create_app
+from services.matrixctl.commands.change import fault_target
+from services.node_agent.api import routes
+from services.node_agent.fleet import Fleet
+from tests.services.matrixctl.test_traffic import Cards
+
+NODE, OTHER = "sn0-c03-n2", "sn0-c04-n0"
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.memory = Cards()
+        self.fleet = Fleet([NodeName(NODE), NodeName(OTHER)], self.memory, FixedClock(), 1)
+        self.http = TestClient(create_app("agents", "Emulated nodes", [routes(self.fleet)]))
+
+    def put(self, kind: str, target: str, **parameters: Any) -> Any:
+        body = {"kind": kind, "target": target, "parameters": parameters}
+        return self.http.put(f"/v1/faults/{kind}", json=body)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+WELL = [
+    ("node-down", NODE, {}),
+    ("agent-hang", NODE, {}),
+    ("npu-fault", NODE, {"npu": 3}),
+    ("component-fault", NODE, {"component": "fan", "code": "x", "severity": "minor"}),
+    ("missing-part", NODE, {"part": "npu5"}),
+    ("link-down", NODE, {"port": "ub-p*-k0?"}),
+    ("link-degraded", NODE, {"port": "vpc", "share": 0.5}),
+    ("cable-moved", NODE, {"port": "ub-p3-k11", "peer": "sn0-l2p3-k12"}),
+    ("link-silent", NODE, {"port": "rdma-npu?-die0"}),
+    ("link-slow", NODE, {"port": "ub-p3-k11", "share": 0.3}),
+    ("switch-down", "sn0-l2p3-k11", {}),
+    ("switch-silent", f"{NODE}-l1p3", {}),
+    ("tables-lost", NODE, {}),
+    ("tables-corrupted", NODE, {"slice": "a-ub"}),
+]
+
+
+def test_every_kind_is_tried() -> None:
+    assert {kind for kind, _, _ in WELL} == set(FAULT_KINDS)
+
+
+@pytest.mark.parametrize(("kind", "target", "parameters"), WELL)
+def test_a_fault_is_put_kept_and_cleared(desk: Desk, kind: str, target: str, parameters: dict[str, Any]) -> None:
+    assert desk.put(kind, target, **parameters).status_code == 200
+    again = Fleet(list(desk.fleet.nodes), desk.memory, FixedClock(), 1)
+    seen = [(node.powered, node.agents_run, node.ports, node.silent, node.moved) for node in desk.fleet.nodes.values()]
+    assert seen == [
+        (node.powered, node.agents_run, node.ports, node.silent, node.moved) for node in again.nodes.values()
+    ]
+    assert desk.http.delete(f"/v1/faults/{kind}").status_code == 204
+    assert all(node.sound and node.agents_run and not node.codes for node in desk.fleet.nodes.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "parameters", "field"),
+    [
+        ("link-silent", NODE, {"port": "ub-p9-k99"}, "parameters.port"),
+        ("link-silent", NODE, {"port": "xe-*"}, "parameters.port"),
+        ("cable-moved", NODE, {"port": "ub-p3-*", "peer": "x"}, "parameters.port"),
+        ("link-slow", NODE, {"port": "vpc"}, "parameters.share"),
+        ("link-slow", NODE, {"port": "vpc", "share": 1}, "parameters.share"),
+        ("link-silent", "sn0-l2p3-k11", {"port": "vpc"}, "target"),
+        ("switch-down", NODE, {}, "target"),
+        ("switch-down", "sn0-l2p7-k11", {}, "target"),
+        ("switch-down", "sn1-l2p3-k11", {}, "target"),
+        ("tables-lost", NODE, {"slice": 3}, "parameters.slice"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_its_field(
+    desk: Desk, kind: str, target: str, parameters: dict[str, Any], field: str
+) -> None:
+    answer = desk.put(kind, target, **parameters)
+    assert answer.status_code in (404, 422)
+    assert answer.json()["field"] == field
+    assert desk.fleet.faults == {}
+
+
+def test_a_chip_hurts_every_node(desk: Desk) -> None:
+    desk.put("switch-down", "sn0-l2p3-k11")
+    assert [node.ports for node in desk.fleet.nodes.values()] == [{"ub-p3-k11": 0.0}] * 2
+
+
+def test_a_switch_is_a_target_on_the_command_line() -> None:
+    assert fault_target("sn0-l2p3-k11") == ("sn0-l2p3-k11", {})
+    assert fault_target(f"{NODE}-l1p3") == (f"{NODE}-l1p3", {})
+    assert fault_target(f"{NODE}/ub-p*-k0?") == (NODE, {"port": "ub-p*-k0?"})
