@@ -60,7 +60,9 @@ class Records:
         """Keep these tables in memory from one transaction to the next. From now on every transaction holds the
         journal's lock from its start: what it knows stays so until it ends, whatever other replicas want meanwhile."""
         self._keeps |= {each.kind: each for each in keeps}
-        self._throw_away()
+        if self._warm is not None:
+            self._warm[0].close()
+            self._warm = None
 
     @contextmanager
     def transaction(self, dry: bool = False) -> Iterator[KeepingSession]:
@@ -107,7 +109,7 @@ class Records:
         finally:
             self._group = None
             if not group.committed:
-                session.close()
+                _throw_away(session, commit_failed=group.committing)
         if wrote:
             for done in self.after_commit:
                 done(group.newest)
@@ -173,6 +175,7 @@ class Records:
     def _stay_warm(self, group: Group) -> None:
         """After a refusal: what is kept is as good as it was, once the lock has been let go."""
         with suppress(SQLAlchemyError):
+            group.committing = True
             group.session.commit()
             self._keep_warm(group.session, group.newest)
             group.committed = True
@@ -183,11 +186,6 @@ class Records:
             return
         session.let_go_of_others()
         self._warm = session, newest
-
-    def _throw_away(self) -> None:
-        if self._warm is not None:
-            self._warm[0].close()
-            self._warm = None
 
     # ---- watching
 
@@ -217,3 +215,12 @@ class Records:
     def compact(self, keep_s: float) -> int:
         """Forget changes older than `keep_s` emulated seconds; returns how many."""
         return self._journal.compact(self._clock.now() - keep_s)
+
+
+def _throw_away(session: KeepingSession, *, commit_failed: bool) -> None:
+    """Nothing of it is used again. A connection whose commit has failed may still be in its transaction, and is not
+    handed to anybody else."""
+    if commit_failed:
+        session.invalidate()
+    else:
+        session.close()

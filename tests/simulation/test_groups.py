@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from matrixresource.contract import AllocationRequest, QuotaRequest
 from matrixresource.store import AllocationRow, AssignmentRow, Base, NodeRow
 from matrixresource.vocabulary.errors import Conflict, MatrixError
 from matrixresource.vocabulary.groups import Outcome, decide
+from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
 from tests.matrixresource.accounting import contents
 from tests.matrixresource.machine import Machine
 
@@ -90,13 +92,8 @@ class CutOff(SQLAlchemyError):
 class Pair:
     """A machine that decides in groups, and its twin."""
 
-    def __init__(self, folder: Path, begun: Path) -> None:
-        for name in ("grouped", "twin"):
-            (folder / name).mkdir()
-            for file in begun.iterdir():
-                shutil.copy(file, folder / name)
-        self.grouped = Machine(folder / "grouped", supernodes=0, policy="tightest")
-        self.twin = Machine(folder / "twin", supernodes=0, policy="tightest")
+    def __init__(self, grouped: Machine, twin: Machine) -> None:
+        self.grouped, self.twin = grouped, twin
         self.told = views(self.grouped)
         self.since = self.grouped.store.records.latest()
 
@@ -139,6 +136,15 @@ class Pair:
         found = [each for kind in kinds for each in records.changes_since(kind, self.since, limit=100_000)]
         self.since = records.latest()
         return sorted(found, key=lambda change: change.rv)
+
+
+def pair_of(folder: Path, begun: Path) -> Pair:
+    """Two machines that begin with the same database."""
+    for name in ("grouped", "twin"):
+        (folder / name).mkdir()
+        for file in begun.iterdir():
+            shutil.copy(file, folder / name)
+    return Pair(*(Machine(folder / name, supernodes=0, policy="tightest") for name in ("grouped", "twin")))
 
 
 def views(machine: Machine) -> dict[tuple[str, str], dict[str, Any]]:
@@ -215,17 +221,20 @@ def befalling(machine: Machine, mishap: str) -> Iterator[None]:
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database in which somebody lives already and a project has a quota, made once and copied for every life."""
     folder = tmp_path_factory.mktemp("begun")
-    machine = Machine(folder)
+    begin(Machine(folder)).database.close()
+    return folder
+
+
+def begin(machine: Machine) -> Machine:
     machine.have("old", nodes=9)
     machine.ask("half", npus=0.5)
     machine.quotas.put("red", QuotaRequest(npus=24))
-    machine.database.close()
-    return folder
+    return machine
 
 
 def live(begun: Path, groups: list[tuple[list[Verb], str]]) -> None:
     folder = Path(tempfile.mkdtemp(prefix="groups-"))
-    pair = Pair(folder, begun)
+    pair = pair_of(folder, begun)
     try:
         for verbs, mishap in groups:
             pair.step(verbs, mishap)
@@ -246,6 +255,23 @@ def test_groups_end_as_if_their_verbs_had_been_done_one_by_one(begun: Path) -> N
     few(given(GROUPS)(lambda groups: live(begun, groups)))()
 
 
+@needs_postgres
+@pytest.mark.e2e
+def test_groups_on_postgresql_end_as_their_verbs_do_on_sqlite_one_by_one(tmp_path: Path) -> None:
+    chance = Random(7)
+    with a_postgres() as url:
+        grouped = begin(Machine(tmp_path, url=url.replace("postgresql://", "postgresql+psycopg://"), policy="tightest"))
+        pair = Pair(grouped, begin(Machine(tmp_path, policy="tightest")))
+        for step in range(30):
+            deeds = ["reserve", "reserve", "reserve", "release", "bind", "change and refuse"]
+            verbs = [
+                Verb(chance.choice(deeds), chance.choice(NAMES), chance.randrange(len(SIZES)), chance.random() < 0.05)
+                for _ in range(chance.randint(1, 8))
+            ]
+            pair.step(verbs, ["none", "obey", "none", "restart", "before the commit"][step % 5])
+        pair.close()
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_groups_end_as_if_their_verbs_had_been_done_one_by_one_in_many_lives(begun: Path) -> None:
@@ -255,7 +281,7 @@ def test_groups_end_as_if_their_verbs_had_been_done_one_by_one_in_many_lives(beg
 
 def test_a_refused_verb_leaves_its_group_alone(begun: Path, tmp_path: Path) -> None:
     """One transaction for all of them, whoever of them is refused."""
-    pair = Pair(tmp_path, begun)
+    pair = pair_of(tmp_path, begun)
     commits: list[int] = []
     pair.grouped.store.records.after_commit.append(commits.append)
     verbs = [Verb("reserve", "a0", 0, False), Verb("reserve", "a1", 6, False), Verb("release", "a5", 0, False)]
@@ -272,7 +298,7 @@ def test_a_refused_verb_leaves_its_group_alone(begun: Path, tmp_path: Path) -> N
 
 
 def test_nobody_sees_a_group_before_it_is_committed(begun: Path, tmp_path: Path) -> None:
-    pair = Pair(tmp_path, begun)
+    pair = pair_of(tmp_path, begun)
     records, seen = pair.grouped.store.records, []
     before = (records.latest(), pair.grouped.names())
 
