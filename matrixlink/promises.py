@@ -115,8 +115,6 @@ class Promises:
             for load in self.on_load:
                 load(session)
             self.unsettled = {row.name for row in rows if (row.kept, row.unprotected) != said[row.name]}
-            for load in self.on_load:
-                load(session)
         self._stale = False
 
     # -- floors -----------------------------------------------------------------------------------------------------
