@@ -116,6 +116,7 @@ class Drains:
         """Have the fabric know what is drained now, and slices routed accordingly."""
         self._promises.mark_stale()
         self._fabric.set_drained(together([row.ports for row in self._store.drains(session)]))
+        self._promises.trim_leaving()
         self._switchboard.go_around(session, self._promises.moved())
         self.settle(session)
 

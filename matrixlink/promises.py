@@ -17,12 +17,12 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from matrixlink.admission import FloorClaim, admit, regrant
+from matrixlink.admission import FloorClaim, admit, grantable, regrant
 from matrixlink.fabric.elements import together
 from matrixlink.fabric.link import Fabric, plane_of_port
 from matrixlink.fabric.planes import PlaneModel, plane_models
 from matrixlink.fabric.ports import is_leaf, leaf
-from matrixlink.floors import FloorBook
+from matrixlink.floors import Booking, FloorBook
 from matrixlink.network_slice import WITHDRAWN
 from matrixlink.routes import Routes
 from matrixlink.routing import choose_needs, choose_routes
@@ -166,6 +166,16 @@ class Promises:
         for row in rows:
             row.kept, row.unprotected = kept[row.name].part, kept[row.name].unprotected
             self.know(row)
+
+    def trim_leaving(self) -> None:
+        """What slices that are being withdrawn still have booked is no more than there is: their routes do not change
+        any more, and nothing is given back to them."""
+        for terms in self.roll:
+            booking = self.ledger.booking(terms.name) if terms.withdrawing else None
+            if booking is not None and self.ledger.short(terms.plane, booking.whole, terms.name):
+                self.mark_stale()
+                granted, _ = grantable(self.ledger, terms.plane, booking.floors, terms.name)
+                self.ledger.put(terms.name, Booking(terms.plane, granted, granted))
 
     def trimmed(self, plane: Plane) -> list[str]:
         """Slices of a plane that have less than they were promised."""

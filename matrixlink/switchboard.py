@@ -125,6 +125,7 @@ class Switchboard:
 
         Idempotent: what was routed around the present condition is left alone. The slices that got new routes.
         """
+        self.promises.trim_leaving()
         moved, unsettled = self.promises.moved(), self.promises.unsettled
         if not moved and not unsettled:
             return []
