@@ -16,7 +16,7 @@ from matrixlink.contract import LinkReport
 from matrixlink.fabric.link import Fabric
 from matrixlink.link_conditions import LinkConditions
 from matrixlink.probing.localise import WHOLE, Localised, Outcomes, confirmed, localise
-from matrixlink.probing.plan import LINKS_CROSSED, ROUND_FLOOR_WALL_S, ROUND_S, Parts, ProbePlan
+from matrixlink.probing.plan import LINKS_CROSSED, ROUND_FLOOR_WALL_S, ROUND_S, Parts, ProbePlan, probe_plan
 from matrixlink.promises import Promises
 from matrixresource.vocabulary.clock import Clock
 
@@ -62,7 +62,7 @@ class Diagnosis:
         self.detected_within_s = DETECTED_WITHIN_ROUNDS * clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
         self._promises = promises
         self._conditions = conditions
-        self._rounds = {name: Rounds(ProbePlan(supernode)) for name, supernode in fabric.supernodes.items()}
+        self._rounds = {name: Rounds(probe_plan(name, supernode.spec)) for name, supernode in fabric.supernodes.items()}
         self._node_rounds = {
             node: self._rounds[name] for name, supernode in fabric.supernodes.items() for node in supernode.nodes()
         }

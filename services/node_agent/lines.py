@@ -9,13 +9,12 @@ from random import Random
 from matrixlink.agent import AgentProbing, LinkAgent
 from matrixlink.client import LinkClient
 from matrixlink.contract import ProgramView
-from matrixlink.probing.plan import ROUND_FLOOR_WALL_S, ROUND_S, ProbePlan
+from matrixlink.probing.plan import ROUND_FLOOR_WALL_S, ROUND_S, probe_plan
 from matrixresource.agent import ResourceAgent
 from matrixresource.client import ResourceClient
 from matrixresource.contract import AssignmentView, NodeReport, ReportAnswer
 from matrixresource.hardware import EmulatedNode
 from matrixresource.stages import Stages
-from matrixresource.topology.supernode import Supernode
 from matrixresource.vocabulary.calls import WatchEvent
 from matrixresource.vocabulary.errors import MatrixError
 from matrixresource.vocabulary.names import NodeName
@@ -130,7 +129,7 @@ def link_agents(fleet: Fleet, client: LinkClient, stages: Stages, built_gbps: di
     round_s = fleet.clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
     wires = EmulatedWires({str(name): node for name, node in fleet.nodes.items()}, fleet.spec)
     names = sorted({str(name.supernode) for name in fleet.nodes})
-    plans = {name: ProbePlan(Supernode(name, fleet.spec)) for name in names}
+    plans = {name: probe_plan(name, fleet.spec) for name in names}
 
     def agent(node: EmulatedNode, random: Random, changed: Callable[[], None]) -> LinkAgent:
         probing = AgentProbing(str(node.name), plans[str(node.name.supernode)], wires, round_s)
