@@ -16,7 +16,7 @@ from matrixlink.contract import LinkReport
 from matrixlink.fabric.link import Fabric
 from matrixlink.link_conditions import LinkConditions
 from matrixlink.probing.localise import WHOLE, Localised, Outcomes, confirmed, localise
-from matrixlink.probing.plan import LINKS_CROSSED, ROUND_FLOOR_WALL_S, ROUND_S, Parts, ProbePlan
+from matrixlink.probing.plan import LINKS_CROSSED, ROUND_FLOOR_WALL_S, ROUND_S, Parts, ProbePlan, probe_plan
 from matrixlink.promises import Promises
 from matrixresource.vocabulary.clock import Clock
 
@@ -93,7 +93,7 @@ class Diagnosis:
     def _rounds_of(self, supernode: str) -> Rounds:
         """Those of a supernode, found only now or known from the start."""
         if supernode not in self._rounds:
-            self._rounds[supernode] = Rounds(ProbePlan(self._fabric.supernodes[supernode]))
+            self._rounds[supernode] = Rounds(probe_plan(supernode, self._fabric.spec))
         return self._rounds[supernode]
 
     def look(self) -> list[str]:

@@ -17,7 +17,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixresource.topology import Supernode
+from matrixresource.topology import Supernode, SupernodeSpec
 from matrixresource.vocabulary.planes import Plane
 
 ROUND_S, ROUND_FLOOR_WALL_S = 10.0, 0.5
@@ -27,6 +27,12 @@ Parts = NDArray[np.int32]
 LINKS_CROSSED = 4
 """The first columns of a probe's parts: the links at both ends. Behind them stand switches, then the two nodes."""
 ROUNDS_CACHED = 8
+
+
+@functools.lru_cache(maxsize=16)
+def probe_plan(supernode: str, spec: SupernodeSpec) -> ProbePlan:
+    """The plan of a supernode of that name, one for all who ask in this process."""
+    return ProbePlan(Supernode(supernode, spec))
 
 
 class ProbePlan:

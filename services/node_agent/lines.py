@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import AsyncIterator, Callable
 from random import Random
@@ -10,13 +9,12 @@ from random import Random
 from matrixlink.agent import AgentProbing, LinkAgent
 from matrixlink.client import LinkClient
 from matrixlink.contract import ProgramView
-from matrixlink.probing.plan import ROUND_FLOOR_WALL_S, ROUND_S, ProbePlan
+from matrixlink.probing.plan import ROUND_FLOOR_WALL_S, ROUND_S, probe_plan
 from matrixresource.agent import ResourceAgent
 from matrixresource.client import ResourceClient
 from matrixresource.contract import AssignmentView, NodeReport, ReportAnswer
 from matrixresource.hardware import EmulatedNode
 from matrixresource.stages import Stages
-from matrixresource.topology.supernode import Supernode
 from matrixresource.vocabulary.calls import WatchEvent
 from matrixresource.vocabulary.errors import MatrixError
 from matrixresource.vocabulary.names import NodeName
@@ -135,12 +133,8 @@ def link_agents(fleet: Fleet, client: LinkClient, stages: Stages, built_gbps: di
     round_s = fleet.clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
     wires = EmulatedWires(fleet.nodes, fleet.spec)
 
-    @functools.cache
-    def plan(supernode: str) -> ProbePlan:
-        return ProbePlan(Supernode(supernode, fleet.spec))
-
     def agent(node: EmulatedNode, random: Random, changed: Callable[[], None]) -> LinkAgent:
-        probing = AgentProbing(str(node.name), plan(node.name.supernode), wires, round_s)
+        probing = AgentProbing(str(node.name), probe_plan(node.name.supernode, fleet.spec), wires, round_s)
         return LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease_s, probing, fleet.traffic)
 
     fleet.add_agents("link", agent)

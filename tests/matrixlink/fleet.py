@@ -16,7 +16,7 @@ from matrixlink.agent import AgentProbing, LinkAgent, link_stages
 from matrixlink.client import LinkClient
 from matrixlink.contract import SliceRequest
 from matrixlink.fabric.link import Fabric
-from matrixlink.probing.plan import ProbePlan
+from matrixlink.probing.plan import probe_plan
 from matrixresource.hardware import EmulatedNode
 from matrixresource.topology import Supernode
 from matrixresource.vocabulary.clock import FixedClock
@@ -60,7 +60,7 @@ class Stack:
         self.settings = LinkSettings(state=tmp_path, lease_grace=60)
         built = Fabric([Supernode()]).built
         self.hardware = {name: EmulatedNode(NodeName(name)) for name in nodes or NODES}
-        wires, plan = EmulatedWires(self.hardware, Supernode().spec), ProbePlan(Supernode())
+        wires, plan = EmulatedWires(self.hardware, Supernode().spec), probe_plan("sn0", Supernode().spec)
         self.traffic = EmulatedTraffic(self.hardware, Supernode().spec, self.clock)
         self.agents = {
             name: LinkAgent(
