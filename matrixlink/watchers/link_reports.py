@@ -204,21 +204,25 @@ class LinkReportReader:
         return wish
 
     def _follow(self, row: ProgramRow, said: ReportedProgram | None) -> bool:
-        """Bring a program's state to what its agent says. True when it changed."""
-        before = (row.state, row.acknowledged, row.message)
+        """Bring a program's state to what its agent says. True when it changed; a row that did not is left
+        untouched."""
+        before = state, acknowledged, message = row.state, row.acknowledged, row.message
         strange = self._strange(row, said)
         if row.action == "clear":
             if said is not None and said.status == "Cleared" and said.generation >= row.generation:
-                row.state = "Cleared"
+                state = "Cleared"
         elif strange:
-            row.state, row.message = "Pending", "the table read back is not what was programmed"
+            state, message = "Pending", "the table read back is not what was programmed"
         elif said is not None and said.generation == row.generation and said.status in ("Programmed", "Failed"):
-            row.state, row.message = said.status, said.message
+            state, message = said.status, said.message
         elif row.state != "Pending":
-            row.state, row.message = "Pending", ""
+            state, message = "Pending", ""
         if said is not None and said.status == "Programmed" and not strange:
-            row.acknowledged = said.generation
-        return (row.state, row.acknowledged, row.message) != before
+            acknowledged = said.generation
+        if (state, acknowledged, message) == before:
+            return False
+        row.state, row.acknowledged, row.message = state, acknowledged, message
+        return True
 
 
 def _holds(row: ProgramRow, said: ReportedProgram | None) -> bool:
