@@ -81,9 +81,13 @@ class Group:
         self.broken = False
 
     def flushing(self) -> None:
-        """The session is about to write: what is noted here comes before that."""
+        """The session is about to write: what is noted here comes before that, and what it writes is written."""
         self._write_rows()
         self._gather()
+        if self._kept is not None:
+            for row in (*self.session.new, *self.session.dirty):
+                if row.__class__ in self._kept:
+                    self._kept.written(row)
 
     def asking(self, *, writes: bool) -> None:
         """The session is about to execute a statement: what is noted here comes before that."""

@@ -18,6 +18,8 @@ from matrixresource.capacity.wishes import Place
 from matrixresource.quotas import COUNTED, QuotaRow
 from matrixresource.reservations import ReservationRow, living
 from matrixresource.store import AllocationRow, AssignmentRow, Base, NodeRow, PartRow, ResourceStore
+from matrixresource.vocabulary.keeping import shape_of
+from matrixresource.vocabulary.records import Records
 
 DIES, SOCKETS, GIB = 16, 4, 2048
 """Of a node of the built-in supernode."""
@@ -196,6 +198,28 @@ def same_as_the_tables(session: Session, books: Books, store: ResourceStore) -> 
             free = index.dies[number] | index.kept_back.get(number, 0)
             assert free == ALL_DIES & ~dies[name], (name, bin(free), bin(dies[name]))
             assert (index.cpus[number], index.mem[number]) == (SOCKETS - sockets[name], GIB - gib[name]), name
+
+
+def kept_as_written(session: Session, records: Records) -> None:
+    """What is kept in memory is what the tables say, where it is still thought to be."""
+    if records._warm is None or records._warm[1] != records.latest():
+        return
+    kept = records._warm[0].kept
+    assert kept is not None
+    for kind in records._keeps:
+        shape = shape_of(kind)
+        held = {shape.key(row): shape.values(row) for row in kept.all(kind)}
+        there = {shape.key(row): shape.values(row) for row in session.scalars(select(kind))}
+        assert held.keys() == there.keys(), kind
+        for key, values in there.items():
+            differ = {
+                column: (held[key][column], value) for column, value in values.items() if held[key][column] != value
+            }
+            assert not differ, f"{kind.__name__} {key}: (kept, written) {differ}"
+    for part in kept.all(PartRow):
+        assert part in kept.where(PartRow, "node", part.node)
+    for node in kept.all(NodeRow):
+        assert node in kept.where(NodeRow, "holder", node.holder)
 
 
 def told(ledger: Ledger) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from matrixresource.vocabulary.records import Records
 from matrixresource.watchers.node_reports import NodeReports
 from services.chassis.database import Database
 from services.resource.main import MIGRATIONS
-from tests.matrixresource.accounting import Accounts, same_as_the_tables
+from tests.matrixresource.accounting import Accounts, kept_as_written, same_as_the_tables
 
 
 class Machine:
@@ -110,3 +110,4 @@ class Machine:
         with self.store.reading() as session:
             Accounts(session).check()
             same_as_the_tables(session, self.allocator.books, self.store)
+            kept_as_written(session, self.store.records)
