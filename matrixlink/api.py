@@ -23,9 +23,11 @@ from matrixlink.contract import (
 from matrixlink.fabric.view import FabricView, PlaneView, joined
 from matrixlink.inventory import FabricInventory, qos_classes
 from matrixlink.network_slice import WITHDRAWING
+from matrixlink.ports import Allocations
 from matrixlink.protection import Protection
 from matrixlink.store import SliceRow
 from matrixlink.switchboard import Switchboard
+from matrixlink.tenancy import speaks_for
 from matrixlink.watchers.link_reports import LinkReportReader
 from matrixresource.vocabulary.errors import NotFound, NotYetSupported
 from matrixresource.vocabulary.planes import Plane
@@ -35,8 +37,8 @@ from matrixresource.vocabulary.wire import View
 WATCHED = ("slices", "programs", "routes", "links")
 
 
-def routes(switchboard: Switchboard, reports: LinkReportReader) -> APIRouter:
-    """The routes over one switchboard."""
+def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: Allocations | None = None) -> APIRouter:
+    """The routes over one switchboard. `allocations`: who knows which nodes a slice may have, if anybody is asked."""
     api = APIRouter(prefix="/v1")
     store = switchboard.store
     inventory = FabricInventory(switchboard)
@@ -109,20 +111,33 @@ def routes(switchboard: Switchboard, reports: LinkReportReader) -> APIRouter:
 
     @api.put("/slices/{name}")
     async def ensure_slice(
-        name: str, body: SliceRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        request: Request, name: str, body: SliceRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> SliceView:
+        speaks_for(request, body.project)
+        speaks_for(request, _owner(name))
+        if allocations is not None:
+            await allocations.check(body.allocation, body.members)
         return switchboard.admit(name, body, if_match=if_match, validate_only=validate_only)
 
     @api.post("/slices/{name}:program")
-    async def program(name: str) -> SliceView:
+    async def program(request: Request, name: str) -> SliceView:
+        speaks_for(request, _owner(name))
         return switchboard.program(name)
 
     @api.delete("/slices/{name}")
-    async def withdraw(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
+    async def withdraw(
+        request: Request, name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> Response:
+        speaks_for(request, _owner(name))
         if validate_only:
             return JSONResponse((await get_slice(name)).wire())
         view = switchboard.withdraw(name, if_match=if_match)
         return Response(status_code=204) if view is None else JSONResponse(view.wire(), 202)
+
+    def _owner(name: str) -> str | None:
+        """The project of a slice, if there is one."""
+        terms = switchboard.promises.roll.get(name)
+        return terms.project if terms else None
 
     # -- what may be used --------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from matrixlink.peering_contract import AcceptRequest, PeeringRequest, PeeringVi
 from matrixlink.peerings import Peerings
 from matrixlink.reachability import reachability
 from matrixlink.switchboard import Switchboard
-from matrixresource.vocabulary.errors import Forbidden
+from matrixlink.tenancy import speaks_for
 from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection
 
@@ -32,18 +32,23 @@ def peering_routes(switchboard: Switchboard, peerings: Peerings) -> APIRouter:
     async def ensure_peering(
         request: Request, name: str, body: PeeringRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> PeeringView:
-        _speaks_for(request, body.project)
+        speaks_for(request, body.project)
         return peerings.ensure(name, body, if_match=if_match, validate_only=validate_only)
 
     @api.post("/peerings/{name}:accept", summary="The other project's consent")
     async def accept_peering(request: Request, name: str, body: AcceptRequest, if_match: IfMatch = None) -> PeeringView:
-        _speaks_for(request, body.project)
+        speaks_for(request, body.project)
         return peerings.accept(name, body.project, if_match)
 
     @api.delete("/peerings/{name}")
-    async def delete_peering(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
+    async def delete_peering(
+        request: Request, name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> Response:
         if validate_only:
             return JSONResponse(peerings.get(name).wire())
+        owners = [terms.project for terms in map(switchboard.promises.roll.get, peerings.get(name).slices) if terms]
+        if owners:
+            speaks_for(request, next((each for each in owners if each == _asker(request)), owners[0]))
         view = peerings.delete(name, if_match=if_match)
         return Response(status_code=204) if view is None else JSONResponse(view.wire(), 202)
 
@@ -60,8 +65,6 @@ def peering_routes(switchboard: Switchboard, peerings: Peerings) -> APIRouter:
     return api
 
 
-def _speaks_for(request: Request, project: str) -> None:
-    """Forbidden unless who asks belongs to the project, or is an admin."""
+def _asker(request: Request) -> str:
     principal = getattr(request.state, "principal", None)
-    if principal is not None and principal.role != "admin" and principal.project != project:
-        raise Forbidden(f"{principal.name} belongs to project {principal.project} and does not speak for {project}")
+    return str(principal.project) if principal is not None else ""

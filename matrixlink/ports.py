@@ -18,6 +18,14 @@ class Reach(Protocol):
         """Whether the node's agent holds its lease, or has not had the time yet to show that it does not."""
 
 
+class Allocations(Protocol):
+    """Whose nodes are whose. Filled by MatrixResource's client."""
+
+    async def check(self, allocation: str, members: Sequence[str]) -> None:
+        """Raises InvalidField for an allocation that is not there, or a member outside of it; says nothing while nobody
+        can be asked."""
+
+
 class Hardware(Protocol):
     """A node as its link agent finds it. Filled by the emulated node."""
 

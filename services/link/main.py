@@ -33,16 +33,19 @@ from matrixlink.telemetry.views import Telemetry
 from matrixlink.watchers.departed import DepartedSupernodes
 from matrixlink.watchers.link_health import LinkHealth
 from matrixlink.watchers.link_reports import LinkReportReader
+from matrixresource.client import ResourceClient
 from matrixresource.topology import Supernode, SupernodeSpec
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.records import Records
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import Database
+from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
 from services.chassis.run import serve
 from services.chassis.settings import ServiceSettings
+from services.link.allocations import ReservedNodes
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -58,6 +61,9 @@ class LinkSettings(ServiceSettings):
     supernodes: int = Field(1, ge=1, le=8, description="supernodes known from the start; others by their agents")
     spec: Path | None = Field(
         None, description="YAML file with the numbers of a supernode; the built-in CloudMatrix384"
+    )
+    resource_url: str = Field(
+        "", description="where MatrixResource is; without it nobody is asked whose nodes a slice's members are"
     )
     lease_grace: float = Field(
         60.0, gt=0, description="emulated seconds after start in which silent agents are forgiven"
@@ -114,11 +120,14 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
             switchboard.store.forget_events(session)
         return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
 
+    allocations = None
+    if settings.resource_url:
+        allocations = ReservedNodes(ResourceClient(http_client(settings.resource_url, settings.token)), clock)
     return create_app(
         "link",
         "MatrixLink",
         [
-            routes(switchboard, reports),
+            routes(switchboard, reports, allocations),
             care_routes(switchboard, conditions, diagnosis, health.nudge),
             drain_routes(switchboard, Drains(switchboard)),
             peering_routes(switchboard, Peerings(switchboard)),

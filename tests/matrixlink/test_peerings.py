@@ -3,6 +3,7 @@ cleanly; on VPC rules say what passes, and an answer says which."""
 
 import pytest
 
+from services.chassis.access import create_token
 from tests.matrixlink.fleet import NODES, a_request
 
 LEFT, RIGHT = NODES[:2], NODES[2:]
@@ -227,3 +228,32 @@ async def test_what_passes_on_vpc_and_by_which_rule(stack):
     out = {"direction": "egress", "protocol": "udp"}
     await stack.client.admit("a-vpc", a_request("vpc", LEFT, instance="a", project="red", security_rules=[out]))
     assert await ask(stack, "a-vpc", "b-vpc", port=443) == (False, "EgressDenied", "slice/a-vpc")
+
+
+async def test_a_tenants_token_does_not_touch_another_tenants_slices_peerings_or_the_fabric(stack, tmp_path):
+    tokens = {
+        who: create_token(tmp_path / "tokens.json", who, project, "editor")
+        for who, project in (("ada", "red"), ("ben", "blue"), ("eve", "green"), ("compute", "default"))
+    }
+    slices = await two(stack)
+    stack.settings = stack.settings.model_copy(update={"tokens": tmp_path / "tokens.json"})
+    stack.restart()
+
+    async def ask(who, method, path, body=None):
+        headers = {"authorization": f"Bearer {tokens[who]}"}
+        return (await stack.http.request(method, f"/v1/{path}", json=body, headers=headers)).status_code
+
+    wish = a_request(members=LEFT, instance="a", project="red").wire()
+    assert await ask("ben", "PUT", "slices/a-ub", wish | {"project": "blue"}) == 403
+    assert await ask("ben", "PUT", "slices/a-ub", wish) == 403
+    assert await ask("ben", "DELETE", "slices/a-ub") == await ask("ben", "POST", "slices/a-ub:program") == 403
+    assert await ask("ada", "PUT", "slices/a-ub", wish) == await ask("compute", "PUT", "slices/a-ub", wish) == 200
+    peering = {"project": "red", "slices": slices}
+    assert await ask("ben", "PUT", "peerings/p1", peering) == 403
+    assert await ask("ada", "PUT", "peerings/p1", peering) == 200
+    assert await ask("ada", "POST", "peerings/p1:accept", {"project": "blue"}) == 403
+    assert await ask("eve", "DELETE", "peerings/p1") == 403
+    assert await ask("ben", "POST", "peerings/p1:accept", {"project": "blue"}) == 200
+    assert await ask("ada", "PUT", "drains/d1", {"elements": ["sn0-l2p3-k11"]}) == 403
+    assert await ask("compute", "PUT", "drains/d1", {"elements": ["sn0-l2p3-k11"]}) == 200
+    assert await ask("ben", "DELETE", "peerings/p1") == 202

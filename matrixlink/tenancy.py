@@ -1,0 +1,19 @@
+"""Who may speak for whom: a token speaks for its project; admins, and the provider's own processes (project `default`),
+for all."""
+
+from __future__ import annotations
+
+from fastapi import Request
+
+from matrixresource.vocabulary.errors import Forbidden
+
+PROVIDER = "default"
+
+
+def speaks_for(request: Request, project: str | None) -> None:
+    """Forbidden unless who asks may act for the project; None is what belongs to nobody yet."""
+    principal = getattr(request.state, "principal", None)
+    if principal is None or project is None or principal.role == "admin":
+        return
+    if principal.project not in (PROVIDER, project):
+        raise Forbidden(f"{principal.name} belongs to project {principal.project} and does not speak for {project}")
