@@ -22,7 +22,7 @@ class Process:
 
 PROCESSES: tuple[Process, ...] = (
     Process("resource", "services.resource", 8401, (), "inventory, topology, allocations", has_database=True),
-    Process("link", "services.link", 8402, (), "planes, slices, routes, link health", has_database=True),
+    Process("link", "services.link", 8402, ("resource",), "planes, slices, routes, link health", has_database=True),
     Process("compute", "services.compute", 8403, ("resource", "link"), "instances, recovery", has_database=True),
     Process(
         "infer", "services.infer", 8404, ("link", "agents"), "CloudMatrix-Infer and its endpoint", has_database=True

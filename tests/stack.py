@@ -108,7 +108,8 @@ class Stack:
             return resource_main.build(resource_main.ResourceSettings(state=self.folder), self.clock, seat.database)
         if name == "link":
             seat.database.migrate(link_main.MIGRATIONS)
-            return link_main.build(link_main.LinkSettings(state=self.folder), self.clock, seat.database)
+            settings = link_main.LinkSettings(state=self.folder)
+            return link_main.build(settings, self.clock, seat.database, self.resource)
         seat.database.migrate(compute_main.MIGRATIONS)
         neighbours = NeighboursOverHttp(self.resource, self.link)
         settings = compute_main.ComputeSettings(state=self.folder)

@@ -87,8 +87,8 @@ class LinkSettings(ServiceSettings):
         return Damping(self.damping_half_life, self.damping_suppress, self.damping_reuse, self.damping_hold_max)
 
 
-def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
-    """The application over a migrated database."""
+def build(settings: LinkSettings, clock: Clock, database: Database, resource: ResourceClient | None = None) -> FastAPI:
+    """The application over a migrated database. `resource`: who is asked whose nodes a slice's members are."""
     spec = SupernodeSpec.load(settings.spec)
     records = Records(database.sessions, Base.metadata, clock)
     kept = [f"sn{index}" for index in range(settings.supernodes)]
@@ -120,9 +120,7 @@ def build(settings: LinkSettings, clock: Clock, database: Database) -> FastAPI:
             switchboard.store.forget_events(session)
         return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
 
-    allocations = None
-    if settings.resource_url:
-        allocations = ReservedNodes(ResourceClient(http_client(settings.resource_url, settings.token)), clock)
+    allocations = ReservedNodes(resource, clock) if resource is not None else None
     return create_app(
         "link",
         "MatrixLink",
@@ -152,4 +150,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     configure("link", settings.log_level)
     database = Database(settings.database_url("link"))
     database.migrate(MIGRATIONS)
-    serve(build(settings, settings.clock(), database), settings)
+    resource = None
+    if settings.resource_url:
+        resource = ResourceClient(http_client(settings.resource_url, settings.token))
+    serve(build(settings, settings.clock(), database, resource), settings)

@@ -68,13 +68,11 @@ async def test_what_was_found_is_believed_for_a_while_and_never_refused_on(reser
     assert dict(port.counters) == {"asked": 3, "away": 2}
 
 
-async def test_matrixlink_refuses_foreign_nodes_and_changes_nothing(reserved, tmp_path, monkeypatch):
+async def test_matrixlink_refuses_foreign_nodes_and_changes_nothing(reserved, tmp_path):
     port, _, clock, nodes = reserved
-    monkeypatch.setattr(link, "ReservedNodes", lambda resource, clock: port)
     database = Database(f"sqlite:///{tmp_path / 'link.db'}")
     database.migrate(link.MIGRATIONS)
-    settings = link.LinkSettings(state=tmp_path, resource_url="http://resource")
-    app = link.build(settings, clock, database)
+    app = link.build(link.LinkSettings(state=tmp_path), clock, database, port._resource)
     client = LinkClient(httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://link"))
     with pytest.raises(InvalidField) as refused:
         await client.admit("a-ub", a_request(members=NODES))
