@@ -10,21 +10,25 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
+
+from sqlalchemy import StaticPool, create_engine
+from sqlalchemy.orm import sessionmaker
 
 from benchmarks import Figure
 from matrixlink.admission import FloorClaim, admit, regrant
 from matrixlink.fabric.link import Fabric
-from matrixlink.floors import FloorBook
 from matrixlink.promises import Promises
 from matrixlink.protection import Protection
 from matrixlink.routing import choose_needs, choose_routes
-from matrixlink.terms import Roll, Terms
+from matrixlink.store import Base, LinkStore
+from matrixlink.terms import Terms
 from matrixlink.what_if_contract import WhatIfRequest
 from matrixlink.what_ifs import what_if
 from matrixresource.topology import Supernode
+from matrixresource.vocabulary.clock import FixedClock
 from matrixresource.vocabulary.planes import Plane
+from matrixresource.vocabulary.records import Records
 
 TRIES = 30
 
@@ -69,14 +73,12 @@ def after_a_loss(promises: Promises) -> Iterator[Figure]:
 
 
 def filled() -> Promises:
-    """Promises over a fabric of one supernode, without tables."""
+    """Promises over a fabric of one supernode, with empty tables that nobody writes."""
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    Base.metadata.create_all(engine)
+    store = LinkStore(Records(sessionmaker(engine, expire_on_commit=False), Base.metadata, FixedClock()))
     fabric = Fabric([Supernode()])
-    promises = object.__new__(Promises)
-    promises.fabric, promises.pristine = fabric, fabric.as_built()
-    promises.ledger = FloorBook(fabric, fabric.usable)
-    promises.when_whole = FloorBook(fabric, lambda plane, owner: fabric.whole(plane, "-leaf" in owner))
-    promises.roll, promises.unsettled, promises._stale = Roll(), set(), False
-    promises._store = cast(Any, SimpleNamespace())
+    promises = Promises(store, fabric)
     names = fabric.nodes()
     for at, node in enumerate(names):
         levels = (Protection.ANY_L2_CHIP, Protection.NONE) if at % 2 else (Protection.NONE, Protection.ANY_CABLE)

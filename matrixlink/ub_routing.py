@@ -294,10 +294,7 @@ def _stripes(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights) -> 
 
 def _hurt_dies(fabric: Fabric, node: str) -> dict[str, Weights]:
     """The dies of a node that have lost ports, with what each has left per sub-plane."""
-    spec, found = fabric.spec, {}
-    for npu in range(spec.node.npus):
-        for die in range(spec.npu.dies):
-            shares = tuple(fabric.share(node, f"npu{npu}-die{die}-p{p}") for p in range(spec.ub.sub_planes))
-            if min(shares) < 1:
-                found[f"npu{npu}-die{die}"] = shares
-    return found
+    links = len(fabric.ports.die_links)
+    shares = (fabric.usable(Plane.UB, node) / fabric.whole(Plane.UB))[-links:].reshape(len(fabric.ports.dies), -1)
+    hurt = np.flatnonzero(shares.min(axis=1) < 1)
+    return {fabric.ports.dies[at]: tuple(shares[at].tolist()) for at in hurt}
