@@ -13,7 +13,7 @@ from matrixresource.vocabulary.errors import InvalidField, NotFound
 from matrixresource.vocabulary.names import checked_resource_name
 from matrixresource.vocabulary.wire import Wire
 from services.node_agent.fleet import Fleet
-from services.node_agent.traffic import Load
+from services.node_agent.offered import Load
 
 
 class LoadView(Wire):

@@ -20,7 +20,8 @@ from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, NotFound
 from matrixresource.vocabulary.names import NodeName
 from services.node_agent.memory import FleetMemory
-from services.node_agent.traffic import EmulatedTraffic, Load
+from services.node_agent.offered import Load
+from services.node_agent.traffic import EmulatedTraffic
 from services.node_agent.uplink import Line, Uplink
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,8 @@ from matrixresource.hardware import EmulatedNode, InjectedFault
 from matrixresource.topology import SupernodeSpec
 from matrixresource.vocabulary.clock import FixedClock
 from matrixresource.vocabulary.names import NodeName
-from services.node_agent.traffic import EmulatedTraffic, Load, demands
+from services.node_agent.offered import Load, demands
+from services.node_agent.traffic import EmulatedTraffic
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
 SPEC = SupernodeSpec.load()

@@ -13,7 +13,7 @@ def demo(
     state: State = DEFAULT_STATE / "demo",
     keep: Annotated[bool, typer.Option("--keep", help="Leave the stack running at the end.")] = False,
 ) -> None:
-    """The whole chain in a minute: apply, serve, lose a node, heal, scale, delete, nothing left."""
+    """The whole chain in a minute: apply, serve, lose a node, heal, cut cables, scale, delete, nothing left."""
     from services.matrixctl.demo.run import run_demo
 
     raise typer.Exit(run_demo(state, keep))

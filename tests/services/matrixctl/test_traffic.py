@@ -19,7 +19,7 @@ from services.matrixctl.main import run
 from services.node_agent.api_traffic import traffic_routes
 from services.node_agent.fleet import Fleet
 from services.node_agent.memory import FleetMemory
-from services.node_agent.traffic import Load
+from services.node_agent.offered import Load
 from tests.matrixlink.fleet import NODES, Stack
 from tests.matrixlink.test_emulated_traffic import a_table
 
