@@ -28,6 +28,7 @@ from matrixlink.ports import Counted
 from matrixresource.hardware import EmulatedNode
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.names import NodeName
 from services.node_agent.offered import Load, Table, demands
 from services.node_agent.port_groups import PortGroups
 
