@@ -243,12 +243,14 @@ class LinkStore:
 
     def set_port(self, session: Session, link: Link, gbps: float, known: dict[str, LinkRow]) -> None:
         """Write down what a link carries now. `known`: all rows that there are of the links being written."""
-        row = known.get(link.name)
+        row, state = known.get(link.name), health(gbps, link.capacity_gbps)
         if row is None:
-            row = LinkRow(name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=gbps)
-            known[link.name] = row
+            row = known[link.name] = LinkRow(
+                name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=gbps, state=state
+            )
             session.add(row)
-        row.gbps, row.state = gbps, health(gbps, link.capacity_gbps)
+        else:
+            row.gbps, row.state = gbps, state
 
     def free_key(self, session: Session, isolation: str) -> int:
         """The lowest key of its kind that no slice holds and no fenced node might still use."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -92,4 +93,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     configure("link", settings.log_level)
     database = Database(settings.database_url("link"))
     database.migrate(MIGRATIONS)
-    serve(build(settings, settings.clock(), database), settings)
+    app = build(settings, settings.clock(), database)
+    gc.freeze()  # a collection need not look at what stays as long as the process
+    serve(app, settings)
