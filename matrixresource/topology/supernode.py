@@ -8,7 +8,6 @@ and MatrixLink's.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import io
 import re
@@ -147,7 +146,7 @@ class Supernode:
             return self.cabinet_of(node) + end[len(cabinet) :] if end.startswith(f"{cabinet}-leaf") else end
 
         ends = (here(like.ends[0]), here(like.ends[1]))
-        return dataclasses.replace(like, name=f"{node}.{port}", ends=ends, node=node)
+        return Link(f"{node}.{port}", like.kind, ends, like.capacity_gbps, like.plane, like.sub_plane, node)
 
     # ---- what goes with what ----------------------------------------------------------------------------------------
 

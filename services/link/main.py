@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -153,4 +154,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     resource = None
     if settings.resource_url:
         resource = ResourceClient(http_client(settings.resource_url, settings.token))
-    serve(build(settings, settings.clock(), database, resource), settings)
+    app = build(settings, settings.clock(), database, resource)
+    gc.freeze()  # a collection need not look at what stays as long as the process
+    serve(app, settings)
