@@ -277,5 +277,5 @@ class AnyOrder(RuleBasedStateMachine):
 
 TestAnyOrder = AnyOrder.TestCase
 TestAnyOrder.settings = settings(
-    max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
