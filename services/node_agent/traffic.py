@@ -70,6 +70,7 @@ class EmulatedTraffic:
         self._until = clock.now()
         self._rates: Rates | None = None
         self._seen: object = None
+        self._due = False
         self._names: list[str] = []
         ports = spec.ub.sub_planes * spec.ub.l2_per_sub_plane + spec.node.dies + 1
         self._sent, self._received, self._dropped = (np.zeros((0, ports)) for _ in range(3))
@@ -134,10 +135,17 @@ class EmulatedTraffic:
         if self._state() != self._seen:
             self._rates = None
             with suppress(RuntimeError):  # without a loop whoever asks next works it out
-                asyncio.get_running_loop().call_soon(self.rates)
+                if self.loads and not self._due:
+                    asyncio.get_running_loop().call_soon(self._work_due)
+                    self._due = True
+
+    def _work_due(self) -> None:
+        self._due = False
+        self.rates()
 
     def rates(self) -> Rates | None:
         """What moves now; None where nobody offers anything."""
+        self._due = False
         self._count()
         state = self._state()
         if state != self._seen:
@@ -145,6 +153,8 @@ class EmulatedTraffic:
         return self._rates
 
     def _count(self) -> None:
+        if self._due:
+            return  # everything that changes in this moment counts as one change
         now = self._clock.now()
         if self._rates is None and self.loads:  # worked out late: it holds since the last change
             self._rates, self._seen = self._work_out(), self._state()

@@ -1,5 +1,7 @@
 """Load on the emulated ports: by the tables, shared as promised, never above a bound, counted on the emulated clock."""
 
+import asyncio
+
 import pytest
 
 from matrixresource.hardware import EmulatedNode, InjectedFault
@@ -185,3 +187,20 @@ def test_an_instance_and_a_plane_mean_its_slice():
     machine.program("u", "ub")
     machine.traffic.put("l", Load(instance="i", plane="ub", pattern="ring", gbps_per_npu=10.0))
     assert set(machine.traffic.rates().slices) == {"u"}
+
+
+async def test_many_changes_in_one_moment_are_worked_out_once(monkeypatch):
+    machine, worked_out = Machine("vpc"), []
+    machine.load(pattern="ring", gbps_per_npu=1.0)
+    whole = EmulatedTraffic._work_out
+    monkeypatch.setattr(EmulatedTraffic, "_work_out", lambda self: worked_out.append(1) or whole(self))
+    machine.clock.at += 10
+    for name in NODES:
+        machine.nodes[name].ports["vpc"] = 0.0
+        machine.traffic.settle()
+    assert worked_out == []
+    await asyncio.sleep(0)
+    assert worked_out == [1]
+    machine.clock.at += 10
+    counted = machine.traffic.read(NODES[0])
+    assert (counted.sent_gb[-1], counted.dropped_gb[-1]) == pytest.approx((80, 80))
