@@ -97,7 +97,8 @@ async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
             await stack.clock.sleep(120)
             whole, whole_said = await serving.step_ms()
             sending = await moving(stack)
-            assert 0 < sending == pytest.approx(await serving.sent_gbps(), rel=0.15)
+            # What is offered follows the batch in steps of a tenth, and counters are a heartbeat old.
+            assert 0 < sending == pytest.approx(await serving.sent_gbps(), rel=0.3)
             hurt = sorted(node for node, role in (await serving.roles()).items() if role == "decode")[0]
             for name, ports in BUNDLES.items():
                 stack.hurt(name, "link-down", hurt, port=ports)
@@ -116,10 +117,10 @@ async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
             await stack.until(lambda: rerouted(("Active",)), "the slice is whole again", within_s=30)
             await stack.clock.sleep(120)
             back, back_said = await serving.step_ms()
-            print(whole, whole_said, cut, cut_said, back, back_said)
-            assert cut / whole == pytest.approx(cut_said / whole_said, rel=0.03)
+            # The engine steps by its fullest die, the prediction by the mean of all.
+            assert cut / whole == pytest.approx(cut_said / whole_said, rel=0.06)
             assert cut / whole > 1.03
-            assert back / whole == pytest.approx(back_said / whole_said, rel=0.03)
+            assert back / whole == pytest.approx(back_said / whole_said, rel=0.06)
             assert back / whole == pytest.approx(1.0, rel=0.05)
 
 
