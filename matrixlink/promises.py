@@ -237,6 +237,8 @@ class Promises:
                 ports = node_ports(node, terms, here, self.fabric, self.ledger)
                 if ports != terms.view.get(node):
                     news.setdefault(terms.name, {})[node] = ports
+        if known is not None and not set(self.roll[known.name].view) <= set(known.members):
+            news.setdefault(known.name, {})  # some member has left, and nobody else's part changed by it
         at_hand = [known] if known is not None and known.name in news else []
         others = self._store.slices_named(session, news.keys() - {row.name for row in at_hand})
         for row in [*at_hand, *others]:

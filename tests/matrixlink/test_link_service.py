@@ -4,6 +4,7 @@ the way; bad input refused with the field and nothing changed."""
 import pytest
 
 from matrixresource.vocabulary.errors import Conflict, InsufficientBandwidth, InvalidField
+from matrixresource.vocabulary.planes import Plane
 from tests.matrixlink.fleet import NODES, a_request
 
 
@@ -304,6 +305,17 @@ async def test_stale_reports_are_refused_alone(stack):
     stack.restart()
     earlier_life = old[0].model_copy(update={"epoch": 0, "sequence": 99})
     assert [a.reason for a in await stack.client.report([earlier_life])] == ["StaleReport"]
+
+
+async def test_a_view_follows_who_comes_and_who_leaves(stack):
+    await stack.active()
+    first = await stack.client.fabric_view("a")
+    for members in (NODES[:2], NODES[:3]):
+        await stack.client.admit("a-ub", a_request(members=members))
+        view = await stack.client.fabric_view("a")
+        assert sorted(view.planes[Plane.UB].nodes) == members
+        assert view.generation > first.generation
+        first = view
 
 
 async def test_a_supernode_is_known_by_its_agents_and_forgotten_with_them(stack):
