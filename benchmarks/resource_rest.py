@@ -4,7 +4,8 @@ MatrixResource runs as a process of its own over a folder on this disk (SQLite w
 of the benchmark's own with its usual settings. The clients are coroutines of this process, each with a connection of
 its own that is kept open: HTTP/1.1 written and read by hand, since a client library takes longer over a request than
 the service does. Each asks for one node under a new name and releases it again; allocations are counted, and as many
-releases are made beside them.
+releases are made beside them. Then, on a machine of eight supernodes, clients fill it NPU by NPU and empty it again:
+allocations alone, and releases alone.
 """
 
 from __future__ import annotations
@@ -26,13 +27,17 @@ from tests.matrixcontainer.kubeapi.postgres import a_postgres, has_postgres
 SECONDS = 5.0
 WARM_UP_SECONDS = 1.0
 WISH = b'{"nodes":1}'
+FILLING, FILLERS = b'{"npus":1}', 32
+EACH = 8 * 384 * 4 // 5 // FILLERS
+"""Four fifths of the NPUs of eight supernodes, by client."""
 
 
 def measure() -> Iterator[Figure]:
-    yield from on("SQLite", "")
-    if has_postgres():
-        with a_postgres() as url:
-            yield from on("PostgreSQL", url)
+    for figures in (on, filled):
+        yield from figures("SQLite", "")
+        if has_postgres():
+            with a_postgres() as url:
+                yield from figures("PostgreSQL", url)
 
 
 def on(database: str, url: str) -> Iterator[Figure]:
@@ -61,6 +66,27 @@ def on(database: str, url: str) -> Iterator[Figure]:
                 yield Figure(name, rate, "/s", told, None, 500)
 
 
+def filled(database: str, url: str) -> Iterator[Figure]:
+    """Allocations with no release beside them, and the other way round."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cm-bench-")))
+        resource = ResourceProcess(folder, "--supernodes", "8", *(["--database", url] if url else []))
+        stack.callback(resource.kill)
+        resource.start()
+        with resource.client() as client:
+            resource.obey(client)
+        host, port = resource.url.removeprefix("http://").split(":")
+        load = Load(host, int(port))
+        count = FILLERS * EACH
+        method = f"{FILLERS} clients, {count} of one NPU on 384 nodes, one after the other by each client"
+        for verb, wanted, body in (("PUT", 200, FILLING), ("DELETE", 204, b"")):
+            began = time.perf_counter()
+            asyncio.run(load.all_of(verb, wanted, body))
+            noun = "allocations" if verb == "PUT" else "releases"
+            rate = count / (time.perf_counter() - began)
+            yield Figure(f"durable {noun} alone, {database}, {FILLERS} clients", rate, "/s", method, None, 500)
+
+
 @dataclass
 class Load:
     """What clients of one service measured, in seconds for each request."""
@@ -75,6 +101,20 @@ class Load:
         async with asyncio.TaskGroup() as group:
             for number in range(clients):
                 group.create_task(self._client(number, ends))
+
+    async def all_of(self, verb: str, wanted: int, body: bytes) -> None:
+        """One verb on every allocation of every filling client."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(FILLERS):
+                group.create_task(self._fill(number, verb, wanted, body))
+
+    async def _fill(self, number: int, verb: str, wanted: int, body: bytes) -> None:
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        for made in range(EACH):
+            status, said = await ask(reader, writer, verb, f"/v1/allocations/fill-{number}-{made}", body)
+            expect(status, wanted, said)
+        writer.close()
+        await writer.wait_closed()
 
     async def _client(self, number: int, ends: float) -> None:
         reader, writer = await asyncio.open_connection(self.host, self.port)
