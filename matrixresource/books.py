@@ -48,7 +48,8 @@ class Books:
         """The newest change that the ledger has in it."""
         self._of: Session | None = None
         """In whose eyes that is so; None once it is committed, so that everybody sees it."""
-        self._opened: Session | None = None
+        self._opened: object = None
+        """The verb that opened the books last. Sessions outlive verbs, so they do not tell verbs apart."""
         self._wiped: set[str] = set()  # who has parts that wait to be wiped
         self.put_out: dict[str, list[str]] = {}
         """By allocation, whom it has put out who has not come back."""
@@ -64,7 +65,7 @@ class Books:
         if newest != self._seen or self._of not in (None, session):
             self._read(session)
             self._seen, self._of = newest, session if "newest" in session.info else None
-        self._opened = session
+        self._opened = session.info.get("unit")
         return self.ledger
 
     def touched(self) -> None:
@@ -261,7 +262,7 @@ class Books:
         self._seen = UNSEEN
         if any(isinstance(row, (SupernodeRow, ReservationRow)) for row in rows):
             return
-        if opened is not session and seen != before:
+        if opened is not session.info["unit"] and seen != before:
             return
         changed = {row.name for row in rows if isinstance(row, AllocationRow)}
         if changed & self.ledger.reservations.keys():

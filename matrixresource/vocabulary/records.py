@@ -168,8 +168,7 @@ class Records:
         session.info.pop("newest", None)
         if self._keeps:
             newest = session.info["newest"] = group.lock()
-            # Replicas share a PostgreSQL: nothing is believed there that another may have written.
-            if newest != known or session.get_bind().dialect.name != "sqlite":
+            if newest != known:
                 session.expunge_all()
                 session.keep(self._keeps.values())
 

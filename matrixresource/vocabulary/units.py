@@ -70,6 +70,7 @@ class Group:
         """One verb. Raises Broken where an earlier one failed halfway."""
         if self.broken:
             raise Broken("an earlier verb of this group failed halfway")
+        self.session.info["unit"] = object()  # so that whoever remembers something of a verb knows it from the next
         try:
             yield self.session
         except BaseException:

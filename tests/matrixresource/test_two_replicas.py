@@ -1,0 +1,51 @@
+"""Two replicas over one database, asked by turns: each decides on what the other has done, whatever it did before."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity
+from tests.matrixresource.machine import Machine
+
+WISHES = [{"nodes": 1}, {"nodes": 6, "spares": 1}, {"npus": 0.5}, {"nodes": 5, "npusPerNode": 4}, {"nodes": 30}]
+
+
+@pytest.fixture
+def replicas(tmp_path):
+    made = [Machine(tmp_path), Machine(tmp_path, supernodes=0)]
+    yield made
+    for machine in made:
+        machine.check()
+
+
+def test_who_was_refused_still_sees_what_the_other_gave_since(replicas):
+    one, other = replicas
+    one.have("leaving", nodes=1)
+    with pytest.raises(InsufficientCapacity):
+        one.ask("refused", nodes=48)
+    theirs = other.ask("theirs", nodes=6)
+    one.allocator.release("leaving")  # decides nothing on the books, and changes what is in them
+    ours = one.ask("ours", nodes=6)
+    assert not {member.node for member in theirs.members} & {member.node for member in ours.members}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_verbs_by_turns_never_give_anything_twice(replicas, seed):
+    chance, refused = Random(seed), 0
+    for step in range(60):
+        machine = chance.choice(replicas)
+        held = machine.names()
+        if held and chance.random() < 0.4:
+            with suppress(Conflict):
+                machine.allocator.release(chance.choice(held))
+        else:
+            try:
+                machine.ask(f"a{step}", **chance.choice(WISHES))
+            except InsufficientCapacity:
+                refused += 1
+        if step % 20 == 19:  # no oftener: to look into the books is to open them
+            machine.check()
+    assert refused
