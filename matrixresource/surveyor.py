@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import product
@@ -29,10 +28,8 @@ from matrixresource.topology_contract import DomainView, SupernodeRequest
 from matrixresource.topology_history import keep_spec, lock, record, supernodes, topology_at
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField
+from matrixresource.vocabulary.names import checked_supernode_name
 from matrixresource.vocabulary.records import check_etag, find
-
-SUPERNODE = re.compile(r"sn(0|[1-9]\d{0,2})")
-"""One way to write each number, and no more of them than any request could use."""
 
 ALIKE = ("supernode.compute_cabinets", "cabinet.nodes", "node.npus", "node.cpus", "node.dram_gib")
 """What of a spec the supernodes of one machine have in common: free capacity is counted in one shape."""
@@ -269,8 +266,7 @@ def _parsed(document: Mapping[str, Any]) -> SupernodeSpec:
 
 def _check_fits(name: str, spec: SupernodeSpec, others: Mapping[str, Supernode]) -> None:
     """InvalidField for a name or spec that this machine cannot have."""
-    if not SUPERNODE.fullmatch(name):
-        raise InvalidField(f"{name[:80]!r} is no name of a supernode; they are sn0 to sn999", field="name")
+    checked_supernode_name(name)
     for path, most in (("cabinet.nodes", 10), ("supernode.cabinets", 100), ("node.npus", 10), ("ub.sub_planes", 10)):
         if _figure(spec, path) > most:
             raise InvalidField(f"at most {most}, or its parts could not be named", field=f"spec.{path}")

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from matrixlink.fabric.link import Fabric, plane_of_port
+from matrixlink.fabric.ports import is_leaf
 from matrixresource.topology import Supernode
 from matrixresource.topology.supernode import UnknownPart
 from matrixresource.vocabulary.errors import InvalidField
@@ -179,5 +180,5 @@ def by_plane(ports: Mapping[str, Iterable[str]]) -> dict[Plane, int]:
     count = dict.fromkeys(Plane, 0)
     for owner, names in ports.items():
         for port in names:
-            count[Plane.RDMA if "-leaf" in owner else Plane(plane_of_port(port))] += 1
+            count[Plane.RDMA if is_leaf(owner) else Plane(plane_of_port(port))] += 1
     return count

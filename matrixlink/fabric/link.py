@@ -11,7 +11,6 @@ route has left them, and no new one is chosen over them.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
@@ -220,15 +219,3 @@ def plane_of_port(port: str) -> str:
     if port == "vpc":
         return "vpc"
     return "rdma" if port.startswith("rdma-") else "ub"
-
-
-def switch_ports(switch: str) -> tuple[str, re.Pattern[str]] | None:
-    """Which ports lead to a UB switch: the node it sits in (an L1) or an empty text for every node (an L2), and a
-    pattern of port names. None for what is no UB switch."""
-    if found := re.fullmatch(r"(sn\d+-c\d+-n\d+)-l1p(\d+)", switch):
-        node, plane = found.groups()
-        return node, re.compile(rf"ub-p{plane}-k\d+|npu\d+-die\d+-p{plane}|cpu\d+-p{plane}")
-    if found := re.fullmatch(r"sn\d+-l2p(\d+)-k(\d+)", switch):
-        plane, k = found.groups()
-        return "", re.compile(rf"ub-p{plane}-k{k}")
-    return None

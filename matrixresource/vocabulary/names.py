@@ -63,6 +63,17 @@ class SupernodeName(HardwareName):
     __slots__ = ()
 
 
+SUPERNODE = re.compile(r"sn(0|[1-9]\d{0,2})")
+"""One way to write each number, and no more of them than any request could use."""
+
+
+def checked_supernode_name(name: str) -> str:
+    """The name, if a new supernode may have it. Raises InvalidField."""
+    if not SUPERNODE.fullmatch(name):
+        raise InvalidField(f"{name[:80]!r} is no name of a supernode; they are sn0 to sn999", field="name")
+    return name
+
+
 class CabinetName(HardwareName):
     kind = "cabinet"
     pattern = re.compile(CABINET_PATTERN)

@@ -6,7 +6,6 @@ This is not part of the control plane: it never tells the services anything.
 from __future__ import annotations
 
 import fnmatch
-import re
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -15,7 +14,7 @@ from pydantic import Field
 from matrixresource.hardware import FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind, InjectedFault, lacking
 from matrixresource.sku import part_names, port_names
 from matrixresource.vocabulary.errors import Conflict, InvalidField, NotFound
-from matrixresource.vocabulary.names import NodeName, SwitchName, checked_resource_name
+from matrixresource.vocabulary.names import NodeName, SwitchName, checked_resource_name, checked_supernode_name
 from matrixresource.vocabulary.wire import Wire
 from services.node_agent.fleet import Fleet
 
@@ -30,9 +29,6 @@ class FaultRequest(Wire):
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
-INSTALLED = re.compile(r"sn(0|[1-9]\d{0,2})")
-
-
 def routes(fleet: Fleet) -> APIRouter:
     api = APIRouter(prefix="/v1")
 
@@ -43,9 +39,7 @@ def routes(fleet: Fleet) -> APIRouter:
     @api.put("/supernodes/{name}")
     async def install(name: str) -> dict[str, Any]:
         """Put up a supernode's cabinets, of the shape this fleet has, and switch its nodes on."""
-        if not INSTALLED.fullmatch(name):
-            raise InvalidField(f"{name[:80]!r} is no name of a supernode; they are sn0 to sn999", field="name")
-        fleet.install(name)
+        fleet.install(checked_supernode_name(name))
         return _installed(name)
 
     @api.delete("/supernodes/{name}")
