@@ -24,7 +24,7 @@ from matrixlink.routes import Needs, NodeRoutes, Routes, Stripe
 from matrixlink.ub_routing import choose_ub, ub_needs
 from matrixresource.vocabulary.planes import Plane
 
-__all__ = ["Needs", "NodeRoutes", "Routes", "Stripe", "choose_needs", "choose_routes", "uplinks"]
+__all__ = ["Needs", "NodeRoutes", "Routes", "Stripe", "choose_needs", "choose_routes"]
 
 
 def choose_routes(fabric: Fabric, plane: Plane, members: Iterable[str]) -> Routes:
@@ -68,16 +68,6 @@ _NEEDS: dict[Plane, Callable[[Fabric, list[str], Protection], Needs]] = {
     Plane.RDMA: rdma_needs,
     Plane.VPC: _vpc_needs,
 }
-
-
-def uplinks(fabric: Fabric, plane: Plane, node: str) -> list[list[str]]:
-    """The links by which a node leaves itself on a plane, sub-plane by sub-plane."""
-    ub, spec = fabric.spec.ub, fabric.spec
-    if plane == Plane.UB:
-        return [[f"{node}.ub-p{p}-k{k:02d}" for k in range(ub.l2_per_sub_plane)] for p in range(ub.sub_planes)]
-    if plane == Plane.RDMA:
-        return [[f"{node}.rdma-npu{n}-die{d}" for n in range(spec.node.npus) for d in range(spec.npu.dies)]]
-    return [[f"{node}.vpc"]]
 
 
 def slowest_endpoint(fabric: Fabric, plane: Plane, node: str) -> list[float]:

@@ -26,6 +26,8 @@ class PortOrder:
             Plane.RDMA: tuple(f"rdma-npu{n}-die{d}" for n in npus for d in dies),
             Plane.VPC: ("vpc",),
         }
+        self.outward = (*self.uplinks, *self.nodes[Plane.RDMA], *self.nodes[Plane.VPC])
+        """The ports by which a node reaches others: probes, counters and loads number them in this order."""
         self.chips = ub.l2_per_sub_plane
         self.npus = tuple(f"npu{n}" for n in npus)
         self.dies = tuple(f"npu{n}-die{d}" for n in npus for d in dies)

@@ -17,6 +17,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixlink.fabric.ports import port_order
 from matrixresource.topology import Supernode, SupernodeSpec
 from matrixresource.vocabulary.planes import Plane
 
@@ -48,14 +49,10 @@ class ProbePlan:
         self.nodes = supernode.nodes()
         self.index = {node: at for at, node in enumerate(self.nodes)}
         self._planes, self._chips = spec.ub.sub_planes, spec.ub.l2_per_sub_plane
-        dies = [f"npu{n}-die{d}" for n in range(spec.node.npus) for d in range(spec.npu.dies)]
-        self.paths = [
-            *(f"ub-p{p}-k{k:02d}" for p in range(self._planes) for k in range(self._chips)),
-            *(f"rdma-{die}" for die in dies),
-            "vpc",
-        ]
+        order = port_order(spec)
+        self.paths = order.outward
         """The ports out of a node in the order in which a round's probes are numbered."""
-        ports = self.paths + [f"{die}-p{p}" for die in dies for p in range(self._planes)]
+        ports = self.paths + order.die_links
         self.port_number = {port: at for at, port in enumerate(ports)}
         switches = [
             *(layout.l1(node, p) for node in self.nodes for p in range(self._planes)),
@@ -66,7 +63,7 @@ class ProbePlan:
         """Of every part, by its number."""
         self.number = {name: at for at, name in enumerate(self.names)}
         self.plane_of_path = [
-            *([Plane.UB] * self._planes * self._chips), *([Plane.RDMA] * len(dies)), Plane.VPC
+            *([Plane.UB] * len(order.uplinks)), *([Plane.RDMA] * len(order.dies)), Plane.VPC
         ]  # fmt: skip
         self._ports = len(ports)
         self._first_switch = len(self.nodes) * self._ports

@@ -37,15 +37,10 @@ class NodeRates:
 
 
 class PortRates:
-    """The rates of all nodes. Ports are numbered as in the probe plan: UB uplinks, RDMA ports, the card."""
+    """The rates of all nodes. Ports are numbered as in `PortOrder.outward`."""
 
     def __init__(self, fabric: Fabric, clock: Clock) -> None:
-        spec = fabric.spec
-        self.ports = [
-            *(f"ub-p{p}-k{k:02d}" for p in range(spec.ub.sub_planes) for k in range(spec.ub.l2_per_sub_plane)),
-            *(f"rdma-npu{n}-die{d}" for n in range(spec.node.npus) for d in range(spec.npu.dies)),
-            "vpc",
-        ]
+        self.ports = fabric.ports.outward
         self.version = 0
         """Grows with every report that changed something: for those who watch."""
         self._clock = clock

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from matrixlink.fabric.ports import port_order
 from matrixresource.hardware import EmulatedNode
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.vocabulary.planes import Plane
@@ -17,15 +18,14 @@ Floats = NDArray[np.float64]
 
 
 class PortGroups:
-    """The ports of a node, by their number in the probe plan (UB uplinks, RDMA ports, the card), and which of them are
-    worked out as one: the uplinks of a sub-plane to the L2 chips that are whole on every node."""
+    """The ports of a node, by their number in `PortOrder.outward`, and which of them are worked out as one: the uplinks
+    of a sub-plane to the L2 chips that are whole on every node."""
 
     def __init__(self, spec: SupernodeSpec, nodes: Sequence[EmulatedNode]) -> None:
-        self.spec = spec
+        self.spec, self.order = spec, port_order(spec)
         planes, chips = range(spec.ub.sub_planes), range(spec.ub.l2_per_sub_plane)
-        uplinks = [f"ub-p{p}-k{k:02d}" for p in planes for k in chips]
-        rdma = [f"rdma-npu{n}-die{d}" for n in range(spec.node.npus) for d in range(spec.npu.dies)]
-        self.ports = [*uplinks, *rdma, "vpc"]
+        uplinks, rdma = self.order.uplinks, self.order.nodes[Plane.RDMA]
+        self.ports = self.order.outward
         built = [spec.ub.uplink_gbps] * len(uplinks) + [spec.die.rdma_gbps] * len(rdma) + [spec.node.vpc_gbps]
         share = np.array([[node.carries(port) for port in self.ports] for node in nodes])
         self.carries: Floats = share * np.array(built)
@@ -49,10 +49,9 @@ class PortGroups:
 
     def _dies_gbps(self, node: EmulatedNode) -> list[float]:
         """What the dies of a node have together on each sub-plane."""
-        spec = self.spec
-        ports = [f"npu{n}-die{d}" for n in range(spec.node.npus) for d in range(spec.npu.dies)]
+        spec, dies = self.spec, self.order.dies
         return [
-            spec.die.ub_link_gbps * sum(node.carries(f"{die}-p{p}") for die in ports) for p in range(spec.ub.sub_planes)
+            spec.die.ub_link_gbps * sum(node.carries(f"{die}-p{p}") for die in dies) for p in range(spec.ub.sub_planes)
         ]
 
     def ways(self, plane: str, stripes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, float]]:

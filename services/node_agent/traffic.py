@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixlink.fabric.filling import fair_rates, on_links
+from matrixlink.fabric.ports import port_order
 from matrixlink.fabric.traffic import traffic
 from matrixlink.ports import Counted
 from matrixresource.hardware import EmulatedNode
@@ -72,7 +73,7 @@ class EmulatedTraffic:
         self._seen: object = None
         self._due = False
         self._names: list[str] = []
-        ports = spec.ub.sub_planes * spec.ub.l2_per_sub_plane + spec.node.dies + 1
+        ports = len(port_order(spec).outward)
         self._sent, self._received, self._dropped = (np.zeros((0, ports)) for _ in range(3))
         self._slices: dict[str, dict[int, list[float]]] = {}
         self._lay_out(nodes)
