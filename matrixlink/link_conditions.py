@@ -17,13 +17,15 @@ from matrixlink.damping import DEGRADED_PENALTY, DOWN_PENALTY, Damping
 from matrixlink.fabric.link import DEGRADED, DOWN, UP, Fabric, Ports, health
 from matrixlink.promises import Promises
 from matrixlink.store import LinkRow, LinkStore
-from matrixresource.topology import Link
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict
 from matrixresource.vocabulary.quantities import duration_text, timestamp
 from matrixresource.vocabulary.wire import condition
 
 WORSE = {UP: 0, DEGRADED: 1, DOWN: 2}
+
+Rows = dict[str, LinkRow | None]
+"""By name; None where a link has no row."""
 
 
 class LinkConditions:
@@ -39,8 +41,6 @@ class LinkConditions:
         self._reported: dict[str, dict[str, float]] = {}
         self._accused: dict[str, float] = {}
         self._damped: set[str] = set()
-        self._read: tuple[Session | None, dict[str, LinkRow | None]] = (None, {})
-        """A transaction and the rows of links that were read in it at once; None: the link has no row."""
         promises.on_load.append(self._load)
         with store.reading() as session:
             self._load(session)
@@ -71,34 +71,36 @@ class LinkConditions:
 
     # -- what changes it ----------------------------------------------------------------------------------------------
 
-    def read(self, session: Session, reports: Iterable[LinkReport]) -> None:
-        """Ask at once for the rows of all links of which these reports say otherwise than the last ones did."""
-        rows: dict[str, LinkRow | None] = {}
-        for report in reports:
-            before = self._reported.get(str(report.node), {})
-            said = {port.port: port.gbps for port in report.ports}
-            if said != before:
-                ports = {port for port in {*said, *before} if said.get(port) != before.get(port)}
-                rows |= dict.fromkeys(f"{report.node}.{port}" for port in ports)
-        rows |= self._store.links_named(session, rows)
-        self._read = (session, rows)
+    def rows_of(self, session: Session, reports: Iterable[LinkReport]) -> Rows:
+        """The rows of all links of which these reports say otherwise than the last ones did, asked for at once."""
+        changed = [f"{each.node}.{port}" for each in reports for port in self._changed(str(each.node), _ports(each))]
+        return dict.fromkeys(changed) | self._store.links_named(session, changed)
 
-    def take(self, session: Session, node: str, ports: Ports) -> bool:
-        """What a node's agent says of its ports: those below their rate, and no others."""
-        said = {port: gbps for port, gbps in ports.items() if gbps < self._fabric.built[port]}
-        before = self._reported.get(node, {})
-        if said == before:
+    def take(self, session: Session, report: LinkReport, rows: Rows) -> bool:
+        """What a node's agent says of its ports: those below their rate, and no others. `rows` are those of
+        `rows_of`."""
+        node, ports = str(report.node), _ports(report)
+        news = self._changed(node, ports)
+        if not news:
             return False
         self._promises.mark_stale()
-        self._reported[node] = said
+        self._reported[node] = self._below(ports)
         changed = False
-        for port in sorted({*before, *said}):
-            if before.get(port) != said.get(port):
-                row = self._row(session, f"{node}.{port}")
-                was = row.said_gbps
-                row.reported_gbps = said.get(port)
-                changed |= self._settle(session, row, was)
+        for port in news:
+            row = self._row(session, f"{node}.{port}", rows)
+            was = row.said_gbps
+            row.reported_gbps = self._reported[node].get(port)
+            changed |= self._settle(session, row, was)
         return changed
+
+    def _changed(self, node: str, ports: Ports) -> list[str]:
+        """The ports that a node's agent says something else of than in its last report."""
+        before, said = self._reported.get(node, {}), self._below(ports)
+        return sorted(port for port in {*before, *said} if before.get(port) != said.get(port)) if before != said else []
+
+    def _below(self, ports: Ports) -> dict[str, float]:
+        built = self._fabric.built
+        return {port: gbps for port, gbps in ports.items() if port in built and gbps < built[port]}
 
     def accuse(self, session: Session, part: str, links: Iterable[str], share: float, witnesses: int) -> bool:
         """Probes have found a part at fault: its links carry that share of their rate."""
@@ -154,19 +156,13 @@ class LinkConditions:
 
     # -- parts of it --------------------------------------------------------------------------------------------------
 
-    def _row(self, session: Session, name: str) -> LinkRow:
-        held, rows = self._read
-        found = rows.get(name) if held is session else None
-        if found is None and (held is not session or name not in rows):
-            found = session.get(LinkRow, name)
+    def _row(self, session: Session, name: str, rows: Rows | None = None) -> LinkRow:
+        """The link's row, made when it has none. `rows` are known: those named there need not be asked for."""
+        known = {} if rows is None else rows
+        found = known[name] if name in known else session.get(LinkRow, name)
         if found is None:
-            found = self._store.new_link(session, self._link(name))
-        if held is session:
-            rows[name] = found
+            found = known[name] = self._store.new_link(session, self._fabric.link(name))
         return found
-
-    def _link(self, name: str) -> Link:
-        return self._fabric.link(name)
 
     def _settle(self, session: Session, row: LinkRow, was_gbps: float) -> bool:
         """Bring a row and the fabric to what is now known. `was_gbps`: what was said of it before."""
@@ -223,6 +219,10 @@ class LinkConditions:
         below = dict(self._fabric.below(row.node)) | {row.port: gbps}
         self._fabric.set_ports(row.node, below)
         return changed
+
+
+def _ports(report: LinkReport) -> Ports:
+    return {each.port: each.gbps for each in report.ports}
 
 
 def _reason(row: LinkRow) -> str:

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from matrixlink.contract import DesiredProgram, LinkReport, LinkReportAnswer, ReportedProgram
 from matrixlink.leases import Leases
-from matrixlink.link_conditions import LinkConditions
+from matrixlink.link_conditions import LinkConditions, Rows
 from matrixlink.probing.diagnosis import Diagnosis
 from matrixlink.store import AgentRow, FenceRow, LinkStore, ProgramRow
 from matrixlink.switchboard import Switchboard
@@ -66,8 +66,8 @@ class LinkReportReader:
             fences = self._store.fences_by_node(session, nodes)
             touched: set[str] = set()
             agents = self._store.agents(session, nodes)
-            self._conditions.read(session, reports)
-            taken = [self._take(session, report, agents, programs, fences, touched) for report in reports]
+            links = self._conditions.rows_of(session, reports)
+            taken = [self._take(session, report, agents, programs, fences, links, touched) for report in reports]
             for slice, generation in self._ahead(reports, taken, programs).items():
                 self._switchboard.outrun(session, slice, generation)
                 touched.add(slice)
@@ -91,6 +91,7 @@ class LinkReportReader:
         agents: dict[str, AgentRow],
         programs: dict[str, list[ProgramRow]],
         fences: dict[str, list[FenceRow]],
+        links: Rows,
         touched: set[str],
     ) -> tuple[str, str] | None:
         """Take one report in; a reason and a sentence where it is refused."""
@@ -112,7 +113,7 @@ class LinkReportReader:
         elif agent.epoch != report.epoch:
             agent.epoch = report.epoch
         self._leases.renew(node, report.lease_seconds, report.epoch, report.sequence)
-        if self._conditions.take(session, node, {port.port: port.gbps for port in report.ports}):
+        if self._conditions.take(session, report, links):
             self._news = True
         said = {program.slice: program for program in report.programs}
         for row in programs[node]:
