@@ -12,7 +12,7 @@ from matrixlink.communicators.communicators import Communicators
 from matrixlink.communicators.contract import CommunicatorRequest, CommunicatorView, ForwardingTableView
 from matrixlink.communicators.shown import TablesShown, change_item, change_items, flow_item, flow_name
 from matrixresource.vocabulary.errors import NotFound, NotYetSupported
-from matrixresource.vocabulary.rest import IfMatch, ListParams, Params, ValidateOnly, collection, page
+from matrixresource.vocabulary.rest import IfMatch, ListParams, Params, ValidateOnly, collection, page, window
 
 
 def communicator_routes(communicators: Communicators, supernodes: Iterable[str]) -> APIRouter:
@@ -103,8 +103,8 @@ def _paged(
     _refuse_watch(params, noun)
     if not {"filter", "orderBy"}.isdisjoint(request.query_params):
         return JSONResponse(page([item(number) for number in numbers.values()], params))
-    found = page([{"name": name} for name in numbers], params)
-    return JSONResponse(found | {"items": [item(numbers[each["name"]]) for each in found["items"]]})
+    wanted, rest = window(len(numbers), params)
+    return JSONResponse({"items": [item(numbers[name]) for name in sorted(numbers)[wanted]], **rest})
 
 
 def _refuse_watch(params: ListParams, noun: str) -> None:

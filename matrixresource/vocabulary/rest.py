@@ -114,11 +114,16 @@ def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
     items = [item for item in items if params.matches(item)]
     field, _, direction = (params.order_by or "name").partition(" ")
     items.sort(key=lambda item: _sort_key(_dig(item, field.split("."))), reverse=direction.strip() == "desc")
+    wanted, rest = window(len(items), params)
+    return {"items": items[wanted], **rest}
+
+
+def window(length: int, params: ListParams) -> tuple[slice, dict[str, str]]:
+    """Which of that many items in order the page shows, and `nextPageToken` where there are more."""
     start = _start_of(params.page_token)
-    result: dict[str, Any] = {"items": items[start : start + params.page_size]}
-    if start + params.page_size < len(items):
-        result["nextPageToken"] = base64.urlsafe_b64encode(str(start + params.page_size).encode()).decode()
-    return result
+    stop = start + params.page_size
+    token = {"nextPageToken": base64.urlsafe_b64encode(str(stop).encode()).decode()} if stop < length else {}
+    return slice(start, stop), token
 
 
 def _sort_key(value: Any) -> tuple[int, float, str]:
