@@ -46,9 +46,8 @@ def peering_routes(switchboard: Switchboard, peerings: Peerings) -> APIRouter:
     ) -> Response:
         if validate_only:
             return JSONResponse(peerings.get(name).wire())
-        owners = [terms.project for terms in map(switchboard.promises.roll.get, peerings.get(name).slices) if terms]
-        if owners:
-            speaks_for(request, next((each for each in owners if each == _asker(request)), owners[0]))
+        terms = map(switchboard.promises.roll.get, peerings.get(name).slices)
+        speaks_for(request, *(each.project for each in terms if each))
         view = peerings.delete(name, if_match=if_match)
         return Response(status_code=204) if view is None else JSONResponse(view.wire(), 202)
 
@@ -63,8 +62,3 @@ def peering_routes(switchboard: Switchboard, peerings: Peerings) -> APIRouter:
         return reachability(switchboard.store, source, target, plane, protocol, port)
 
     return api
-
-
-def _asker(request: Request) -> str:
-    principal = getattr(request.state, "principal", None)
-    return str(principal.project) if principal is not None else ""

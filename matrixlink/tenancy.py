@@ -10,10 +10,11 @@ from matrixresource.vocabulary.errors import Forbidden
 PROVIDER = "default"
 
 
-def speaks_for(request: Request, project: str | None) -> None:
-    """Forbidden unless who asks may act for the project; None is what belongs to nobody yet."""
+def speaks_for(request: Request, *projects: str | None) -> None:
+    """Forbidden unless who asks may act for one of the projects; None is what belongs to nobody yet."""
     principal = getattr(request.state, "principal", None)
-    if principal is None or project is None or principal.role == "admin":
+    if principal is None or principal.role == "admin" or not projects or None in projects:
         return
-    if principal.project not in (PROVIDER, project):
-        raise Forbidden(f"{principal.name} belongs to project {principal.project} and does not speak for {project}")
+    if principal.project not in (PROVIDER, *projects):
+        others = " or ".join(str(each) for each in dict.fromkeys(projects))
+        raise Forbidden(f"{principal.name} belongs to project {principal.project} and does not speak for {others}")

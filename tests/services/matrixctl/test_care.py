@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import httpx
 import pytest
 from starlette.testclient import TestClient
 
 from matrixresource.vocabulary.clock import FixedClock
 from services.chassis.database import Database
 from services.link.main import MIGRATIONS, LinkSettings, build
-from services.matrixctl import reach
 from tests.matrixlink.fleet import NODES, a_request
-from tests.services.matrixctl.test_machine import ctl
+from tests.services.matrixctl.inprocess import ctl, reached
 
 
 @pytest.fixture
@@ -25,18 +21,7 @@ def link(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestClient:
     database.migrate(MIGRATIONS)
     client = TestClient(build(LinkSettings(state=tmp_path), FixedClock(), database))
 
-    class Opened:
-        def __enter__(self) -> httpx.Client:
-            return client
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    class Here(reach.Reach):
-        def _client(self, service: str) -> Any:
-            return Opened()
-
-    monkeypatch.setattr(reach.Reach, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
+    reached(monkeypatch, {"link": client})
     return client
 
 

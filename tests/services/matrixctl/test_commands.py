@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,10 @@ import yaml
 
 from services.matrixctl.commands.change import fault_target
 from services.matrixctl.commands.later import NOT_YET
-from services.matrixctl.main import run
 from services.matrixctl.nouns import NOUNS, noun_of
 from services.matrixctl.up import halt
 from tests.services.matrixctl.conftest import Bench, eventually
+from tests.services.matrixctl.inprocess import ran
 
 Ctl = Callable[..., tuple[int, str, str]]
 
@@ -25,16 +26,7 @@ Ctl = Callable[..., tuple[int, str, str]]
 def ctl(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ctl:
     """Run matrixctl on the test's state folder: exit code, standard output, standard error."""
 
-    def call(*words: str) -> tuple[int, str, str]:
-        code = 0
-        try:
-            run([*words])
-        except SystemExit as end:
-            code = int(end.code or 0)
-        seen = capsys.readouterr()
-        return code, seen.out, seen.err
-
-    return call
+    return partial(ran, capsys)
 
 
 def test_status_of_nothing_is_3_and_one_line(ctl: Ctl, tmp_path: Path) -> None:

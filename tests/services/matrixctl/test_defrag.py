@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from services.matrixctl import reach
 from services.matrixctl.commands import defrag
-from services.matrixctl.main import run
 from services.resource.main import ResourceSettings, build
 from tests.matrixresource.test_defragmentations import Scattered
+from tests.services.matrixctl.inprocess import reached, say
 
 
 class Desk:
@@ -32,31 +28,14 @@ class Desk:
         self.machine.obey()
 
     def say(self, line: str) -> tuple[int, str, str]:
-        code = 0
-        try:
-            run(line.split())
-        except SystemExit as end:
-            code = int(end.code or 0)
-        seen = self.capsys.readouterr()
-        return code, " ".join(seen.out.split()), seen.err
+        return say(self.capsys, line)
 
 
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
     made = Desk(tmp_path, capsys)
 
-    class Here(reach.Reach):
-        def _client(self, service: str) -> Any:
-            class Opened:
-                def __enter__(self) -> httpx.Client:
-                    return made.client
-
-                def __exit__(self, *_: object) -> None:
-                    pass
-
-            return Opened()
-
-    monkeypatch.setattr(reach.Reach, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
+    reached(monkeypatch, {"resource": made.client})
     monkeypatch.setattr(defrag.time, "sleep", made.work)
     return made
 

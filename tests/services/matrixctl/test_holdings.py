@@ -8,7 +8,8 @@ import pytest
 
 from matrixresource.vocabulary.errors import InvalidField
 from services.matrixctl.commands import wish
-from tests.services.matrixctl.test_machine import ctl, here
+from tests.services.matrixctl.inprocess import ctl
+from tests.services.matrixctl.test_machine import here
 
 __all__ = ["here"]
 

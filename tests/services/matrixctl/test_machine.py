@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import httpx
 import pytest
 from starlette.testclient import TestClient
 
 from matrixresource.vocabulary.clock import FixedClock
 from services.chassis.database import Database
-from services.matrixctl import reach
-from services.matrixctl.main import run
 from services.node_agent.fleet import Fleet
 from services.node_agent.main import AgentSettings, node_names
 from services.node_agent.main import build as build_agents
 from services.node_agent.memory import FleetMemory
 from services.resource.main import MIGRATIONS, ResourceSettings, build
+from tests.services.matrixctl.inprocess import ctl, reached
 
 
 @pytest.fixture
@@ -32,29 +28,8 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestClient:
     fleet = Fleet(node_names(settings), FleetMemory(None), FixedClock(), 1)
     clients = {"resource": client, "agents": TestClient(build_agents(fleet, settings))}
 
-    class Here(reach.Reach):
-        def _client(self, service: str) -> Any:
-            class Opened:
-                def __enter__(self) -> httpx.Client:
-                    return clients[service]
-
-                def __exit__(self, *_: object) -> None:
-                    pass
-
-            return Opened()
-
-    monkeypatch.setattr(reach.Reach, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
+    reached(monkeypatch, clients)
     return client
-
-
-def ctl(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str]:
-    code = 0
-    try:
-        run(line.split())
-    except SystemExit as end:
-        code = int(end.code or 0)
-    seen = capsys.readouterr()
-    return code, seen.out + seen.err
 
 
 def test_a_cabinet_and_a_supernode_on_the_command_line(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
 from starlette.testclient import TestClient
 
 from matrixresource.vocabulary.names import NodeName
 from services.chassis.app import create_app
-from services.matrixctl import reach
-from services.matrixctl.main import run
 from services.node_agent.api_traffic import traffic_routes
 from services.node_agent.fleet import Fleet
 from services.node_agent.memory import FleetMemory
 from services.node_agent.offered import Load
 from tests.matrixlink.fleet import NODES, Stack
 from tests.matrixlink.test_emulated_traffic import a_table
+from tests.services.matrixctl.inprocess import reached, say
 
 
 class Cards(FleetMemory):
@@ -62,31 +59,14 @@ class Desk:
             await self.stack.report()
 
     def say(self, line: str) -> tuple[int, str, str]:
-        code = 0
-        try:
-            run(line.split())
-        except SystemExit as end:
-            code = int(end.code or 0)
-        seen = self.capsys.readouterr()
-        return code, " ".join(seen.out.split()), seen.err
+        return say(self.capsys, line)
 
 
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
     made = Desk(tmp_path, capsys)
 
-    class Here(reach.Reach):
-        def _client(self, service: str) -> Any:
-            class Opened:
-                def __enter__(self) -> httpx.Client:
-                    return made.clients[service]
-
-                def __exit__(self, *_: object) -> None:
-                    pass
-
-            return Opened()
-
-    monkeypatch.setattr(reach.Reach, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
+    reached(monkeypatch, made.clients)
     return made
 
 

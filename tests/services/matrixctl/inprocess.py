@@ -1,0 +1,47 @@
+"""matrixctl before services of this process: what it asks ends in their applications, and what it prints is told."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from services.matrixctl import reach
+from services.matrixctl.main import run
+
+
+def reached(monkeypatch: pytest.MonkeyPatch, clients: Mapping[str, TestClient]) -> None:
+    """Until the test ends, matrixctl's way to each service leads to the client of that name."""
+
+    class Here(reach.Reach):
+        def _client(self, service: str) -> Any:
+            return contextlib.nullcontext(clients[service])
+
+    monkeypatch.setattr(reach.Reach, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
+
+
+def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Run matrixctl: exit code, standard output, standard error."""
+    code = 0
+    try:
+        run([*words])
+    except SystemExit as end:
+        code = int(end.code or 0)
+    seen = capsys.readouterr()
+    return code, seen.out, seen.err
+
+
+def ctl(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str]:
+    """Run a line without quotes: exit code, and all that was printed."""
+    code, out, err = ran(capsys, *line.split())
+    return code, out + err
+
+
+def say(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, str]:
+    """Run a line without quotes: exit code, standard output with its gaps closed, standard error."""
+    code, out, err = ran(capsys, *line.split())
+    return code, " ".join(out.split()), err
