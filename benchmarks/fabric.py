@@ -22,7 +22,6 @@ from matrixlink.fabric.collectives import Step, UbPaths, all_to_all
 from matrixlink.fabric.compiled import kernel
 from matrixlink.fabric.filling import fair_rates
 from matrixlink.fabric.live import LiveShares
-from matrixlink.fabric.reservations import Ledger
 from matrixlink.fabric.runs import Run, rates_now, run
 from matrixlink.fabric.traffic import Traffic
 
@@ -42,7 +41,6 @@ def measure() -> Iterator[Figure]:
     yield Figure("102,080 flows to the end (EP320 ECMP)", took, "s", f"{done.method}, {how}; SimGrid 69.8 s", 0.1)
     yield from unequal(how)
     yield from single_changes(how)
-    yield Figure("one reservation over 28 links", reservation_us(), "us", "Ledger.book, 1,000 owners booked", 100)
 
 
 def solves(how: str) -> Iterator[Figure]:
@@ -110,22 +108,6 @@ def single_changes(how: str) -> Iterator[Figure]:
         yield Figure(
             f"one {name} among 4,000 live flows", mean, "ms", f"mean of {len(took)}, {how}; SimGrid 0.09", 0.05
         )
-
-
-def reservation_us() -> float:
-    """Microseconds to book 28 links (4 on each of 7 sub-planes) and give them back, on links that others hold too."""
-    ledger, chance = Ledger(lambda link: 28.0), random.Random(5)
-    needs = [{(plane, hop, chance.randrange(48)): 0.25 for plane in range(7) for hop in range(4)} for _ in range(1000)]
-    for owner, need in enumerate(needs):
-        ledger.book(owner, need)
-    took = []
-    for need in needs:
-        begun = time.perf_counter_ns()
-        short = ledger.book("asked", need)
-        took.append((time.perf_counter_ns() - begun) / 1e3)
-        assert not short
-        ledger.release("asked")
-    return sorted(took)[len(took) // 2]
 
 
 def median(deed: Callable[[], Any], tries: int = TRIES) -> tuple[float, Run | Any]:

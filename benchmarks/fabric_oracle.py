@@ -6,8 +6,8 @@
 
 Rules answered: max-min, floor-level, guarantee-plus-share, fluid, splittable-max-min, admission, reachability, steps.
 Rates come from the arrays that carry large traffic, in floats, and so do the ends of more than 5,000 flows; with
---exact rates, and everything else, are computed in Fractions and written as such ("28/3"). A comparison takes 1e-9
-relative. Exit status 0 when everything agrees, 1 when not, 2 for a case that cannot be read.
+--exact rates, and everything else but reservations, are computed in Fractions and written as such ("28/3"). A
+comparison takes 1e-9 relative. Exit status 0 when everything agrees, 1 when not, 2 for a case that cannot be read.
 """
 
 from __future__ import annotations
@@ -20,15 +20,20 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from matrixlink.fabric.filling import share_floats
 from matrixlink.fabric.flow import Flow, Number
+from matrixlink.fabric.link import Fabric
 from matrixlink.fabric.reach import UbDamage
-from matrixlink.fabric.reservations import Ledger
 from matrixlink.fabric.runs import run
 from matrixlink.fabric.sharing import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, Overbooked, share
 from matrixlink.fabric.splitting import share_split
 from matrixlink.fabric.timeline import FabricEvent, Timeline
 from matrixlink.fabric.traffic import from_flows
+from matrixlink.floors import Booking, FloorBook
+from matrixresource.topology import Supernode
+from matrixresource.vocabulary.planes import Plane
 
 EXACT_FLOWS_MAX = 5000
 TOLERANCE = 1e-9
@@ -90,22 +95,35 @@ def _splittable(case: Case) -> dict[str, Any]:
 
 
 def _admission(case: Case) -> dict[str, Any]:
+    """By the very book that MatrixLink keeps its promises in: all links of the case are ports of one place."""
     given = {name: Fraction(c) for name, c in case.get("links", [])}
-    ledger = Ledger(lambda link: given[str(link)] if link in given else _capacity(str(link), case["topology"]))
+    needs = [_need(op) for op in case["ops"]]
+    links = list(dict.fromkeys(link for need in needs for link in need))
+    place = {link: at for at, link in enumerate(links)}
+    have = np.array([float(given[link] if link in given else _capacity(link, case["topology"])) for link in links])
+    book = FloorBook(Fabric([Supernode()]), lambda plane, owner: have)
     decisions: list[Any] = []
-    seen: dict[str, None] = {}
-    for op in case["ops"]:
+    for op, need in zip(case["ops"], needs, strict=True):
         if op["op"] == "release":
-            ledger.release(op["id"])
+            book.release(op["id"])
             decisions.append("released")
             continue
-        need: dict[Any, Number] = {}
-        for link in (link for path in op["paths"] for link in path):
-            need[link] = need.get(link, 0) + Fraction(op["rate_per_path"])
-        seen |= dict.fromkeys(need)
-        short = ledger.book(op["id"], need)
-        decisions.append({"refused": sorted(map(str, short))} if short else "admitted")
-    return {"decision": decisions, "residual": {link: ledger.residual(link) for link in sorted(seen)}}
+        amounts = np.zeros(len(links))
+        amounts[[place[link] for link in need]] = [float(amount) for amount in need.values()]
+        short = book.short(Plane.UB, {"case": amounts}, op["id"])
+        if not short:
+            book.put(op["id"], Booking(Plane.UB, {"case": amounts}, {"case": amounts}))
+        decisions.append({"refused": sorted(links[at] for _, at in short)} if short else "admitted")
+    left = book.free(Plane.UB, "case")
+    return {"decision": decisions, "residual": {link: float(left[place[link]]) for link in sorted(links)}}
+
+
+def _need(op: Case) -> dict[str, Fraction]:
+    """What an admission asks of each link; a link that several of its paths use carries each of them."""
+    need: dict[str, Fraction] = {}
+    for link in (str(link) for path in op.get("paths", ()) for link in path):
+        need[link] = need.get(link, Fraction(0)) + Fraction(op["rate_per_path"])
+    return need
 
 
 def _reachability(case: Case) -> dict[str, Any]:

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from matrixlink.fabric.link import Fabric
-from matrixlink.fabric.reservations import ROUNDING
 from matrixlink.routes import Demand, Vector
 from matrixresource.vocabulary.planes import Plane
+
+ROUNDING = 1e-9
+"""How far floats may exceed a port, relative to its capacity, by rounding alone."""
 
 Place = tuple[Plane, str]
 """A plane, and the node or RDMA leaf whose ports a vector tells of."""
