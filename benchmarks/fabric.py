@@ -1,4 +1,4 @@
-"""Sharing the fabric: solves, runs to the end, single changes, one reservation; with the kernel in C, and without it.
+"""Sharing the fabric: solves, runs to the end, single changes; with the kernel in C, and without it.
 
 Traffic is that of `matrixlink.fabric.collectives`; arrays are ready before the clock starts, compilation is excluded.
 Hashed traffic puts each pair whole on a drawn sub-plane and L2 chip. Sizes are drawn evenly from 1 to 20 KB. Peers'
@@ -18,12 +18,13 @@ import numpy as np
 
 from benchmarks import Figure
 from benchmarks.topology_graph import peak_mb
-from matrixlink.fabric.collectives import Step, UbPaths, all_to_all
+from matrixlink.fabric.collectives import Step, all_to_all
 from matrixlink.fabric.compiled import kernel
 from matrixlink.fabric.filling import fair_rates
 from matrixlink.fabric.live import LiveShares
 from matrixlink.fabric.runs import Run, rates_now, run
 from matrixlink.fabric.traffic import Traffic
+from matrixlink.tables.collectives import UbPaths
 
 TRIES = 5
 CHANGES = 2000
@@ -36,7 +37,7 @@ def measure() -> Iterator[Figure]:
         seconds, mb = pool.apply(dispatch_to_the_end)
     yield Figure("714,560 flows to the end (EP320 striped)", seconds, "s", "one solve, arrays; SimGrid 4.16 s", 0.5)
     yield Figure("714,560 flows to the end, memory", mb, "MB", "most of a process of its own; SimGrid 1,670", 500)
-    made = UbPaths(20).hashed(all_to_all(range(320), 7168)[0], 1)
+    made = UbPaths.of(20).hashed(all_to_all(range(320), 7168)[0], 1)
     took, done = median(lambda: run(made))
     yield Figure("102,080 flows to the end (EP320 ECMP)", took, "s", f"{done.method}, {how}; SimGrid 69.8 s", 0.1)
     yield from unequal(how)
@@ -47,8 +48,8 @@ def solves(how: str) -> Iterator[Figure]:
     chance = np.random.default_rng(1)
     turned = np.roll(chance.permutation(384), 1)
     dies = np.arange(768)
-    permutation = UbPaths().striped(Step(dies, 2 * turned[dies // 2] + dies % 2, 28e6))
-    ecmp = UbPaths(20).hashed(all_to_all(range(320), 7168)[0], 1)
+    permutation = UbPaths.of(48).striped(Step(dies, 2 * turned[dies // 2] + dies % 2, 28e6))
+    ecmp = UbPaths.of(20).hashed(all_to_all(range(320), 7168)[0], 1)
     for name, made, goal, peer in (
         ("5,376 flows (permutation)", permutation, 3, "47 ms"), ("102,080 flows (EP320 ECMP)", ecmp, 60, "570 ms"),
     ):  # fmt: skip
@@ -60,16 +61,16 @@ def solves(how: str) -> Iterator[Figure]:
 
 def dispatch_to_the_end() -> tuple[float, float]:
     """(seconds, most memory in MB) of the striped dispatch, in this process; its end is checked against the ports."""
-    made = UbPaths(20).striped(all_to_all(range(320), 7168)[0])
+    made = UbPaths.of(20).striped(all_to_all(range(320), 7168)[0])
     took, done = median(lambda: run(made), 3)
     assert abs(done.makespan / (319 * 7168 / 196) - 1) < 1e-9
     return took, peak_mb()
 
 
 def unequal(how: str) -> Iterator[Figure]:
-    made = with_sizes(UbPaths(7).hashed(all_to_all(range(112), 1)[0], 1))
+    made = with_sizes(UbPaths.of(7).hashed(all_to_all(range(112), 1)[0], 1))
     if not kernel():  # a solve of everything per completion: minutes, and no goal of the arrays
-        made = with_sizes(UbPaths(2).hashed(all_to_all(range(32), 1)[0], 1))
+        made = with_sizes(UbPaths.of(2).hashed(all_to_all(range(32), 1)[0], 1))
     flows = f"{len(made):,}"
     took, exact = median(lambda: run(made), 3)
     method = f"exact, {exact.rate_solves:,} solves, {how}; SimGrid 5.15 s"
@@ -88,7 +89,7 @@ def with_sizes(made: Traffic) -> Traffic:
 
 def single_changes(how: str) -> Iterator[Figure]:
     """A departure and an arrival in turn among 4,000 flows of an all-to-all of 64 dies."""
-    made = UbPaths(4).hashed(all_to_all(range(64), 1)[0], 1)
+    made = UbPaths.of(4).hashed(all_to_all(range(64), 1)[0], 1)
     paths = [made.links[a:b].tolist() for a, b in zip(made.starts[:4000], made.starts[1:4001], strict=True)]
     shares = LiveShares(made.capacity, 4001, 4)
     held = {shares.add(path)[0]: path for path in paths}

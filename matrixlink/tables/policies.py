@@ -109,10 +109,10 @@ class Spread:
 
     def _hashed(self, plane: int) -> Ints:
         words = self.words(plane)
-        transfer = _mixed(_mixed(self.transfers.source, self.transfers.seed), self.transfers.target)
+        transfer = mixed(mixed(self.transfers.source, self.transfers.seed), self.transfers.target)
         best, chosen = np.zeros(len(words), np.uint64), np.full(len(words), NONE, np.int64)
         for chip in range(self.tables.shape.chips):
-            score = _mixed(transfer, (plane << 8) + chip + 1)
+            score = mixed(transfer, (plane << 8) + chip + 1)
             better = ((words >> np.uint32(chip)) & 1).astype(bool) & ((score > best) | (chosen == NONE))
             best[better], chosen[better] = score[better], chip
         return chosen[:, None]
@@ -127,7 +127,7 @@ _CHOOSERS: dict[str, Callable[[Spread, int], Ints]] = {
 }  # fmt: skip
 
 
-def _mixed(a: NDArray[np.uint64] | Ints, b: NDArray[np.int64] | int) -> NDArray[np.uint64]:
+def mixed(a: NDArray[np.uint64] | Ints, b: NDArray[np.int64] | int) -> NDArray[np.uint64]:
     """Two numbers as one well-mixed one (the finaliser of splitmix64, Steele et al.)."""
     step = np.uint64(0x9E3779B97F4A7C15)
     x = np.asarray(a).astype(np.uint64) * step + np.asarray(b).astype(np.uint64) + step

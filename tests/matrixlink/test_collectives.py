@@ -8,7 +8,6 @@ import pytest
 from matrixlink.fabric import messages
 from matrixlink.fabric.collectives import (
     Step,
-    UbPaths,
     all_gather,
     all_reduce,
     all_to_all,
@@ -19,6 +18,7 @@ from matrixlink.fabric.collectives import (
 )  # fmt: skip
 from matrixlink.fabric.filling import on_links
 from matrixlink.fabric.runs import TOGETHER, rates_now, run
+from matrixlink.tables.collectives import UbPaths
 from matrixresource.vocabulary.errors import InvalidField
 from matrixresource.vocabulary.planes import Plane
 
@@ -34,16 +34,16 @@ def busiest_link_ns(made):
 
 def test_dispatch_among_320_dies_takes_what_its_ports_take():
     step = all_to_all(range(320), 7168)[0]
-    striped = run(UbPaths(20).striped(step))
+    striped = run(UbPaths.of(20).striped(step))
     assert len(striped.at) == 714_560
     assert striped.method == TOGETHER
     assert striped.makespan == pytest.approx(319 * 7168 / DIE_GBPS, rel=1e-9)
-    hashed = UbPaths(20).hashed(step, seed=1)
+    hashed = UbPaths.of(20).hashed(step, seed=1)
     assert run(hashed).makespan >= busiest_link_ns(hashed) * (1 - 1e-9) > 11_666
 
 
 def test_eight_into_one_share_one_port():
-    made = UbPaths(9).striped(incast([16 * n for n in range(8)], 16 * 8, 1e6)[0])
+    made = UbPaths.of(9).striped(incast([16 * n for n in range(8)], 16 * 8, 1e6)[0])
     assert rates_now(made).max() <= 3.5 * (1 + 1e-12)
 
 
@@ -51,7 +51,7 @@ def test_a_lost_l2_chip_costs_what_it_carried():
     """One of 112: at least 0.9 % spread over all sub-planes, a fifteenth where its own sub-plane takes its load."""
     dies = np.arange(32)
     step = Step(dies, (dies + 16) % 32, 1e6)
-    healthy, lost = UbPaths(2), UbPaths(2, lost=frozenset({(3, 5)}))
+    healthy, lost = UbPaths.of(2), UbPaths.of(2, frozenset({(3, 5)}))
     whole = run(healthy.sprayed(step)).makespan
     assert whole == pytest.approx(1e6 / DIE_GBPS)
     assert 1.0089 <= run(lost.sprayed(step)).makespan / whole <= 1.02
@@ -60,14 +60,14 @@ def test_a_lost_l2_chip_costs_what_it_carried():
         assert on_links(made, made.size)[made.capacity == 0].sum() == 0
     table = all_to_all(range(320), 1024)[0]
     slower = (
-        run(UbPaths(20, lost=frozenset({(3, 5)})).striped(table)).makespan / run(UbPaths(20).striped(table)).makespan
+        run(UbPaths.of(20, frozenset({(3, 5)})).striped(table)).makespan / run(UbPaths.of(20).striped(table)).makespan
     )
     assert 1.0089 <= slower <= 1.10
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 16, 40])
 def test_collectives_bring_everything_to_everyone_at_their_bound(count):
-    dies, size, paths = range(count), 1e6, UbPaths(3)
+    dies, size, paths = range(count), 1e6, UbPaths.of(3)
     assert duration(all_gather(dies, size), paths) == pytest.approx((count - 1) * size / DIE_GBPS)
     assert duration(all_reduce(dies, size), paths) == pytest.approx(2 * (count - 1) * size / count / DIE_GBPS)
     reached = {0}
@@ -83,7 +83,7 @@ def test_collectives_bring_everything_to_everyone_at_their_bound(count):
 def test_decode_dies_pull_from_fewer_prefill_dies_round_robin():
     step = kv_pull([0, 1], [16, 17, 18], 5e5)[0]
     assert step.source.tolist() == [0, 1, 0]
-    assert duration([step], UbPaths(2)) == pytest.approx(2 * 5e5 / DIE_GBPS)
+    assert duration([step], UbPaths.of(2)) == pytest.approx(2 * 5e5 / DIE_GBPS)
 
 
 def test_what_is_no_collective_is_refused():
@@ -92,7 +92,7 @@ def test_what_is_no_collective_is_refused():
             all_to_all(dies, 1)
     gone = frozenset((0, chip) for chip in range(16))
     with pytest.raises(InvalidField):
-        UbPaths(2, lost=gone).striped(Step(np.array([0]), np.array([16]), 1.0))
+        UbPaths.of(2, gone).striped(Step(np.array([0]), np.array([16]), 1.0))
 
 
 @pytest.mark.parametrize("row", messages.table()["measured"], ids=lambda row: f"{row['target']}-{row['operation']}")
