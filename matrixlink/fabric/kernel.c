@@ -1,10 +1,15 @@
 /* The sharing of matrixlink/fabric in C, for what has to be done thousands of times: rates kept up to date while flows
- * come and go. Progressive filling as in sharing.py, but only of what a change can touch: a flow that leaves at level x,
- * or one that arrives and will stop at level x, changes nobody below x, since up to there the filling goes as before.
+ * come and go. Progressive filling as in sharing.py, but only of those whom a change reaches. A sharing is max-min fair
+ * exactly when every flow is at its ceiling or has a bottleneck: a full link on which nobody has a higher level
+ * (Bertsekas and Gallager, Data Networks, 6.5.2). So a set of flows is filled anew while all others stay: those that
+ * have their bottleneck on a link which a changed flow crosses, and so on from theirs. Whoever then stands above one of
+ * them on its new bottleneck joins the set, and it is filled again; when nobody joins, all have a bottleneck. A flow that
+ * leaves at level x, or arrives and will stop at level x, changes nobody below x.
  *
  * Floors are set aside first (guarantee plus share): `room` is a link's capacity less the floors on it. Each link keeps
- * its flows in a doubly linked list of entries; entry f * width + i is the i-th link of flow f, and width is 1 << shift.
- * -1 ends a list. */
+ * its flows in a doubly linked list of entries (entry f * width + i is the i-th link of flow f, and width is 1 << shift),
+ * those that have their bottleneck there in another, and the sum of their shares, which is summed anew now and then
+ * against rounding. -1 ends a list. */
 
 #include <math.h>
 #include <stdint.h>
@@ -13,17 +18,30 @@
 
 #define TIE 1e-12
 #define NEAR 1e-9 /* levels this close below the bound are looked at again, against rounding */
+#define SAME 1e-11 /* levels this close, relative, are the same */
+#define SUMMED_MAX 64 /* times that a sum follows single changes before it is taken anew */
 
 typedef struct { double key; int32_t what; } Entry; /* what: a link, or links + flow for one that meets its ceiling */
 
+typedef struct { /* all that is asked of a link or a flow at once lies in one line of the cache */
+    double room, used, left, pull;
+    int32_t head, neck_head, rising;
+    uint8_t in_near, summed;
+} Link;
+
+typedef struct {
+    double weight, floor, limit, level;
+    int32_t length, neck, neck_next, neck_prev; /* neck: its bottleneck, -1 at its ceiling */
+    uint8_t alive, in_set, fixed;
+} Flow;
+
 typedef struct {
     int32_t flows, links, width, shift;
-    int32_t *path, *length, *next, *prev, *head;
-    double *room, *weight, *floor, *limit, *share, *level;
-    uint8_t *alive, *in_set, *in_near, *fixed;
-    int32_t *set, *near, *rising;
+    Link *link;
+    Flow *flow;
+    double *share;
+    int32_t *path, *next, *prev, *set, *near;
     int32_t set_size, near_size, to_fix;
-    double *left, *pull;
     Entry *heap;
     int32_t heap_size;
     void *memory;
@@ -40,22 +58,15 @@ Fabric *fabric_new(int32_t flows, int32_t links, int32_t width, const double *ca
     while (1 << f->shift < width) f->shift++;
     width = 1 << f->shift;
     size_t n = flows + 1, l = links + 1, e = n * width;
-    size_t doubles = 5 * n + 3 * l, ints = 3 * e + 2 * n + 3 * l, bytes = 3 * n + l;
-    size_t total = (n + l) * sizeof(Entry) + doubles * 8 + ints * 4 + bytes;
+    size_t total = l * sizeof(Link) + n * sizeof(Flow) + (n + l) * sizeof(Entry) + n * 8 + (3 * e + n + l) * 4;
     char *at = f->memory = calloc(total, 1);
     if (!at) { free(f); return NULL; }
     f->flows = flows, f->links = links, f->width = width;
 #define TAKE(name, type, count) f->name = (type *)at, at += (count) * sizeof(type)
-    TAKE(heap, Entry, n + l);
-    TAKE(weight, double, n); TAKE(floor, double, n); TAKE(limit, double, n); TAKE(share, double, n);
-    TAKE(level, double, n);
-    TAKE(room, double, l); TAKE(left, double, l); TAKE(pull, double, l);
-    TAKE(path, int32_t, e); TAKE(next, int32_t, e); TAKE(prev, int32_t, e);
-    TAKE(length, int32_t, n); TAKE(set, int32_t, n);
-    TAKE(head, int32_t, l); TAKE(near, int32_t, l); TAKE(rising, int32_t, l);
-    TAKE(alive, uint8_t, n); TAKE(in_set, uint8_t, n); TAKE(fixed, uint8_t, n); TAKE(in_near, uint8_t, l);
+    TAKE(link, Link, l); TAKE(flow, Flow, n); TAKE(heap, Entry, n + l); TAKE(share, double, n);
+    TAKE(path, int32_t, e); TAKE(next, int32_t, e); TAKE(prev, int32_t, e); TAKE(set, int32_t, n); TAKE(near, int32_t, l);
 #undef TAKE
-    for (int32_t k = 0; k < links; k++) f->head[k] = -1, f->room[k] = capacity[k];
+    for (int32_t k = 0; k < links; k++) f->link[k].head = f->link[k].neck_head = -1, f->link[k].room = capacity[k];
     return f;
 }
 
@@ -79,74 +90,130 @@ static void sink(Fabric *f, Entry entry) { /* put an entry in place of the first
 }
 
 static void touch(Fabric *f, int32_t link) {
-    if (!f->in_near[link]) f->in_near[link] = 1, f->near[f->near_size++] = link;
+    if (!f->link[link].in_near) f->link[link].in_near = 1, f->near[f->near_size++] = link;
 }
 
-static void fix(Fabric *f, int32_t flow, double share) {
-    f->fixed[flow] = 1, f->to_fix--;
-    f->share[flow] = share, f->level[flow] = share / f->weight[flow];
-    const int32_t *path = f->path + (size_t)flow * f->width;
-    for (int32_t i = 0; i < f->length[flow]; i++) {
-        f->left[path[i]] -= share, f->pull[path[i]] -= f->weight[flow], f->rising[path[i]]--;
+static void take_in(Fabric *f, int32_t flow) {
+    if (f->flow[flow].in_set) return;
+    f->flow[flow].in_set = 1, f->set[f->set_size++] = flow;
+    for (int32_t i = 0; i < f->flow[flow].length; i++) touch(f, f->path[(size_t)flow * f->width + i]);
+}
+
+/* All on a link that are at or above a level. */
+static void take_in_above(Fabric *f, int32_t link, double level) {
+    for (int32_t e = f->link[link].head; e >= 0; e = f->next[e])
+        if (f->flow[e >> f->shift].level >= level) take_in(f, e >> f->shift);
+}
+
+/* All that have their bottleneck on a touched link, at or above a level, and so on from the links that these cross. */
+static void take_in_joined(Fabric *f, double level) {
+    for (int32_t n = 0; n < f->near_size; n++)
+        for (int32_t flow = f->link[f->near[n]].neck_head; flow >= 0; flow = f->flow[flow].neck_next)
+            if (f->flow[flow].level >= level) take_in(f, flow);
+}
+
+static void set_neck(Fabric *f, int32_t flow, int32_t link) {
+    int32_t held = f->flow[flow].neck, before = f->flow[flow].neck_prev, after = f->flow[flow].neck_next;
+    if (held == link) return;
+    if (held >= 0) {
+        if (before >= 0) f->flow[before].neck_next = after;
+        else f->link[held].neck_head = after;
+        if (after >= 0) f->flow[after].neck_prev = before;
     }
+    f->flow[flow].neck = link;
+    if (link < 0) return;
+    f->flow[flow].neck_prev = -1, f->flow[flow].neck_next = f->link[link].neck_head;
+    if (f->link[link].neck_head >= 0) f->flow[f->link[link].neck_head].neck_prev = flow;
+    f->link[link].neck_head = flow;
+}
+
+static void fix(Fabric *f, int32_t flow, double share, int32_t neck) {
+    const int32_t *path = f->path + (size_t)flow * f->width;
+    double more = share - f->share[flow], weight = f->flow[flow].weight;
+    for (int32_t i = 0; i < f->flow[flow].length; i++) {
+        int32_t link = path[i];
+        f->link[link].left -= share, f->link[link].pull -= weight, f->link[link].rising--, f->link[link].used += more;
+    }
+    f->flow[flow].fixed = 1, f->to_fix--;
+    f->share[flow] = share, f->flow[flow].level = share / weight;
+    set_neck(f, flow, neck);
+}
+
+static void sum_anew(Fabric *f, int32_t link) {
+    double used = 0;
+    for (int32_t e = f->link[link].head; e >= 0; e = f->next[e]) used += f->share[e >> f->shift];
+    f->link[link].used = used, f->link[link].summed = 0;
 }
 
 static double fill_level(const Fabric *f, int32_t link, double level) {
-    double now = f->left[link] / f->pull[link];
+    double now = f->link[link].left / f->link[link].pull;
     return now > level ? now : level;
 }
 
-/* Share anew among the flows at or above `bound` that are joined to the touched links through one another. */
-static void refill(Fabric *f, double bound) {
-    int32_t w = f->width;
-    f->set_size = 0, f->heap_size = 0;
-    bound *= 1 - NEAR;
-    for (int32_t n = 0; n < f->near_size; n++)
-        for (int32_t e = f->head[f->near[n]]; e >= 0; e = f->next[e]) {
-            int32_t flow = e >> f->shift;
-            if (f->in_set[flow] || f->level[flow] < bound) continue;
-            f->in_set[flow] = 1, f->fixed[flow] = 0, f->set[f->set_size++] = flow;
-            for (int32_t i = 0; i < f->length[flow]; i++) touch(f, f->path[(size_t)flow * w + i]);
-        }
+/* Share anew among the flows of the set; all others stay as they are. */
+static void fill(Fabric *f) {
+    f->heap_size = 0;
     for (int32_t n = 0; n < f->near_size; n++) {
         int32_t link = f->near[n];
-        double left = f->room[link], pull = 0;
-        int32_t rising = 0;
-        for (int32_t e = f->head[link]; e >= 0; e = f->next[e]) {
-            int32_t flow = e >> f->shift;
-            if (f->in_set[flow]) pull += f->weight[flow], rising++;
-            else left -= f->share[flow];
-        }
-        f->left[link] = left, f->pull[link] = pull, f->rising[link] = rising;
-        if (rising) push(f, fill_level(f, link, 0), link);
+        if (++f->link[link].summed > SUMMED_MAX) sum_anew(f, link);
+        f->link[link].left = f->link[link].room - f->link[link].used, f->link[link].pull = 0, f->link[link].rising = 0;
     }
     for (int32_t n = 0; n < f->set_size; n++) {
         int32_t flow = f->set[n];
-        if (f->limit[flow] < INFINITY) push(f, f->limit[flow] / f->weight[flow], f->links + flow);
+        f->flow[flow].fixed = 0;
+        for (int32_t i = 0; i < f->flow[flow].length; i++) {
+            int32_t link = f->path[(size_t)flow * f->width + i];
+            f->link[link].left += f->share[flow], f->link[link].pull += f->flow[flow].weight, f->link[link].rising++;
+        }
+    }
+    for (int32_t n = 0; n < f->near_size; n++)
+        if (f->link[f->near[n]].rising) push(f, fill_level(f, f->near[n], 0), f->near[n]);
+    for (int32_t n = 0; n < f->set_size; n++) {
+        int32_t flow = f->set[n];
+        if (f->flow[flow].limit < INFINITY) push(f, f->flow[flow].limit / f->flow[flow].weight, f->links + flow);
     }
     double level = 0;
     f->to_fix = f->set_size;
     while (f->to_fix && f->heap_size) {
         Entry top = f->heap[0];
-        if (top.what < f->links && f->rising[top.what]) {
+        if (top.what < f->links && f->link[top.what].rising) {
             double now = fill_level(f, top.what, level);
             if (now > top.key) { sink(f, (Entry){now, top.what}); continue; }
             level = now;
-            for (int32_t e = f->head[top.what]; e >= 0; e = f->next[e]) {
+            for (int32_t e = f->link[top.what].head; e >= 0; e = f->next[e]) {
                 int32_t flow = e >> f->shift;
-                if (f->in_set[flow] && !f->fixed[flow]) {
-                    double share = f->weight[flow] * level;
-                    fix(f, flow, share < f->limit[flow] ? share : f->limit[flow]);
+                if (f->flow[flow].in_set && !f->flow[flow].fixed) {
+                    double share = f->flow[flow].weight * level;
+                    if (share < f->flow[flow].limit) fix(f, flow, share, top.what);
+                    else fix(f, flow, f->flow[flow].limit, -1);
                 }
             }
-        } else if (top.what >= f->links && !f->fixed[top.what - f->links]) {
+        } else if (top.what >= f->links && !f->flow[top.what - f->links].fixed) {
             if (top.key > level) level = top.key;
-            fix(f, top.what - f->links, f->limit[top.what - f->links]);
+            fix(f, top.what - f->links, f->flow[top.what - f->links].limit, -1);
         }
         if (--f->heap_size) sink(f, f->heap[f->heap_size]);
     }
-    for (int32_t n = 0; n < f->set_size; n++) f->in_set[f->set[n]] = 0;
-    for (int32_t n = 0; n < f->near_size; n++) f->in_near[f->near[n]] = 0;
+}
+
+/* Take in those who stand above a flow of the set on the link that has become its bottleneck. */
+static void take_in_above_met(Fabric *f) {
+    for (int32_t n = 0, seen = f->set_size; n < seen; n++) {
+        int32_t flow = f->set[n], link = f->flow[flow].neck;
+        if (link >= 0 && f->link[link].neck_head == flow) take_in_above(f, link, f->flow[flow].level * (1 + SAME) + 1e-300);
+    }
+}
+
+/* Fill those at or above a level whom the touched links and the flows of the set reach. */
+static void settle(Fabric *f, double level) {
+    for (int32_t before = -1; f->set_size > before;) {
+        take_in_joined(f, level * (1 - NEAR));
+        fill(f);
+        before = f->set_size;
+        take_in_above_met(f);
+    }
+    for (int32_t n = 0; n < f->set_size; n++) f->flow[f->set[n]].in_set = 0;
+    for (int32_t n = 0; n < f->near_size; n++) f->link[f->near[n]].in_near = 0;
     f->near_size = 0;
 }
 
@@ -154,11 +221,11 @@ static void refill(Fabric *f, double bound) {
 static double meets(const Fabric *f, int32_t link, double more) {
     double level = 0, before = -1;
     while (level > before) {
-        double left = f->room[link], pull = more;
-        for (int32_t e = f->head[link]; e >= 0; e = f->next[e]) {
+        double left = f->link[link].room, pull = more;
+        for (int32_t e = f->link[link].head; e >= 0; e = f->next[e]) {
             int32_t flow = e >> f->shift;
-            if (f->level[flow] < level) left -= f->share[flow];
-            else pull += f->weight[flow];
+            if (f->flow[flow].level < level) left -= f->share[flow];
+            else pull += f->flow[flow].weight;
         }
         before = level, level = pull > 0 ? (left > 0 ? left / pull : 0) : INFINITY;
     }
@@ -166,25 +233,26 @@ static double meets(const Fabric *f, int32_t link, double more) {
 }
 
 static void join(Fabric *f, int32_t flow, const int32_t *path, int32_t length, double weight, double floor, double ceiling) {
-    f->alive[flow] = 1, f->length[flow] = length;
-    f->weight[flow] = weight, f->floor[flow] = floor, f->limit[flow] = ceiling - floor;
-    f->share[flow] = length ? 0 : f->limit[flow], f->level[flow] = INFINITY;
+    f->flow[flow].alive = 1, f->flow[flow].length = length;
+    f->flow[flow].weight = weight, f->flow[flow].floor = floor, f->flow[flow].limit = ceiling - floor;
+    f->share[flow] = length ? 0 : f->flow[flow].limit, f->flow[flow].level = INFINITY, f->flow[flow].neck = -1;
     for (int32_t i = 0; i < length; i++) {
         int32_t link = path[i], e = flow * f->width + i;
-        f->path[e] = link, f->prev[e] = -1, f->next[e] = f->head[link];
-        if (f->head[link] >= 0) f->prev[f->head[link]] = e;
-        f->head[link] = e, f->room[link] -= floor;
+        f->path[e] = link, f->prev[e] = -1, f->next[e] = f->link[link].head;
+        if (f->link[link].head >= 0) f->prev[f->link[link].head] = e;
+        f->link[link].head = e, f->link[link].room -= floor;
     }
 }
 
 static void leave(Fabric *f, int32_t flow) {
-    f->alive[flow] = 0;
-    for (int32_t i = 0; i < f->length[flow]; i++) {
+    f->flow[flow].alive = 0;
+    set_neck(f, flow, -1);
+    for (int32_t i = 0; i < f->flow[flow].length; i++) {
         int32_t e = flow * f->width + i, link = f->path[e];
         if (f->prev[e] >= 0) f->next[f->prev[e]] = f->next[e];
-        else f->head[link] = f->next[e];
+        else f->link[link].head = f->next[e];
         if (f->next[e] >= 0) f->prev[f->next[e]] = f->prev[e];
-        f->room[link] += f->floor[flow];
+        f->link[link].room += f->flow[flow].floor, f->link[link].used -= f->share[flow];
         touch(f, link);
     }
 }
@@ -192,46 +260,51 @@ static void leave(Fabric *f, int32_t flow) {
 /* All flows at once; the shares are then in `share`. */
 void fabric_fill_all(Fabric *f, const int64_t *starts, const int32_t *links, const double *weight, const double *floor,
                      const double *ceiling) {
-    for (int32_t flow = 0; flow < f->flows; flow++)
+    f->set_size = 0;
+    for (int32_t flow = 0; flow < f->flows; flow++) {
         join(f, flow, links + starts[flow], (int32_t)(starts[flow + 1] - starts[flow]), weight[flow], floor[flow], ceiling[flow]);
-    for (int32_t link = 0; link < f->links; link++)
-        if (f->head[link] >= 0) touch(f, link);
-    refill(f, 0);
+        take_in(f, flow);
+    }
+    settle(f, 0);
 }
 
 /* One arrival; returns how many flows were looked at, which are then in `set`. */
 int32_t fabric_add(Fabric *f, int32_t flow, const int32_t *path, int32_t length, double weight, double floor, double ceiling) {
     double bound = INFINITY;
-    for (int32_t i = 0; i < length; i++) f->room[path[i]] -= floor;
+    f->set_size = 0;
+    for (int32_t i = 0; i < length; i++) f->link[path[i]].room -= floor;
     for (int32_t i = 0; i < length; i++) bound = least(bound, meets(f, path[i], weight));
-    for (int32_t i = 0; i < length; i++) f->room[path[i]] += floor;
+    for (int32_t i = 0; i < length; i++) f->link[path[i]].room += floor;
     join(f, flow, path, length, weight, floor, ceiling);
-    for (int32_t i = 0; i < length; i++) touch(f, path[i]);
-    refill(f, bound);
+    take_in(f, flow);
+    for (int32_t i = 0; i < length; i++) take_in_above(f, path[i], bound * (1 - NEAR));
+    settle(f, bound);
     return f->set_size;
 }
 
 int32_t fabric_remove(Fabric *f, int32_t flow) {
+    f->set_size = 0;
     leave(f, flow);
-    refill(f, f->level[flow]);
+    settle(f, f->flow[flow].level);
     return f->set_size;
 }
 
 int32_t fabric_set_capacity(Fabric *f, int32_t link, double change) {
-    double bound = INFINITY, highest = 0;
-    for (int32_t e = f->head[link]; e >= 0; e = f->next[e]) highest = most(highest, f->level[e >> f->shift]);
-    f->room[link] += change;
-    bound = change < 0 ? meets(f, link, 0) : highest;
+    double bound = INFINITY;
+    f->set_size = 0;
+    for (int32_t e = f->link[link].head; e >= 0; e = f->next[e]) bound = least(bound, f->flow[e >> f->shift].level);
+    f->link[link].room += change;
+    if (change < 0) bound = meets(f, link, 0), take_in_above(f, link, bound * (1 - NEAR));
     touch(f, link);
-    refill(f, bound);
+    settle(f, bound);
     return f->set_size;
 }
 
 double *fabric_shares(Fabric *f) { return f->share; }
 int32_t *fabric_set_of(Fabric *f) { return f->set; }
 
-/* Flows to their ends. `order` lists flows by start; a flow that ends within `window` after a moment gives its place up
- * at that moment, its end being where its present rate takes it. Returns the number of moments rates were computed at. */
+/* Flows to their ends. `order` lists flows by start; a flow that ends at most half a `window` before or after a moment
+ * gives its place up at that moment, its end being where its present rate takes it. Returns the number of moments rates were computed at. */
 int64_t fabric_run(Fabric *f, const int64_t *starts, const int32_t *links, const double *weight, const double *floor,
                    const double *ceiling, const double *size, const double *start, const int32_t *order, double window,
                    double *end) {
@@ -243,17 +316,20 @@ int64_t fabric_run(Fabric *f, const int64_t *starts, const int32_t *links, const
     int32_t *running = malloc(2 * n * sizeof(int32_t)), *place = running + n;
     if (!left || !running) { solves = -1; goto done; }
     while (live || waiting < f->flows) {
-        double moment = waiting < f->flows ? start[order[waiting]] : INFINITY;
+        double moment = INFINITY;
         for (int32_t n = 0; n < live; n++) moment = least(moment, due[n]);
+        moment += window / 2;
+        if (waiting < f->flows) moment = least(moment, start[order[waiting]]);
         if (moment == INFINITY) break;
         if (moment < now) moment = now;
-        double until = moment + moment * TIE + window, bound = INFINITY;
+        double until = moment + moment * TIE + window / 2, bound = INFINITY;
         int32_t changed = 0;
+        f->set_size = 0;
         for (int32_t n = 0; n < live;) {
             int32_t flow = running[n];
             if (due[n] > until) { n++; continue; }
             end[flow] = due[n];
-            bound = least(bound, f->level[flow]);
+            bound = least(bound, f->flow[flow].level);
             leave(f, flow);
             changed = 1, live--;
             running[n] = running[live], due[n] = due[live], place[running[n]] = n;
@@ -263,19 +339,19 @@ int64_t fabric_run(Fabric *f, const int64_t *starts, const int32_t *links, const
             const int32_t *path = links + starts[flow];
             if (size[flow] <= 0) { end[flow] = start[flow]; continue; }
             join(f, flow, path, length, weight[flow], floor[flow], ceiling[flow]);
+            take_in(f, flow), bound = 0;
             left[flow] = size[flow], since[flow] = moment, end[flow] = INFINITY;
             rate[flow] = length ? 0 : ceiling[flow];
-            for (int32_t i = 0; i < length; i++) touch(f, path[i]), bound = 0;
             running[live] = flow, place[flow] = live, changed = 1;
             due[live++] = rate[flow] > 0 ? moment + size[flow] / rate[flow] : INFINITY;
         }
         now = moment;
         if (!changed) continue;
         solves += live > 0;
-        refill(f, bound);
+        settle(f, bound);
         for (int32_t n = 0; n < f->set_size; n++) { /* nobody else has a new rate; theirs is one until it changes */
             int32_t flow = f->set[n];
-            double now_at = f->floor[flow] + f->share[flow];
+            double now_at = f->flow[flow].floor + f->share[flow];
             if (now_at == rate[flow]) continue;
             left[flow] -= rate[flow] * (now - since[flow]);
             since[flow] = now, rate[flow] = now_at;

@@ -44,6 +44,8 @@ class LiveShares:
         weakref.finalize(self, self._kernel.fabric_free, self._fabric)
         self._shares = np.ctypeslib.as_array(self._kernel.fabric_shares(self._fabric), (flows_max,))
         self._set = np.ctypeslib.as_array(self._kernel.fabric_set_of(self._fabric), (flows_max,))
+        self._path = (ctypes.c_int32 * links_max)()
+        self._path_at = ctypes.addressof(self._path)
 
     def __len__(self) -> int:
         return len(self._flows)
@@ -67,8 +69,8 @@ class LiveShares:
         self._flows[flow] = (path, weight, floor, ceiling)
         if self._kernel is None:
             return flow, self._all_anew()
-        at = (ctypes.c_int32 * len(path))(*path)
-        seen = self._kernel.fabric_add(self._fabric, flow, at, len(path), weight, floor, ceiling)
+        self._path[: len(path)] = path
+        seen = self._kernel.fabric_add(self._fabric, flow, self._path_at, len(path), weight, floor, ceiling)
         return flow, self._set[:seen].copy()
 
     def remove(self, flow: int) -> Numbers:

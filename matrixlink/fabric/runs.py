@@ -3,8 +3,9 @@
 Three ways, and the answer says which was taken. Together: flows that start at once with sizes in proportion to weights,
 without floors or ceilings, end at size over first rate, so one solve is the whole run (timeline.py has the reason).
 Exact: rates anew at every start and end, of those flows that it touches. Windows: flows that end within `window_ns` of
-one another give their place up together, each ending where its rate of that moment takes it; bytes are never lost or
-made, only shared out a little late. Link changes on the way are `Timeline`'s and `LiveShares`'.
+one another give their place up together, in the middle of the window, each ending where its rate of that moment takes
+it: those before the middle a little late, those after it a little early, so that most of the error cancels. Link
+changes on the way are `Timeline`'s and `LiveShares`'.
 """
 
 from __future__ import annotations
@@ -112,11 +113,11 @@ def _over_arrays(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
     while live.any() or ahead.any():
         with np.errstate(divide="ignore", invalid="ignore"):
             due = np.where(live & (rate > 0), now + np.maximum(left, 0.0) / rate, np.inf)
-        moment = max(min(due.min(), traffic.start[ahead].min(initial=np.inf)), now)
+        moment = max(min(due.min() + window_ns / 2, traffic.start[ahead].min(initial=np.inf)), now)
         if moment == np.inf:
             break
         left[live] -= rate[live] * (moment - now)
-        ended = live & (due <= moment + moment * TIE + window_ns)
+        ended = live & (due <= moment + moment * TIE + window_ns / 2)
         at[ended] = due[ended]
         begun = ahead & (traffic.start <= moment)
         live = (live & ~ended) | begun

@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from matrixlink.fabric import compiled, live
+from matrixlink.fabric.filling import fair_rates
 from matrixlink.fabric.flow import Flow
 from matrixlink.fabric.live import LiveShares
 from matrixlink.fabric.sharing import Overbooked, share
+from matrixlink.fabric.traffic import traffic
 from matrixresource.vocabulary.errors import InvalidField
 
 LINKS = 5
@@ -27,6 +29,7 @@ def way(request, monkeypatch):
         monkeypatch.setattr(live, "kernel", lambda: None)
     elif compiled.kernel() is None:
         pytest.skip("no C compiler here")
+    return request.param
 
 
 def apply(shares, held, links, step):
@@ -90,3 +93,34 @@ def test_what_does_not_fit_or_makes_no_sense_changes_nothing():
     with pytest.raises(KeyError):
         shares.remove(first)
     assert list(shares.rates().values()) == [10.0]
+
+
+def test_after_thousands_of_changes_rates_are_still_those_of_sharing_anew(way):
+    """Sums that are followed change by change must not drift."""
+    chance = np.random.default_rng(7)
+    capacity = chance.choice([7.0, 14.0, 28.0], 120)
+    shares, held = LiveShares(capacity, 700, 4), {}
+    for step in range(2_600 if way == "kernel" else 120):
+        if held and (len(held) > 600 or chance.random() < 0.45):
+            gone = int(chance.choice(list(held)))
+            shares.remove(gone)
+            del held[gone]
+        else:
+            path = chance.choice(120, int(chance.integers(1, 5)), replace=False).tolist()
+            terms = (
+                float(chance.choice([1.0, 0.3, 2.0])),
+                0.02 * int(chance.random() < 0.1),
+                float(chance.choice([np.inf, 0.5])),
+            )
+            held[shares.add(path, *terms)[0]] = (path, *terms)
+        if step % 20 == 0:
+            link = int(chance.integers(120))
+            capacity[link] = chance.choice([7.0, 14.0, 28.0])
+            shares.set_capacity(link, capacity[link])
+        if step % 100 == 99:
+            paths = np.full((len(held), 4), -1)
+            for row, (path, *_) in enumerate(held.values()):
+                paths[row, : len(path)] = path
+            _, weight, floor, ceiling = zip(*held.values(), strict=True)
+            right = fair_rates(traffic(capacity, paths, weight=weight, floor=floor, ceiling=ceiling))
+            assert [shares.rate(flow) for flow in held] == pytest.approx(right.tolist(), rel=1e-9, abs=1e-12)

@@ -70,9 +70,9 @@ def test_flows_of_one_size_end_after_one_solve(way):
 def test_windows_save_solves_and_err_little(way):
     made = hashed(600)
     exact = run(made)
-    rough = run(made, window_ns=exact.makespan * 0.002)
+    rough = run(made, window_ns=exact.makespan * 0.006)
     assert (exact.method, rough.method) == (EXACT, WINDOWS)
-    assert rough.rate_solves < exact.rate_solves * 0.7
+    assert rough.rate_solves < exact.rate_solves * 0.4
     assert np.abs(rough.at / exact.at - 1).mean() < 0.002
     busiest = np.bincount(made.links, np.repeat(made.size, made.lengths)).max() / 28
     assert exact.makespan >= busiest * (1 - 1e-9)
