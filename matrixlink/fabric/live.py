@@ -69,7 +69,7 @@ class LiveShares:
         self._flows[flow] = (path, weight, floor, ceiling)
         if self._kernel is None:
             return flow, self._all_anew()
-        self._path[: len(path)] = path
+        self._path[: len(path)] = list(path)
         seen = self._kernel.fabric_add(self._fabric, flow, self._path_at, len(path), weight, floor, ceiling)
         return flow, self._set[:seen].copy()
 
