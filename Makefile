@@ -28,7 +28,7 @@ demo-compose: $(READY) ## the failover story on containers and PostgreSQL (needs
 	$(BIN)/python -m services.matrixctl.demo.compose
 
 test: $(READY) ## unit tests, upkeep, stories, and the end-to-end tests whose parts are here
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile -m "not soak" --ignore tests/e2e/test_compose.py tests
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" --ignore tests/e2e/test_compose.py tests
 
 e2e: $(READY) ## end-to-end tests alone, with containers where there is an engine
 	$(BIN)/python -m pytest -m "not soak" tests/e2e

@@ -8,6 +8,13 @@ import pytest
 
 from tests.stack import Stack
 
+LONG_FIRST = ("simulation", "stories", "e2e")
+"""Folders of few and long tests: begun last, one of their files would keep one worker busy while the others are idle."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not any(folder in item.path.parts for folder in LONG_FIRST))
+
 
 @pytest.fixture
 async def stack(tmp_path) -> AsyncIterator[Stack]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 from dataclasses import replace
@@ -31,10 +32,15 @@ def test_the_demo_tells_every_step_and_leaves_nothing_running(
     assert not look(Folder(tmp_path / "demo")).running
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="without kubectl the whole demo above used the client")
 def test_the_demo_without_kubectl_uses_the_python_client(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The steps that go through the Kubernetes API."""
+    by_cluster = [step for step in STEPS if step.name in ("apply", "active", "scale", "delete", "nothing-left")]
+    assert len(by_cluster) == 5
     monkeypatch.setattr("services.matrixctl.cluster.shutil.which", lambda name: None)
+    monkeypatch.setattr("services.matrixctl.demo.run.tell_on", lambda folder: tell_on(folder, by_cluster))
     code = run_demo(tmp_path / "demo", keep=False)
     told = capsys.readouterr().out
     assert code == 0, told
