@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -29,12 +29,10 @@ from matrixlink.store import SliceRow
 from matrixlink.switchboard import Switchboard
 from matrixlink.tenancy import speaks_for
 from matrixlink.watchers.link_reports import LinkReportReader
-from matrixresource.vocabulary.errors import NotFound, NotYetSupported
+from matrixresource.vocabulary.errors import NotFound
 from matrixresource.vocabulary.planes import Plane
-from matrixresource.vocabulary.rest import IfMatch, ListParams, Params, ValidateOnly, collection, page
+from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, derived
 from matrixresource.vocabulary.wire import View
-
-WATCHED = ("slices", "programs", "routes", "links")
 
 
 def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: Allocations | None = None) -> APIRouter:
@@ -46,16 +44,16 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
     # -- the fabric ----------------------------------------------------------------------------------------------------
 
     @api.get("/planes")
-    async def list_planes(params: Params) -> Response:
-        return _derived("planes", params, inventory.planes())
+    async def list_planes(request: Request, params: Params) -> Response:
+        return derived(request, params, store.records, inventory.planes)
 
     @api.get("/planes/{name}")
     async def get_plane(name: str) -> PlaneSummary:
         return inventory.plane(name)
 
     @api.get("/switches")
-    async def list_switches(params: Params) -> Response:
-        return _derived("switches", params, inventory.switches())
+    async def list_switches(request: Request, params: Params) -> Response:
+        return derived(request, params, store.records, inventory.switches)
 
     @api.get("/switches/{name}")
     async def get_switch(name: str) -> SwitchView:
@@ -79,8 +77,8 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
         return inventory.link(name)
 
     @api.get("/qos-classes")
-    async def list_classes(params: Params) -> Response:
-        return _derived("qos-classes", params, qos_classes())
+    async def list_classes(request: Request, params: Params) -> Response:
+        return derived(request, params, store.records, qos_classes)
 
     @api.get("/qos-classes/{name}")
     async def get_class(name: str) -> QosClassView:
@@ -88,11 +86,6 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
         if found is None:
             raise NotFound(f"there is no QoS class named {name[:40]!r}", field="name")
         return found
-
-    def _derived(noun: str, params: ListParams, views: list[Any]) -> Response:
-        if params.watch:
-            raise NotYetSupported(f"{noun} cannot be watched; watch {', '.join(WATCHED)}", field="watch")
-        return JSONResponse(page([view.wire() for view in views], params) | {"resourceVersion": store.records.latest()})
 
     # -- slices ------------------------------------------------------------------------------------------------------
 
@@ -155,9 +148,12 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
             return joined(instance, [_fabric_view(row) for row in rows])
 
     @api.get("/backup-paths", summary="Over what each protected slice would go after a failure")
-    async def list_backup_paths(params: Params) -> Response:
-        protected = [terms for terms in switchboard.promises.roll if terms.protection != Protection.NONE]
-        return _derived("backup-paths", params, [backup_paths(switchboard.fabric, terms) for terms in protected])
+    async def list_backup_paths(request: Request, params: Params) -> Response:
+        def views() -> list[BackupPathsView]:
+            protected = [terms for terms in switchboard.promises.roll if terms.protection != Protection.NONE]
+            return [backup_paths(switchboard.fabric, terms) for terms in protected]
+
+        return derived(request, params, store.records, views)
 
     @api.get("/backup-paths/{name}")
     async def get_backup_paths(name: str) -> BackupPathsView:

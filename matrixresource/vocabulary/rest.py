@@ -99,14 +99,26 @@ def collection(
 ) -> JSONResponse | StreamingResponse:
     """A page `{items, nextPageToken, resourceVersion}`, or with `watch=true` a stream of the kind's changes."""
     if params.watch:
-        return StreamingResponse(
-            _events(request, params, records, kind, views),
-            media_type="text/event-stream",
-            headers={"Cache-Control": "no-cache"},
-        )
+        return _stream(_events(request, params, records, kind, views))
     rv = records.latest()
     items = [view.wire() for view in views()]
     return JSONResponse(page(items, params) | {"resourceVersion": rv})
+
+
+def derived(
+    request: Request, params: ListParams, records: Records, views: Callable[[], Iterable[Wire]]
+) -> JSONResponse | StreamingResponse:
+    """The same for what has no rows of its own and is worked out from others': watched, it is worked out anew after
+    every commit, and told where it is not what it was. There is no journal of it to go on from, so a watch goes on from
+    the present only."""
+    if params.watch:
+        return _stream(_differences(request, params, records, views))
+    rv = records.latest()
+    return JSONResponse(page([view.wire() for view in views()], params) | {"resourceVersion": rv})
+
+
+def _stream(events: AsyncIterator[str]) -> StreamingResponse:
+    return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
 
 
 def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
@@ -170,6 +182,37 @@ async def _events(
                 yield _event("BOOKMARK", rv, "{}")
                 silent_since = loop.time()
             await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S)
+
+
+async def _differences(
+    request: Request, params: ListParams, records: Records, views: Callable[[], Iterable[Wire]]
+) -> AsyncIterator[str]:
+    def found() -> dict[str, dict[str, Any]]:
+        bodies = [view.wire() for view in views()]
+        return {body["name"]: body for body in bodies if params.matches(body)}
+
+    rv, shown = -1, dict[str, dict[str, Any]]()
+    if params.resource_version is not None:
+        rv = records.latest()
+        if params.resource_version != rv:
+            gone = Gone(f"this is worked out from other resources, and is at {rv} now; list it again")
+            yield _event("ERROR", rv, json.dumps(gone.problem()))
+            return
+        shown = found()
+        yield _event("BOOKMARK", rv, "{}")
+    while not await request.is_disconnected():
+        if rv == records.latest():
+            await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S)
+        if rv != records.latest():
+            rv, now = records.latest(), found()
+            for name in sorted(shown.keys() | now.keys()):
+                before, after = shown.get(name), now.get(name)
+                if after is None:
+                    yield _event("DELETED", rv, json.dumps(before))
+                elif before != after:
+                    yield _event("ADDED" if before is None else "MODIFIED", rv, json.dumps(after))
+            shown = now
+        yield _event("BOOKMARK", rv, "{}")
 
 
 def _event(type: str, rv: int, body: str) -> str:

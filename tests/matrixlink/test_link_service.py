@@ -454,7 +454,6 @@ async def test_lists_of_what_there_is(stack):
     await stack.report()
     classes = (await stack.http.get("/v1/qos-classes")).json()["items"]
     assert [c["name"] for c in classes] == ["BestEffort", "Burstable", "Guaranteed"]
-    assert (await stack.http.get("/v1/planes?watch=true")).status_code == 501
     await stack.active()
     routes = (await stack.http.get("/v1/routes?filter=state=Programmed")).json()["items"]
     assert len(routes) == 4

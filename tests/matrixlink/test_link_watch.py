@@ -1,11 +1,13 @@
 """Watches carry every change in order: programs to agents, slices to MatrixCompute, links to whoever looks."""
 
 import asyncio
+import contextlib
 
 import httpx
 import pytest
 
 from matrixlink.client import LinkClient
+from matrixresource.vocabulary.errors import Gone
 from tests.asgi import StreamingASGITransport
 from tests.matrixlink.fleet import NODES, a_request
 
@@ -59,3 +61,38 @@ async def test_a_link_is_seen_to_fail_and_return(stack, watching):
     await stack.report()
     seen = [(e.view["state"], e.view["gbps"]) for e in await seeing]
     assert seen == [("Down", 0.0), ("Degraded", 14.0), ("Up", 28.0)]
+
+
+async def test_what_is_worked_out_is_watched_too(stack, watching):
+    """A chip is seen to be hurt and to be whole again, though nobody writes of chips."""
+    await stack.report()
+    held = (await stack.http.get("/v1/switches?filter=name=sn0-l2p3-k11")).json()
+    whole = held["items"][0]
+    events = watching.watch("switches", held["resourceVersion"])
+    async with asyncio.timeout(20), contextlib.aclosing(events):
+        assert (await anext(events)).type == "BOOKMARK"
+        for share, state in ((0.0, "Degraded"), (1.0, "Up")):
+            for node in stack.hardware.values():
+                node.ports["ub-p3-k11"] = share
+            await stack.report()
+            seen = await anext(event async for event in events if _is_of(event, whole["name"]))
+            assert (seen.type, seen.view["state"]) == ("MODIFIED", state)
+        assert seen.view == whole
+
+
+def _is_of(event, name):
+    return event.type != "BOOKMARK" and event.view["name"] == name
+
+
+async def test_what_is_worked_out_cannot_be_watched_from_the_past(stack, watching):
+    past = (await stack.http.get("/v1/planes")).json()["resourceVersion"]
+    stack.hardware[NODES[0]].ports["ub-p3-k11"] = 0.0
+    await stack.report()
+    with pytest.raises(Gone):
+        await anext(watching.watch("planes", past))
+    events = watching.watch("planes", None)
+    async with asyncio.timeout(20), contextlib.aclosing(events):
+        seen = [await anext(events) for _ in range(4)]
+    assert [(e.type, e.view.get("name")) for e in seen] == [
+        ("ADDED", "rdma"), ("ADDED", "ub"), ("ADDED", "vpc"), ("BOOKMARK", None),
+    ]  # fmt: skip
