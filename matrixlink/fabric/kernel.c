@@ -23,8 +23,11 @@
 
 typedef struct { double key; int32_t what; } Entry; /* what: a link, or links + flow for one that meets its ceiling */
 
+typedef double Pair __attribute__((vector_size(16)));
+
 typedef struct { /* all that is asked of a link or a flow at once lies in one line of the cache */
-    double room, used, left, pull;
+    Pair left_pull; /* what is left for those that rise, and their weight; changed together */
+    double room, used;
     int32_t head, neck_head, rising;
     uint8_t in_near, summed;
 } Link;
@@ -58,12 +61,12 @@ Fabric *fabric_new(int32_t flows, int32_t links, int32_t width, const double *ca
     while (1 << f->shift < width) f->shift++;
     width = 1 << f->shift;
     size_t n = flows + 1, l = links + 1, e = n * width;
-    size_t total = l * sizeof(Link) + n * sizeof(Flow) + (n + l) * sizeof(Entry) + n * 8 + (3 * e + n + l) * 4;
+    size_t total = l * sizeof(Link) + n * sizeof(Flow) + (n + l + 1) * sizeof(Entry) + n * 8 + (3 * e + n + l) * 4;
     char *at = f->memory = calloc(total, 1);
     if (!at) { free(f); return NULL; }
     f->flows = flows, f->links = links, f->width = width;
 #define TAKE(name, type, count) f->name = (type *)at, at += (count) * sizeof(type)
-    TAKE(link, Link, l); TAKE(flow, Flow, n); TAKE(heap, Entry, n + l); TAKE(share, double, n);
+    TAKE(link, Link, l); TAKE(flow, Flow, n); TAKE(heap, Entry, n + l + 1); TAKE(share, double, n);
     TAKE(path, int32_t, e); TAKE(next, int32_t, e); TAKE(prev, int32_t, e); TAKE(set, int32_t, n); TAKE(near, int32_t, l);
 #undef TAKE
     for (int32_t k = 0; k < links; k++) f->link[k].head = f->link[k].neck_head = -1, f->link[k].room = capacity[k];
@@ -80,13 +83,15 @@ static void push(Fabric *f, double key, int32_t what) {
 }
 
 static void sink(Fabric *f, Entry entry) { /* put an entry in place of the first */
-    int32_t at = 0, down;
-    while ((down = 2 * at + 1) < f->heap_size) {
-        if (down + 1 < f->heap_size && f->heap[down + 1].key < f->heap[down].key) down++;
-        if (f->heap[down].key >= entry.key) break;
-        f->heap[at] = f->heap[down], at = down;
+    Entry *heap = f->heap;
+    int32_t at = 0, down, size = f->heap_size;
+    heap[size].key = INFINITY; /* so that the last one has a brother, and the lower of two is found without a branch */
+    while ((down = 2 * at + 1) < size) {
+        down += heap[down + 1].key < heap[down].key;
+        if (heap[down].key >= entry.key) break;
+        heap[at] = heap[down], at = down;
     }
-    f->heap[at] = entry;
+    heap[at] = entry;
 }
 
 static void touch(Fabric *f, int32_t link) {
@@ -129,13 +134,11 @@ static void set_neck(Fabric *f, int32_t flow, int32_t link) {
 
 static void fix(Fabric *f, int32_t flow, double share, int32_t neck) {
     const int32_t *path = f->path + (size_t)flow * f->width;
-    double more = share - f->share[flow], weight = f->flow[flow].weight;
-    for (int32_t i = 0; i < f->flow[flow].length; i++) {
-        int32_t link = path[i];
-        f->link[link].left -= share, f->link[link].pull -= weight, f->link[link].rising--, f->link[link].used += more;
-    }
-    f->flow[flow].fixed = 1, f->to_fix--;
-    f->share[flow] = share, f->flow[flow].level = share / weight;
+    Flow *at = f->flow + flow;
+    Pair gone = {share, at->weight};
+    for (int32_t i = 0; i < at->length; i++) f->link[path[i]].left_pull -= gone, f->link[path[i]].rising--;
+    at->fixed = 1, f->to_fix--;
+    f->share[flow] = share, at->level = share / at->weight;
     set_neck(f, flow, neck);
 }
 
@@ -146,7 +149,7 @@ static void sum_anew(Fabric *f, int32_t link) {
 }
 
 static double fill_level(const Fabric *f, int32_t link, double level) {
-    double now = f->link[link].left / f->link[link].pull;
+    double now = f->link[link].left_pull[0] / f->link[link].left_pull[1];
     return now > level ? now : level;
 }
 
@@ -156,15 +159,14 @@ static void fill(Fabric *f) {
     for (int32_t n = 0; n < f->near_size; n++) {
         int32_t link = f->near[n];
         if (++f->link[link].summed > SUMMED_MAX) sum_anew(f, link);
-        f->link[link].left = f->link[link].room - f->link[link].used, f->link[link].pull = 0, f->link[link].rising = 0;
+        f->link[link].left_pull = (Pair){f->link[link].room - f->link[link].used, 0}, f->link[link].rising = 0;
     }
     for (int32_t n = 0; n < f->set_size; n++) {
         int32_t flow = f->set[n];
+        const int32_t *path = f->path + (size_t)flow * f->width;
+        Pair back = {f->share[flow], f->flow[flow].weight};
         f->flow[flow].fixed = 0;
-        for (int32_t i = 0; i < f->flow[flow].length; i++) {
-            int32_t link = f->path[(size_t)flow * f->width + i];
-            f->link[link].left += f->share[flow], f->link[link].pull += f->flow[flow].weight, f->link[link].rising++;
-        }
+        for (int32_t i = 0; i < f->flow[flow].length; i++) f->link[path[i]].left_pull += back, f->link[path[i]].rising++;
     }
     for (int32_t n = 0; n < f->near_size; n++)
         if (f->link[f->near[n]].rising) push(f, fill_level(f, f->near[n], 0), f->near[n]);
@@ -193,6 +195,10 @@ static void fill(Fabric *f) {
             fix(f, top.what - f->links, f->flow[top.what - f->links].limit, -1);
         }
         if (--f->heap_size) sink(f, f->heap[f->heap_size]);
+    }
+    for (int32_t n = 0; n < f->near_size; n++) {
+        Link *at = f->link + f->near[n];
+        at->used = at->room - at->left_pull[0];
     }
 }
 
