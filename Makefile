@@ -16,7 +16,7 @@ TEST_WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo demo-compose test e2e chart wheels bench soak lint regenerate clean setup realkube conformance
+.PHONY: help demo demo-compose test e2e chart wheels compiled bench soak lint regenerate clean setup realkube conformance
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -48,7 +48,11 @@ chart: $(READY) ## the Helm chart: lint, golden files, access rights, installati
 wheels: $(READY) ## the locked packages as wheels in build/wheels, for image builds without an index
 	$(BIN)/python -m pip download --quiet --only-binary :all: --require-hashes -r requirements.lock -d build/wheels
 
+compiled: $(READY) ## the allocator as machine code in the user's cache: a minute or two, once (needs a C compiler)
+	$(BIN)/python -m matrixresource.compiling
+
 bench: $(READY) ## every published figure, each with its method and goal
+	$(BIN)/python -m matrixresource.compiling || test $$? = 3
 	$(BIN)/python -m benchmarks
 
 soak: $(READY) ## long seeds and scale

@@ -4,7 +4,7 @@ Baselines, in the same run, choose one node with four free NPUs and do not commi
 the attributes of its nodes as it is usually written (`min` over `graph.nodes[node]`), and the leanest loop that does
 the same (`graph.nodes(data=...)`); the data set's own figures for it are 23, 525 and 24,222 us. Over NumPy arrays:
 best fit in one expression. A ratio is the baseline's median through the median decision of ours, which commits and is
-a gang every second time. Times are of this process.
+a gang every second time. Times are of this process; the method says whether the allocator is compiled in it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy
 
 from benchmarks import Figure
 from benchmarks.busy import SHAPES, Busy, busy, percentile
+from matrixresource.capacity import FORM
 from matrixresource.capacity.ledger import Ledger
 from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.wishes import Wish
@@ -37,7 +38,7 @@ def measure() -> Iterator[Figure]:
         shape = SHAPES[name]
         found = busy(shape, requests)
         median = percentile(found.took, 50)
-        method = f"choose and commit, {requests} seeded requests, machine about full"
+        method = f"{FORM.word}; choose and commit, {requests} seeded requests, machine about full"
         yield Figure(f"decision at {name}, P50", median, "us", method, p50)
         yield Figure(f"decision at {name}, P99", percentile(found.took, 99), "us", method, p99)
         usual, lean = by_graph(shape)
@@ -54,7 +55,7 @@ def measure() -> Iterator[Figure]:
     for name, (requests, most) in RULED_FAILURES.items():
         found = busy(SHAPES[name], requests, rules=True)
         if SHAPES[name].supernodes > 1:
-            method = f"{requests} seeded requests, a third with spares or parts of several nodes, nodes failing"
+            method = f"{FORM.word}; {requests} seeded requests, a third with spares or parts of nodes, nodes failing"
             yield Figure(f"the same with rules at {name}, P50", percentile(found.took, 50), "us", method, 25)
             yield Figure(f"the same with rules at {name}, P99", percentile(found.took, 99), "us", method, 600)
         method = f"fenced, all it touched repaired, {len(found.failures)} random nodes"

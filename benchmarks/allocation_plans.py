@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from benchmarks import Figure
 from benchmarks.busy import SHAPES, busy, percentile, wish_of, with_rules
-from matrixresource.capacity import planning
+from matrixresource.capacity import FORM, planning
 from matrixresource.capacity.ledger import Ledger
 from matrixresource.capacity.releasing import possible
 from matrixresource.capacity.wishes import Wish
@@ -30,7 +30,7 @@ def measure() -> Iterator[Figure]:
         found = busy(SHAPES[name], requests, rules=True)
         brim(found.ledger, found.now)
         took, proven = answered(found.ledger, found.now, answers)
-        method = f"{answers} refused requests, machine full to the brim"
+        method = f"{FORM.word}; {answers} refused requests, machine full to the brim"
         yield Figure(f"plan for a refused request at {name}, P50", percentile(took, 50), "ms", method)
         yield Figure(f"plan for a refused request at {name}, P99", percentile(took, 99), "ms", method, most)
         yield Figure(f"cheapest release proven at {name}", proven * 100, "%", "of those named in that time")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ from matrixresource.api import routes
 from matrixresource.api_capacity import capacity_routes
 from matrixresource.api_defragmentations import defragmentation_routes
 from matrixresource.api_topology import topology_routes
+from matrixresource.capacity import FORM
 from matrixresource.capacity_report import CapacityReport
 from matrixresource.making_room import Defragmentations
 from matrixresource.store import Base, ResourceStore
@@ -32,6 +34,8 @@ from services.chassis.periodic import Periodic
 from services.chassis.run import serve
 from services.chassis.settings import ServiceSettings
 from services.resource.metrics import ResourceMetrics
+
+log = logging.getLogger(__name__)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -132,6 +136,7 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
 def main(argv: Sequence[str] | None = None) -> None:
     settings = ResourceSettings.load("resource", argv)
     configure("resource", settings.log_level)
+    log.info("allocator", extra={"form": str(FORM)})
     database = Database(settings.database_url("resource"))
     database.migrate(MIGRATIONS)
     serve(build(settings, settings.clock(), database), settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,9 +72,7 @@ def test_preferred_neighbours_are_given_up_only_when_they_must_be() -> None:
 def test_what_is_avoided_is_not_taken(wish: Wish) -> None:
     ledger = Ledger(Shape(1, 3, 4))
     before = ledger.index.state()
-    kept = {**vars(wish), "avoid": AVOIDED}
-    kept.pop("plain")
-    place, _ = ledger.allocate("new", Wish(**kept), 0.0)
+    place, _ = ledger.allocate("new", replace(wish, avoid=AVOIDED), 0.0)
     assert place is not None
     assert nodes_of(ledger, place)
     assert not nodes_of(ledger, place) & AVOIDED
