@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator
 from math import lcm
 from typing import TYPE_CHECKING
 
+from matrixresource.capacity.allowing import Allowed
 from matrixresource.capacity.choosing import CANDIDATES, dies_for, lowest
 from matrixresource.capacity.dealing import Room, deal
-from matrixresource.capacity.index import EVEN, Index, low_bits
+from matrixresource.capacity.index import EVEN, Index
+from matrixresource.capacity.scoping import ROOMY, scope_for_parts, scopes, started_scopes, whole_in
 from matrixresource.capacity.wishes import Place, Rule, Wish
 
 if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
-
-ROOMY = 24  # how many supernodes without enough whole nodes are looked at for parts
 
 
 def choose(ledger: Ledger, wish: Wish) -> Place | None:
@@ -26,22 +26,28 @@ def choose(ledger: Ledger, wish: Wish) -> Place | None:
     index = ledger.index
     if wish.within == "cabinet" and wish.nodes + wish.spares > index.nodes:
         return None
+    if too_few(index, wish):
+        return None
     bound = wish.spread or wish.apart or wish.near or wish.cpus or wish.mem or wish.cell > 1
     if not bound and wish.per == index.npus:
         return with_spares(ledger, wish)
     allowed = Allowed(ledger, wish)
     if allowed.nothing:
         return None
+    small = not bound and index.shape.supernodes > 1
+    if small and not wish.spares and wish.nodes > 1:
+        if (scope := scope_for_parts(index, wish)) is not None:
+            return in_scope(ledger, wish, scope, allowed)
+        return None if wish.within else over_supernodes(ledger, wish, allowed)
     best: tuple[tuple[int, int], Place] | None = None
     tried = 0
-    small = not bound and index.shape.supernodes > 1
     for scope in started_scopes(index, wish) if small else scopes(index, wish):
         place = in_scope(ledger, wish, scope, allowed)
         if place is None:
             continue
         if wish.nodes <= 1 and wish.within != "cabinet":
             return place
-        rank = (len(place.cabinets(index.nodes)), sum(index.whole[c].bit_count() for c in scope))
+        rank = (len(place.cabinets(index.nodes)), whole_in(index, scope))
         if best is None or rank < best[0]:
             best = (rank, place)
         tried += 1
@@ -52,6 +58,12 @@ def choose(ledger: Ledger, wish: Wish) -> Place | None:
     if wish.within or index.shape.supernodes == 1:
         return None
     return over_supernodes(ledger, wish, allowed)
+
+
+def too_few(index: Index, wish: Wish) -> bool:
+    """Whether even the domain with the most whole nodes has too few, seen from the index at once."""
+    wanted = wish.spares + (wish.nodes if wish.per == index.npus else 0)
+    return wanted > (index.most_left() if wish.within or index.shape.supernodes == 1 else sum(index.left))
 
 
 def with_spares(ledger: Ledger, wish: Wish) -> Place | None:
@@ -81,109 +93,6 @@ def with_spares(ledger: Ledger, wish: Wish) -> Place | None:
             return place_over
     free = {cabinet: whole for cabinet, whole in enumerate(index.whole) if whole}
     return leaving_spares(index, wish, free, range(index.shape.all_cabinets))
-
-
-def started_scopes(index: Index, wish: Wish) -> Iterator[range]:
-    """For parts without other rules, among many supernodes: first where nodes in use have room, then the tightest."""
-    cabinets, nodes = index.cabinets, index.nodes
-    seen: set[int] = set()
-    size = nodes if wish.within == "cabinet" else index.shape.of_supernode
-    least = max(1, int(wish.per))
-    for started in (*(index.halves[:1] if wish.per < 1 else ()), *index.parts[least:]):
-        for node in low_bits(started, CANDIDATES * 2):
-            domain = node // size
-            if domain not in seen:
-                seen.add(domain)
-                yield range(domain, domain + 1) if size == nodes else range(domain * cabinets, (domain + 1) * cabinets)
-    wanted = wish.nodes + wish.spares
-    if wish.within == "cabinet":
-        for count in range(wanted, nodes + 1):
-            for supernode in low_bits(index.having[count], CANDIDATES):
-                row = index.rows[supernode][count]
-                cabinet = supernode * cabinets + (row & -row).bit_length() - 1
-                yield range(cabinet, cabinet + 1)
-        return
-    if (least := index.smallest_supernode_with(wanted)) >= 0:
-        for supernode in low_bits(index.by_free[least], CANDIDATES):
-            yield range(supernode * cabinets, (supernode + 1) * cabinets)
-
-
-class Allowed:
-    """What `apart` and `near` leave over, as a test of a node."""
-
-    def __init__(self, ledger: Ledger, wish: Wish) -> None:
-        self.nodes, self.of_supernode = ledger.shape.nodes, ledger.shape.of_supernode
-        self.rules: list[tuple[int, set[int], bool]] = []
-        self.nothing = False
-        for rule, inside in ((wish.apart, False), (wish.near, True)):
-            if rule is None or not rule.required:
-                continue
-            size = {"node": 1, "cabinet": self.nodes, "supernode": self.of_supernode}[rule.over]
-            theirs = [self._domains(ledger, other, size) for other in rule.others if other in ledger.held]
-            if theirs:
-                kept = set.intersection(*theirs) if inside else set.union(*theirs)
-                self.rules.append((size, kept, inside))
-                self.nothing = self.nothing or (inside and not kept)
-
-    def _domains(self, ledger: Ledger, other: str, size: int) -> set[int]:
-        place = ledger.held[other].place
-        if size >= self.nodes:
-            return {cabinet * self.nodes // size for cabinet in place.cabinets(self.nodes)}
-        whole = {c * self.nodes + o for c, mask in place.whole for o in ledger.index.offsets(mask)}
-        return whole | {node for node, _ in place.parts}
-
-    def __bool__(self) -> bool:
-        return bool(self.rules)
-
-    def __call__(self, node: int) -> bool:
-        return all((node // size in kept) is inside for size, kept, inside in self.rules)
-
-    def cabinets(self, scope: Iterable[int]) -> Iterable[int]:
-        """Those of the cabinets of which some node may be allowed: all where rules are about nodes."""
-        for size, kept, inside in self.rules:
-            if size >= self.nodes:
-                each = size // self.nodes
-                scope = [cabinet for cabinet in scope if (cabinet // each in kept) is inside]
-        return scope
-
-    def of_nodes(self) -> bool:
-        return any(size < self.nodes for size, _, _ in self.rules)
-
-
-def scopes(index: Index, wish: Wish) -> Iterator[range]:
-    """Cabinets to look at together, the tightest first."""
-    shape = index.shape
-    if wish.within == "cabinet":
-        for supernode in tight_supernodes(index, wish):
-            first = supernode * shape.cabinets
-            least = (wish.nodes if wish.per == index.npus else 0) + wish.spares
-            for row in index.rows[supernode][least:]:
-                for cabinet in low_bits(row, shape.cabinets):
-                    yield range(first + cabinet, first + cabinet + 1)
-        return
-    for supernode in tight_supernodes(index, wish):
-        yield range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
-
-
-def tight_supernodes(index: Index, wish: Wish) -> Iterator[int]:
-    """Those with enough whole nodes by how few; for parts, a few that have less come first."""
-    needs_whole = wish.per == index.npus
-    wanted = (wish.nodes if needs_whole else 0) + wish.spares
-    if index.shape.supernodes == 1:
-        yield 0
-        return
-    if not needs_whole and wish.nodes:
-        seen = 0
-        for size in range(wanted, min(wish.nodes + wish.spares, index.shape.of_supernode + 1)):
-            for supernode in low_bits(index.by_free[size], ROOMY - seen):
-                seen += 1
-                yield supernode
-        wanted += wish.nodes
-    sizes = index.sizes >> wanted << wanted
-    while sizes:
-        low = sizes & -sizes
-        sizes ^= low
-        yield from low_bits(index.by_free[low.bit_length() - 1], index.shape.supernodes)
 
 
 def in_scope(ledger: Ledger, wish: Wish, scope: range, allowed: Allowed) -> Place | None:
@@ -251,29 +160,32 @@ def emptiest_first(index: Index, scope: list[int], wanted: int) -> Iterator[list
     yield scope
 
 
-def free_nodes(index: Index, wish: Wish, scope: Iterable[int], allowed: Allowed) -> dict[int, int]:
+def free_nodes(index: Index, wish: Wish, scope: range, allowed: Allowed) -> dict[int, int]:
     """By cabinet the mask of nodes that have room for one part of the gang and that the rules allow."""
     found: dict[int, int] = {}
-    per, nodes, npus, free = wish.per, index.nodes, index.npus, index.free
-    bits = [1 << offset for offset in range(nodes)]
+    nodes, whole, first = index.nodes, index.whole, scope.start
+    full = (1 << nodes) - 1
+    here = 0
+    if wish.per < index.npus:
+        here = index.started(wish.per) >> first * nodes & (1 << len(scope) * nodes) - 1
     one_by_one = allowed.of_nodes()
-    for cabinet in allowed.cabinets(scope):
-        mask = index.whole[cabinet]
-        if per < npus:
-            base = cabinet * nodes
-            if per >= 1:
-                for bit, left in zip(bits, free[base : base + nodes], strict=True):
-                    if left >= per:
-                        mask |= bit
-            else:
-                for offset in range(nodes):
-                    if has_room(index, base + offset, per):
-                        mask |= 1 << offset
+    for cabinet in allowed.cabinets(roomy(index, scope, here)):
+        mask = whole[cabinet]
+        if here:
+            mask |= here >> (cabinet - first) * nodes & full
         if one_by_one:
             mask = sum(1 << o for o in index.offsets(mask) if allowed(cabinet * nodes + o))
         if mask:
             found[cabinet] = mask
     return found
+
+
+def roomy(index: Index, scope: range, here: int) -> list[int]:
+    """The cabinets of a scope with whole nodes, or with some `here` (a mask of nodes, counted from the first on)."""
+    whole, nodes, full = index.whole, index.nodes, (1 << index.nodes) - 1
+    if here:
+        return [c for c in scope if whole[c] or here >> (c - scope.start) * nodes & full]
+    return [cabinet for cabinet in scope if whole[cabinet]]
 
 
 def has_room(index: Index, node: int, per: float) -> bool:

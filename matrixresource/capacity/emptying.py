@@ -7,9 +7,11 @@ spreads each allocation's NPUs over its nodes in the domain, which no choice of 
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity import constrained
+from matrixresource.capacity.allowing import Allowed
 from matrixresource.capacity.wishes import Wish
 
 if TYPE_CHECKING:
@@ -36,14 +38,15 @@ def holders(ledger: Ledger, cabinets: range | set[int]) -> Holders:
 
 
 class Emptying:
-    """One domain: `size` nodes from `first` on, of which `wanted` are to be free."""
+    """One domain: `size` nodes from `first` on, of which `wanted` are to be free. `here` are at least its holders."""
 
-    def __init__(self, ledger: Ledger, first: int, size: int, wanted: int) -> None:
+    def __init__(self, ledger: Ledger, first: int, size: int, wanted: int, here: Holders) -> None:
         index, nodes = ledger.index, ledger.shape.nodes
         cabinets = range(first // nodes, (first + size) // nodes)
-        here = holders(ledger, cabinets)
         self.owners = {
-            node: frozenset(names) for node, names in here.items() if index.up[node] and node not in index.broken
+            node: frozenset(here[node])
+            for node in range(first, first + size)
+            if node in here and index.up[node] and node not in index.broken
         }
         self.npus = {name: ledger.held[name].wish.npus for names in self.owners.values() for name in names}
         spread = dict.fromkeys(self.npus, 0)
@@ -100,26 +103,30 @@ def at_once(ledger: Ledger, wish: Wish, first: int, size: int) -> tuple[set[str]
     index, shape = ledger.index, ledger.shape
     nodes = shape.nodes
     scope = range(first // nodes, (first + size) // nodes)
-    allowed = constrained.Allowed(ledger, wish)
+    allowed = Allowed(ledger, wish)
     limit, domain = constrained.spread_limit(index, wish.spread)
     costs = [0.0] * size
-    lies: dict[str, list[int]] = {}
     parts, offsets, free, low, high = wish.per < shape.npus, index.offsets, index.free, scope.start, scope.stop
+    per = wish.per if parts else inf  # where there is room for a part nobody has to go
     for name in set().union(*ledger.tenants[low:high]):
         held = ledger.held[name]
         place = held.place
-        mine = [node - first for node, _ in place.parts if first <= node < first + size] if place.parts else []
-        for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
-            if low <= cabinet < high:
-                base = cabinet * nodes - first
-                mine += [base + offset for offset in offsets(mask)]
-        if parts:  # where there is room for a part nobody has to go
-            mine = [node for node in mine if free[first + node] < wish.per]
-        lies[name] = mine
-        if mine:
-            each = held.wish.npus / len(mine)
-            for node in mine:
-                costs[node] += each
+        here = place.whole + place.spares if place.spares else place.whole
+        if len(here) > 1 or (here and here[0][0] not in scope):
+            here = [entry for entry in here if low <= entry[0] < high]
+        some = [node for node, _ in place.parts if first <= node < first + size and free[node] < per]
+        count = len(some)
+        for _, mask in here:
+            count += mask.bit_count()
+        if not count:
+            continue
+        each = held.wish.npus / count
+        for node in some:
+            costs[node - first] += each
+        for cabinet, mask in here:
+            base = cabinet * nodes - first
+            for offset in offsets(mask):
+                costs[base + offset] += each
     chosen: set[int] = set()
     taken: Counter[int] = Counter()
     wanted, bound = wish.nodes + wish.spares, 0.0
@@ -136,4 +143,12 @@ def at_once(ledger: Ledger, wish: Wish, first: int, size: int) -> tuple[set[str]
         bound += costs[node]
         if len(chosen) == wanted:
             break
-    return {name for name, mine in lies.items() if not chosen.isdisjoint(mine)}, bound
+    cabinets = {(first + node) // nodes for node in chosen}
+    found: set[str] = set()
+    for name in set().union(*(ledger.tenants[cabinet] for cabinet in cabinets)):
+        place = ledger.held[name].place
+        mine = [c * nodes + o for c, mask in place.whole + place.spares if c in cabinets for o in offsets(mask)]
+        mine += [node for node, _ in place.parts if free[node] < per]
+        if any(node - first in chosen for node in mine):
+            found.add(name)
+    return found, bound

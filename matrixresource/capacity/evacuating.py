@@ -31,14 +31,13 @@ DOMAINS_SEEN = 32  # of a wide machine
 ROOMS_SEEN = 256
 
 
-@dataclass(frozen=True)
 class Piece:
-    """What an allocation has on one node."""
+    """What an allocation has on one node; one object for each of them, so that objects are compared, not values."""
 
-    name: str
-    node: int
-    dies: int
-    npus: float
+    __slots__ = ("dies", "name", "node", "npus")
+
+    def __init__(self, name: str, node: int, dies: int, npus: float) -> None:
+        self.name, self.node, self.dies, self.npus = name, node, dies, npus
 
 
 @dataclass
@@ -208,14 +207,12 @@ def _rooms(search: Search, piece: Piece, moved: dict[Piece, int]) -> list[int]:
         dies = search.dies[node]
         if not dies or node in search.reserved or not index.up[node] or not _room(dies, piece.npus):
             continue
-        if not _may_go(search, piece, node, moved):
-            continue
         alike = (
             dies.bit_count(),
             (dies & dies >> 1 & EVEN).bit_count(),
             node // shape.nodes == piece.node // shape.nodes,
         )
-        if alike not in seen:
+        if alike not in seen and _may_go(search, piece, node, moved):
             seen.add(alike)
             found.append((dies.bit_count(), node))
     return [node for _, node in sorted(found)]

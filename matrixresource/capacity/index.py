@@ -12,6 +12,8 @@ from matrixresource.capacity.shape import Shape
 from matrixresource.capacity.wishes import Place
 
 EVEN = int("01" * 64, 2)  # the first die of every NPU
+WORD_BITS = 480
+WORD = (1 << WORD_BITS) - 1
 
 
 class Index:
@@ -180,6 +182,16 @@ class Index:
         parts = all(self.up[node] and dies & ~self.dies[node] == 0 for node, dies in place.parts)
         return whole and parts and all(self.up[node] for node, _ in pools) and self.has(place)
 
+    def started(self, per: float) -> int:
+        """The nodes in use that have so many NPUs free, or a die."""
+        found = 0
+        for free in range(max(1, int(per)), self.npus):
+            found |= self.parts[free]
+        if per < 1:
+            for halves in self.halves:
+                found |= halves
+        return found
+
     def smallest_supernode_with(self, nodes: int) -> int:
         """The least number of whole nodes, at least so many, that some supernode has; -1 when none has."""
         found = self.sizes >> nodes
@@ -198,8 +210,13 @@ class Index:
 def low_bits(mask: int, most: int) -> list[int]:
     """The places of the lowest bits, at most so many."""
     found: list[int] = []
+    base = 0
     while mask and len(found) < most:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
+        some = mask & WORD  # of a wide mask a piece at a time: arithmetic takes as long as numbers are wide
+        while some and len(found) < most:
+            low = some & -some
+            found.append(base + low.bit_length() - 1)
+            some ^= low
+        base += WORD_BITS
+        mask >>= WORD_BITS
     return found

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity import constrained
+from matrixresource.capacity.allowing import Allowed
 from matrixresource.capacity.choosing import lowest
 from matrixresource.capacity.dealing import Room, deal
 from matrixresource.capacity.index import Index
@@ -49,7 +50,7 @@ def obeys(ledger: Ledger, wish: Wish, place: Place, stayed: set[int] | None = No
         shares = Counter(node // domain_size(shape, wish.spread.over) for node in members)
         if max(shares.values(), default=0) > wish.spread.most:
             return False
-    allowed = constrained.Allowed(ledger, wish)
+    allowed = Allowed(ledger, wish)
     return all(map(allowed, members - (stayed or set())))
 
 
@@ -60,7 +61,7 @@ def lay_out(ledger: Ledger, wish: Wish, own: set[int], scope: range, *, stay: bo
     count where they are free.
     """
     index = ledger.index
-    allowed = constrained.Allowed(ledger, wish)
+    allowed = Allowed(ledger, wish)
     if allowed.nothing or wish.nodes % wish.block or wish.nodes % wish.cell:
         return None
     free = constrained.free_nodes(index, wish, scope, allowed)

@@ -16,13 +16,16 @@ from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.capacity.withholding import Promises, Reservation, withheld
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Held:
     """One allocation."""
 
     wish: Wish
     place: Place
     since: float
+
+    def __init__(self, wish: Wish, place: Place, since: float) -> None:
+        self.wish, self.place, self.since = wish, place, since
 
 
 class Ledger:

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from matrixresource.capacity import constrained, defragmenting, preempting, relaxing, releasing, waiting
+from matrixresource.capacity import defragmenting, preempting, relaxing, releasing, waiting
+from matrixresource.capacity.allowing import Allowed
 from matrixresource.capacity.nearest import nearest
 from matrixresource.capacity.radius import Loss, radius
 from matrixresource.capacity.wishes import Place, Wish
@@ -111,7 +112,7 @@ def why(ledger: Ledger, wish: Wish) -> tuple[Domain, ...]:
     """The domains nearest to serving it, the best first."""
     shape = ledger.shape
     size = shape.nodes if wish.within == "cabinet" else shape.of_supernode
-    allowed = constrained.Allowed(ledger, wish)
+    allowed = Allowed(ledger, wish)
     ruled = bool(allowed) or wish.per != shape.npus
     firsts = nearest(ledger, size, DOMAINS_TOLD * (4 if ruled else 1))
     if not (allowed or wish.avoid or ledger.promises):
@@ -143,26 +144,24 @@ def _rooms(ledger: Ledger, wish: Wish, first: int, size: int) -> list[bool]:
     return [npus >= 0 and dies > 0 for npus, dies in zip(free, ledger.index.dies[first : first + size], strict=True)]
 
 
-def _walked(
-    ledger: Ledger, wish: Wish, first: int, size: int, allowed: constrained.Allowed, shown: list[bool]
-) -> Domain:
+def _walked(ledger: Ledger, wish: Wish, first: int, size: int, allowed: Allowed, shown: list[bool]) -> Domain:
     """Node by node; `shown` says of each whether it has room beside what is promised and to be avoided."""
     obstacles: Counter[str] = Counter()
-    hidden = _rooms(ledger, wish, first, size)
     usable: Counter[int] = Counter()
-    free, nodes, ruled, down, held = ledger.index.free, ledger.shape.nodes, bool(allowed), 0, 0
-    for node, beside in enumerate(shown, first):
-        if free[node] < 0:
-            down += 1
-        elif not beside:
-            if not hidden[node - first]:
-                held += 1
-            else:
+    nodes, ruled, hidden = ledger.shape.nodes, bool(allowed), shown
+    down = ledger.index.free[first : first + size].count(-1)
+    if wish.avoid or ledger.promises:
+        hidden = _rooms(ledger, wish, first, size)
+        for node, (room, beside) in enumerate(zip(hidden, shown, strict=True), first):
+            if room and not beside:
                 obstacles["avoid" if node in wish.avoid else "promised"] += 1
-        elif ruled and not allowed(node):
-            obstacles["apart" if wish.apart else "near"] += 1
-        else:
-            usable[node // nodes] += 1
+    held = size - down - sum(hidden)
+    for node, beside in enumerate(shown, first):
+        if beside:
+            if ruled and not allowed(node):
+                obstacles["apart" if wish.apart else "near"] += 1
+            else:
+                usable[node // nodes] += 1
     obstacles.update(down=down, held=held)
     cut = sum(count % wish.cell for count in usable.values())
     return _domain(ledger, wish, first, size, size - obstacles.total(), cut, obstacles)

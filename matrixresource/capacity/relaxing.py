@@ -23,7 +23,7 @@ FEW = 8  # numbers that are tried one by one
 def most_nodes(ledger: Ledger, wish: Wish) -> int:
     """The most nodes, in whole blocks and cells, that fit under the same rules; 0 for none."""
     step = lcm(wish.block, wish.cell)
-    return step * _most((wish.nodes - 1) // step, lambda count: _fits(ledger, replace(wish, nodes=count * step)))
+    return step * _most((wish.nodes - 1) // step, lambda count: _fits(ledger, wish.with_nodes(count * step)))
 
 
 def most_pools(ledger: Ledger, wish: Wish) -> Wish | None:

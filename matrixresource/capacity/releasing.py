@@ -97,7 +97,8 @@ def _emptied(ledger: Ledger, wish: Wish, size: int, effort: int) -> Release | No
     if size > MANY and effort < size:
         return _emptied_at_once(ledger, wish, size)
     starts = [0] if size == shape.all_nodes else nearest(ledger, size, DOMAINS_TRIED)
-    domains = [Emptying(ledger, first, size, wish.nodes + wish.spares) for first in starts]
+    here = holders(ledger, {c for first in starts for c in range(first // shape.nodes, (first + size) // shape.nodes)})
+    domains = [Emptying(ledger, first, size, wish.nodes + wish.spares, here) for first in starts]
     domains = sorted((each for each in domains if each.possible), key=lambda each: each.least)
     best: frozenset[str] = frozenset()
     cost, exact = inf, len(starts) * size == shape.all_nodes

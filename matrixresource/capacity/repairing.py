@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity import constrained
+from matrixresource.capacity.allowing import Allowed
 from matrixresource.capacity.choosing import lowest
 from matrixresource.capacity.index import Index
 from matrixresource.capacity.keeping import laid_out, pools_again
@@ -123,7 +124,7 @@ def _with_one_more(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabi
     around = range(lost_cabinet, lost_cabinet + 1) if alone else None
     homes = homes or {lost_cabinet // shape.cabinets}
     free: list[int] = []
-    allowed = constrained.Allowed(ledger, wish)
+    allowed = Allowed(ledger, wish)
     for supernode in [lost_cabinet // shape.cabinets] if around else sorted(homes):
         scope = around or range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
         for cabinet, mask in constrained.free_nodes(index, wish, scope, allowed).items():
@@ -168,7 +169,7 @@ def keeps_rules(ledger: Ledger, wish: Wish, members: set[int], node: int) -> boo
         size = sizes[wish.spread.over]
         if sum(member // size == node // size for member in members) >= wish.spread.most:
             return False
-    return constrained.Allowed(ledger, wish)(node)
+    return Allowed(ledger, wish)(node)
 
 
 def _added(ledger: Ledger, wish: Wish, kept: Place, node: int) -> Place:

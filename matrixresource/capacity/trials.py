@@ -43,17 +43,33 @@ class Released:
             self.take_back(name)
         return fits
 
+    def whole_of(self, names: list[str]) -> int:
+        """How many nodes that are whole now these would take."""
+        index = self.ledger.index
+        count, started = 0, set[int]()
+        for name in names:
+            place = self.gone[name].place
+            for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
+                count += (mask & index.whole[cabinet]).bit_count()
+            for node, _ in place.parts:
+                if index.free[node] == index.npus:
+                    started.add(node)
+        return count + len(started)
+
     def pruned(self, wish: Wish, tests: float) -> list[str]:
         """Those that have to be gone for the request: as many as can come back within so many tests, the largest
         first; where there are very many, many at a time."""
         names = sorted(self.gone, key=lambda each: -self.gone[each].wish.npus)
         stride = max(1, len(names) // MANY)
+        wanted = wish.spares + (wish.nodes if wish.per == self.ledger.shape.npus else 0)
         while True:
             for first in range(0, len(names), stride):
                 tests -= 1
                 if tests < 0:
                     return list(self.gone)
                 some = names[first : first + stride]
+                if wanted and sum(self.ledger.index.left) - self.whole_of(some) < wanted:
+                    continue  # without these nodes there are too few
                 for name in some:
                     self.take_back(name)
                 if self.ledger.choose(wish) is None:

@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity import constrained, reserving
+from matrixresource.capacity.allowing import Allowed
 from matrixresource.capacity.releasing import domain_of_whole, possible
 from matrixresource.capacity.trials import trial
 from matrixresource.capacity.wishes import Wish
@@ -33,7 +34,8 @@ def earliest(ledger: Ledger, wish: Wish, now: float) -> float | None:
             ledger, wish, ledger.shape.nodes if wish.within == "cabinet" else ledger.shape.of_supernode
         )
     else:
-        moment = _first(ledger, ledger.held, inf, lambda: ledger.choose(wish) is not None)
+        missing = _missing(ledger, wish, range(ledger.shape.all_cabinets))
+        moment = _first(ledger, ledger.held, inf, lambda: ledger.choose(wish) is not None, missing)
     return None if moment == inf else max(moment, now)
 
 
@@ -48,6 +50,9 @@ def _when_empty(ledger: Ledger, wish: Wish, size: int) -> float:
 def _in_a_domain(ledger: Ledger, wish: Wish, size: int) -> float:
     """For any rules inside one cabinet or supernode: one after another, those whose nodes may be ready first."""
     nodes = ledger.shape.nodes
+    if size == ledger.shape.all_nodes:
+        scope = range(ledger.shape.all_cabinets)
+        return _first(ledger, ledger.held, inf, _fits_in(ledger, wish, scope), _missing(ledger, wish, scope))
     until = _ready(ledger, wish)
     named = {other for rule in (wish.apart, wish.near) if rule for other in rule.others if other in ledger.held}
     ready = [(sorted(until[first : first + size])[wish.nodes - 1], first) for first in range(0, len(until), size)]
@@ -57,16 +62,24 @@ def _in_a_domain(ledger: Ledger, wish: Wish, size: int) -> float:
             break
         scope = range(first // nodes, (first + size) // nodes)
         names = named.union(*(ledger.tenants[cabinet] for cabinet in scope))
-        best = min(best, _first(ledger, names, best, _fits_in(ledger, wish, scope)))
+        fits, missing = _fits_in(ledger, wish, scope), _missing(ledger, wish, scope)
+        best = min(best, _first(ledger, names, best, fits, missing))
     return best
 
 
 def _fits_in(ledger: Ledger, wish: Wish, scope: range) -> Callable[[], bool]:
     def fits() -> bool:
-        allowed = constrained.Allowed(ledger, wish)
+        allowed = Allowed(ledger, wish)
         return not allowed.nothing and constrained.in_scope(ledger, wish, scope, allowed) is not None
 
     return fits
+
+
+def _missing(ledger: Ledger, wish: Wish, scope: range) -> int:
+    """How many whole nodes fewer than the request needs there are in these cabinets."""
+    wanted = wish.spares + (wish.nodes if wish.per == ledger.shape.npus else 0)
+    whole = ledger.index.whole
+    return wanted - sum([whole[cabinet].bit_count() for cabinet in scope]) if wanted else 0
 
 
 def _ready(ledger: Ledger, wish: Wish) -> list[float]:
@@ -93,12 +106,19 @@ def _ready(ledger: Ledger, wish: Wish) -> list[float]:
     return until
 
 
-def _first(ledger: Ledger, names: Iterable[str], before: float, fits: Callable[[], bool]) -> float:
-    """The first moment at which it fits as these leave: in growing strides, then in halves; infinite from `before`."""
+def _first(ledger: Ledger, names: Iterable[str], before: float, fits: Callable[[], bool], missing: int) -> float:
+    """The first moment at which it fits as these leave: in growing strides, then in halves; infinite from `before`.
+
+    Before so many nodes are given back as are `missing` it is not tried.
+    """
     ends = ((ledger.held[name].wish.end, name) for name in names)
     leaving = sorted((end, name) for end, name in ends if end < before)
     low, high = 0, len(leaving)  # it does not fit when the first `low` have left; it does, if at all, with `high`
     with trial(ledger) as released:
+        while low < high and missing > (given := _nodes_of(ledger.held[leaving[low][1]].wish)):
+            released(leaving[low][1])
+            missing -= given
+            low += 1
         step = 1
         while low < high:
             reach = min(low + step, high)
@@ -113,3 +133,8 @@ def _first(ledger: Ledger, names: Iterable[str], before: float, fits: Callable[[
                 released.take_back(name)
             high, step = reach, max(1, (reach - low) // 2)
     return inf
+
+
+def _nodes_of(wish: Wish) -> int:
+    """The most nodes on which an allocation has anything."""
+    return wish.nodes + wish.spares

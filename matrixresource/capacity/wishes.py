@@ -54,6 +54,13 @@ class Wish:
             or self.avoid or self.prefers or self.cell > 1 or (self.nodes > 1 and self.per != 8)
         )  # fmt: skip
 
+    def with_nodes(self, nodes: int) -> Wish:
+        """The same for another number of nodes."""
+        return Wish(
+            nodes, self.per, self.within, self.block, self.spread, self.apart, self.near, self.spares, self.cpus,
+            self.mem, self.priority, self.preempts, self.weight, self.end, self.avoid, self.prefers, self.cell,
+        )  # fmt: skip
+
     @property
     def soft(self) -> bool:
         """Whether anything of it is a preference."""
@@ -66,15 +73,32 @@ class Wish:
         return self.nodes * self.per
 
 
-@dataclass(slots=True)
+Amounts = list[tuple[int, int]]
+
+
+@dataclass(slots=True, init=False)  # what is written out here is compiled, what a data class makes is not
 class Place:
     """Where an allocation lies: whole nodes as (cabinet, mask), parts as (node, dies), spares as whole nodes."""
 
-    whole: list[tuple[int, int]] = field(default_factory=list)
-    parts: list[tuple[int, int]] = field(default_factory=list)
-    spares: list[tuple[int, int]] = field(default_factory=list)
-    cpus: list[tuple[int, int]] = field(default_factory=list)
-    mem: list[tuple[int, int]] = field(default_factory=list)
+    whole: Amounts
+    parts: Amounts
+    spares: Amounts
+    cpus: Amounts
+    mem: Amounts
+
+    def __init__(
+        self,
+        whole: Amounts | None = None,
+        parts: Amounts | None = None,
+        spares: Amounts | None = None,
+        cpus: Amounts | None = None,
+        mem: Amounts | None = None,
+    ) -> None:
+        self.whole = [] if whole is None else whole
+        self.parts = [] if parts is None else parts
+        self.spares = [] if spares is None else spares
+        self.cpus = [] if cpus is None else cpus
+        self.mem = [] if mem is None else mem
 
     def cabinets(self, nodes: int) -> set[int]:
         """The cabinets of its NPUs; `nodes` is how many nodes a cabinet has."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -139,4 +140,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     log.info("allocator", extra={"form": str(FORM)})
     database = Database(settings.database_url("resource"))
     database.migrate(MIGRATIONS)
-    serve(build(settings, settings.clock(), database), settings)
+    app = build(settings, settings.clock(), database)
+    gc.freeze()  # a collection need not look at what stays as long as the process
+    serve(app, settings)
