@@ -1,0 +1,79 @@
+"""What is counted from sets of nodes is what looking at every node gives."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from matrixresource.capacity import scoping
+from matrixresource.capacity.allowing import Allowed
+from matrixresource.capacity.choosing import CANDIDATES
+from matrixresource.capacity.constrained import has_room, in_scope
+from matrixresource.capacity.index import WORD_BITS, low_bits
+from matrixresource.capacity.ledger import Ledger
+from matrixresource.capacity.shape import Shape
+from matrixresource.capacity.wishes import Place, Wish
+
+
+def used(seed: int, shape: Shape) -> Ledger:
+    """A machine with parts and gangs on it, nodes down and dies broken."""
+    chance = random.Random(seed)
+    ledger = Ledger(shape)
+    for number in range(shape.all_nodes):
+        wish = chance.choice([Wish(1, chance.choice([0.5, 1, 2, 4])), Wish(chance.randint(1, 4)), Wish(2, 2)])
+        ledger.allocate(f"j{number}", wish, 0.0)
+        if chance.random() < 0.45:
+            ledger.release(chance.choice(sorted(ledger.held)))
+    for node in chance.sample(range(shape.all_nodes), shape.all_nodes // 10):
+        ledger.set_up(node, False)
+    for node in chance.sample(range(shape.all_nodes), shape.all_nodes // 10):
+        ledger.index.block(node, 1 << chance.randrange(16))
+    return ledger
+
+
+def naive_bits(mask: int, most: int) -> list[int]:
+    return [place for place in range(mask.bit_length()) if mask >> place & 1][:most]
+
+
+def test_the_lowest_bits_of_masks_of_any_width() -> None:
+    chance = random.Random(3)
+    for width in (1, 61, WORD_BITS, WORD_BITS + 1, 5 * WORD_BITS):
+        for share in (1, 20):
+            mask = sum(1 << place for place in range(width) if not chance.randrange(share))
+            for most in (0, 1, 7, width):
+                assert low_bits(mask, most) == naive_bits(mask, most)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("per", [0.5, 1, 3])
+def test_nodes_in_use_with_room(seed: int, per: float) -> None:
+    index = used(seed, Shape(12, 3, 4)).index
+    roomy = {node for node in range(index.shape.all_nodes) if has_room(index, node, per)}
+    whole = {c * index.nodes + o for c, mask in enumerate(index.whole) for o in index.offsets(mask)}
+    assert roomy - whole
+    assert set(low_bits(index.started(per), index.shape.all_nodes)) == roomy - whole
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("within", ["", "cabinet", "supernode"])
+def test_a_gang_of_parts_lies_where_trying_every_scope_puts_it(seed: int, within: str) -> None:
+    """By the fewest cabinets, then the fewest whole nodes, of the first few scopes that hold it."""
+    ledger = used(seed, Shape(12, 3, 4))
+    index, chance, found = ledger.index, random.Random(seed), 0
+    for _ in range(60):
+        wish = Wish(chance.randint(2, 4 if within == "cabinet" else 9), chance.choice([0.5, 1, 2, 4, 6]), within)
+        places: list[tuple[int, int, int, Place]] = []
+        for number, scope in enumerate(scoping.started_scopes(index, wish)):
+            place = in_scope(ledger, wish, scope, Allowed(ledger, wish))
+            if place is not None:
+                whole = sum(index.whole[cabinet].bit_count() for cabinet in scope)
+                places.append((len(place.cabinets(index.nodes)), whole, number, place))
+            if len(places) == CANDIDATES:
+                break
+        if places:
+            found += 1
+            assert ledger.choose(wish) == min(places, key=lambda entry: entry[:3])[3]
+        elif within:
+            assert ledger.choose(wish) is None
+    assert found
