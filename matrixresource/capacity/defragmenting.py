@@ -27,8 +27,7 @@ from matrixresource.capacity.evacuating import (
     rooms_of,
     settle,
 )
-from matrixresource.capacity.index import Index
-from matrixresource.capacity.measures import largest_blocks
+from matrixresource.capacity.measures import largest_blocks, largest_of
 from matrixresource.capacity.wishes import Place, Wish
 from matrixresource.capacity.withholding import closed
 
@@ -103,27 +102,30 @@ def make_room(
         return None
     npus = {name: sum(step.npus for step in found.steps if step.name == name) for name in found.moves}
     moves = tuple(Move(name, ledger.held[name].place, new, npus[name]) for name, new in found.moves.items())
-    before, after = (largest_blocks(index)[wish.within] for index in (ledger.index, _moved(ledger, found.moves)))
+    before = largest_blocks(ledger.index)[wish.within]
+    after = largest_of(_whole_after(ledger, found.moves), ledger.shape)[wish.within]
     return Defragmentation(
         wish.nodes, wish.within, found.place, before, after, found.moved, moves, found.steps, found.exact
     )
 
 
-def _moved(ledger: Ledger, moves: dict[str, Place]) -> Index:
-    """The whole nodes as they will be, in an index of their own."""
-    shape, index = ledger.shape, Index(ledger.shape)
-    dies = list(ledger.index.dies)
+def _whole_after(ledger: Ledger, moves: dict[str, Place]) -> list[int]:
+    """The whole nodes of each cabinet as they will be."""
+    shape, index = ledger.shape, ledger.index
+    dies: dict[int, int] = {}
     for sign, places in ((1, [ledger.held[name].place for name in moves]), (-1, list(moves.values()))):
         for place in places:
             whole = [(c * shape.nodes + o, shape.dies) for c, mask in place.whole for o in index.offsets(mask)]
             for node, bits in [*whole, *place.parts]:
-                dies[node] += sign * (bits & ~ledger.index.broken.get(node, 0))
-    for cabinet in range(shape.all_cabinets):
-        here = range(cabinet * shape.nodes, (cabinet + 1) * shape.nodes)
-        used = sum(1 << o for o, n in enumerate(here) if dies[n] != shape.dies or not ledger.index.up[n])
-        if used:
-            index.take_whole(cabinet, used)
-    return index
+                dies[node] = dies.get(node, index.dies[node]) + sign * (bits & ~index.broken.get(node, 0))
+    found = list(index.whole)
+    for node, free in dies.items():
+        cabinet, offset = divmod(node, shape.nodes)
+        if free == shape.dies and index.up[node]:
+            found[cabinet] |= 1 << offset
+        else:
+            found[cabinet] &= ~(1 << offset)
+    return found
 
 
 def plan(

@@ -43,16 +43,14 @@ class Emptying:
     def __init__(self, ledger: Ledger, first: int, size: int, wanted: int, here: Holders) -> None:
         index, nodes = ledger.index, ledger.shape.nodes
         cabinets = range(first // nodes, (first + size) // nodes)
-        self.owners = {
-            node: frozenset(here[node])
-            for node in range(first, first + size)
-            if node in here and index.up[node] and node not in index.broken
-        }
-        self.npus = {name: ledger.held[name].wish.npus for names in self.owners.values() for name in names}
-        spread = dict.fromkeys(self.npus, 0)
-        for names in self.owners.values():
-            for name in names:
-                spread[name] += 1
+        self.owners: dict[int, frozenset[str]] = {}
+        spread: dict[str, int] = {}
+        for node in range(first, first + size):
+            if node in here and index.up[node] and node not in index.broken:
+                self.owners[node] = frozenset(here[node])
+                for name in here[node]:
+                    spread[name] = spread.get(name, 0) + 1
+        self.npus = {name: ledger.held[name].wish.npus for name in spread}
         self.share = {name: npus / spread[name] for name, npus in self.npus.items()}
         self.short = wanted - sum(index.whole[cabinet].bit_count() for cabinet in cabinets)
         self.possible = 0 < self.short <= len(self.owners)

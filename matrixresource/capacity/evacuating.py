@@ -100,29 +100,27 @@ def candidates(
     stuck = set(index.broken)
     for held in ledger.held.values():
         stuck.update(c * shape.nodes + o for c, mask in held.place.spares for o in index.offsets(mask))
-    stuck |= {node for node, there in pieces.items() if any(piece.name in bound for piece in there)}
-
-    loads = {node: sum(piece.npus for piece in there) for node, there in pieces.items()}
-
-    def load(node: int) -> float:
-        return loads.get(node, 0.0)
-
+    loads = [0.0] * shape.all_nodes
+    for node, there in pieces.items():
+        for piece in there:
+            loads[node] += piece.npus
+            if piece.name in bound:
+                stuck.add(node)
     found: list[tuple[float, tuple[int, ...]]] = []
     most = min(SETS, 8 * steps)
     for first in _starts(ledger, size):
-        here = sorted(
-            (n for n in range(first, first + size) if index.up[n] and n not in stuck), key=lambda n: (load(n), n)
-        )
+        here = [node for node in range(first, first + size) if index.up[node] and node not in stuck]
         if len(here) < wish.nodes:
             continue
+        here.sort(key=loads.__getitem__)
         if size == shape.nodes:
-            found += [(sum(map(load, nodes)), nodes) for nodes in combinations(here, wish.nodes)]
+            found += [(sum([loads[n] for n in nodes]), nodes) for nodes in combinations(here, wish.nodes)]
             continue
-        free = [node for node in here if not load(node)][: wish.nodes]
+        free = [node for node in here if not loads[node]][: wish.nodes]
         short = wish.nodes - len(free)
-        used = [node for node in here if load(node)]
+        used = [node for node in here if loads[node]]
         within = next((n for n in range(CHEAPEST, short, -1) if comb(n, short) <= most), short)
-        found += [(sum(map(load, nodes)), (*free, *nodes)) for nodes in combinations(used[:within], short)]
+        found += [(sum([loads[n] for n in nodes]), (*free, *nodes)) for nodes in combinations(used[:within], short)]
     cut = [(size, each) for size, each in ((shape.nodes, wish.cell), (shape.of_supernode, wish.block)) if each > 1]
     yield from (entry for entry in sorted(found) if all(whole(entry[1], size, each) for size, each in cut))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from matrixresource.capacity.index import Index
+from matrixresource.capacity.shape import Shape
 
 if TYPE_CHECKING:
     from matrixresource.capacity.ledger import Ledger
@@ -88,6 +89,14 @@ def largest_blocks(index: Index) -> dict[str, int]:
     """The most whole nodes that one gang can have inside a cabinet, a supernode, and in all."""
     cabinet = next((count for count in range(index.nodes, 0, -1) if index.having[count]), 0)
     return {"cabinet": cabinet, "supernode": index.most_left(), "": sum(index.left)}
+
+
+def largest_of(whole: list[int], shape: Shape) -> dict[str, int]:
+    """The same of cabinets that have these whole nodes."""
+    counts = [mask.bit_count() for mask in whole]
+    each = shape.cabinets
+    supernodes = [sum(counts[first : first + each]) for first in range(0, len(counts), each)]
+    return {"cabinet": max(counts), "supernode": max(supernodes), "": sum(counts)}
 
 
 def blocks(index: Index, sizes: tuple[int, ...]) -> list[Block]:

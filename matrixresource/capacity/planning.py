@@ -11,7 +11,6 @@ Trials change the ledger and take every change back.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -133,7 +132,7 @@ def _counted(ledger: Ledger, wish: Wish, first: int, size: int) -> Domain:
     rooms = _rooms(ledger, wish, first, size)
     room, nodes = sum(rooms), ledger.shape.nodes
     cut = sum(sum(rooms[at : at + nodes]) % wish.cell for at in (range(0, size, nodes) if wish.cell > 1 else ()))
-    return _domain(ledger, wish, first, size, room, cut, Counter({"down": down, "held": size - down - room}))
+    return _domain(ledger, wish, first, size, room, cut, {"down": down, "held": size - down - room})
 
 
 def _rooms(ledger: Ledger, wish: Wish, first: int, size: int) -> list[bool]:
@@ -146,28 +145,32 @@ def _rooms(ledger: Ledger, wish: Wish, first: int, size: int) -> list[bool]:
 
 def _walked(ledger: Ledger, wish: Wish, first: int, size: int, allowed: Allowed, shown: list[bool]) -> Domain:
     """Node by node; `shown` says of each whether it has room beside what is promised and to be avoided."""
-    obstacles: Counter[str] = Counter()
-    usable: Counter[int] = Counter()
+    obstacles: dict[str, int] = {}
+    usable: dict[int, int] = {}
     nodes, ruled, hidden = ledger.shape.nodes, bool(allowed), shown
     down = ledger.index.free[first : first + size].count(-1)
     if wish.avoid or ledger.promises:
         hidden = _rooms(ledger, wish, first, size)
         for node, (room, beside) in enumerate(zip(hidden, shown, strict=True), first):
             if room and not beside:
-                obstacles["avoid" if node in wish.avoid else "promised"] += 1
+                what = "avoid" if node in wish.avoid else "promised"
+                obstacles[what] = obstacles.get(what, 0) + 1
     held = size - down - sum(hidden)
     for node, beside in enumerate(shown, first):
         if beside:
             if ruled and not allowed(node):
-                obstacles["apart" if wish.apart else "near"] += 1
+                what = "apart" if wish.apart else "near"
+                obstacles[what] = obstacles.get(what, 0) + 1
             else:
-                usable[node // nodes] += 1
+                usable[node // nodes] = usable.get(node // nodes, 0) + 1
     obstacles.update(down=down, held=held)
     cut = sum(count % wish.cell for count in usable.values())
-    return _domain(ledger, wish, first, size, size - obstacles.total(), cut, obstacles)
+    return _domain(ledger, wish, first, size, size - sum(obstacles.values()), cut, obstacles)
 
 
-def _domain(ledger: Ledger, wish: Wish, first: int, size: int, room: int, cut: int, obstacles: Counter[str]) -> Domain:
+def _domain(
+    ledger: Ledger, wish: Wish, first: int, size: int, room: int, cut: int, obstacles: dict[str, int]
+) -> Domain:
     """`room` is in nodes of which `cut` make up no cell."""
     index = ledger.index
     obstacles["cell"] = cut

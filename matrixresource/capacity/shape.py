@@ -1,5 +1,7 @@
 """How many supernodes, cabinets, nodes and NPUs there are, and the arithmetic between their numbers."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 
@@ -17,6 +19,10 @@ class Shape:
     npus: int = 8
     cpus: int = 4
     mem_gib: int = 1536
+
+    def __reduce__(self) -> tuple[type[Shape], tuple[int, ...]]:
+        """By its numbers: a compiled frozen class cannot have its attributes put back one by one."""
+        return Shape, (self.supernodes, self.cabinets, self.nodes, self.npus, self.cpus, self.mem_gib)
 
     @property
     def all_cabinets(self) -> int:

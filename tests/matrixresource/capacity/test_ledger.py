@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -96,3 +97,8 @@ def test_a_spare_in_another_cabinet_cuts_no_cell() -> None:
     ledger.hold("gang", Wish(2, cell=2, spares=1), Place(whole=[(0, 0b11)], spares=[(1, 0b01)]), 0.0)
     moved, lost = ledger.fail(0)
     assert (moved["gang"].whole, moved["gang"].spares, lost) == ([(1, 0b11)], [(0, 0b10)], [])
+
+
+def test_a_shape_goes_to_another_process_and_back() -> None:
+    shape = Shape(3, 2, 4, npus=4, cpus=2, mem_gib=64)
+    assert pickle.loads(pickle.dumps(shape)) == shape
