@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -117,3 +117,14 @@ def test_who_holds_a_closed_node_keeps_it_through_trials() -> None:
     ledger.give("gang", place)
     ledger.take("gang", place)
     assert ledger.index.state() == ledger.rebuilt().state()
+
+
+def test_another_number_of_nodes_changes_nothing_else() -> None:
+    rule = Rule("node", 1, ("other",), required=False)
+    wish = Wish(
+        4, 2, "cabinet", 2, rule, rule, rule, 1, 2, 3, 4, True, 5.0, 6.0, frozenset({7}), "cabinet", cell=2
+    )  # fmt: skip
+    plain = Wish(1)
+    kept = {field.name for field in fields(Wish) if getattr(wish, field.name) == getattr(plain, field.name)}
+    assert not kept, "every field differs from what it is by default"
+    assert wish.with_nodes(6) == replace(wish, nodes=6)
