@@ -49,7 +49,8 @@ def ask_to_program(session: Session, row: SliceRow, bodies: dict[str, dict[str, 
     for node, body in bodies.items():
         program = by_node.pop(node, None)
         if program is None:
-            program = ProgramRow(name=f"{row.name}.{node}", slice=row.name, node=node, project=row.project)
+            name = f"{row.name}.{node}"
+            program = ProgramRow(name=name, slice=row.name, node=node, project=row.project, action="program", body=body)
             session.add(program)
         program.action, program.body = "program", body
         program.generation, program.state, program.message = row.generation, "Pending", ""

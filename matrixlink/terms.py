@@ -63,7 +63,6 @@ class Roll:
         self._keys: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self.trimmed: set[str] = set()
         """Those that have less than they were promised."""
-        self.latest_order = 0
 
     def __iter__(self) -> Iterator[Terms]:
         return iter(self._by_name.values())
@@ -96,7 +95,6 @@ class Roll:
         self._by_name[terms.name] = terms
         less = not terms.withdrawing and (terms.kept < 1 or bool(terms.unprotected))
         (self.trimmed.add if less else self.trimmed.discard)(terms.name)
-        self.latest_order = max(self.latest_order, terms.rank[1])
 
     def drop(self, name: str) -> None:
         held = self._by_name.pop(name, None)

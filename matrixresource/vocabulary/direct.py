@@ -23,11 +23,13 @@ Deed = TypeVar("Deed", bound=Callable[..., Awaitable[Response]])
 
 @dataclass(frozen=True)
 class Hot:
-    """`deed(name, if_match=...)`, with `body=...` where it has a model, answers `method` on `prefix` and a name."""
+    """`deed(name, if_match=...)`, with `body=...` where it has a model, answers `method` on `prefix` and a name. With
+    `asker=...`, who asks, where it `asks_who`."""
 
     method: str
     prefix: str
     body: type[Wire] | None
+    asks_who: bool
     deed: Callable[..., Awaitable[Response]]
 
 
@@ -38,11 +40,13 @@ class HotRouter(APIRouter):
         super().__init__(prefix=prefix)
         self.hot_routes: list[Hot] = []
 
-    def hot(self, method: str, collection: str, body: type[Wire] | None = None) -> Callable[[Deed], Deed]:
+    def hot(
+        self, method: str, collection: str, body: type[Wire] | None = None, *, asks_who: bool = False
+    ) -> Callable[[Deed], Deed]:
         """Beside the route's own decorator: plain requests for one resource of `collection` come here directly."""
 
         def noted(deed: Deed) -> Deed:
-            self.hot_routes.append(Hot(method, f"{self.prefix}/{collection}/", body, deed))
+            self.hot_routes.append(Hot(method, f"{self.prefix}/{collection}/", body, asks_who, deed))
             return deed
 
         return noted
@@ -56,14 +60,17 @@ class Direct:
         self._routes = {(each.method, each.prefix): each for each in hot}
 
     def answer(
-        self, method: str, path: str, query: bytes, headers: dict[str, str], body: bytes | None
+        self, method: str, path: str, query: bytes, headers: dict[str, str], body: bytes | None, asker: object = None
     ) -> Awaitable[Response] | None:
-        """The answer under way, or None where the request has to go the ordinary way."""
+        """The answer under way, or None where the request has to go the ordinary way. `asker`: whom the request's token
+        stands for."""
         cut = path.rfind("/") + 1
         route = self._routes.get((method, path[:cut]))
         if route is None or query or cut == len(path):
             return None
         more: dict[str, Any] = {"if_match": headers.get("if-match")}
+        if route.asks_who:
+            more["asker"] = asker
         if route.body is not None:
             if body is None or headers.get("content-type", "").partition(";")[0] != "application/json":
                 return None

@@ -102,6 +102,10 @@ class Kept:
         """The rows whose `attribute`, one of those to ask by, is `value`; in no order."""
         return list(self._by[kind, attribute].get(value, ()))
 
+    def is_by(self, kind: type, attribute: str) -> bool:
+        """Whether that is one of the attributes to ask by."""
+        return (kind, attribute) in self._by
+
     def has(self, row: Any, attribute: str) -> bool:
         """Whether this row is one of these and found by that attribute."""
         return (row, attribute) in self._at

@@ -39,6 +39,8 @@ class Group:
         self.broken = self.committing = self.committed = False
         self.done: list[Callable[[], None]] = []
         """What to do once all of it is committed."""
+        self.undone: list[Callable[[], None]] = []
+        """What to do, the last first, should it come to nothing."""
         self.before: int | None = None
         """The number of the newest change before this group, once its lock is held."""
         self.newest = 0
@@ -71,15 +73,23 @@ class Group:
         if self.broken:
             raise Broken("an earlier verb of this group failed halfway")
         self.session.info["unit"] = object()  # so that whoever remembers something of a verb knows it from the next
+        done, undone = len(self.done), len(self.undone)
         try:
             yield self.session
         except BaseException:
             self.broken = True
+            del self.done[done:]
+            self.undo(undone)
             self.broken = self._has_changes()
             raise
         self.broken = True
         self._end_unit()
         self.broken = False
+
+    def undo(self, first: int = 0) -> None:
+        """Undo in memory what was to be undone, but for the `first` of it."""
+        while len(self.undone) > first:
+            self.undone.pop()()
 
     def flushing(self) -> None:
         """The session is about to write: what is noted here comes before that, and what it writes is written."""
