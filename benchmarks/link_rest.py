@@ -17,7 +17,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 
 from benchmarks import Figure
 from benchmarks.durable import Connection, connected, on_each_database, running
@@ -130,7 +130,7 @@ class Load:
         async with asyncio.TaskGroup() as group:
             for number in range(clients):
                 group.create_task(client(number))
-        turns = [end - begin for begin, end in zip(taken[1:], taken[2:], strict=False)]
+        turns = [end - begin for begin, end in pairwise(taken[1:])]
         self.admitting, self.withdrawing = turns[::2], turns[1::2]
 
 

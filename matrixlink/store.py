@@ -38,6 +38,7 @@ from matrixlink.peering_contract import PeeringView, SecurityRule
 from matrixlink.protection import Protection
 from matrixlink.qos import QosClass
 from matrixresource.topology import Link
+from matrixresource.vocabulary.bulk import first_row
 from matrixresource.vocabulary.errors import InsufficientCapacity
 from matrixresource.vocabulary.keeping import Keep, every, kept_by
 from matrixresource.vocabulary.names import NodeName
@@ -382,11 +383,8 @@ class LinkStore:
 
     def first_generation(self, session: Session, name: str) -> int:
         """For a slice made anew: one more than any slice of this name has had that some agent heard of."""
-        connection = session.connection()
-        mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
-        asked = f"SELECT generation FROM {NAMES.name} WHERE name = {mark}"  # by hand, as every admission asks
-        held = connection.exec_driver_sql(asked, (name,)).scalar_one_or_none()
-        return int(held or 0) + 1
+        held = first_row(session.connection(), f"SELECT generation FROM {NAMES.name} WHERE name = %s", (name,))
+        return 1 + (0 if held is None else int(held[0]))
 
     def remember_generation(self, session: Session, row: SliceRow) -> None:
         """A slice that agents have heard of is going: one made again under its name must be younger."""

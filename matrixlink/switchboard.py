@@ -91,7 +91,7 @@ class Switchboard:
             generation = row.generation + 1 if row is not None else self.store.first_generation(session, name)
             row = self._taken_over(session, row, wish)
             row.kept, row.unprotected, row.generation = booked.kept, booked.unprotected, generation
-            row.ports_seen = self.promises.around_slice(terms_of(row))
+            row.ports_seen = self.promises.around_slice(booked)
             row.move(ADMITTED)
             self.settle(session, [row])
             if not validate_only:
