@@ -189,6 +189,7 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
                 raise NotFound(f"there is no program named {name[:80]!r}", field="name")
             return found.view()
 
+    @api.hot_post("link-reports", LinkReports)
     @api.post("/link-reports", response_model=LinkReportAnswers)
     async def take_reports(body: LinkReports) -> Response:
         return shown(LinkReportAnswers(answers=await groups.run(lambda: reports.take(body.reports))))

@@ -53,6 +53,7 @@ class InStep:
                 yield session
                 if not dry:
                     self._wrong = False  # unless the rest of it fails, and then all of its group does
+                    self._ahead = True
             if not dry:
                 self._seen = session.info["newest"]
                 self._ahead = self._records.deciding

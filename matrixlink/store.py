@@ -40,7 +40,7 @@ from matrixlink.qos import QosClass
 from matrixresource.topology import Link
 from matrixresource.vocabulary.bulk import first_row
 from matrixresource.vocabulary.errors import InsufficientCapacity
-from matrixresource.vocabulary.keeping import Keep, every, kept_by
+from matrixresource.vocabulary.keeping import Keep, every, kept_by, shape_of
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.quantities import timestamp
@@ -215,15 +215,16 @@ class LinkRow(ResourceRow, Base):
     @property
     def said_gbps(self) -> float:
         """The least of what the port says and what probes found: the link's condition but for damping."""
-        said = [each for each in (self.reported_gbps, self.probed_gbps) if each is not None]
-        return min(said, default=self.built_gbps)
+        said = self.built_gbps if (reported := self.reported_gbps) is None else reported
+        return said if (probed := self.probed_gbps) is None else min(said, probed)
 
     def view(self) -> LinkView:
-        until = None if self.damped_until is None else timestamp(self.damped_until)
+        until = self.damped_until
         lanes = LANES.get(round(self.said_gbps / self.built_gbps, 6))
         return LinkView.model_validate(
             self.common() | self.built
-            | {"gbps": self.gbps, "reason": self.reason or "", "damped_until": until, "lanes": lanes}
+            | {"gbps": self.gbps, "reason": self.reason or "", "lanes": lanes,
+               "damped_until": None if until is None else timestamp(until)}
         )  # fmt: skip
 
 
@@ -467,10 +468,9 @@ class LinkStore:
 
     def new_link(self, session: Session, link: Link) -> LinkRow:
         """A row for a link that has none: whole."""
-        row = LinkRow(
-            name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=link.capacity_gbps,
-            state="Up", reason="", penalty=0.0, penalty_at=0.0,
-        )  # fmt: skip
+        row: LinkRow = shape_of(LinkRow).made(
+            name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=link.capacity_gbps, state="Up"
+        )
         session.add(row)
         return row
 

@@ -31,6 +31,7 @@ from matrixlink.store import LinkStore, SliceRow
 from matrixlink.terms import terms_of
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField
+from matrixresource.vocabulary.keeping import shape_of
 from matrixresource.vocabulary.names import checked_resource_name
 from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.records import check_etag
@@ -216,7 +217,7 @@ class Switchboard:
 
     def _wished(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
         """The wish as a row that is not (yet) in the session."""
-        return SliceRow(
+        wish: SliceRow = shape_of(SliceRow).made(
             name=name,
             project=request.project,
             labels=request.labels,
@@ -231,8 +232,8 @@ class Switchboard:
             latency_bound_us=request.latency_bound_us,
             protection=str(request.protection),
             security_rules=[rule.wire() for rule in request.security_rules],
-            kept=1.0,
         )
+        return wish
 
     def _taken_over(self, session: Session, row: SliceRow | None, wish: SliceRow) -> SliceRow:
         if row is None:

@@ -178,7 +178,7 @@ class Group:
             row.updated_at = self._now
             if type == "ADDED":
                 row.created_at = self._now
-                if row in pending:
+                if row in pending and (self._kept is None or row.__class__ not in self._kept):
                     shape_of(row.__class__).complete(row)
             body = row.show().text()
             entry = {"rv": self.newest, "kind": row.kind, "name": row.name, "type": type, "at": self._now, "body": body}
@@ -199,10 +199,17 @@ class Group:
                     session.settled(row, gone=True)
                 elif type == "DELETED":
                     kept.forgotten(row)
+            new = []
             for row, type in mine:
                 if type != "DELETED":
-                    self._writes.put(row, kept.changes(row), new=inspect(row).pending)
-                    session.settled(row, gone=False)
+                    pending = inspect(row).pending
+                    self._writes.put(row, kept.changes(row), new=pending)
+                    if pending:
+                        new.append(row)
+                    else:
+                        session.settled(row, gone=False)
+            if new:
+                session.settled_new(new)
             for row in list(session.dirty):  # set to what they were
                 if row.__class__ in kept:
                     session.settled(row, gone=False)
