@@ -67,7 +67,7 @@ VERBS = st.builds(
     Verb,
     st.sampled_from(DEEDS), st.sampled_from(NAMES), st.integers(0, 5), st.sampled_from([False] * 9 + [True]),
 )  # fmt: skip
-MISHAPS = ["none"] * 4 + ["writing", "before the commit", "after the commit", "restart", "watch", "watch", "time"]
+MISHAPS = ["none"] * 4 + ["writing", "before the commit", "after the commit", "restart", "time"]
 GROUPS = st.lists(st.tuples(st.lists(VERBS, min_size=1, max_size=8), st.sampled_from(MISHAPS)), min_size=2, max_size=9)
 
 
@@ -107,11 +107,14 @@ class Pair:
         self.check()
 
     def before(self, mishap: str) -> None:
+        """The watcher comes round before every group: who reads memory back grants floors anew over lost links, which is
+        otherwise the watcher's to do, and a group that breaks has memory read back once more than its verbs would."""
         for machine in (self.grouped, self.twin):
-            if mishap in ("restart", "watch"):
-                getattr(machine, mishap)()
+            if mishap == "restart":
+                machine.restart()
             if mishap == "time":
                 machine.clock.at += 25.0
+            machine.watch()
 
     def deed(self, verb: Verb) -> Callable[[LinkMachine], Any]:
         """The same request, to be made of either; an agent says once what it says."""
@@ -138,7 +141,7 @@ class Pair:
         for agent in self.agents.values():
             agent.ports = {}
         for _ in range(4):
-            self.step([Verb("everybody reports", "", 0, False)], "watch")
+            self.step([Verb("everybody reports", "", 0, False)], "none")
 
     def check(self) -> None:
         with self.grouped.store.reading() as mine, self.twin.store.reading() as theirs:
@@ -340,7 +343,7 @@ def test_groups_on_postgresql_end_as_their_verbs_do_on_sqlite_one_by_one(tmp_pat
                 Verb(chance.choice(DEEDS), chance.choice(NAMES), chance.randrange(6), chance.random() < 0.05)
                 for _ in range(chance.randint(1, 8))
             ]
-            pair.step(verbs, ["none", "watch", "time", "restart", "before the commit"][step % 5])
+            pair.step(verbs, ["none", "none", "time", "restart", "before the commit"][step % 5])
         pair.settle()
         pair.close()
 
