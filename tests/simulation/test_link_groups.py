@@ -216,7 +216,9 @@ def as_if_started_anew(machine: LinkMachine) -> None:
     anew = LinkMachine(Path(), url=machine.url, clock=machine.clock)
     try:
         mine, theirs = machine.memory(), anew.memory()
-        waiting = anew.promises.unsettled | machine.promises.unsettled | set(machine.promises.moved())
+        waiting = anew.promises.unsettled | machine.promises.unsettled
+        # Who is leaving keeps the routes it had, and who starts anew does not know those.
+        waiting |= {terms.name for terms in machine.promises.roll if machine.promises.around_slice(terms) != terms.seen}
         for memory in (mine, theirs):
             memory["terms"] = {
                 name: replace(terms, kept=1.0, unprotected="") if name in waiting else terms
