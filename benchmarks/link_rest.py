@@ -1,33 +1,35 @@
 """A durable admission through REST: how long one takes, and how many a second, each on disk before it is acknowledged.
 
-MatrixLink runs as a process of its own over a folder on this disk (SQLite with full sync), then over a PostgreSQL of
-the benchmark's own with its usual settings. Clients keep one connection each, have a slice of four nodes admitted on
-the UB plane with a floor and protection against any L2 chip, and withdraw it. The fabric has four supernodes; 32 other
-slices stay admitted meanwhile on nodes of their own. Both requests count together as one admission, in `the same,
-requests` each as one. The last figure is that of slices that share their nodes with two others: their views change too.
+MatrixLink runs as a process of its own, on SQLite and on PostgreSQL (`durable.py`). The fabric has eight supernodes; 32
+slices stay admitted on nodes of their own. Each client has a slice of four nodes of its own admitted on the UB plane,
+Guaranteed, with a floor and protection against any L2 chip, under a new name every time, and withdraws it again. First
+each does both, one after the other: admissions are counted, and as many withdrawals are made beside them. Then all have
+one admitted, and when all are, all withdraw theirs, again and again: admissions alone, and withdrawals alone. Last on
+nodes that two other slices share, so that their views change with every admission and withdrawal.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import statistics
-import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import count, pairwise
 
 from benchmarks import Figure
+from benchmarks.durable import Connection, connected, on_each_database, running
 from matrixresource.topology import Supernode
 from tests.e2e.resource_process import ResourceProcess
-from tests.matrixcontainer.kubeapi.postgres import a_postgres, has_postgres
 
-SECONDS = 4.0
-WARM_UP_S = 0.3
-NODES = [node for sn in range(4) for node in Supernode(f"sn{sn}").nodes()]
-OWN = NODES[:128]
-"""Nodes of the clients, four each; the others' are the rest."""
+SECONDS, WARM_UP_S = 4.0, 1.0
+CLIENTS = (1, 8, 32, 64)
+ROUNDS = 15
+NODES = [node for sn in range(8) for node in Supernode(f"sn{sn}").nodes()]
+OWN, OTHERS = NODES[: 4 * CLIENTS[-1]], NODES[4 * CLIENTS[-1] :]
+"""Nodes of the clients, four each, and of everybody else."""
 
 
 class LinkProcess(ResourceProcess):
@@ -35,77 +37,112 @@ class LinkProcess(ResourceProcess):
 
 
 def measure() -> Iterator[Figure]:
-    yield from on("SQLite", "")
-    if has_postgres():
-        with a_postgres() as url:
-            yield from on("PostgreSQL", url)
+    yield from on_each_database(on)
 
 
 def on(database: str, url: str) -> Iterator[Figure]:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cm-bench-")))
-        link = LinkProcess(folder, "--supernodes", "4", *(["--database", url] if url else []))
-        stack.callback(link.kill)
-        link.start()
-        with link.client() as client:
-            for at in range(32):
-                wish = a_wish(f"other-{at}", NODES[128 + 2 * at : 130 + 2 * at], 40.0)
-                answer = client.put(f"/v1/slices/other-{at}", json=wish)
-                assert answer.status_code == 200, answer.text
-        run(link, 1, WARM_UP_S)
-        for clients in (1, 8, 32):
-            taken = run(link, clients, SECONDS)
-            method = f"{clients} clients for {SECONDS:g} s; PUT and DELETE of a slice of four nodes, {len(taken)} times"
-            if clients == 1:
-                p50 = statistics.median(taken) * 1000
-                yield Figure(f"durable admit and withdraw, {database}, P50", p50, "ms", method)
-            rate = len(taken) / SECONDS
-            yield Figure(f"the same, {clients} clients", rate, "/s", method, None, 500 if clients > 1 else None)
-            yield Figure("the same, requests", 2 * rate, "/s", "each PUT and each DELETE counted")
-        with link.client() as client:
-            for at in range(64):
-                wish = a_wish(f"shared-{at}", OWN[2 * at : 2 * at + 2], 40.0)
-                assert client.put(f"/v1/slices/shared-{at}", json=wish).status_code == 200
-        taken = run(link, 8, SECONDS)
-        yield Figure(
-            "the same on shared nodes, 8 clients", len(taken) / SECONDS, "/s", "two other slices' views change"
-        )
+    with running(LinkProcess, url, "--supernodes", "8") as link:
+        others = [(f"other-{at}", OTHERS[2 * at : 2 * at + 2]) for at in range(32)]
+        asyncio.run(admit_all(link, others))
+        asyncio.run(Load(link).run(8, WARM_UP_S))
+        for clients in CLIENTS:
+            yield from both(Load(link), database, clients, "")
+        load = Load(link)
+        asyncio.run(load.in_turns(CLIENTS[-1], ROUNDS))
+        for verb, taken in (("admissions", load.admitting), ("withdrawals", load.withdrawing)):
+            method = f"{CLIENTS[-1]} clients, {ROUNDS} rounds of one slice of four nodes each"
+            name = f"durable {verb} alone, {database}, {CLIENTS[-1]} clients"
+            yield Figure(name, CLIENTS[-1] * ROUNDS / sum(taken), "/s", method, None, 500)
+        shared = [(f"shared-{at}", OWN[2 * at : 2 * at + 2]) for at in range(len(OWN) // 2)]
+        asyncio.run(admit_all(link, shared))
+        yield from both(Load(link), database, 32, ", shared nodes")
 
 
-def a_wish(name: str, members: list[str], floor: float) -> dict[str, Any]:
-    return {
+def both(load: Load, database: str, clients: int, where: str) -> Iterator[Figure]:
+    asyncio.run(load.run(clients, SECONDS))
+    method = f"{clients} clients for {SECONDS:g} s, {len(load.admitted)} PUTs of a slice of four nodes, as many DELETEs"
+    p50 = statistics.median(load.admitted) * 1000
+    if clients == 1:
+        yield Figure(f"durable admission through REST, {database}, P50", p50, "ms", method)
+        yield Figure("its withdrawal, P50", statistics.median(load.withdrawn) * 1000, "ms", method)
+    else:
+        name = f"durable admissions through REST, {database}, {clients} clients{where}"
+        told = f"{method}; P50 of a PUT {p50:.1f} ms"
+        yield Figure(name, len(load.admitted) / SECONDS, "/s", told, None, None if where else 500)
+
+
+def a_wish(name: str, members: list[str], floor: float) -> bytes:
+    wish = {
         "allocation": name, "instance": name, "plane": "ub", "members": members, "qosClass": "Guaranteed",
         "floorGbpsPerNpu": floor, "protection": "anyL2Chip",
     }  # fmt: skip
+    return json.dumps(wish).encode()
 
 
-def run(link: ResourceProcess, clients: int, seconds: float) -> list[float]:
-    """The seconds that each admission with its withdrawal took."""
-    taken: list[float] = []
-    failed: list[str] = []
-    ends = time.monotonic() + seconds
+async def admit_all(link: LinkProcess, slices: list[tuple[str, list[str]]]) -> None:
+    async with connected(link) as to:
+        for name, members in slices:
+            await to.expect(200, "PUT", f"/v1/slices/{name}", a_wish(name, members, 40.0))
 
-    def ask(number: int) -> None:
-        wish = a_wish(f"bench-{number}", OWN[number * 4 : number * 4 + 4], 20.0)
-        with link.client() as client:
-            while time.monotonic() < ends and not failed:
+
+@dataclass
+class Load:
+    """What clients of one service measured, in seconds: of each request, or of each turn of all of them."""
+
+    service: LinkProcess
+    admitted: list[float] = field(default_factory=list)
+    withdrawn: list[float] = field(default_factory=list)
+    admitting: list[float] = field(default_factory=list)
+    withdrawing: list[float] = field(default_factory=list)
+
+    async def run(self, clients: int, seconds: float) -> None:
+        ends = time.monotonic() + seconds
+        async with asyncio.TaskGroup() as group:
+            for number in range(clients):
+                group.create_task(self._client(number, ends))
+
+    async def _client(self, number: int, ends: float) -> None:
+        async with connected(self.service) as to:
+            for made in count():
+                if time.monotonic() >= ends:
+                    return
                 began = time.perf_counter()
-                held = client.put(f"/v1/slices/bench-{number}", json=wish)
-                gone = client.delete(f"/v1/slices/bench-{number}")
-                if (held.status_code, gone.status_code) != (200, 204):
-                    failed.append(f"{held.status_code} {gone.status_code}: {held.text[:200]} {gone.text[:200]}")
-                taken.append(time.perf_counter() - began)
+                await admit(to, number, made)
+                held = time.perf_counter()
+                await withdraw(to, number, made)
+                self.admitted.append(held - began)
+                self.withdrawn.append(time.perf_counter() - held)
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise SystemExit(failed[0])
-    return taken
+    async def in_turns(self, clients: int, rounds: int) -> None:
+        """All clients admit, and when all have, all withdraw."""
+        barrier, taken = asyncio.Barrier(clients), [time.perf_counter()]
+
+        async def client(number: int) -> None:
+            async with connected(self.service) as to:
+                for made in range(rounds):
+                    for deed in (admit, withdraw):
+                        if await barrier.wait() == 0:
+                            taken.append(time.perf_counter())
+                        await deed(to, number, made)
+                if await barrier.wait() == 0:
+                    taken.append(time.perf_counter())
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(clients):
+                group.create_task(client(number))
+        turns = [end - begin for begin, end in pairwise(taken[1:])]
+        self.admitting, self.withdrawing = turns[::2], turns[1::2]
+
+
+async def admit(to: Connection, number: int, made: int) -> None:
+    name = f"bench-{os.getpid()}-{number}-{made}"
+    await to.expect(200, "PUT", f"/v1/slices/{name}", a_wish(name, OWN[4 * number : 4 * number + 4], 20.0))
+
+
+async def withdraw(to: Connection, number: int, made: int) -> None:
+    await to.expect(204, "DELETE", f"/v1/slices/bench-{os.getpid()}-{number}-{made}")
 
 
 if __name__ == "__main__":
     for figure in measure():
-        print(figure.line())
+        print(figure.line(), flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -27,18 +28,21 @@ from matrixlink.ports import Allocations
 from matrixlink.protection import Protection
 from matrixlink.store import SliceRow
 from matrixlink.switchboard import Switchboard
-from matrixlink.tenancy import speaks_for
+from matrixlink.tenancy import Asker, speaks_for
 from matrixlink.watchers.link_reports import LinkReportReader
+from matrixresource.vocabulary.direct import HotRouter
 from matrixresource.vocabulary.errors import NotFound
+from matrixresource.vocabulary.groups import Groups
 from matrixresource.vocabulary.planes import Plane
-from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, derived
+from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, derived, shown
 from matrixresource.vocabulary.wire import View
 
 
 def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: Allocations | None = None) -> APIRouter:
     """The routes over one switchboard. `allocations`: who knows which nodes a slice may have, if anybody is asked."""
-    api = APIRouter(prefix="/v1")
+    api = HotRouter(prefix="/v1")
     store = switchboard.store
+    groups = Groups(store.records)
     inventory = FabricInventory(switchboard)
 
     # -- the fabric ----------------------------------------------------------------------------------------------------
@@ -102,35 +106,38 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
         with store.reading() as session:
             return store.slice(session, name).view()
 
-    @api.put("/slices/{name}")
+    @api.hot("PUT", "slices", SliceRequest, asks_who=True)
+    @api.put("/slices/{name}", response_model=SliceView)
     async def ensure_slice(
-        request: Request, name: str, body: SliceRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
-    ) -> SliceView:
-        speaks_for(request, body.project)
-        speaks_for(request, _owner(name))
+        name: str, body: SliceRequest, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> Response:
+        speaks_for(asker, body.project)
         if allocations is not None:
             await allocations.check(body.allocation, body.members)
-        return switchboard.admit(name, body, if_match=if_match, validate_only=validate_only)
 
-    @api.post("/slices/{name}:program")
-    async def program(request: Request, name: str) -> SliceView:
-        speaks_for(request, _owner(name))
-        return switchboard.program(name)
+        def verb() -> SliceView:
+            may = partial(speaks_for, asker)
+            return switchboard.admit(name, body, if_match=if_match, validate_only=validate_only, may=may)
 
+        return shown(verb() if validate_only else await groups.run(verb))
+
+    @api.post("/slices/{name}:program", response_model=SliceView)
+    async def program(name: str, asker: Asker) -> Response:
+        return shown(await groups.run(lambda: switchboard.program(name, may=partial(speaks_for, asker))))
+
+    @api.hot("DELETE", "slices", asks_who=True)
     @api.delete("/slices/{name}")
     async def withdraw(
-        request: Request, name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> Response:
-        speaks_for(request, _owner(name))
+        may = partial(speaks_for, asker)
         if validate_only:
-            return JSONResponse((await get_slice(name)).wire())
-        view = switchboard.withdraw(name, if_match=if_match)
-        return Response(status_code=204) if view is None else JSONResponse(view.wire(), 202)
-
-    def _owner(name: str) -> str | None:
-        """The project of a slice, if there is one."""
-        terms = switchboard.promises.roll.get(name)
-        return terms.project if terms else None
+            with store.reading() as session:
+                row = store.slice(session, name)
+                may(row.project)
+                return shown(row.view())
+        view = await groups.run(lambda: switchboard.withdraw(name, if_match=if_match, may=may))
+        return Response(status_code=204) if view is None else shown(view, 202)
 
     # -- what may be used --------------------------------------------------------------------------------------------
 
@@ -182,9 +189,10 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
                 raise NotFound(f"there is no program named {name[:80]!r}", field="name")
             return found.view()
 
-    @api.post("/link-reports")
-    async def take_reports(body: LinkReports) -> LinkReportAnswers:
-        return LinkReportAnswers(answers=reports.take(body.reports))
+    @api.hot_post("link-reports", LinkReports)
+    @api.post("/link-reports", response_model=LinkReportAnswers)
+    async def take_reports(body: LinkReports) -> Response:
+        return shown(LinkReportAnswers(answers=await groups.run(lambda: reports.take(body.reports))))
 
     return api
 

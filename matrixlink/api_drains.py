@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from matrixlink.drain_contract import DrainRequest, DrainView
 from matrixlink.drains import Drains
 from matrixlink.switchboard import Switchboard
-from matrixlink.tenancy import PROVIDER, speaks_for
+from matrixlink.tenancy import PROVIDER, Asker, speaks_for
 from matrixlink.what_if_contract import WhatIfRequest, WhatIfView
 from matrixlink.what_ifs import what_if
 from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection
@@ -31,16 +31,16 @@ def drain_routes(switchboard: Switchboard, drains: Drains) -> APIRouter:
 
     @api.put("/drains/{name}", summary="Take elements out of use, make before break")
     async def ensure_drain(
-        request: Request, name: str, body: DrainRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str, body: DrainRequest, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> DrainView:
-        speaks_for(request, PROVIDER)
+        speaks_for(asker, PROVIDER)
         return drains.ensure(name, body, if_match=if_match, validate_only=validate_only)
 
     @api.delete("/drains/{name}", status_code=204, summary="Put a drain's elements back in service")
     async def delete_drain(
-        request: Request, name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> None:
-        speaks_for(request, PROVIDER)
+        speaks_for(asker, PROVIDER)
         if validate_only:
             drains.get(name)
         else:

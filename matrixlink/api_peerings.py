@@ -11,7 +11,7 @@ from matrixlink.peering_contract import AcceptRequest, PeeringRequest, PeeringVi
 from matrixlink.peerings import Peerings
 from matrixlink.reachability import reachability
 from matrixlink.switchboard import Switchboard
-from matrixlink.tenancy import speaks_for
+from matrixlink.tenancy import Asker, speaks_for
 from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection
 
@@ -30,24 +30,24 @@ def peering_routes(switchboard: Switchboard, peerings: Peerings) -> APIRouter:
 
     @api.put("/peerings/{name}", summary="Have two slices of a plane reach each other")
     async def ensure_peering(
-        request: Request, name: str, body: PeeringRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str, body: PeeringRequest, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> PeeringView:
-        speaks_for(request, body.project)
+        speaks_for(asker, body.project)
         return peerings.ensure(name, body, if_match=if_match, validate_only=validate_only)
 
     @api.post("/peerings/{name}:accept", summary="The other project's consent")
-    async def accept_peering(request: Request, name: str, body: AcceptRequest, if_match: IfMatch = None) -> PeeringView:
-        speaks_for(request, body.project)
+    async def accept_peering(name: str, body: AcceptRequest, asker: Asker, if_match: IfMatch = None) -> PeeringView:
+        speaks_for(asker, body.project)
         return peerings.accept(name, body.project, if_match)
 
     @api.delete("/peerings/{name}")
     async def delete_peering(
-        request: Request, name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> Response:
         if validate_only:
             return JSONResponse(peerings.get(name).wire())
         terms = map(switchboard.promises.roll.get, peerings.get(name).slices)
-        speaks_for(request, *(each.project for each in terms if each))
+        speaks_for(asker, *(each.project for each in terms if each))
         view = peerings.delete(name, if_match=if_match)
         return Response(status_code=204) if view is None else JSONResponse(view.wire(), 202)
 

@@ -60,7 +60,6 @@ class Drains:
             row.project, row.labels, row.elements, row.reason, row.even_if_floors_break = wish
             row.ports = {owner: sorted(names) for owner, names in sorted(ports.items())}
             row.state = DRAINING
-            session.flush()
             if not validate_only:
                 self._apply(session)
             else:
@@ -74,7 +73,6 @@ class Drains:
             row = find(session, DrainRow, name)
             check_etag(row, if_match)
             session.delete(row)
-            session.flush()
             self._apply(session)
 
     def all(self) -> list[DrainView]:

@@ -36,8 +36,18 @@ class Leases:
         seen = (held.epoch, held.sequence) if held else (epoch_before, -1)
         return (epoch, sequence) > seen
 
-    def renew(self, node: str, lease_s: float, epoch: int, sequence: int) -> None:
+    def renew(self, node: str, lease_s: float, epoch: int, sequence: int) -> Lease | None:
+        """The lease there was, for `put_back`."""
+        held = self._leases.get(node)
         self._leases[node] = Lease(self._clock.now(), lease_s, epoch, sequence)
+        return held
+
+    def put_back(self, node: str, lease: Lease | None) -> None:
+        """The report that renewed it was not taken after all."""
+        if lease is None:
+            self._leases.pop(node, None)
+        else:
+            self._leases[node] = lease
 
     def reachable(self, node: str) -> bool:
         held = self._leases.get(node)

@@ -84,12 +84,12 @@ class LinkConditions:
         if not news:
             return False
         self._promises.mark_stale()
-        self._reported[node] = self._below(ports)
+        below = self._reported[node] = self._below(ports)
         changed = False
         for port in news:
             row = self._row(session, f"{node}.{port}", rows)
             was = row.said_gbps
-            row.reported_gbps = self._reported[node].get(port)
+            row.reported_gbps = below.get(port)
             changed |= self._settle(session, row, was)
         return changed
 
@@ -166,18 +166,19 @@ class LinkConditions:
 
     def _settle(self, session: Session, row: LinkRow, was_gbps: float) -> bool:
         """Bring a row and the fabric to what is now known. `was_gbps`: what was said of it before."""
-        before, after = health(was_gbps, row.built_gbps), health(row.said_gbps, row.built_gbps)
+        built = row.built_gbps
+        before, after = health(was_gbps, built), health(row.said_gbps, built)
         if WORSE[after] > WORSE[before]:
             self._offend(session, row, DOWN_PENALTY if after == DOWN else DEGRADED_PENALTY)
         return self._believe(row)
 
     def _offend(self, session: Session, row: LinkRow, by: float) -> None:
         now = self._clock.now()
-        row.penalty = self.damping.grown(row.penalty or 0.0, now - (row.penalty_at or now), by)
-        row.penalty_at = now
-        if row.penalty < self.damping.suppress or not self._has_another_way(row):
+        penalty = self.damping.grown(row.penalty or 0.0, now - (row.penalty_at or now), by)
+        row.penalty, row.penalty_at = penalty, now
+        if penalty < self.damping.suppress or not self._has_another_way(row):
             return
-        held_s = self.damping.held_for_s(row.penalty)
+        held_s = self.damping.held_for_s(penalty)
         if row.damped_until is None:
             text = f"{row.name} keeps going down and is held down for {duration_text(held_s)}"
             self._store.say(session, row.name, "Damped", text, now, warning=True)
@@ -205,19 +206,19 @@ class LinkConditions:
 
     def _believe(self, row: LinkRow) -> bool:
         """Write down what follows. True when the link carries more or less than before."""
-        gbps = 0.0 if row.damped_until is not None else row.said_gbps
+        held, said, built = row.damped_until is not None, row.said_gbps, row.built_gbps
+        gbps = 0.0 if held else said
         changed = gbps != row.gbps
-        row.gbps, row.state = gbps, health(gbps, row.built_gbps)
-        row.reason = _reason(row)
-        text = "" if row.damped_until is None else f"held down until {timestamp(row.damped_until)}"
+        row.gbps, row.state = gbps, health(gbps, built)
+        row.reason = "Damped" if held else _reason(row.reported_gbps, said, built)
         conditions = row.conditions or []
-        if conditions or row.damped_until is not None:
-            held = row.damped_until is not None
+        if conditions or held:
+            text = f"held down until {timestamp(row.damped_until)}" if row.damped_until is not None else ""
             row.conditions = condition(
                 conditions, "Damped", held, "Flapping" if held else "Quiet", text, generation=1, now=self._clock.now()
             )
-        below = dict(self._fabric.below(row.node)) | {row.port: gbps}
-        self._fabric.set_ports(row.node, below)
+        node, port = row.node, row.port
+        self._fabric.set_ports(node, {**self._fabric.below(node), port: gbps})
         return changed
 
 
@@ -225,12 +226,10 @@ def _ports(report: LinkReport) -> Ports:
     return {each.port: each.gbps for each in report.ports}
 
 
-def _reason(row: LinkRow) -> str:
+def _reason(reported_gbps: float | None, said_gbps: float, built_gbps: float) -> str:
     """Why a link carries less than it was built for; what its port says itself comes before what probes found."""
-    if row.damped_until is not None:
-        return "Damped"
-    if row.said_gbps >= row.built_gbps:
+    if said_gbps >= built_gbps:
         return ""
-    if row.reported_gbps is not None and row.reported_gbps <= row.said_gbps:
-        return "PortDown" if row.reported_gbps <= 0 else "LanesLost"
-    return "ProbeLost" if row.said_gbps <= 0 else "ProbeSlow"
+    if reported_gbps is not None and reported_gbps <= said_gbps:
+        return "PortDown" if reported_gbps <= 0 else "LanesLost"
+    return "ProbeLost" if said_gbps <= 0 else "ProbeSlow"

@@ -88,7 +88,6 @@ class Peerings:
                 row.state = PROGRAMMING_PEERS
             else:
                 row.message = f"waits for project {({one.project, other.project} - {request.project}).pop()} to accept"
-            session.flush()
             if not validate_only:
                 self._promises.mark_stale()
                 self._apply(session, row)
@@ -198,7 +197,6 @@ class Peerings:
                 session.delete(row)
                 ended = True
         if ended:
-            session.flush()
             self._promises.mark_stale()
             self.refresh(session)
 
@@ -227,7 +225,6 @@ class Peerings:
 
     def _apply(self, session: Session, row: PeeringRow, but: str = "") -> None:
         """Have the agents of both slices (`but` one, which is at it itself) hold what they are to hold now."""
-        session.flush()
         self.refresh(session)
         slices = [each for each in self._store.slices_named(session, row.slices) if each.name != but]
         for each in slices:

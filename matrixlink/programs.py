@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from matrixlink.routing import NodeRoutes, Routes, Stripe
 from matrixlink.store import ProgramRow, SliceRow
+from matrixresource.vocabulary.keeping import shape_of
 from matrixresource.vocabulary.names import NPUS_PER_NODE
 
 
@@ -49,7 +50,10 @@ def ask_to_program(session: Session, row: SliceRow, bodies: dict[str, dict[str, 
     for node, body in bodies.items():
         program = by_node.pop(node, None)
         if program is None:
-            program = ProgramRow(name=f"{row.name}.{node}", slice=row.name, node=node, project=row.project)
+            name = f"{row.name}.{node}"
+            program = shape_of(ProgramRow).made(
+                name=name, slice=row.name, node=node, project=row.project, action="program", body=body
+            )
             session.add(program)
         program.action, program.body = "program", body
         program.generation, program.state, program.message = row.generation, "Pending", ""

@@ -1,8 +1,8 @@
 """Promises: the floors of all slices and the fabric's present condition, in memory beside the tables.
 
-Every decision needs them, so they are not read from the tables each time; they can be at any moment (`load`), which is
-what happens at start and after a transaction that failed once memory had changed. `changing()` is the transaction in
-which memory and tables move together; a row that it changed is followed before it commits.
+Every decision needs them, so they are not read from the tables each time; they can be at any moment (`load`).
+`changing()` is the transaction in which memory and tables move together (`in_step`); a row that it changed is followed
+before it commits.
 
 Two books are kept: who holds what of the links as they are, and who would when all of them are whole and in use. A
 floor has to fit in both, so that no repair ever breaks a promise, and a protection lost to a failure is whole again
@@ -11,8 +11,8 @@ when the failure is mended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from sqlalchemy.orm import Session
@@ -23,12 +23,13 @@ from matrixlink.fabric.link import Fabric, plane_of_port
 from matrixlink.fabric.planes import PlaneModel, plane_models
 from matrixlink.fabric.ports import is_leaf, leaf
 from matrixlink.floors import Booking, FloorBook
+from matrixlink.in_step import InStep
 from matrixlink.network_slice import WITHDRAWN
 from matrixlink.routes import Routes
 from matrixlink.routing import choose_needs, choose_routes
-from matrixlink.store import LinkStore, SliceRow
+from matrixlink.store import DrainRow, LinkRow, LinkStore, PeeringRow, SliceRow
 from matrixlink.terms import Roll, Terms, terms_of
-from matrixlink.views import node_ports
+from matrixlink.views import Sums, node_ports
 from matrixresource.vocabulary.errors import InsufficientBandwidth
 from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.records import ResourceRow
@@ -56,29 +57,23 @@ class Promises:
         """Called whenever memory is read back from the tables: for what others keep of them."""
         self.fenced = True
         """Some node may still hold an ended slice and its key."""
-        self._stale = False
         store.records.before_commit.append(self._follow)
+        self._in_step = InStep(store.records, self._read, (SliceRow, LinkRow, DrainRow, PeeringRow))
         self.load()
 
     # -- memory and tables ------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def changing(self, dry: bool = False) -> Iterator[Session]:
+    def changing(self, dry: bool = False) -> AbstractContextManager[Session]:
         """A transaction after which memory and tables agree, whatever happened in it."""
-        self._stale = False
-        try:
-            with self._store.transaction(dry) as session:
-                yield session
-            if dry and self._stale:
-                self.load()
-        except BaseException:
-            if self._stale:
-                self.load()
-            raise
+        return self._in_step.changing(dry)
 
     def mark_stale(self) -> None:
-        """Memory was changed in this transaction: read it back should the transaction fail."""
-        self._stale = True
+        """Memory is changed in this transaction: read it back should that come to nothing."""
+        self._in_step.touched()
+
+    def load(self) -> None:
+        """Read the fabric's condition and the floors back from the tables."""
+        self._in_step.read_back()
 
     def know(self, row: SliceRow) -> None:
         """Take in what a row says now."""
@@ -88,34 +83,35 @@ class Promises:
     def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
         for row in rows:
             if isinstance(row, SliceRow) and row.state != WITHDRAWN:
-                self.know(row)
+                self.roll.put(terms_of(row))
 
-    def load(self) -> None:
-        """Read the fabric's condition and the floors back from the tables."""
-        with self._store.reading() as session:
-            for supernode in self._store.supernodes(session):
-                self.fabric.ensure_supernode(supernode)
-            below: dict[str, dict[str, float]] = {node: {} for node in self.fabric.nodes()}
-            for link in self._store.links(session):
-                below.setdefault(link.node, {})[link.port] = link.gbps
-            for node, ports in below.items():
-                self.fabric.set_ports(node, ports)
-            self.fabric.set_drained(together(drain.ports for drain in self._store.drains(session)))
-            rows = self._store.slices(session)
-            self.roll.clear()
-            for owner in self.ledger.all_owners() | self.when_whole.all_owners():
-                self.ledger.release(owner)
-                self.when_whole.release(owner)
-            for row in rows:
-                self.know(row)
-                self.when_whole.put(row.name, self.claim(self.roll[row.name], self.pristine).booking())
-            self.fenced = self._store.fenced(session)
-            said = {row.name: (row.kept, row.unprotected) for row in rows}
-            self.regrant(rows)
-            for load in self.on_load:
-                load(session)
-            self.unsettled = {row.name for row in rows if (row.kept, row.unprotected) != said[row.name]}
-        self._stale = False
+    def _read(self, session: Session) -> None:
+        for supernode in self._store.supernodes(session):
+            self.fabric.ensure_supernode(supernode)
+        below: dict[str, dict[str, float]] = {node: {} for node in self.fabric.nodes()}
+        for link in self._store.links(session):
+            below.setdefault(link.node, {})[link.port] = link.gbps
+        for node, ports in below.items():
+            self.fabric.set_ports(node, ports)
+        self.fabric.set_drained(together(drain.ports for drain in self._store.drains(session)))
+        self.roll.clear()
+        for owner in self.ledger.all_owners() | self.when_whole.all_owners():
+            self.ledger.release(owner)
+            self.when_whole.release(owner)
+        for row in self._store.slices(session):
+            terms = terms_of(row)
+            self.roll.put(terms)
+            self.when_whole.put(terms.name, self.claim(terms, self.pristine).booking())
+        self.fenced = self._store.fenced(session)
+        found = regrant(self.ledger, [self.claim(terms) for terms in self.roll], self.when_whole)
+        self.unsettled = set()
+        for terms in list(self.roll):
+            kept = found[terms.name]
+            if (kept.part, kept.unprotected) != (terms.kept, terms.unprotected):
+                self.roll.put(replace(terms, kept=kept.part, unprotected=kept.unprotected))
+                self.unsettled.add(terms.name)
+        for load in self.on_load:
+            load(session)
 
     # -- floors -----------------------------------------------------------------------------------------------------
 
@@ -134,7 +130,9 @@ class Promises:
         A slice that asks for no higher a floor than it was promised may change its members while links are down: what
         the loss takes of it is shown, not refused.
         """
-        claim, claim_when_whole = self.claim(wish), self.claim(wish, self.pristine)
+        claim = self.claim(wish)
+        broken = self.around(wish.plane, wish.members)
+        claim_when_whole = self.claim(wish, self.pristine) if broken else claim
         kept, unprotected, booking = 1.0, "", None
         try:
             booking = admit(self.ledger, claim)
@@ -231,10 +229,11 @@ class Promises:
         """Work out anew what every slice on these nodes may use there; a view that changed is one generation on. Only
         those rows are read, but for one that is at hand."""
         news: dict[str, dict[str, object]] = {}
+        sums = Sums(self.fabric, plane)
         for node in dict.fromkeys(nodes):
             here = self.roll.on(plane, node)
-            for terms in here:
-                ports = node_ports(node, terms, here, self.fabric, self.ledger)
+            found = node_ports(node, here, self.fabric, self.ledger, sums) if here else []
+            for terms, ports in zip(here, found, strict=True):
                 if ports != terms.view.get(node):
                     news.setdefault(terms.name, {})[node] = ports
         if known is not None and not set(self.roll[known.name].view) <= set(known.members):
@@ -242,8 +241,10 @@ class Promises:
         at_hand = [known] if known is not None and known.name in news else []
         others = self._store.slices_named(session, news.keys() - {row.name for row in at_hand})
         for row in [*at_hand, *others]:
-            view = {**self.roll[row.name].view, **news[row.name]}
+            terms = self.roll[row.name]
+            view = {**terms.view, **news[row.name]}
             shown = {node: view[node] for node in sorted(row.members)}
             row.fabric_view = {"nodes": shown, "latencyUs": self.planes[plane].latency_us}
             row.view_generation = (row.view_generation or 0) + 1
-            self.know(row)
+            self.mark_stale()
+            self.roll.put(replace(terms, view=shown))

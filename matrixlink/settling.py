@@ -16,7 +16,7 @@ from matrixlink.network_slice import SLICE_STATES, WITHDRAWING, WITHDRAWN, stand
 from matrixlink.ports import Reach
 from matrixlink.promises import Promises
 from matrixlink.standing import told
-from matrixlink.store import FenceRow, LinkStore, ProgramRow, SliceRow
+from matrixlink.store import LinkStore, ProgramRow, SliceRow
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.planes import Plane
 
@@ -76,21 +76,16 @@ class Settling:
                 continue
             if not cleared:
                 self._promises.fenced = True
-                session.merge(
-                    FenceRow(
-                        slice=row.name, node=program.node, generation=program.generation,
-                        isolation=row.isolation, isolation_key=row.isolation_key,
-                    )
-                )  # fmt: skip
+                self._store.fence(session, row, program)
             session.delete(program)
-        if len(stay) < len(programs):
-            session.flush()
         return stay
 
     def _forget(self, session: Session, row: SliceRow) -> None:
         row.move(WITHDRAWN)
         plane, members = Plane(row.plane), list(row.members)
         self._promises.release(row.name)
+        if row.program_generation:  # else no agent has ever heard of it
+            self._store.remember_generation(session, row)
         session.delete(row)
         trimmed = self._store.slices_named(session, self._promises.trimmed(plane))
         if trimmed:

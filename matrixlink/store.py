@@ -3,17 +3,32 @@
 `slices` is what was wished and how far it is, `programs` what each agent is asked to hold, `links` the ports that
 agents reported or probes found below their rate, `events` what happened, `agents` the newest life of each. `fences`
 remembers nodes that could not be asked to clear a slice before it ended: their isolation key is not given out again
-until they have. `slice_names` keeps the last generation of every name, so that a slice made again under an old name is
-never older than what an absent agent still holds.
+until they have. `slice_names` keeps the last generation of slices that are gone, so that one made again under an old
+name is never older than what an absent agent still holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import JSON, BigInteger, Boolean, Float, Integer, String, Text, UniqueConstraint, func, select
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CursorResult,
+    Float,
+    Integer,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from matrixlink.contract import DesiredProgram, EventView, LinkView, ProgramView, SliceView
@@ -23,7 +38,9 @@ from matrixlink.peering_contract import PeeringView, SecurityRule
 from matrixlink.protection import Protection
 from matrixlink.qos import QosClass
 from matrixresource.topology import Link
+from matrixresource.vocabulary.bulk import first_row
 from matrixresource.vocabulary.errors import InsufficientCapacity
+from matrixresource.vocabulary.keeping import Keep, every, kept_by, shape_of
 from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.quantities import timestamp
@@ -44,6 +61,8 @@ DRAINING, DRAINED = "Draining", "Drained"
 LANES = {0.5: "1/2", 0.25: "1/4"}
 """What an L1 chip's port degrades to: a half or a quarter of its lanes (Ascend/mind-cluster fault codes). Other shares
 are shown as rates: no source says that a port cannot have them."""
+
+T = TypeVar("T")
 
 EVENTS_MAX = 5000
 """The oldest events are forgotten beyond this many."""
@@ -127,6 +146,9 @@ class SliceRow(ResourceRow, Base):
             view_generation=self.view_generation or 0,
         )
 
+    def shown(self) -> SliceView:
+        return cast(SliceView, super().shown())
+
 
 class ProgramRow(ResourceRow, Base):
     """What one agent is asked to hold of one slice, and how it stands: Pending, Programmed, Failed, or, when it is to
@@ -193,15 +215,16 @@ class LinkRow(ResourceRow, Base):
     @property
     def said_gbps(self) -> float:
         """The least of what the port says and what probes found: the link's condition but for damping."""
-        said = [each for each in (self.reported_gbps, self.probed_gbps) if each is not None]
-        return min(said, default=self.built_gbps)
+        said = self.built_gbps if (reported := self.reported_gbps) is None else reported
+        return said if (probed := self.probed_gbps) is None else min(said, probed)
 
     def view(self) -> LinkView:
-        until = None if self.damped_until is None else timestamp(self.damped_until)
+        until = self.damped_until
         lanes = LANES.get(round(self.said_gbps / self.built_gbps, 6))
         return LinkView.model_validate(
             self.common() | self.built
-            | {"gbps": self.gbps, "reason": self.reason or "", "damped_until": until, "lanes": lanes}
+            | {"gbps": self.gbps, "reason": self.reason or "", "lanes": lanes,
+               "damped_until": None if until is None else timestamp(until)}
         )  # fmt: skip
 
 
@@ -303,12 +326,15 @@ class FenceRow(Base):
 
 
 class SliceNameRow(Base):
-    """The last generation that a slice of this name has had."""
+    """The last generation that agents may have heard of a slice of this name which is gone."""
 
     __tablename__ = "slice_names"
 
     name: Mapped[str] = mapped_column(String(253), primary_key=True)
     generation: Mapped[int] = mapped_column(Integer)
+
+
+NAMES = cast(Table, SliceNameRow.__table__)
 
 
 def built_of(link: Link) -> dict[str, Any]:
@@ -320,10 +346,20 @@ def built_of(link: Link) -> dict[str, Any]:
 
 
 class LinkStore:
-    """The tables, asked in the words of the domain. Every method works inside the caller's transaction."""
+    """The tables, asked in the words of the domain. Every method works inside the caller's transaction. All but the
+    journal, the events and the names of slices that are gone is kept in memory between transactions."""
 
     def __init__(self, records: Records) -> None:
         self.records = records
+        records.keep(
+            Keep(SliceRow, by=("instance",)),
+            Keep(ProgramRow, by=("slice", "node", "action")),
+            Keep(LinkRow),
+            Keep(DrainRow),
+            Keep(PeeringRow),
+            Keep(AgentRow),
+            Keep(FenceRow, by=("slice", "node", "isolation")),
+        )
 
     def transaction(self, dry: bool = False) -> AbstractContextManager[Session]:
         return self.records.transaction(dry)
@@ -331,86 +367,110 @@ class LinkStore:
     def reading(self) -> AbstractContextManager[Session]:
         return self.records.reading()
 
+    # -- slices -------------------------------------------------------------------------------------------------------
+
     def slice(self, session: Session, name: str) -> SliceRow:
         return find(session, SliceRow, name)
 
     def slices(self, session: Session) -> list[SliceRow]:
-        return list(session.scalars(select(SliceRow).order_by(SliceRow.name)))
+        return sorted(every(session, SliceRow), key=_name)
 
     def slices_named(self, session: Session, names: Iterable[str]) -> list[SliceRow]:
         """Those of the named slices that are there, in the order of their names."""
-        wanted = set(names)
-        if not wanted:
-            return []
-        return list(session.scalars(select(SliceRow).where(SliceRow.name.in_(wanted)).order_by(SliceRow.name)))
+        return sorted(_among(session, SliceRow, "name", names), key=_name)
+
+    def of_instance(self, session: Session, instance: str) -> list[SliceRow]:
+        return sorted(_where(session, SliceRow, "instance", instance), key=_name)
+
+    def first_generation(self, session: Session, name: str) -> int:
+        """For a slice made anew: one more than any slice of this name has had that some agent heard of."""
+        held = first_row(session.connection(), f"SELECT generation FROM {NAMES.name} WHERE name = %s", (name,))
+        return 1 + (0 if held is None else int(held[0]))
+
+    def remember_generation(self, session: Session, row: SliceRow) -> None:
+        """A slice that agents have heard of is going: one made again under its name must be younger."""
+        asked = update(NAMES).where(NAMES.c.name == row.name).values(generation=row.generation)
+        if not cast(CursorResult[Any], session.execute(asked)).rowcount:
+            session.execute(insert(NAMES).values(name=row.name, generation=row.generation))
+
+    # -- drains, peerings, fences -------------------------------------------------------------------------------------
 
     def drains(self, session: Session, state: str | None = None) -> list[DrainRow]:
-        asked = select(DrainRow).order_by(DrainRow.name)
-        return list(session.scalars(asked if state is None else asked.where(DrainRow.state == state)))
+        return sorted((row for row in every(session, DrainRow) if state in (None, row.state)), key=_name)
 
     def peerings(self, session: Session) -> list[PeeringRow]:
-        return list(session.scalars(select(PeeringRow).order_by(PeeringRow.name)))
+        return sorted(every(session, PeeringRow), key=_name)
+
+    def fence(self, session: Session, row: SliceRow, program: ProgramRow) -> None:
+        """A node may go on holding a slice that has ended."""
+        held = session.get(FenceRow, (row.name, program.node))
+        if held is None:
+            held = FenceRow(
+                slice=row.name, node=program.node, generation=program.generation, isolation=row.isolation,
+                isolation_key=row.isolation_key,
+            )  # fmt: skip
+            session.add(held)
+        held.generation, held.isolation, held.isolation_key = program.generation, row.isolation, row.isolation_key
 
     def fences_of(self, session: Session, slice: str) -> bool:
         """Whether some node may still hold this ended slice."""
-        return session.scalars(select(FenceRow.slice).where(FenceRow.slice == slice).limit(1)).first() is not None
+        return bool(_where(session, FenceRow, "slice", slice))
 
-    def of_instance(self, session: Session, instance: str) -> list[SliceRow]:
-        return list(session.scalars(select(SliceRow).where(SliceRow.instance == instance).order_by(SliceRow.name)))
-
-    def clearing(self, session: Session) -> set[str]:
-        """The slices of which some agent is asked to clear a program."""
-        return set(session.scalars(select(ProgramRow.slice).where(ProgramRow.action == "clear").distinct()))
+    def fences_by_node(self, session: Session, nodes: Iterable[str]) -> dict[str, list[FenceRow]]:
+        found: dict[str, list[FenceRow]] = {}
+        for row in _among(session, FenceRow, "node", nodes):
+            found.setdefault(row.node, []).append(row)
+        return found
 
     def fenced(self, session: Session) -> bool:
         """Whether any node may still hold an ended slice."""
-        return session.scalars(select(FenceRow.slice).limit(1)).first() is not None
+        return bool(every(session, FenceRow))
+
+    # -- programs -----------------------------------------------------------------------------------------------------
+
+    def clearing(self, session: Session) -> set[str]:
+        """The slices of which some agent is asked to clear a program."""
+        return {row.slice for row in _where(session, ProgramRow, "action", "clear")}
 
     def programs(self, session: Session, slice: str | None = None) -> list[ProgramRow]:
-        asked = select(ProgramRow).order_by(ProgramRow.name)
-        return list(session.scalars(asked if slice is None else asked.where(ProgramRow.slice == slice)))
+        found = every(session, ProgramRow) if slice is None else _where(session, ProgramRow, "slice", slice)
+        return sorted(found, key=_name)
 
-    def programs_by_node(self, session: Session, nodes: list[str]) -> dict[str, list[ProgramRow]]:
+    def programs_by_node(self, session: Session, nodes: Iterable[str]) -> dict[str, list[ProgramRow]]:
         found: dict[str, list[ProgramRow]] = {node: [] for node in nodes}
-        for row in session.scalars(select(ProgramRow).where(ProgramRow.node.in_(nodes)).order_by(ProgramRow.name)):
+        for row in sorted(_among(session, ProgramRow, "node", found), key=_name):
             found[row.node].append(row)
         return found
 
-    def agents(self, session: Session, nodes: list[str]) -> dict[str, AgentRow]:
-        return {row.node: row for row in session.scalars(select(AgentRow).where(AgentRow.node.in_(nodes)))}
+    # -- agents and links ---------------------------------------------------------------------------------------------
+
+    def agents(self, session: Session, nodes: Iterable[str]) -> dict[str, AgentRow]:
+        return {row.node: row for row in _among(session, AgentRow, "node", nodes)}
 
     def supernodes(self, session: Session) -> list[str]:
         """Those in which some agent was ever heard, as far as they were not forgotten."""
-        return sorted({NodeName(node).supernode for node in session.scalars(select(AgentRow.node))})
+        return sorted({NodeName(row.node).supernode for row in every(session, AgentRow)})
 
     def forget_supernode(self, session: Session, name: str) -> None:
         """Its agents' lives, its ports' conditions and its fences: none of its cards is there any more."""
         inside = f"{name}-"
-        for kind in (AgentRow, LinkRow, FenceRow):
-            for row in session.scalars(select(kind).where(kind.node.startswith(inside))):
+        told: list[AgentRow | LinkRow | FenceRow] = [*every(session, AgentRow), *every(session, LinkRow)]
+        for row in [*told, *every(session, FenceRow)]:
+            if row.node.startswith(inside):
                 session.delete(row)
 
-    def fences_by_node(self, session: Session, nodes: list[str]) -> dict[str, list[FenceRow]]:
-        found: dict[str, list[FenceRow]] = {}
-        for row in session.scalars(select(FenceRow).where(FenceRow.node.in_(nodes))):
-            found.setdefault(row.node, []).append(row)
-        return found
-
     def links(self, session: Session) -> list[LinkRow]:
-        return list(session.scalars(select(LinkRow).order_by(LinkRow.name)))
+        return sorted(every(session, LinkRow), key=_name)
 
     def links_named(self, session: Session, names: Iterable[str]) -> dict[str, LinkRow]:
         """The rows there are of these links, asked for at once."""
-        wanted = list(names)
-        rows = session.scalars(select(LinkRow).where(LinkRow.name.in_(wanted))) if wanted else ()
-        return {row.name: row for row in rows}
+        return {row.name: row for row in _among(session, LinkRow, "name", names)}
 
     def new_link(self, session: Session, link: Link) -> LinkRow:
         """A row for a link that has none: whole."""
-        row = LinkRow(
-            name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=link.capacity_gbps,
-            state="Up", reason="", penalty=0.0, penalty_at=0.0,
-        )  # fmt: skip
+        row: LinkRow = shape_of(LinkRow).made(
+            name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=link.capacity_gbps, state="Up"
+        )
         session.add(row)
         return row
 
@@ -419,14 +479,16 @@ class LinkStore:
 
     def say(self, session: Session, about: str, reason: str, message: str, at: float, warning: bool = False) -> None:
         """Note an event."""
-        count = session.scalar(select(func.count()).select_from(EventRow).where(EventRow.about == about)) or 0
+        asked = select(func.count()).select_from(EventRow).where(EventRow.about == about)
+        with session.no_autoflush:
+            count = session.scalar(asked) or 0
+        count += sum(isinstance(each, EventRow) and each.about == about for each in session.new)
         session.add(
             EventRow(
                 name=f"{about}.{int(at * 1000):x}.{count}", about=about, type="Warning" if warning else "Normal",
                 reason=reason, message=message[:1000], at=at, state="Seen",
             )
         )  # fmt: skip
-        session.flush()
 
     def forget_events(self, session: Session) -> int:
         """Drop the oldest events beyond what is kept; how many."""
@@ -441,19 +503,30 @@ class LinkStore:
         """The lowest key of its kind that nobody holds and no fenced node (if there may be any) might still use."""
         taken = held
         if fenced:
-            asked = select(FenceRow.isolation_key).where(FenceRow.isolation == isolation)
-            taken = set(session.scalars(asked)).union(held)
+            taken = {row.isolation_key for row in _where(session, FenceRow, "isolation", isolation)}.union(held)
         keys = VNIS if isolation == "vni" else PARTITION_KEYS
         free = next((key for key in keys if key not in taken), None)
         if free is None:
             raise InsufficientCapacity(f"every {isolation} is taken", field="isolation")
         return free
 
-    def next_generation(self, session: Session, name: str, beyond: int = 0) -> int:
-        """One more than any slice of this name has ever had, and more than `beyond`."""
-        row = session.get(SliceNameRow, name)
-        if row is None:
-            row = SliceNameRow(name=name, generation=0)
-            session.add(row)
-        row.generation = max(row.generation, beyond) + 1
-        return row.generation
+
+def _name(row: ResourceRow) -> str:
+    return row.name
+
+
+def _where(session: Session, kind: type[T], attribute: str, value: str) -> list[T]:
+    """The rows of a kind with that value; in no order."""
+    if (kept := kept_by(session)) is not None:
+        return kept.where(kind, attribute, value)
+    return list(session.scalars(select(kind).where(getattr(kind, attribute) == value)))
+
+
+def _among(session: Session, kind: type[T], attribute: str, values: Iterable[str]) -> list[T]:
+    """The same for one of several values; `attribute` may be the key."""
+    wanted = dict.fromkeys(values)
+    if (kept := kept_by(session)) is None:
+        return list(session.scalars(select(kind).where(getattr(kind, attribute).in_(wanted)))) if wanted else []
+    if kept.is_by(kind, attribute):
+        return [row for value in wanted for row in kept.where(kind, attribute, value)]
+    return [row for value in wanted if (row := kept.get(kind, value)) is not None]

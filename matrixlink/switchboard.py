@@ -31,9 +31,17 @@ from matrixlink.store import LinkStore, SliceRow
 from matrixlink.terms import terms_of
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField
+from matrixresource.vocabulary.keeping import shape_of
 from matrixresource.vocabulary.names import checked_resource_name
 from matrixresource.vocabulary.planes import Plane
 from matrixresource.vocabulary.records import check_etag
+
+May = Callable[[str | None], None]
+"""Raises Forbidden unless who asks may act for that project; None is what belongs to nobody yet."""
+
+
+def anybody(project: str | None) -> None:
+    """Nobody is asked who they are."""
 
 
 class Switchboard:
@@ -55,82 +63,89 @@ class Switchboard:
     # -- verbs -----------------------------------------------------------------------------------------------------
 
     def admit(
-        self, name: str, request: SliceRequest, *, if_match: str | None = None, validate_only: bool = False
+        self,
+        name: str,
+        request: SliceRequest,
+        *,
+        if_match: str | None = None,
+        validate_only: bool = False,
+        may: May = anybody,
     ) -> SliceView:
         """Promise a slice its floor, or change what it was promised. Raises InsufficientBandwidth, Conflict."""
         checked_resource_name(name)
         self._check(request)
         with self.promises.changing(dry=validate_only) as session:
-            row = session.get(SliceRow, name) if self.promises.roll.get(name) else None
+            row = session.get(SliceRow, name)
+            may(None if row is None else row.project)
             check_etag(row, if_match)
             wish = self._wished(session, name, request)
             if row is not None and row.state == WITHDRAWING:
                 raise Conflict(f"slice {name!r} is being withdrawn; wait until it is gone")
             if row is not None and row.wish == wish.wish:
-                return row.view()
+                return row.shown()
             if row is not None:
                 _refuse_to_move(row, wish)
             held = self.promises.roll.get(name)
-            wish.admitted_order = held.rank[1] if held else self.promises.roll.latest_order + 1
+            wish.admitted_order = held.rank[1] if held else session.info["newest"] + 1
             booked = self.promises.book(terms_of(wish), held, dry=validate_only)
             touched = dict.fromkeys([*wish.members, *(held.members if held else ())])
+            generation = row.generation + 1 if row is not None else self.store.first_generation(session, name)
             row = self._taken_over(session, row, wish)
-            row.kept, row.unprotected = booked.kept, booked.unprotected
-            row.generation = self.store.next_generation(session, name)
-            row.ports_seen = self.promises.around_slice(terms_of(row))
+            row.kept, row.unprotected, row.generation = booked.kept, booked.unprotected, generation
+            row.ports_seen = self.promises.around_slice(booked)
             row.move(ADMITTED)
             self.settle(session, [row])
             if not validate_only:
                 self.promises.know(row)
                 self.promises.show(session, Plane(row.plane), touched, row)
                 self._tell_others(session, row)
-            view = row.view()
-        return view if validate_only else row.view()
+            if validate_only:
+                return row.view()
+        return row.shown()
 
-    def program(self, name: str) -> SliceView:
+    def program(self, name: str, *, may: May = anybody) -> SliceView:
         """Ask the members' agents to program the present generation, and those that left to clear."""
         with self.promises.changing() as session:
             row = self.store.slice(session, name)
+            may(row.project)
             if row.state == WITHDRAWING:
                 raise Conflict(f"slice {name!r} is being withdrawn")
             if row.program_generation != row.generation or row.state == FAILED:
                 if row.state == FAILED:
-                    row.generation = self.store.next_generation(session, name)
+                    row.generation += 1
                 row.move(PROGRAMMING)
                 row.ports_seen = self.promises.around_slice(self.promises.roll[row.name])
                 self._ask(session, row, self._bodies(row))
             self.settle(session, [row])
-        return row.view()
+        return row.shown()
 
-    def withdraw(self, name: str, *, if_match: str | None = None) -> SliceView | None:
+    def withdraw(self, name: str, *, if_match: str | None = None, may: May = anybody) -> SliceView | None:
         """Clear a slice wherever an agent can be reached, then forget it (None once it is gone)."""
         with self.promises.changing() as session:
             row = self.store.slice(session, name)
+            may(row.project)
             check_etag(row, if_match)
             if row.state != WITHDRAWING:
                 row.move(WITHDRAWING)
                 row.withdrawing_since = self._clock.now()
                 if row.program_generation:  # else no agent has ever heard of it
-                    row.generation = self.store.next_generation(session, name)
+                    row.generation += 1
                     for program in self.store.programs(session, name):
                         ask_to_clear(program, row.generation)
-                    session.flush()
                 self.promises.know(row)
                 self._tell_others(session, row)
             gone = name in self.settle(session, [row])
-        return None if gone else row.view()
+        return None if gone else row.shown()
 
     def reroute(self) -> list[str]:
         """Give every slice that crosses a link which changed new routes, and keep what floors can be kept.
 
         Idempotent: what was routed around the present condition is left alone. The slices that got new routes.
         """
-        self.promises.trim_leaving()
-        moved, unsettled = self.promises.moved(), self.promises.unsettled
-        if not moved and not unsettled:
-            return []
         with self.promises.changing() as session:
-            return self.go_around(session, moved, unsettled)
+            self.promises.trim_leaving()
+            moved, unsettled = self.promises.moved(), self.promises.unsettled
+            return self.go_around(session, moved, unsettled) if moved or unsettled else []
 
     def go_around(self, session: Session, moved: list[str], also: Iterable[str] = ()) -> list[str]:
         """New routes for the slices that moved, and what can be kept of their floors and of those that were trimmed
@@ -151,7 +166,6 @@ class Switchboard:
                 rerouted.append(row.name)
         for plane, nodes in touched.items():
             self.promises.show(session, plane, nodes)
-        session.flush()
         self.settle(session, rows)
         self.promises.unsettled -= set(also)
         return rerouted
@@ -171,7 +185,7 @@ class Switchboard:
         row = self.store.slice(session, name)
         if generation <= row.generation:
             return
-        row.generation = self.store.next_generation(session, name, beyond=generation)
+        row.generation = generation + 1
         if row.state == WITHDRAWING:
             for program in self.store.programs(session, name):
                 ask_to_clear(program, row.generation)
@@ -203,7 +217,7 @@ class Switchboard:
 
     def _wished(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
         """The wish as a row that is not (yet) in the session."""
-        return SliceRow(
+        wish: SliceRow = shape_of(SliceRow).made(
             name=name,
             project=request.project,
             labels=request.labels,
@@ -218,8 +232,8 @@ class Switchboard:
             latency_bound_us=request.latency_bound_us,
             protection=str(request.protection),
             security_rules=[rule.wire() for rule in request.security_rules],
-            kept=1.0,
         )
+        return wish
 
     def _taken_over(self, session: Session, row: SliceRow | None, wish: SliceRow) -> SliceRow:
         if row is None:
@@ -247,7 +261,6 @@ class Switchboard:
     def _ask(self, session: Session, row: SliceRow, bodies: dict[str, dict[str, Any]]) -> None:
         row.program_generation = row.generation
         ask_to_program(session, row, bodies, self.store.programs(session, row.name))
-        session.flush()
 
     def reprogram(self, session: Session, row: SliceRow) -> bool:
         """New routes in a generation of their own, if they are any different."""
@@ -256,7 +269,7 @@ class Switchboard:
         held = {p.node: p.body for p in self.store.programs(session, row.name) if p.action == "program"}
         if bodies == held:
             return False
-        row.generation = self.store.next_generation(session, row.name)
+        row.generation += 1
         row.move(REROUTING)
         self._ask(session, row, bodies)
         return True

@@ -3,16 +3,25 @@ for all."""
 
 from __future__ import annotations
 
-from fastapi import Request
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
 
 from matrixresource.vocabulary.errors import Forbidden
 
 PROVIDER = "default"
 
 
-def speaks_for(request: Request, *projects: str | None) -> None:
+async def _asker(request: Request) -> Any:
+    return getattr(request.state, "principal", None)
+
+
+Asker = Annotated[Any, Depends(_asker)]
+"""Whom the request's token stands for; nobody where there are no tokens."""
+
+
+def speaks_for(principal: Asker, *projects: str | None) -> None:
     """Forbidden unless who asks may act for one of the projects; None is what belongs to nobody yet."""
-    principal = getattr(request.state, "principal", None)
     if principal is None or principal.role == "admin" or not projects or None in projects:
         return
     if principal.project not in (PROVIDER, *projects):

@@ -44,13 +44,19 @@ class Terms:
 
 
 def terms_of(row: SliceRow) -> Terms:
-    order = row.admitted_order if row.admitted_order is not None else 0
+    held = (
+        row.__dict__
+    )  # as SQLAlchemy's own look-ups take longer than all the rest; what is not there has no value yet
+    get, state = held.get, held.get("state")
+    withdrawing = state == WITHDRAWING
+    kept, qos = get("kept"), QosClass(held["qos_class"])
     return Terms(
-        row.name, row.project or "default", Plane(row.plane), tuple(row.members), row.floor_gbps, row.ceiling_gbps,
-        row.weight, (TERMS[QosClass(row.qos_class)].rank, order), Protection(row.protection or Protection.NONE),
-        row.isolation or "", row.isolation_key or 0, 1.0 if row.kept is None else row.kept, row.unprotected or "",
-        row.ports_seen or {}, (row.fabric_view or {}).get("nodes", {}), row.state == WITHDRAWING,
-        bool(row.program_generation) and row.state not in (ADMITTED, WITHDRAWING),
+        held["name"], get("project") or "default", Plane(held["plane"]), tuple(held["members"]), held["floor_gbps"],
+        get("ceiling_gbps"), held["weight"], (TERMS[qos].rank, get("admitted_order") or 0),
+        Protection(get("protection") or Protection.NONE), get("isolation") or "", get("isolation_key") or 0,
+        1.0 if kept is None else kept, get("unprotected") or "", get("ports_seen") or {},
+        (get("fabric_view") or {}).get("nodes", {}), withdrawing,
+        bool(get("program_generation")) and not withdrawing and state != ADMITTED,
     )  # fmt: skip
 
 
@@ -63,7 +69,6 @@ class Roll:
         self._keys: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self.trimmed: set[str] = set()
         """Those that have less than they were promised."""
-        self.latest_order = 0
 
     def __iter__(self) -> Iterator[Terms]:
         return iter(self._by_name.values())
@@ -96,7 +101,6 @@ class Roll:
         self._by_name[terms.name] = terms
         less = not terms.withdrawing and (terms.kept < 1 or bool(terms.unprotected))
         (self.trimmed.add if less else self.trimmed.discard)(terms.name)
-        self.latest_order = max(self.latest_order, terms.rank[1])
 
     def drop(self, name: str) -> None:
         held = self._by_name.pop(name, None)

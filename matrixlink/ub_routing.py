@@ -37,6 +37,14 @@ class Kind:
     chips: Chips
     dies: tuple[tuple[Weights, int], ...]
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """Of some hundred numbers: worked out once."""
+        return hash((self.chips, self.dies))
+
     @classmethod
     def of(cls, fabric: Fabric, node: str) -> Kind:
         spec = fabric.spec
@@ -87,8 +95,12 @@ def ub_needs(fabric: Fabric, members: list[str], protection: Protection) -> Need
         kinds = kinds_of(fabric, nodes)
         count = Counter(kinds.values())
         vectors, parted = _vectors(count, protection.fails, fabric.spec.npu.dies)
+        alike: dict[int, tuple[Vector, Vector]] = {}  # kinds of one sort of dies need no look at the order of these
         for node, kind in kinds.items():
-            need[node], reserve[node] = _of_dies(fabric, node, kind, vectors[kind])
+            made = alike.get(id(kind)) or _of_dies(fabric, node, kind, vectors[kind])
+            need[node], reserve[node] = made
+            if len(kind.dies) == 1:
+                alike[id(kind)] = made
         for a, b, now in parted:
             pairs = _pairs(kinds, a, b)
             cut += pairs if now else []

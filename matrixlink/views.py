@@ -25,20 +25,51 @@ Shared = tuple[float, float, float]
 """Weight, floor and ceiling of one slice on one node's sub-plane, GB/s."""
 
 
-def node_ports(node: str, terms: Terms, here: list[Terms], fabric: Fabric, ledger: FloorBook) -> dict[str, Any]:
-    """The NodePorts of `terms` on one node among all slices that are there, in its wire form."""
-    capacity = by_sub_plane(fabric, terms.plane, fabric.usable(terms.plane, node))
+Ports = dict[str, Any]
+"""A NodePorts in its wire form; nobody writes into it."""
+
+
+class Sums:
+    """Vectors over ports summed by sub-plane, each vector once: nodes in the same condition share theirs."""
+
+    def __init__(self, fabric: Fabric, plane: Plane) -> None:
+        self._fabric, self._plane = fabric, plane
+        self._made: dict[int, tuple[Vector, list[float]]] = {}
+
+    def of(self, ports: Vector) -> list[float]:
+        made = self._made.get(id(ports))
+        if made is None:  # the vector is kept, so that nobody else comes to have its id
+            made = self._made[id(ports)] = ports, by_sub_plane(self._fabric, self._plane, ports)
+        return made[1]
+
+
+def node_ports(node: str, here: list[Terms], fabric: Fabric, ledger: FloorBook, sums: Sums) -> list[Ports]:
+    """The ports of each of the slices that are on a node and plane, which are all of `here`."""
+    plane = here[0].plane
+    capacity = sums.of(fabric.usable(plane, node))
     whole = sum(capacity)
-    ordered = [terms, *(other for other in here if other.name != terms.name)]
-    floors = [_floors(node, each, fabric, ledger, len(capacity)) for each in ordered]
-    rates = []
+    floors = [_floors(node, each, ledger, len(capacity), sums) for each in here]
+    made: dict[tuple[float, ...], list[float]] = {}  # sub-planes in the same condition are shared out once
+    columns = []
     for at, has in enumerate(capacity):
-        shared = tuple(
-            _shared(each, min(floor[at], has), has, whole, fabric)
-            for each, floor in zip(ordered, floors, strict=True)
-        )  # fmt: skip
-        rates.append(round(_first_share(has, shared), 6))
-    return NodePorts(uplink_gbps=rates, endpoint_gbps=slowest_endpoint(fabric, terms.plane, node)).wire()
+        column = (has, *(floor[at] for floor in floors))
+        if column not in made:
+            shared = [
+                _shared(each, min(floor, has), has, whole, fabric)
+                for each, floor in zip(here, column[1:], strict=True)
+            ]  # fmt: skip
+            made[column] = [
+                round(_first_share(has, (own, *shared[:first], *shared[first + 1 :])), 6)
+                for first, own in enumerate(shared)
+            ]
+        columns.append(made[column])
+    endpoint = tuple(slowest_endpoint(fabric, plane, node))
+    return [_wire(rates, endpoint) for rates in zip(*columns, strict=True)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _wire(uplink_gbps: tuple[float, ...], endpoint_gbps: tuple[float, ...]) -> Ports:
+    return NodePorts(uplink_gbps=[*uplink_gbps], endpoint_gbps=[*endpoint_gbps]).wire()
 
 
 def by_sub_plane(fabric: Fabric, plane: Plane, ports: Vector) -> list[float]:
@@ -51,10 +82,10 @@ def by_sub_plane(fabric: Fabric, plane: Plane, ports: Vector) -> list[float]:
     return sums
 
 
-def _floors(node: str, terms: Terms, fabric: Fabric, ledger: FloorBook, sub_planes: int) -> list[float]:
+def _floors(node: str, terms: Terms, ledger: FloorBook, sub_planes: int, sums: Sums) -> list[float]:
     booking = ledger.booking(terms.name)
     held = booking.floors.get(node) if booking else None
-    return [0.0] * sub_planes if held is None else by_sub_plane(fabric, terms.plane, held)
+    return [0.0] * sub_planes if held is None else sums.of(held)
 
 
 def _shared(terms: Terms, floor: float, has: float, whole: float, fabric: Fabric) -> Shared:

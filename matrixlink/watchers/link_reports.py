@@ -12,6 +12,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -29,6 +31,14 @@ from matrixresource.vocabulary.errors import InvalidField
 from matrixresource.vocabulary.names import NodeName
 
 log = logging.getLogger(__name__)
+
+
+@dataclass
+class Batch:
+    """What reports taken together have brought: slices to settle, and whether some link carries more or less."""
+
+    touched: set[str] = field(default_factory=set)
+    news: bool = False
 
 
 class LinkReportReader:
@@ -53,36 +63,37 @@ class LinkReportReader:
         self._rates = rates
         self._clock = clock
         self._nudge = nudge
-        self._news = False
-        self._wished: dict[str, tuple[int, str]] = {}
+        self._wished: dict[str, tuple[dict[str, Any], str]] = {}
         self._drifts: dict[str, int] = {}
 
     def take(self, reports: list[LinkReport]) -> list[LinkReportAnswer]:
-        """An answer per report, in their order."""
+        """An answer per report, in their order. What else they bring is passed on once they are durable."""
         nodes = [str(report.node) for report in reports]
-        self._news = False
+        batch = Batch()
         with self._switchboard.promises.changing() as session:
             programs = self._store.programs_by_node(session, nodes)
             fences = self._store.fences_by_node(session, nodes)
-            touched: set[str] = set()
             agents = self._store.agents(session, nodes)
             links = self._conditions.rows_of(session, reports)
-            taken = [self._take(session, report, agents, programs, fences, links, touched) for report in reports]
+            taken = [self._take(session, report, agents, programs, fences, links, batch) for report in reports]
             for slice, generation in self._ahead(reports, taken, programs).items():
                 self._switchboard.outrun(session, slice, generation)
-                touched.add(slice)
-            session.flush()
-            self._switchboard.settle(session, touched)
+                batch.touched.add(slice)
+            if batch.touched:
+                self._switchboard.settle(session, batch.touched)
             answers = [
                 self._answer(session, report, reason, programs) for report, reason in zip(reports, taken, strict=True)
             ]
         accepted = [report for report, reason in zip(reports, taken, strict=True) if reason is None]
-        heard = [self._diagnosis.hear(report) for report in accepted]
-        for report in accepted:
-            self._rates.hear(report)
-        if self._news or any(heard):
-            self._nudge()
+        self._store.records.once_committed(lambda: self._pass_on(accepted, batch.news))
         return answers
+
+    def _pass_on(self, reports: list[LinkReport], news: bool) -> None:
+        heard = [self._diagnosis.hear(report) for report in reports]
+        for report in reports:
+            self._rates.hear(report)
+        if news or any(heard):
+            self._nudge()
 
     def _take(
         self,
@@ -92,7 +103,7 @@ class LinkReportReader:
         programs: dict[str, list[ProgramRow]],
         fences: dict[str, list[FenceRow]],
         links: Rows,
-        touched: set[str],
+        batch: Batch,
     ) -> tuple[str, str] | None:
         """Take one report in; a reason and a sentence where it is refused."""
         node = str(report.node)
@@ -112,14 +123,14 @@ class LinkReportReader:
             session.add(agents[node])
         elif agent.epoch != report.epoch:
             agent.epoch = report.epoch
-        self._leases.renew(node, report.lease_seconds, report.epoch, report.sequence)
-        if self._conditions.take(session, report, links):
-            self._news = True
+        held = self._leases.renew(node, report.lease_seconds, report.epoch, report.sequence)
+        self._store.records.unless_committed(lambda: self._leases.put_back(node, held))
+        batch.news |= self._conditions.take(session, report, links)
         said = {program.slice: program for program in report.programs}
         for row in programs[node]:
             self._audit(session, row, said.get(row.slice))
             if self._follow(row, said.get(row.slice)):
-                touched.add(row.slice)
+                batch.touched.add(row.slice)
         for fence in fences.get(node, ()):
             if _is_clear(fence, said.get(fence.slice)):
                 session.delete(fence)
@@ -143,14 +154,23 @@ class LinkReportReader:
         if said is None:
             self._drifts.pop(row.name, None)
             return
-        known = self._drifts.get(row.name, said.drifts)  # what happened before our own start was told before
-        self._drifts[row.name] = said.drifts
+        told = self._drifts.get(row.name)
+        known = said.drifts if told is None else told  # what happened before our own start was told before
+        if told != said.drifts:
+            self._drifts[row.name] = said.drifts
+            self._store.records.unless_committed(lambda: self._forget_drifts(row.name, told))
         strange = self._strange(row, said)
         if said.drifts > known or strange:
             self.counters["drifts"] += 1
             who = "its digest is not that of the wish" if strange else "its agent read it back"
             text = f"the table of {row.slice} on {row.node} was not what was programmed: {who}; it is written again"
             self._store.say(session, row.slice, "TablesDrifted", text, self._clock.now(), warning=True)
+
+    def _forget_drifts(self, program: str, told: int | None) -> None:
+        if told is None:
+            self._drifts.pop(program, None)
+        else:
+            self._drifts[program] = told
 
     def _strange(self, row: ProgramRow, said: ReportedProgram | None) -> bool:
         """Whether the agent holds the wished generation by name, but not by what is in the table."""
@@ -160,9 +180,10 @@ class LinkReportReader:
         )  # fmt: skip
 
     def _digest(self, row: ProgramRow) -> str:
+        """Of what is wished, worked out once for every body: a new wish has one of its own."""
         known = self._wished.get(row.name)
-        if known is None or known[0] != row.generation:
-            known = self._wished[row.name] = (row.generation, digest(row.view().model_dump(mode="json")))
+        if known is None or known[0] is not row.body:
+            known = self._wished[row.name] = (row.body, digest(row.view().model_dump(mode="json")))
         return known[1]
 
     @staticmethod
@@ -188,7 +209,7 @@ class LinkReportReader:
         if refused:
             return LinkReportAnswer(node=report.node, accepted=False, reason=refused[0], message=refused[1])
         said = {program.slice: program for program in report.programs}
-        rows = [row for row in programs[str(report.node)] if row in session]
+        rows = [row for row in programs[str(report.node)] if row in session and row not in session.deleted]
         desired = [self._wish(row, said.get(row.slice)) for row in rows]
         wished = {row.slice for row in rows}
         desired += [

@@ -123,6 +123,17 @@ def one_journey(connection: Connection, steps: Sequence[tuple[str, Any]]) -> lis
     return cursors
 
 
+def first_row(connection: Connection, statement: str, values: Sequence[Any]) -> Any:
+    """The first row of what is asked, or None, by the driver alone: for a question of every verb. Values are marked by
+    %s."""
+    if by_psycopg(connection):
+        return one_journey(connection, [(statement, values)])[0].fetchone()
+    if connection.dialect.name == "sqlite":
+        driver: Any = connection.connection.driver_connection
+        return driver.execute(statement.replace("%s", "?"), values).fetchone()
+    return connection.exec_driver_sql(statement, tuple(values)).fetchone()
+
+
 def _keyed(table: Table, row: Row) -> Row:
     return row | {KEY + column.name: row[column.name] for column in table.primary_key.columns}
 

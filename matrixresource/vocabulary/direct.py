@@ -23,12 +23,15 @@ Deed = TypeVar("Deed", bound=Callable[..., Awaitable[Response]])
 
 @dataclass(frozen=True)
 class Hot:
-    """`deed(name, if_match=...)`, with `body=...` where it has a model, answers `method` on `prefix` and a name."""
+    """`deed(name, if_match=...)`, with `body=...` where it has a model, answers `method` on `path` and a name. With
+    `asker=...`, who asks, where it `asks_who`. Where it is `whole`, `deed(body=...)` answers on that path itself."""
 
     method: str
-    prefix: str
+    path: str
     body: type[Wire] | None
     deed: Callable[..., Awaitable[Response]]
+    asks_who: bool = False
+    whole: bool = False
 
 
 class HotRouter(APIRouter):
@@ -38,11 +41,22 @@ class HotRouter(APIRouter):
         super().__init__(prefix=prefix)
         self.hot_routes: list[Hot] = []
 
-    def hot(self, method: str, collection: str, body: type[Wire] | None = None) -> Callable[[Deed], Deed]:
+    def hot(
+        self, method: str, collection: str, body: type[Wire] | None = None, *, asks_who: bool = False
+    ) -> Callable[[Deed], Deed]:
         """Beside the route's own decorator: plain requests for one resource of `collection` come here directly."""
 
         def noted(deed: Deed) -> Deed:
-            self.hot_routes.append(Hot(method, f"{self.prefix}/{collection}/", body, deed))
+            self.hot_routes.append(Hot(method, f"{self.prefix}/{collection}/", body, deed, asks_who))
+            return deed
+
+        return noted
+
+    def hot_post(self, collection: str, body: type[Wire]) -> Callable[[Deed], Deed]:
+        """The same for what is posted to a collection."""
+
+        def noted(deed: Deed) -> Deed:
+            self.hot_routes.append(Hot("POST", f"{self.prefix}/{collection}", body, deed, whole=True))
             return deed
 
         return noted
@@ -53,17 +67,20 @@ class Direct:
 
     def __init__(self, routers: Iterable[APIRouter]) -> None:
         hot = [each for router in routers if isinstance(router, HotRouter) for each in router.hot_routes]
-        self._routes = {(each.method, each.prefix): each for each in hot}
+        self._routes = {(each.method, each.path): each for each in hot}
 
     def answer(
-        self, method: str, path: str, query: bytes, headers: dict[str, str], body: bytes | None
+        self, method: str, path: str, query: bytes, headers: dict[str, str], body: bytes | None, asker: object = None
     ) -> Awaitable[Response] | None:
-        """The answer under way, or None where the request has to go the ordinary way."""
+        """The answer under way, or None where the request has to go the ordinary way. `asker`: whom the request's token
+        stands for."""
         cut = path.rfind("/") + 1
-        route = self._routes.get((method, path[:cut]))
+        route = self._routes.get((method, path[:cut])) or self._routes.get((method, path))
         if route is None or query or cut == len(path):
             return None
-        more: dict[str, Any] = {"if_match": headers.get("if-match")}
+        more: dict[str, Any] = {} if route.whole else {"if_match": headers.get("if-match")}
+        if route.asks_who:
+            more["asker"] = asker
         if route.body is not None:
             if body is None or headers.get("content-type", "").partition(";")[0] != "application/json":
                 return None
@@ -71,4 +88,4 @@ class Direct:
                 more["body"] = route.body.model_validate(orjson.loads(body))
             except (ValidationError, orjson.JSONDecodeError):
                 return None
-        return route.deed(path[cut:], **more)
+        return route.deed(**more) if route.whole else route.deed(path[cut:], **more)

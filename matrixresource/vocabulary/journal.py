@@ -89,7 +89,11 @@ class Journal:
     def latest(self) -> int:
         """The number of the newest change."""
         with self._sessions() as session:
-            return int(session.execute(self._newest).scalar_one_or_none() or 0)
+            return self.newest(session)
+
+    def newest(self, session: Session) -> int:
+        """The same, as a session sees it."""
+        return int(session.execute(self._newest).scalar_one_or_none() or 0)
 
     def since(self, kind: str, rv: int, limit: int) -> list[Change]:
         """Changes of a kind after `rv`, oldest first. Raises Gone where the journal no longer reaches back that far."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from matrixresource.vocabulary.errors import InvalidField
 
@@ -26,6 +27,7 @@ def seconds_of(text: str | float, field: str = "duration") -> float:
     return float(match.group(1)) * _SECONDS[match.group(2) or "s"]
 
 
+@lru_cache(maxsize=1024)
 def timestamp(at: float) -> str:
     """Seconds since the epoch as RFC 3339 in UTC, to the millisecond."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

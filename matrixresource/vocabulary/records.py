@@ -51,6 +51,9 @@ class Records:
         changed is not committed yet."""
         self.after_commit: list[Callable[[int], None]] = []
         """Called with the number of the newest change once that is committed."""
+        self.at_end: list[Callable[[bool], None]] = []
+        """Called at the end of every transaction or group of them: whether what was decided in it is so now. Must not
+        raise."""
 
     @property
     def metadata(self) -> MetaData:
@@ -109,7 +112,10 @@ class Records:
         finally:
             self._group = None
             if not group.committed:
+                group.undo()
                 _throw_away(session, commit_failed=group.committing)
+            for ended in self.at_end:
+                ended(group.committed)
         if wrote:
             for done in self.after_commit:
                 done(group.newest)
@@ -124,6 +130,17 @@ class Records:
             deed()
         else:
             self._group.done.append(deed)
+
+    def unless_committed(self, undo: Callable[[], None]) -> None:
+        """Do this should the verb under way, or the group that it is in, come to nothing: memory that is no copy of a
+        table is put back so."""
+        if self._group is not None:
+            self._group.undone.append(undo)
+
+    @property
+    def deciding(self) -> bool:
+        """Whether a transaction or group is under way: what it has decided may never be committed."""
+        return self._group is not None
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -192,6 +209,10 @@ class Records:
     def latest(self) -> int:
         """The number of the newest change."""
         return self._journal.latest()
+
+    def newest(self, session: Session) -> int:
+        """The number of the newest change that a session sees."""
+        return self._journal.newest(session)
 
     def changes_since(self, kind: str, rv: int, limit: int = 500) -> list[Change]:
         """Changes of a kind after `rv`, oldest first. Raises Gone where the journal no longer reaches back that far."""

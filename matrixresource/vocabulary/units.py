@@ -39,6 +39,8 @@ class Group:
         self.broken = self.committing = self.committed = False
         self.done: list[Callable[[], None]] = []
         """What to do once all of it is committed."""
+        self.undone: list[Callable[[], None]] = []
+        """What to do, the last first, should it come to nothing."""
         self.before: int | None = None
         """The number of the newest change before this group, once its lock is held."""
         self.newest = 0
@@ -71,15 +73,23 @@ class Group:
         if self.broken:
             raise Broken("an earlier verb of this group failed halfway")
         self.session.info["unit"] = object()  # so that whoever remembers something of a verb knows it from the next
+        done, undone = len(self.done), len(self.undone)
         try:
             yield self.session
         except BaseException:
             self.broken = True
+            del self.done[done:]
+            self.undo(undone)
             self.broken = self._has_changes()
             raise
         self.broken = True
         self._end_unit()
         self.broken = False
+
+    def undo(self, first: int = 0) -> None:
+        """Undo in memory what was to be undone, but for the `first` of it."""
+        while len(self.undone) > first:
+            self.undone.pop()()
 
     def flushing(self) -> None:
         """The session is about to write: what is noted here comes before that, and what it writes is written."""
@@ -168,7 +178,7 @@ class Group:
             row.updated_at = self._now
             if type == "ADDED":
                 row.created_at = self._now
-                if row in pending:
+                if row in pending and (self._kept is None or row.__class__ not in self._kept):
                     shape_of(row.__class__).complete(row)
             body = row.show().text()
             entry = {"rv": self.newest, "kind": row.kind, "name": row.name, "type": type, "at": self._now, "body": body}
@@ -189,10 +199,17 @@ class Group:
                     session.settled(row, gone=True)
                 elif type == "DELETED":
                     kept.forgotten(row)
+            new = []
             for row, type in mine:
                 if type != "DELETED":
-                    self._writes.put(row, kept.changes(row), new=inspect(row).pending)
-                    session.settled(row, gone=False)
+                    pending = inspect(row).pending
+                    self._writes.put(row, kept.changes(row), new=pending)
+                    if pending:
+                        new.append(row)
+                    else:
+                        session.settled(row, gone=False)
+            if new:
+                session.settled_new(new)
             for row in list(session.dirty):  # set to what they were
                 if row.__class__ in kept:
                     session.settled(row, gone=False)

@@ -82,10 +82,11 @@ def condition(
 ) -> list[dict[str, Any]]:
     """The conditions with one of them set; its transition time moves only when its status does.
 
-    `status` None is Unknown. Returns a new list: JSON columns notice assignment, not mutation.
+    `status` None is Unknown. Returns a new list, of the same entries: nobody writes
+    into one, as JSON columns notice assignment, not mutation.
     """
     word = "Unknown" if status is None else str(bool(status))
-    kept = [dict(held) for held in conditions if held["type"] != type]
+    kept = [held for held in conditions if held["type"] != type]
     before = next((held for held in conditions if held["type"] == type), None)
     since = before["lastTransitionTime"] if before is not None and before["status"] == word else timestamp(now)
     entry = {

@@ -158,6 +158,7 @@ class Edge:
                 self._seconds.labels(scope["method"]).observe(time.perf_counter() - started)
             await send(message)
 
+        principal = None
         try:
             if scope["path"] not in OPEN_PATHS:
                 principal = self._tokens.principal(headers.get("authorization"))
@@ -167,7 +168,8 @@ class Edge:
         except MatrixError as refused:
             await problem_response(refused, scope["path"])(scope, receive, sending)
             return
-        answer = self._direct.answer(scope["method"], scope["path"], scope["query_string"], headers, body)
+        method, path, query = scope["method"], scope["path"], scope["query_string"]
+        answer = self._direct.answer(method, path, query, headers, body, principal)
         if answer is None:
             await self._app(scope, receive if body is None else _replayed(body, receive), sending)
             return

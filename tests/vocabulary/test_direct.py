@@ -8,6 +8,7 @@ import httpx
 import pytest
 from fastapi import Response
 
+from matrixlink.tenancy import Asker
 from matrixresource.vocabulary.direct import HotRouter
 from matrixresource.vocabulary.errors import Conflict
 from matrixresource.vocabulary.rest import IfMatch, ValidateOnly, shown
@@ -47,6 +48,16 @@ def client() -> httpx.AsyncClient:
     async def delete(name: str, if_match: IfMatch = None) -> Response:
         return Response(name + str(if_match), 204 if name == "a" else 200)
 
+    @api.hot("PUT", "mine", Wish, asks_who=True)
+    @api.put("/mine/{name}")
+    async def put_mine(name: str, body: Wish, asker: Asker, if_match: IfMatch = None) -> Response:
+        return Response(f"{name} {body.size} {asker.name} {if_match}")
+
+    @api.hot_post("reports", Wish)
+    @api.post("/reports")
+    async def report(body: Wish) -> Response:
+        return Response(f"{body.size} {body.colour_name}", 202)
+
     transport = httpx.ASGITransport(create_app("test", "Test", [api]), raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://test")
 
@@ -70,6 +81,13 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
     ("DELETE", "/v1/things/a", {}),
     ("DELETE", "/v1/things/b", {"headers": {"If-Match": "*"}}),
     ("POST", "/v1/things/a", {"json": {"size": 1}}),
+    ("PUT", "/v1/mine/a", {"json": {"size": 1}}),
+    ("PUT", "/v1/mine/a", {"json": {"size": 1}, "headers": {"If-Match": "*"}}),
+    ("POST", "/v1/reports", {"json": {"size": 1}}),
+    ("POST", "/v1/reports", {"json": {"size": "much"}}),
+    ("POST", "/v1/reports", {}),
+    ("POST", "/v1/reports/", {"json": {"size": 1}}),
+    ("GET", "/v1/reports", {}),
 ]
 
 

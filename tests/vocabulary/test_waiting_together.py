@@ -143,3 +143,34 @@ async def test_what_was_flushed_halfway_and_set_back_is_set_back(things):
         thing.state = ""
     with things.records.reading() as session:
         assert session.get(Thing, "a").state == ""
+
+
+async def test_what_comes_to_nothing_is_undone_in_memory_and_nothing_else(things):
+    """Of a refused verb what it remembered, at once; of a group whose commit fails all of it, the last first."""
+    told: list[str] = []
+
+    def verb(name: str) -> None:
+        with things.records.transaction() as session:
+            things.records.unless_committed(lambda: told.append(f"undo {name}"))
+            things.records.once_committed(lambda: told.append(f"told {name}"))
+            if name == "no":
+                raise Conflict(name)
+            session.add(Thing(name=name, by=""))
+
+    def fail(*_: object) -> None:
+        raise OperationalError("COMMIT", None, Exception("disk full"))
+
+    ended: list[bool] = []
+    things.records.at_end.append(ended.append)
+    groups = things.groups
+    verbs = [groups.run(lambda name=name: verb(name)) for name in ("a", "no", "b")]
+    await asyncio.gather(*verbs, return_exceptions=True)
+    assert told == ["undo no", "told a", "told b"]
+    assert ended == [True]
+    told.clear()
+    event.listen(things.database.engine, "commit", fail)
+    verbs = [groups.run(lambda name=name: verb(name)) for name in ("c", "no", "d")]
+    await asyncio.gather(*verbs, return_exceptions=True)
+    event.remove(things.database.engine, "commit", fail)
+    assert told == ["undo no", "undo d", "undo c"]
+    assert ended == [True, False]

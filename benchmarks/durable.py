@@ -1,0 +1,75 @@
+"""What benchmarks of durable verbs share: both databases one after the other, a service as a process, plain HTTP.
+
+A service runs as a process of its own over a folder on this disk (SQLite with full sync), then over a PostgreSQL of the
+benchmark's own with its usual settings. Clients are coroutines of this process, each with a connection of its own that
+is kept open: HTTP/1.1 written and read by hand, since a client library takes longer over a request than a service does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from benchmarks import Figure
+from tests.e2e.resource_process import ResourceProcess
+from tests.matrixcontainer.kubeapi.postgres import a_postgres, has_postgres
+
+Process = TypeVar("Process", bound=ResourceProcess)
+Measure = Callable[[str, str], Iterator[Figure]]
+"""The figures on a database, by its name and its URL (empty: SQLite in the service's folder)."""
+
+
+def on_each_database(*measures: Measure) -> Iterator[Figure]:
+    for figures in measures:
+        yield from figures("SQLite", "")
+        if has_postgres():
+            with a_postgres() as url:
+                yield from figures("PostgreSQL", url)
+
+
+@contextmanager
+def running(kind: type[Process], url: str, *flags: str) -> Iterator[Process]:
+    """A service on a new database."""
+    with tempfile.TemporaryDirectory(prefix="cm-bench-") as folder:
+        process = kind(Path(folder), *flags, *(["--database", url] if url else []))
+        process.start()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+class Connection:
+    """One client's."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        """Status and body of the answer to one request."""
+        type_and_length = f"Content-Type: application/json\r\nContent-Length: {len(body)}"
+        self._writer.write(f"{method} {path} HTTP/1.1\r\nHost: bench\r\n{type_and_length}\r\n\r\n".encode() + body)
+        answer = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        _, found, rest = answer.partition(b"content-length:")
+        length = int(rest.partition(b"\r\n")[0]) if found else 0
+        return int(answer[9:12]), await self._reader.readexactly(length)
+
+    async def expect(self, wanted: int, method: str, path: str, body: bytes = b"") -> None:
+        """Ask, and stop at any other answer."""
+        status, said = await self.ask(method, path, body)
+        if status != wanted:
+            raise SystemExit(f"{method} {path}: {status} instead of {wanted}: {said[:300]!r}")
+
+
+@asynccontextmanager
+async def connected(process: ResourceProcess) -> AsyncIterator[Connection]:
+    """A connection to a service."""
+    host, port = process.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    yield Connection(reader, writer)
+    writer.close()
+    await writer.wait_closed()

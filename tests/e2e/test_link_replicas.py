@@ -1,0 +1,145 @@
+"""Two replicas of MatrixLink on one PostgreSQL never promise more of a link than it has.
+
+Owners ask both at once for floors on the same nodes, whatever the other replica is doing: what was acknowledged is
+there, no link is promised beyond what it has, no two slices share a key; and what one replica hears of a link the other
+decides on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from matrixlink.contract import LinkReport, SliceRequest
+from matrixresource.vocabulary.errors import Conflict, InsufficientBandwidth
+from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
+from tests.matrixlink.fleet import NODES, a_request
+from tests.matrixlink.machine import LinkMachine, same_floors
+
+pytestmark = [pytest.mark.e2e, needs_postgres]
+
+STEPS = 40
+REFUSED = (InsufficientBandwidth, Conflict)
+
+
+@pytest.fixture
+def replicas(tmp_path: Path) -> Iterator[list[LinkMachine]]:
+    with a_postgres() as url:
+        url = url.replace("postgresql://", "postgresql+psycopg://")
+        machines = [LinkMachine(tmp_path, url=url) for _ in range(2)]
+        yield machines
+        for machine in machines:
+            machine.close()
+
+
+def a_wish(floor: float, nodes: list[str], protection: str = "none") -> SliceRequest:
+    return a_request(members=nodes, floor_gbps_per_npu=floor, protection=protection)
+
+
+class Owner(threading.Thread):
+    """Asks one replica again and again; `told` is what it was told last of each slice it has: its floor and its key."""
+
+    def __init__(self, number: int, machine: LinkMachine) -> None:
+        super().__init__()
+        self.number, self.machine, self.chance = number, machine, Random(number)
+        self.told: dict[str, tuple[float, int]] = {}
+        self.heard = self.refused = 0
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            for step in range(STEPS):
+                self._ask(f"o{self.number}-{step}")
+        except BaseException as error:
+            self.failure = error
+
+    def _ask(self, name: str) -> None:
+        mine, chance = sorted(self.told), self.chance.random()
+        board = self.machine.board
+        if mine and chance < 0.3:
+            name = self.chance.choice(mine)
+            self.told.pop(name)
+            board.withdraw(name)
+            return
+        if mine and chance < 0.45:
+            name = self.chance.choice(mine)
+        wish = a_wish(
+            self.chance.choice([40.0, 110.0, 200.0, 300.0]), self.chance.sample(NODES, 2),
+            self.chance.choice(["none", "anyL2Chip"]),
+        )  # fmt: skip
+        try:
+            view = board.admit(name, wish)
+        except REFUSED:
+            self.refused += 1
+            return
+        self.heard += 1
+        self.told[name] = (view.floor_gbps_per_npu, view.isolation_key)
+
+
+@pytest.mark.timeout(180)
+def test_two_replicas_never_break_a_floor(replicas: list[LinkMachine]) -> None:
+    owners = [Owner(number, machine) for number, machine in enumerate(replicas)]
+    for owner in owners:
+        owner.start()
+    for owner in owners:
+        owner.join(120)
+        assert owner.failure is None, owner.failure
+    for machine in replicas:
+        machine.watch()  # takes in what the other did last, and finds no link promised beyond what it has
+    one, other = (machine.promises for machine in replicas)
+    same_floors(one.ledger, other.ledger)
+    same_floors(one.when_whole, other.when_whole)
+    held = {terms.name: (terms.floor_gbps, terms.isolation_key) for terms in one.roll}
+    assert held == {name: told for owner in owners for name, told in owner.told.items()}
+    assert len({key for _, key in held.values()}) == len(held)
+    assert all(terms.kept == 1.0 and not terms.unprotected for terms in one.roll)
+    assert any(owner.refused for owner in owners), "they stood in one another's way"
+    assert all(owner.heard >= 8 for owner in owners)
+
+
+def test_the_same_last_floor_is_given_to_one_of_them(replicas: list[LinkMachine]) -> None:
+    answers: list[str] = []
+
+    def ask(machine: LinkMachine, name: str) -> None:
+        try:
+            machine.board.admit(name, a_wish(300.0, NODES))
+            answers.append("admitted")
+        except InsufficientBandwidth:
+            answers.append("refused")
+
+    for attempt in range(8):
+        names = [f"last-{attempt}-{number}" for number in range(2)]
+        threads = [
+            threading.Thread(target=ask, args=each) for each in zip(replicas, names, strict=True)
+        ]  # fmt: skip
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert sorted(answers) == ["admitted", "refused"]
+        answers.clear()
+        (held,) = [name for name in names if _is_there(replicas[0], name)]
+        replicas[attempt % 2].board.withdraw(held)
+
+
+def _is_there(machine: LinkMachine, name: str) -> bool:
+    with machine.store.reading() as session:
+        return bool(machine.store.slices_named(session, [name]))
+
+
+def test_what_one_hears_of_a_link_the_other_decides_on(replicas: list[LinkMachine]) -> None:
+    hears, hears_nobody = replicas
+    whole = a_wish(392.0, NODES[:2])
+    assert hears_nobody.board.admit("first", whole, validate_only=True).state == "Admitted"
+    said = {
+        "node": NODES[0], "epoch": 1, "sequence": 1, "leaseSeconds": 30.0,
+        "ports": [{"port": "ub-p3-k11", "gbps": 0.0}],
+    }  # fmt: skip
+    assert hears.reports.take([LinkReport.model_validate(said)])[0].accepted
+    with pytest.raises(InsufficientBandwidth):
+        hears_nobody.board.admit("first", whole)
+    assert hears_nobody.fabric.capacity(f"{NODES[0]}.ub-p3-k11") == 0.0

@@ -1,0 +1,149 @@
+"""MatrixLink without HTTP: its verbs over a database of its own, and agents that do at once what they are told."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixlink.contract import DesiredProgram, LinkReport
+from matrixlink.drains import Drains
+from matrixlink.fabric.link import Fabric
+from matrixlink.floors import FloorBook
+from matrixlink.leases import Leases
+from matrixlink.link_conditions import LinkConditions
+from matrixlink.peerings import Peerings
+from matrixlink.probing.diagnosis import Diagnosis
+from matrixlink.store import Base, LinkStore
+from matrixlink.switchboard import Switchboard
+from matrixlink.telemetry.rates import PortRates
+from matrixlink.watchers.link_reports import LinkReportReader
+from matrixresource.topology import Supernode
+from matrixresource.vocabulary.clock import FixedClock
+from matrixresource.vocabulary.records import Records
+from services.chassis.database import Database
+from services.link.main import MIGRATIONS
+from tests.matrixlink.fleet import migrated
+
+SUPERNODE = Supernode()
+"""Its topology takes long to build and never changes."""
+
+
+class LinkMachine:
+    """One service. `restart()` is a new process over the same database."""
+
+    def __init__(self, folder: Path, *, url: str = "", clock: FixedClock | None = None) -> None:
+        self.url = url or f"sqlite:///{folder / 'link.db'}"
+        self.clock = clock or FixedClock()
+        if not url and not (folder / "link.db").exists():
+            shutil.copy(migrated(), folder / "link.db")
+        self.database: Database | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        if self.database is not None:
+            self.database.close()
+        self.database = Database(self.url)
+        self.database.migrate(MIGRATIONS)
+        records = Records(self.database.sessions, Base.metadata, self.clock)
+        self.fabric = Fabric([SUPERNODE])
+        self.leases = Leases(self.clock, 60.0)
+        self.board = Switchboard(LinkStore(records), self.fabric, self.clock, self.leases)
+        self.store, self.promises, self.records = self.board.store, self.board.promises, records
+        self.conditions = LinkConditions(self.store, self.promises, self.clock)
+        diagnosis = Diagnosis(self.fabric, self.promises, self.conditions, self.clock)
+        rates = PortRates(self.fabric, self.clock)
+        self.nudges = 0
+        self.reports = LinkReportReader(
+            self.board, self.leases, self.conditions, diagnosis, rates, self.clock, self._nudged
+        )
+        self.drains, self.peerings = Drains(self.board), Peerings(self.board)
+
+    def _nudged(self) -> None:
+        self.nudges += 1
+
+    def close(self) -> None:
+        assert self.database is not None
+        self.database.close()
+
+    def watch(self) -> None:
+        """What the watcher does, but for probes."""
+        if self.conditions.damped():
+            with self.promises.changing() as session:
+                self.conditions.release(session)
+        self.board.reroute()
+        self.board.settle_all()
+        assert self.promises.ledger.overbooked() == []
+        assert self.promises.when_whole.overbooked() == []
+
+    def memory(self) -> dict[str, Any]:
+        """What is in memory and says again what the tables say."""
+        promises = self.promises
+        return {
+            "terms": {terms.name: terms for terms in promises.roll},
+            "on": {place: sorted(names) for place, names in promises.roll._on.items() if names},
+            "keys": {kind: dict(keys) for kind, keys in promises.roll._keys.items() if keys},
+            "trimmed": set(promises.roll.trimmed),
+            "peered": promises.peered,
+            "peering keys": {kind: keys for kind, keys in promises.peering_keys.items() if keys},
+            "below": self.fabric._below,
+            "drained": self.fabric.all_drained(),
+            "reported": {node: ports for node, ports in self.conditions._reported.items() if ports},
+            "accused": dict(self.conditions.accused()),
+            "damped": self.conditions.damped(),
+        }
+
+
+def contents(session: Session) -> dict[str, list[Any]]:
+    """Every row of every table."""
+    return {table.name: sorted(map(repr, session.execute(select(table)))) for table in Base.metadata.sorted_tables}
+
+
+def same_floors(one: FloorBook, other: FloorBook) -> None:
+    """Two books hold the same, but for the rounding of sums."""
+    assert one.all_owners() == other.all_owners()
+    for name in one.all_owners():
+        mine, theirs = one.booking(name), other.booking(name)
+        assert mine is not None
+        assert theirs is not None
+        for held, found in ((mine.floors, theirs.floors), (mine.whole, theirs.whole)):
+            assert held.keys() == found.keys(), name
+            for owner, amounts in held.items():
+                np.testing.assert_allclose(amounts, found[owner], rtol=1e-9, atol=1e-9, err_msg=f"{name} on {owner}")
+    sums = dict(other.places())
+    for place, total in one.places():
+        np.testing.assert_allclose(total, sums[place], rtol=1e-9, atol=1e-9, err_msg=str(place))
+
+
+class ObedientAgent:
+    """A node's agent that does at once what it is told, and remembers it through everything."""
+
+    def __init__(self, node: str) -> None:
+        self.node, self.sequence = node, 0
+        self.ports: dict[str, float] = {}
+        self.tables: dict[str, tuple[int, Any]] = {}
+
+    def report(self) -> LinkReport:
+        self.sequence += 1
+        programs = [
+            {"slice": name, "generation": generation, "status": "Cleared" if body is None else "Programmed"}
+            for name, (generation, body) in sorted(self.tables.items())
+        ]
+        ports = [{"port": port, "gbps": gbps} for port, gbps in sorted(self.ports.items())]
+        said = {"node": self.node, "epoch": 1, "sequence": self.sequence, "leaseSeconds": 30.0}
+        return LinkReport.model_validate(said | {"programs": programs, "ports": ports})
+
+    def obey(self, desired: list[DesiredProgram]) -> None:
+        for each in desired:
+            held = self.tables.get(each.slice, (0, None))[0]
+            if each.action == "clear":
+                self.tables[each.slice] = (max(held, each.generation), None)
+            elif each.program is not None and each.generation >= held:
+                self.tables[each.slice] = (each.generation, each.program)
+        wished = {each.slice for each in desired}
+        for name in [name for name, (_, body) in self.tables.items() if body is None and name not in wished]:
+            del self.tables[name]
