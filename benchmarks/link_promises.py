@@ -21,7 +21,8 @@ from matrixlink.fabric.link import Fabric
 from matrixlink.promises import Promises
 from matrixlink.protection import Protection
 from matrixlink.routing import choose_needs, choose_routes
-from matrixlink.store import Base, LinkStore
+from matrixlink.rows import Base
+from matrixlink.store import LinkStore
 from matrixlink.terms import Terms
 from matrixlink.what_if_contract import WhatIfRequest
 from matrixlink.what_ifs import what_if

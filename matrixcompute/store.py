@@ -13,6 +13,7 @@ from matrixcompute.instance_states import INSTANCE_STATES
 from matrixresource.contract import MemberView
 from matrixresource.vocabulary.quantities import timestamp
 from matrixresource.vocabulary.records import Records, ResourceRow, find, journal_tables
+from matrixresource.vocabulary.resources import EventColumns
 from matrixresource.vocabulary.wire import OperationView, View
 
 OPEN = ("Running", "Undoing")
@@ -122,28 +123,16 @@ class OperationRecord(View, OperationView):
     message: str = ""
 
 
-class EventRow(ResourceRow, Base):
-    """Something that happened, in words."""
+class EventRow(EventColumns, ResourceRow, Base):
+    """Something that happened to an instance, in words."""
 
     __tablename__ = "events"
     kind = "event"
 
     instance: Mapped[str] = mapped_column(String(63), index=True)
-    type: Mapped[str] = mapped_column(String(10))
-    reason: Mapped[str] = mapped_column(String(60))
-    message: Mapped[str] = mapped_column(Text)
-    at: Mapped[float] = mapped_column(Float, index=True)
 
     def view(self) -> Any:
-        return EventView(
-            name=self.name,
-            instance=self.instance,
-            at=timestamp(self.at),
-            type="Warning" if self.type == "Warning" else "Normal",
-            reason=self.reason,
-            message=self.message,
-            etag=self.etag,
-        )
+        return EventView(name=self.name, instance=self.instance, etag=self.etag, **self.told())
 
 
 class ComputeStore:

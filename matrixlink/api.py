@@ -26,7 +26,7 @@ from matrixlink.inventory import FabricInventory, qos_classes
 from matrixlink.network_slice import WITHDRAWING
 from matrixlink.ports import Allocations
 from matrixlink.protection import Protection
-from matrixlink.store import SliceRow
+from matrixlink.rows import SliceRow
 from matrixlink.switchboard import Switchboard
 from matrixlink.tenancy import Asker, speaks_for
 from matrixlink.watchers.link_reports import LinkReportReader

@@ -16,7 +16,7 @@ from matrixlink.drain_contract import DrainRequest, DrainView
 from matrixlink.fabric.elements import Ports, all_ports, together
 from matrixlink.fabric.link import plane_of_port
 from matrixlink.fabric.ports import is_leaf
-from matrixlink.store import DRAINED, DRAINING, DrainRow
+from matrixlink.rows import DRAINED, DRAINING, DrainRow
 from matrixlink.switchboard import Switchboard
 from matrixlink.what_if_contract import WhatIfRequest, WhatIfView
 from matrixlink.what_ifs import Supposed, differing, judge

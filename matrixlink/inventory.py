@@ -13,7 +13,7 @@ from typing import Any
 from matrixlink.contract import LinkView, PlaneSummary, QosClassView, SwitchView
 from matrixlink.fabric.link import DEGRADED, DOWN, UP, health, plane_of_port
 from matrixlink.qos import TERMS
-from matrixlink.store import LinkRow
+from matrixlink.rows import LinkRow
 from matrixlink.switchboard import Switchboard
 from matrixresource.topology import Link, Vertex
 from matrixresource.vocabulary.errors import InvalidField, NotFound

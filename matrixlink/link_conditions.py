@@ -16,7 +16,8 @@ from matrixlink.contract import LinkReport
 from matrixlink.damping import DEGRADED_PENALTY, DOWN_PENALTY, Damping
 from matrixlink.fabric.link import DEGRADED, DOWN, UP, Fabric, Ports, health
 from matrixlink.promises import Promises
-from matrixlink.store import LinkRow, LinkStore
+from matrixlink.rows import LinkRow
+from matrixlink.store import LinkStore
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict
 from matrixresource.vocabulary.quantities import duration_text, timestamp

@@ -20,7 +20,7 @@ from matrixlink.network_slice import ADMITTED, WITHDRAWING
 from matrixlink.peering_contract import PeeringRequest, PeeringView
 from matrixlink.programs import routes_body
 from matrixlink.routing import choose_routes
-from matrixlink.store import PEERED, PEERING_DELETING, PENDING, PROGRAMMING_PEERS, PeeringRow, SliceRow
+from matrixlink.rows import PEERED, PEERING_DELETING, PENDING, PROGRAMMING_PEERS, PeeringRow, SliceRow
 from matrixlink.switchboard import Switchboard
 from matrixlink.terms import Terms
 from matrixresource.vocabulary.errors import Conflict, Forbidden, InvalidField

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from matrixlink.routing import NodeRoutes, Routes, Stripe
-from matrixlink.store import ProgramRow, SliceRow
+from matrixlink.rows import ProgramRow, SliceRow
 from matrixresource.vocabulary.keeping import shape_of
 from matrixresource.vocabulary.names import NPUS_PER_NODE
 

@@ -27,7 +27,8 @@ from matrixlink.in_step import InStep
 from matrixlink.network_slice import WITHDRAWN
 from matrixlink.routes import Routes
 from matrixlink.routing import choose_needs, choose_routes
-from matrixlink.store import DrainRow, LinkRow, LinkStore, PeeringRow, SliceRow
+from matrixlink.rows import DrainRow, LinkRow, PeeringRow, SliceRow
+from matrixlink.store import LinkStore
 from matrixlink.terms import Roll, Terms, terms_of
 from matrixlink.views import Sums, node_ports
 from matrixresource.vocabulary.errors import InsufficientBandwidth

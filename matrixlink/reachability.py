@@ -11,7 +11,8 @@ import ipaddress
 from collections.abc import Iterable
 
 from matrixlink.peering_contract import ReachabilityView, SecurityRule
-from matrixlink.store import PEERED, LinkStore, SliceRow
+from matrixlink.rows import PEERED, SliceRow
+from matrixlink.store import LinkStore
 from matrixresource.vocabulary.errors import InvalidField, NotFound
 from matrixresource.vocabulary.planes import Plane
 

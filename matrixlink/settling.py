@@ -15,8 +15,9 @@ from sqlalchemy.orm import Session
 from matrixlink.network_slice import SLICE_STATES, WITHDRAWING, WITHDRAWN, stands
 from matrixlink.ports import Reach
 from matrixlink.promises import Promises
+from matrixlink.rows import ProgramRow, SliceRow
 from matrixlink.standing import told
-from matrixlink.store import LinkStore, ProgramRow, SliceRow
+from matrixlink.store import LinkStore
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.planes import Plane
 

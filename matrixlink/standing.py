@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from matrixlink.protection import LEVELS, Protection
-from matrixlink.store import SliceRow
+from matrixlink.rows import SliceRow
 from matrixresource.vocabulary.wire import condition
 
 

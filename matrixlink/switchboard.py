@@ -26,8 +26,9 @@ from matrixlink.programs import ask_to_clear, ask_to_program, program_bodies
 from matrixlink.promises import Promises
 from matrixlink.protection import check_protection
 from matrixlink.qos import TERMS, check_terms
+from matrixlink.rows import SliceRow
 from matrixlink.settling import Settling
-from matrixlink.store import LinkStore, SliceRow
+from matrixlink.store import LinkStore
 from matrixlink.terms import terms_of
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField

@@ -14,7 +14,7 @@ from typing import Any
 from matrixlink.network_slice import ADMITTED, WITHDRAWING
 from matrixlink.protection import Protection
 from matrixlink.qos import TERMS, QosClass
-from matrixlink.store import SliceRow
+from matrixlink.rows import SliceRow
 from matrixresource.vocabulary.planes import Plane
 
 

@@ -27,7 +27,8 @@ from matrixlink.communicators.store import CommunicatorRow
 from matrixlink.communicators.traffic import UbTraffic
 from matrixlink.fabric.link import Fabric
 from matrixlink.network_slice import WITHDRAWING
-from matrixlink.store import LinkStore, SliceRow
+from matrixlink.rows import SliceRow
+from matrixlink.store import LinkStore
 from matrixlink.tables.policies import SPRAY, Transfers
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, InvalidField

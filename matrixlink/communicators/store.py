@@ -6,7 +6,7 @@ from sqlalchemy import JSON, Float, Integer, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from matrixlink.communicators.contract import CommunicatorView, Pattern, Routing
-from matrixlink.store import Base
+from matrixlink.rows import Base
 from matrixresource.vocabulary.records import ResourceRow
 
 

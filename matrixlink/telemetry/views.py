@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from matrixlink.contract import TelemetryView
 from matrixlink.fabric.link import plane_of_port
 from matrixlink.probing.diagnosis import Diagnosis
-from matrixlink.store import SliceRow
+from matrixlink.rows import SliceRow
 from matrixlink.switchboard import Switchboard
 from matrixlink.telemetry.rates import PortRates
 from matrixresource.vocabulary.planes import Plane

@@ -21,7 +21,8 @@ from matrixlink.contract import DesiredProgram, LinkReport, LinkReportAnswer, Re
 from matrixlink.leases import Leases
 from matrixlink.link_conditions import LinkConditions, Rows
 from matrixlink.probing.diagnosis import Diagnosis
-from matrixlink.store import AgentRow, FenceRow, LinkStore, ProgramRow
+from matrixlink.rows import AgentRow, FenceRow, ProgramRow
+from matrixlink.store import LinkStore
 from matrixlink.switchboard import Switchboard
 from matrixlink.tables_digest import digest
 from matrixlink.telemetry.rates import PortRates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from sqlalchemy import JSON, BigInteger, Float, Integer, String
+from sqlalchemy import JSON, BigInteger, Float, Integer, String, Text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixresource.vocabulary.errors import NotFound, PreconditionFailed
@@ -63,6 +63,24 @@ class ResourceRow:
             "conditions": self.conditions or [],
             "created_at": timestamp(self.created_at or 0.0),
             "updated_at": timestamp(self.updated_at or 0.0),
+        }
+
+
+class EventColumns:
+    """What an event has beside its name and what it is about: something that happened, in words."""
+
+    type: Mapped[str] = mapped_column(String(10))
+    reason: Mapped[str] = mapped_column(String(60))
+    message: Mapped[str] = mapped_column(Text)
+    at: Mapped[float] = mapped_column(Float, index=True)
+
+    def told(self) -> dict[str, Any]:
+        """For the view of the event."""
+        return {
+            "type": "Warning" if self.type == "Warning" else "Normal",
+            "reason": self.reason,
+            "message": self.message,
+            "at": timestamp(self.at),
         }
 
 

@@ -18,7 +18,8 @@ from matrixlink.leases import Leases
 from matrixlink.link_conditions import LinkConditions
 from matrixlink.peerings import Peerings
 from matrixlink.probing.diagnosis import Diagnosis
-from matrixlink.store import Base, LinkStore
+from matrixlink.rows import Base
+from matrixlink.store import LinkStore
 from matrixlink.switchboard import Switchboard
 from matrixlink.telemetry.rates import PortRates
 from matrixlink.watchers.link_reports import LinkReportReader

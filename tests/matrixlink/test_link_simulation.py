@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from sqlalchemy import select
 
-from matrixlink.store import FenceRow, SliceRow
+from matrixlink.rows import FenceRow, SliceRow
 from matrixresource.vocabulary.errors import Conflict, NotFound
 from matrixresource.vocabulary.planes import Plane
 from tests.matrixlink.fleet import NODES, Stack, a_request

@@ -10,7 +10,7 @@ import matrixlink
 from matrixlink.fabric.planes import calibration, plane_models, taken
 from matrixlink.network_slice import ACTIVE, FAILED, PROGRAMMING, REROUTING, SLICE_STATES, stands
 from matrixlink.picture import BEGIN, END, printed
-from matrixlink.store import Base
+from matrixlink.rows import Base
 from matrixresource.vocabulary.errors import InvalidField
 from matrixresource.vocabulary.planes import Plane
 from services.chassis.database import Database

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from matrixlink.fabric.link import Fabric
 from matrixlink.programs import program_bodies
 from matrixlink.routing import choose_routes
-from matrixlink.store import DrainRow, FenceRow, PeeringRow, ProgramRow, SliceRow
+from matrixlink.rows import DrainRow, FenceRow, PeeringRow, ProgramRow, SliceRow
 from matrixresource.topology import Supernode
 from matrixresource.vocabulary.planes import Plane
 from tests.matrixlink.fleet import NODES, Stack, a_request

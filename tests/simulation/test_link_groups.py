@@ -28,7 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from matrixlink.contract import SliceRequest
 from matrixlink.drain_contract import DrainRequest
 from matrixlink.peering_contract import PeeringRequest
-from matrixlink.store import DrainRow, LinkRow, PeeringRow, ProgramRow, SliceRow
+from matrixlink.rows import DrainRow, LinkRow, PeeringRow, ProgramRow, SliceRow
 from matrixresource.vocabulary.errors import Conflict
 from matrixresource.vocabulary.groups import Outcome, decide
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres

@@ -1,5 +1,5 @@
 from matrixlink.communicators.store import CommunicatorRow
-from matrixlink.store import Base
+from matrixlink.rows import Base
 from services.chassis.migrating import run
 
 assert CommunicatorRow.metadata is Base.metadata  # every table must be known before
