@@ -66,7 +66,7 @@ def both(load: Load, database: str, clients: int, where: str) -> Iterator[Figure
         yield Figure(f"durable admission through REST, {database}, P50", p50, "ms", method)
         yield Figure("its withdrawal, P50", statistics.median(load.withdrawn) * 1000, "ms", method)
     else:
-        name = f"durable admissions through REST, {database}, {clients} clients{where}"
+        name = f"durable admissions, as many withdrawals beside, {database}, {clients} clients{where}"
         told = f"{method}; P50 of a PUT {p50:.1f} ms"
         yield Figure(name, len(load.admitted) / SECONDS, "/s", told, None, None if where else 500)
 

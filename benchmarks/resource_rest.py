@@ -47,7 +47,7 @@ def on(database: str, url: str) -> Iterator[Figure]:
                 p50 = statistics.median(load.allocated) * 1000
                 rate = len(load.allocated) / SECONDS
                 told = f"{method}; P50 of a PUT {p50:.1f} ms"
-                name = f"durable allocations through REST, {database}, {clients} clients"
+                name = f"durable allocations, as many releases beside, {database}, {clients} clients"
                 yield Figure(name, rate, "/s", told, None, 500)
 
 
