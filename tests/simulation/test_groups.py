@@ -7,11 +7,9 @@ texts included, and the tables with what a watcher was told.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,10 +17,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event, select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import event
 
 from matrixresource.contract import AllocationRequest, QuotaRequest
 from matrixresource.store import AllocationRow, AssignmentRow, Base, NodeRow
@@ -31,6 +28,7 @@ from matrixresource.vocabulary.groups import Outcome, decide
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
 from tests.matrixresource.accounting import contents
 from tests.matrixresource.machine import Machine
+from tests.simulation.grouping import Watcher, befalling, broken_off, few, same
 
 NAMES = [f"a{number}" for number in range(6)]
 SIZES: list[dict[str, Any]] = [
@@ -58,7 +56,7 @@ class Verb:
 
     def on(self, machine: Machine) -> Callable[[], Any]:
         deed = self._on(machine)
-        return partial(broken_off, machine, deed) if self.fails else deed
+        return partial(broken_off, machine.store.records, deed) if self.fails else deed
 
     def _on(self, machine: Machine) -> Callable[[], Any]:
         allocator = machine.allocator
@@ -85,17 +83,12 @@ MISHAPS = st.sampled_from(["none"] * 6 + ["writing", "before the commit", "after
 GROUPS = st.lists(st.tuples(st.lists(VERBS, min_size=1, max_size=8), MISHAPS), min_size=2, max_size=7)
 
 
-class CutOff(SQLAlchemyError):
-    """What is injected."""
-
-
 class Pair:
     """A machine that decides in groups, and its twin."""
 
     def __init__(self, grouped: Machine, twin: Machine) -> None:
         self.grouped, self.twin = grouped, twin
-        self.told = views(self.grouped)
-        self.since = self.grouped.store.records.latest()
+        self.watcher = Watcher(lambda: self.grouped.store.records, (NodeRow, AssignmentRow, AllocationRow))
 
     def close(self) -> None:
         self.grouped.database.close()
@@ -105,7 +98,7 @@ class Pair:
         if mishap in ("obey", "restart"):
             for machine in (self.grouped, self.twin):
                 getattr(machine, mishap)()
-        with befalling(self.grouped, mishap):
+        with befalling(self.grouped.database.engine, self.grouped.store.records, mishap):
             outcomes = decide(self.grouped.store.records, [verb.on(self.grouped) for verb in verbs])
         if mishap == "after the commit":
             self.grouped.restart()  # the process has died: who asked does not know, and all of it has happened
@@ -121,21 +114,7 @@ class Pair:
         self.grouped.check()
         with self.grouped.store.reading() as mine, self.twin.store.reading() as theirs:
             assert contents(mine) == contents(theirs)
-        for change in self.changes():
-            at = (change.kind, change.name)
-            if change.type == "DELETED":
-                del self.told[at]
-            else:
-                assert (change.type == "ADDED") == (at not in self.told), change
-                self.told[at] = json.loads(change.body)
-        assert self.told == views(self.grouped)
-
-    def changes(self) -> list[Any]:
-        kinds = ("node", "assignment", "allocation")
-        records = self.grouped.store.records
-        found = [each for kind in kinds for each in records.changes_since(kind, self.since, limit=100_000)]
-        self.since = records.latest()
-        return sorted(found, key=lambda change: change.rv)
+        self.watcher.check()
 
 
 def pair_of(folder: Path, begun: Path) -> Pair:
@@ -147,22 +126,8 @@ def pair_of(folder: Path, begun: Path) -> Pair:
     return Pair(*(Machine(folder / name, supernodes=0, policy="tightest") for name in ("grouped", "twin")))
 
 
-def views(machine: Machine) -> dict[tuple[str, str], dict[str, Any]]:
-    """What the tables show, by kind and name."""
-    with machine.store.reading() as session:
-        rows = [row for kind in (NodeRow, AssignmentRow, AllocationRow) for row in session.scalars(select(kind))]
-        return {(row.kind, row.name): json.loads(row.view().text()) for row in rows}
-
-
 def alone(verb: Verb, machine: Machine) -> Outcome:
     return decide(machine.store.records, [verb.on(machine)])[0]
-
-
-def same(one: Outcome, other: Outcome, verb: Verb) -> None:
-    assert str(one.error) == str(other.error), verb
-    assert type(one.error) is type(other.error), verb
-    if one.value is not None or other.value is not None:
-        assert one.value.wire() == other.value.wire(), verb
 
 
 def changed_and_refused(machine: Machine, name: str) -> None:
@@ -172,49 +137,6 @@ def changed_and_refused(machine: Machine, name: str) -> None:
         for node in machine.store.held_by(session, name):
             node.cordoned = not node.cordoned
         raise Conflict("after it had changed something")
-
-
-def broken_off(machine: Machine, deed: Callable[[], Any]) -> Any:
-    """It breaks off once it has changed what it changes."""
-
-    def fail(*_: Any) -> None:
-        raise CutOff("halfway")
-
-    followers = machine.store.records.before_commit
-    followers.append(fail)
-    try:
-        return deed()
-    finally:
-        followers.remove(fail)
-
-
-@contextmanager
-def befalling(machine: Machine, mishap: str) -> Iterator[None]:
-    """What happens to the database or to the process while a group is on its way there."""
-    engine, records = machine.database.engine, machine.store.records
-
-    def cut(*_: Any) -> None:
-        raise CutOff(mishap)
-
-    def cut_writing(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if statement.startswith("INSERT INTO changes"):
-            raise CutOff(mishap)
-
-    if mishap == "writing":
-        event.listen(engine, "before_cursor_execute", cut_writing)
-    elif mishap == "before the commit":
-        event.listen(engine, "commit", cut)
-    elif mishap == "after the commit":
-        records.after_commit.append(cut)
-    try:
-        yield
-    finally:
-        if mishap == "writing":
-            event.remove(engine, "before_cursor_execute", cut_writing)
-        elif mishap == "before the commit":
-            event.remove(engine, "commit", cut)
-        elif mishap == "after the commit":
-            records.after_commit.remove(cut)
 
 
 @pytest.fixture(scope="module")
@@ -244,15 +166,7 @@ def live(begun: Path, groups: list[tuple[list[Verb], str]]) -> None:
 
 
 def test_groups_end_as_if_their_verbs_had_been_done_one_by_one(begun: Path) -> None:
-    # The same lives every time, told as they are: new ones, made small, are what the soak is for.
-    few = settings(
-        max_examples=25,
-        deadline=None,
-        derandomize=True,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    few(given(GROUPS)(lambda groups: live(begun, groups)))()
+    few(25)(given(GROUPS)(lambda groups: live(begun, groups)))()
 
 
 @needs_postgres
