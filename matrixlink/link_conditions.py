@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from matrixlink.contract import LinkReport
 from matrixlink.damping import DEGRADED_PENALTY, DOWN_PENALTY, Damping
-from matrixlink.fabric.link import DEGRADED, DOWN, UP, Fabric, Ports, health
+from matrixlink.fabric.link import DEGRADED, DOWN, UP, Fabric, health
 from matrixlink.promises import Promises
 from matrixlink.rows import LinkRow
 from matrixlink.store import LinkStore
@@ -24,9 +24,6 @@ from matrixresource.vocabulary.quantities import duration_text, timestamp
 from matrixresource.vocabulary.wire import condition
 
 WORSE = {UP: 0, DEGRADED: 1, DOWN: 2}
-
-Rows = dict[str, LinkRow | None]
-"""By name; None where a link has no row."""
 
 
 class LinkConditions:
@@ -72,36 +69,23 @@ class LinkConditions:
 
     # -- what changes it ----------------------------------------------------------------------------------------------
 
-    def rows_of(self, session: Session, reports: Iterable[LinkReport]) -> Rows:
-        """The rows of all links of which these reports say otherwise than the last ones did, asked for at once."""
-        changed = [f"{each.node}.{port}" for each in reports for port in self._changed(str(each.node), _ports(each))]
-        return dict.fromkeys(changed) | self._store.links_named(session, changed)
-
-    def take(self, session: Session, report: LinkReport, rows: Rows) -> bool:
-        """What a node's agent says of its ports: those below their rate, and no others. `rows` are those of
-        `rows_of`."""
-        node, ports = str(report.node), _ports(report)
-        news = self._changed(node, ports)
-        if not news:
+    def take(self, session: Session, report: LinkReport) -> bool:
+        """What a node's agent says of its ports: those below their rate, and no others."""
+        node, built = str(report.node), self._fabric.built
+        said = {each.port: each.gbps for each in report.ports if each.gbps < built[each.port]}
+        before = self._reported.get(node, {})
+        if said == before:
             return False
         self._promises.mark_stale()
-        below = self._reported[node] = self._below(ports)
+        self._reported[node] = said
         changed = False
-        for port in news:
-            row = self._row(session, f"{node}.{port}", rows)
-            was = row.said_gbps
-            row.reported_gbps = below.get(port)
-            changed |= self._settle(session, row, was)
+        for port in sorted({*before, *said}):
+            if before.get(port) != said.get(port):
+                row = self._row(session, f"{node}.{port}")
+                was = row.said_gbps
+                row.reported_gbps = said.get(port)
+                changed |= self._settle(session, row, was)
         return changed
-
-    def _changed(self, node: str, ports: Ports) -> list[str]:
-        """The ports that a node's agent says something else of than in its last report."""
-        before, said = self._reported.get(node, {}), self._below(ports)
-        return sorted(port for port in {*before, *said} if before.get(port) != said.get(port)) if before != said else []
-
-    def _below(self, ports: Ports) -> dict[str, float]:
-        built = self._fabric.built
-        return {port: gbps for port, gbps in ports.items() if port in built and gbps < built[port]}
 
     def accuse(self, session: Session, part: str, links: Iterable[str], share: float, witnesses: int) -> bool:
         """Probes have found a part at fault: its links carry that share of their rate."""
@@ -157,13 +141,10 @@ class LinkConditions:
 
     # -- parts of it --------------------------------------------------------------------------------------------------
 
-    def _row(self, session: Session, name: str, rows: Rows | None = None) -> LinkRow:
-        """The link's row, made when it has none. `rows` are known: those named there need not be asked for."""
-        known = {} if rows is None else rows
-        found = known[name] if name in known else session.get(LinkRow, name)
-        if found is None:
-            found = known[name] = self._store.new_link(session, self._fabric.link(name))
-        return found
+    def _row(self, session: Session, name: str) -> LinkRow:
+        """The link's row, made when it has none."""
+        found = session.get(LinkRow, name)
+        return self._store.new_link(session, self._fabric.link(name)) if found is None else found
 
     def _settle(self, session: Session, row: LinkRow, was_gbps: float) -> bool:
         """Bring a row and the fabric to what is now known. `was_gbps`: what was said of it before."""
@@ -221,10 +202,6 @@ class LinkConditions:
         node, port = row.node, row.port
         self._fabric.set_ports(node, {**self._fabric.below(node), port: gbps})
         return changed
-
-
-def _ports(report: LinkReport) -> Ports:
-    return {each.port: each.gbps for each in report.ports}
 
 
 def _reason(reported_gbps: float | None, said_gbps: float, built_gbps: float) -> str:

@@ -163,10 +163,6 @@ class LinkStore:
     def links(self, session: Session) -> list[LinkRow]:
         return sorted(every(session, LinkRow), key=_name)
 
-    def links_named(self, session: Session, names: Iterable[str]) -> dict[str, LinkRow]:
-        """The rows there are of these links, asked for at once."""
-        return {row.name: row for row in _among(session, LinkRow, "name", names)}
-
     def new_link(self, session: Session, link: Link) -> LinkRow:
         """A row for a link that has none: whole."""
         row: LinkRow = shape_of(LinkRow).made(

@@ -44,9 +44,8 @@ class Terms:
 
 
 def terms_of(row: SliceRow) -> Terms:
-    held = (
-        row.__dict__
-    )  # as SQLAlchemy's own look-ups take longer than all the rest; what is not there has no value yet
+    # SQLAlchemy's own look-ups take longer than all the rest; what is not there has no value yet.
+    held = row.__dict__
     get, state = held.get, held.get("state")
     withdrawing = state == WITHDRAWING
     kept, qos = get("kept"), QosClass(held["qos_class"])

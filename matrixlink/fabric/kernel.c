@@ -35,7 +35,7 @@ typedef struct { /* all that is asked of a link or a flow at once lies in one li
 typedef struct {
     double weight, floor, limit, level;
     int32_t length, neck, neck_next, neck_prev; /* neck: its bottleneck, -1 at its ceiling */
-    uint8_t alive, in_set, fixed;
+    uint8_t in_set, fixed;
 } Flow;
 
 typedef struct {
@@ -239,7 +239,7 @@ static double meets(const Fabric *f, int32_t link, double more) {
 }
 
 static void join(Fabric *f, int32_t flow, const int32_t *path, int32_t length, double weight, double floor, double ceiling) {
-    f->flow[flow].alive = 1, f->flow[flow].length = length;
+    f->flow[flow].length = length;
     f->flow[flow].weight = weight, f->flow[flow].floor = floor, f->flow[flow].limit = ceiling - floor;
     f->share[flow] = length ? 0 : f->flow[flow].limit, f->flow[flow].level = INFINITY, f->flow[flow].neck = -1;
     for (int32_t i = 0; i < length; i++) {
@@ -251,7 +251,6 @@ static void join(Fabric *f, int32_t flow, const int32_t *path, int32_t length, d
 }
 
 static void leave(Fabric *f, int32_t flow) {
-    f->flow[flow].alive = 0;
     set_neck(f, flow, -1);
     for (int32_t i = 0; i < f->flow[flow].length; i++) {
         int32_t e = flow * f->width + i, link = f->path[e];

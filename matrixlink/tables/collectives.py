@@ -15,7 +15,7 @@ from matrixlink.tables.condition import lost
 from matrixlink.tables.forwarding import ForwardingTables
 from matrixlink.tables.paths import Floats, Paths, paths, table_chips
 from matrixlink.tables.policies import ECMP, SPRAY, Spread, Transfers, mixed
-from matrixlink.tables.shape import NONE, Ints, Shape
+from matrixlink.tables.shape import NONE, Bools, Ints, Shape
 from matrixresource.vocabulary.errors import InvalidField
 
 
@@ -58,11 +58,10 @@ class UbPaths:
         moves = Transfers.of(shape, self._ends(step.source), self._ends(step.target), policy=SPRAY)
         spread = Spread(moves, self.tables)
         chip = np.stack([spread.chips(plane) for plane in range(shape.sub_planes)], 1)  # [move, sub-plane, way]
-        parts = np.maximum((chip != NONE).sum((1, 2)), 1)
+        parts = (chip != NONE).sum((1, 2))
+        _refuse_cut(parts == 0)
         move, plane, way = np.nonzero(chip != NONE)
         found = paths(self.tables, plane, moves.source[move], moves.target[move], chip[move, plane, way])
-        if len(np.unique(move)) < len(step.source):
-            raise InvalidField("some of these dies have no path to each other", field="dies")
         return self._traffic(found, (step.size / parts)[move])
 
     def _ends(self, dies: Ints) -> Ints:
@@ -71,7 +70,11 @@ class UbPaths:
         return dies // shape.dies * shape.ends + dies % shape.dies
 
     def _traffic(self, found: Paths, size: Floats | float) -> Traffic:
-        if (found[:, 0] == NONE).any():
-            raise InvalidField("some of these dies have no path to each other", field="dies")
+        _refuse_cut(found[:, 0] == NONE)
         shape = self.tables.shape
         return traffic((shape.built_gbps * self.tables.link_shares).ravel(), found, size=size)
+
+
+def _refuse_cut(moves: Bools) -> None:
+    if moves.any():
+        raise InvalidField("some of these dies have no path to each other", field="dies")

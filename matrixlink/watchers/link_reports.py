@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from matrixlink.contract import DesiredProgram, LinkReport, LinkReportAnswer, ReportedProgram
 from matrixlink.leases import Leases
-from matrixlink.link_conditions import LinkConditions, Rows
+from matrixlink.link_conditions import LinkConditions
 from matrixlink.probing.diagnosis import Diagnosis
 from matrixlink.rows import AgentRow, FenceRow, ProgramRow
 from matrixlink.store import LinkStore
@@ -75,8 +75,7 @@ class LinkReportReader:
             programs = self._store.programs_by_node(session, nodes)
             fences = self._store.fences_by_node(session, nodes)
             agents = self._store.agents(session, nodes)
-            links = self._conditions.rows_of(session, reports)
-            taken = [self._take(session, report, agents, programs, fences, links, batch) for report in reports]
+            taken = [self._take(session, report, agents, programs, fences, batch) for report in reports]
             for slice, generation in self._ahead(reports, taken, programs).items():
                 self._switchboard.outrun(session, slice, generation)
                 batch.touched.add(slice)
@@ -103,7 +102,6 @@ class LinkReportReader:
         agents: dict[str, AgentRow],
         programs: dict[str, list[ProgramRow]],
         fences: dict[str, list[FenceRow]],
-        links: Rows,
         batch: Batch,
     ) -> tuple[str, str] | None:
         """Take one report in; a reason and a sentence where it is refused."""
@@ -126,7 +124,7 @@ class LinkReportReader:
             agent.epoch = report.epoch
         held = self._leases.renew(node, report.lease_seconds, report.epoch, report.sequence)
         self._store.records.unless_committed(lambda: self._leases.put_back(node, held))
-        batch.news |= self._conditions.take(session, report, links)
+        batch.news |= self._conditions.take(session, report)
         said = {program.slice: program for program in report.programs}
         for row in programs[node]:
             self._audit(session, row, said.get(row.slice))

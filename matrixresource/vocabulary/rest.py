@@ -100,9 +100,7 @@ def collection(
     """A page `{items, nextPageToken, resourceVersion}`, or with `watch=true` a stream of the kind's changes."""
     if params.watch:
         return _stream(_events(request, params, records, kind, views))
-    rv = records.latest()
-    items = [view.wire() for view in views()]
-    return JSONResponse(page(items, params) | {"resourceVersion": rv})
+    return _listed(params, records, views)
 
 
 def derived(
@@ -113,7 +111,11 @@ def derived(
     the present only."""
     if params.watch:
         return _stream(_differences(request, params, records, views))
-    rv = records.latest()
+    return _listed(params, records, views)
+
+
+def _listed(params: ListParams, records: Records, views: Callable[[], Iterable[Wire]]) -> JSONResponse:
+    rv = records.latest()  # before the views, so that a watch from there misses nothing
     return JSONResponse(page([view.wire() for view in views()], params) | {"resourceVersion": rv})
 
 
