@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import shutil
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ ALLOCATOR: Package = Package(
 
 def take_up(package: Package, path: list[str]) -> Form:
     """Put the compiled modules of a package first in its `__path__`, where there are any that can be loaded."""
-    if os.environ.get("CLOUDMATRIX_KERNEL") == "off":
+    if switched_off():
         return Form(False, "CLOUDMATRIX_KERNEL=off")
     folder = found(package)
     if folder is None:
@@ -116,7 +117,18 @@ def mypyc() -> str:
         return ""
 
 
+def compiler() -> str | None:
+    """The C compiler of this machine."""
+    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
+def switched_off() -> bool:
+    """Whether nothing compiled is wished for."""
+    return os.environ.get("CLOUDMATRIX_KERNEL") == "off"
+
+
 def cache() -> Path:
+    """Where machine code is kept."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cloudmatrix"
 
 

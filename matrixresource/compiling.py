@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from matrixresource.compiled import ALLOCATOR, OPTIONS, Package, cache, folder_for
+from matrixresource.compiled import ALLOCATOR, OPTIONS, Package, cache, compiler, folder_for
 
 KEPT = 8  # builds of a package that are kept, the newest
 CANNOT = 3
@@ -54,10 +54,6 @@ def missing() -> str:
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         return "the headers of Python are missing (on Debian and Ubuntu: apt-get install python3-dev)"
     return ""
-
-
-def compiler() -> str | None:
-    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
 def build(package: Package, make: Maker | None = None) -> Path:

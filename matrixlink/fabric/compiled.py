@@ -9,14 +9,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import os
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from matrixresource.compiled import cache, compiler, switched_off
 
 SOURCE = Path(__file__).with_name("kernel.c")
 OPTIONS = ("-O3", "-shared", "-fPIC")
@@ -43,7 +43,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 @functools.cache
 def kernel() -> Any:
     """The loaded library, or None."""
-    if os.environ.get("CLOUDMATRIX_KERNEL") == "off":
+    if switched_off():
         return None
     try:
         library = ctypes.CDLL(str(_built()))
@@ -58,16 +58,15 @@ def kernel() -> Any:
 def _built() -> Path:
     """Where the library is, compiled now if it is not there. OSError without a compiler or a place to write."""
     version = hashlib.sha256(SOURCE.read_bytes() + " ".join(OPTIONS).encode()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cloudmatrix"
-    target = cache / f"fabric-{version}.so"
+    target = cache() / f"fabric-{version}.so"
     if not target.exists():
-        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-        if compiler is None:
+        with_what = compiler()
+        if with_what is None:
             raise FileNotFoundError("no C compiler")
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
+        cache().mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache()) as folder:
             made = Path(folder) / "fabric.so"
-            command = [compiler, *OPTIONS, "-o", str(made), str(SOURCE), "-lm"]
+            command = [with_what, *OPTIONS, "-o", str(made), str(SOURCE), "-lm"]
             subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE_S)
             made.replace(target)  # at once, so that another process never loads half a library
     return target
