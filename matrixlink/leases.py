@@ -6,9 +6,11 @@ silence for a while. The newest life of each agent is durable, so that a report 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from matrixresource.vocabulary.clock import Clock
+from matrixresource.vocabulary.units import as_it_was
 
 
 @dataclass
@@ -36,18 +38,11 @@ class Leases:
         seen = (held.epoch, held.sequence) if held else (epoch_before, -1)
         return (epoch, sequence) > seen
 
-    def renew(self, node: str, lease_s: float, epoch: int, sequence: int) -> Lease | None:
-        """The lease there was, for `put_back`."""
-        held = self._leases.get(node)
+    def renew(self, node: str, lease_s: float, epoch: int, sequence: int) -> Callable[[], None]:
+        """Returns how to undo it, should the report that renews it not be taken after all."""
+        undo = as_it_was(self._leases, node)
         self._leases[node] = Lease(self._clock.now(), lease_s, epoch, sequence)
-        return held
-
-    def put_back(self, node: str, lease: Lease | None) -> None:
-        """The report that renewed it was not taken after all."""
-        if lease is None:
-            self._leases.pop(node, None)
-        else:
-            self._leases[node] = lease
+        return undo
 
     def reachable(self, node: str) -> bool:
         held = self._leases.get(node)

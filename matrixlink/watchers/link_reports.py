@@ -30,6 +30,7 @@ from matrixresource.topology import Supernode
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import InvalidField
 from matrixresource.vocabulary.names import NodeName
+from matrixresource.vocabulary.units import as_it_was
 
 log = logging.getLogger(__name__)
 
@@ -122,8 +123,8 @@ class LinkReportReader:
             session.add(agents[node])
         elif agent.epoch != report.epoch:
             agent.epoch = report.epoch
-        held = self._leases.renew(node, report.lease_seconds, report.epoch, report.sequence)
-        self._store.records.unless_committed(lambda: self._leases.put_back(node, held))
+        undo = self._leases.renew(node, report.lease_seconds, report.epoch, report.sequence)
+        self._store.records.unless_committed(undo)
         batch.news |= self._conditions.take(session, report)
         said = {program.slice: program for program in report.programs}
         for row in programs[node]:
@@ -156,20 +157,14 @@ class LinkReportReader:
         told = self._drifts.get(row.name)
         known = said.drifts if told is None else told  # what happened before our own start was told before
         if told != said.drifts:
+            self._store.records.unless_committed(as_it_was(self._drifts, row.name))
             self._drifts[row.name] = said.drifts
-            self._store.records.unless_committed(lambda: self._forget_drifts(row.name, told))
         strange = self._strange(row, said)
         if said.drifts > known or strange:
             self.counters["drifts"] += 1
             who = "its digest is not that of the wish" if strange else "its agent read it back"
             text = f"the table of {row.slice} on {row.node} was not what was programmed: {who}; it is written again"
             self._store.say(session, row.slice, "TablesDrifted", text, self._clock.now(), warning=True)
-
-    def _forget_drifts(self, program: str, told: int | None) -> None:
-        if told is None:
-            self._drifts.pop(program, None)
-        else:
-            self._drifts[program] = told
 
     def _strange(self, row: ProgramRow, said: ReportedProgram | None) -> bool:
         """Whether the agent holds the wished generation by name, but not by what is in the table."""

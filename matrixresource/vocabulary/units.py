@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import inspect
 from sqlalchemy.orm import Session
@@ -21,6 +21,9 @@ from matrixresource.vocabulary.keeping import KeepingSession, Kept, shape_of
 from matrixresource.vocabulary.resources import ResourceRow
 from matrixresource.vocabulary.writing import Writes
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 Touched = dict[Any, str]
 """Rows by what became of them: ADDED, MODIFIED, DELETED."""
 
@@ -29,6 +32,19 @@ Follow = Callable[[Session, list[ResourceRow], int], None]
 
 class Broken(RuntimeError):
     """A unit failed halfway: nothing of its group may be committed."""
+
+
+def as_it_was(held: dict[K, V], key: K) -> Callable[[], None]:
+    """How to undo what is done to one entry of a dictionary from now on."""
+    had, before = key in held, held.get(key)
+
+    def undo() -> None:
+        if had:
+            held[key] = cast(V, before)
+        else:
+            held.pop(key, None)
+
+    return undo
 
 
 class Group:
