@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from benchmarks import Figure
 from tests.e2e.resource_process import ResourceProcess
@@ -63,6 +63,13 @@ class Connection:
         status, said = await self.ask(method, path, body)
         if status != wanted:
             raise SystemExit(f"{method} {path}: {status} instead of {wanted}: {said[:300]!r}")
+
+
+async def together(clients: int, client: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    """What each client does, by its number, all at once."""
+    async with asyncio.TaskGroup() as group:
+        for number in range(clients):
+            group.create_task(client(number))
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 
 from benchmarks import Figure
-from benchmarks.durable import Connection, connected, on_each_database, running
+from benchmarks.durable import Connection, connected, on_each_database, running, together
 from matrixresource.topology import Supernode
 from tests.e2e.resource_process import ResourceProcess
 
@@ -97,9 +97,7 @@ class Load:
 
     async def run(self, clients: int, seconds: float) -> None:
         ends = time.monotonic() + seconds
-        async with asyncio.TaskGroup() as group:
-            for number in range(clients):
-                group.create_task(self._client(number, ends))
+        await together(clients, lambda number: self._client(number, ends))
 
     async def _client(self, number: int, ends: float) -> None:
         async with connected(self.service) as to:
@@ -127,9 +125,7 @@ class Load:
                 if await barrier.wait() == 0:
                     taken.append(time.perf_counter())
 
-        async with asyncio.TaskGroup() as group:
-            for number in range(clients):
-                group.create_task(client(number))
+        await together(clients, client)
         turns = [end - begin for begin, end in pairwise(taken[1:])]
         self.admitting, self.withdrawing = turns[::2], turns[1::2]
 

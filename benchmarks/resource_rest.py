@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from benchmarks import Figure
-from benchmarks.durable import connected, on_each_database, running
+from benchmarks.durable import connected, on_each_database, running, together
 from tests.e2e.resource_process import ResourceProcess
 
 SECONDS = 5.0
@@ -76,15 +76,11 @@ class Load:
 
     async def run(self, clients: int, seconds: float) -> None:
         ends = time.monotonic() + seconds
-        async with asyncio.TaskGroup() as group:
-            for number in range(clients):
-                group.create_task(self._client(number, ends))
+        await together(clients, lambda number: self._client(number, ends))
 
     async def all_of(self, verb: str, wanted: int, body: bytes) -> None:
         """One verb on every allocation of every filling client."""
-        async with asyncio.TaskGroup() as group:
-            for number in range(FILLERS):
-                group.create_task(self._fill(number, verb, wanted, body))
+        await together(FILLERS, lambda number: self._fill(number, verb, wanted, body))
 
     async def _fill(self, number: int, verb: str, wanted: int, body: bytes) -> None:
         async with connected(self.service) as to:

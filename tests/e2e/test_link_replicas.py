@@ -10,12 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from matrixlink.contract import LinkReport, SliceRequest
 from matrixresource.vocabulary.errors import Conflict, InsufficientBandwidth
+from tests.e2e.owners import Owner, all_ask
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
 from tests.matrixlink.fleet import NODES, a_request
 from tests.matrixlink.machine import LinkMachine, same_floors
@@ -40,24 +40,15 @@ def a_wish(floor: float, nodes: list[str], protection: str = "none") -> SliceReq
     return a_request(members=nodes, floor_gbps_per_npu=floor, protection=protection)
 
 
-class Owner(threading.Thread):
+class Tenant(Owner):
     """Asks one replica again and again; `told` is what it was told last of each slice it has: its floor and its key."""
 
     def __init__(self, number: int, machine: LinkMachine) -> None:
-        super().__init__()
-        self.number, self.machine, self.chance = number, machine, Random(number)
+        super().__init__(number, STEPS)
+        self.machine = machine
         self.told: dict[str, tuple[float, int]] = {}
-        self.heard = self.refused = 0
-        self.failure: BaseException | None = None
 
-    def run(self) -> None:
-        try:
-            for step in range(STEPS):
-                self._ask(f"o{self.number}-{step}")
-        except BaseException as error:
-            self.failure = error
-
-    def _ask(self, name: str) -> None:
+    def ask(self, name: str) -> None:
         mine, chance = sorted(self.told), self.chance.random()
         board = self.machine.board
         if mine and chance < 0.3:
@@ -82,12 +73,8 @@ class Owner(threading.Thread):
 
 @pytest.mark.timeout(180)
 def test_two_replicas_never_break_a_floor(replicas: list[LinkMachine]) -> None:
-    owners = [Owner(number, machine) for number, machine in enumerate(replicas)]
-    for owner in owners:
-        owner.start()
-    for owner in owners:
-        owner.join(120)
-        assert owner.failure is None, owner.failure
+    owners = [Tenant(number, machine) for number, machine in enumerate(replicas)]
+    all_ask(owners)
     for machine in replicas:
         machine.watch()  # takes in what the other did last, and finds no link promised beyond what it has
     one, other = (machine.promises for machine in replicas)

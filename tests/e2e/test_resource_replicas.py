@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from random import Random
 
 import pytest
 from sqlalchemy import select
@@ -27,6 +26,7 @@ from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity
 from matrixresource.vocabulary.records import Records
 from services.chassis.database import Database
 from services.resource.main import MIGRATIONS
+from tests.e2e.owners import Owner, all_ask
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
 from tests.matrixresource.machine import Machine
 
@@ -54,24 +54,15 @@ def replicas(tmp_path: Path) -> Iterator[list[Machine]]:
             machine.database.close()
 
 
-class Owner(threading.Thread):
+class Tenant(Owner):
     """Asks one replica again and again; `told` is what it was told last of each allocation it has."""
 
     def __init__(self, number: int, machine: Machine) -> None:
-        super().__init__()
-        self.number, self.machine, self.chance = number, machine, Random(number)
+        super().__init__(number, STEPS)
+        self.machine = machine
         self.told: dict[str, list[str]] = {}
-        self.heard = self.refused = 0
-        self.failure: BaseException | None = None
 
-    def run(self) -> None:
-        try:
-            for step in range(STEPS):
-                self._ask(f"o{self.number}-{step}")
-        except BaseException as error:
-            self.failure = error
-
-    def _ask(self, name: str) -> None:
+    def ask(self, name: str) -> None:
         mine, chance = sorted(self.told), self.chance.random()
         try:
             if chance < 0.6 or not mine:
@@ -96,12 +87,8 @@ class Owner(threading.Thread):
 
 @pytest.mark.timeout(180)
 def test_two_replicas_never_give_a_die_twice(replicas: list[Machine]) -> None:
-    owners = [Owner(number, machine) for number, machine in enumerate(replicas)]
-    for owner in owners:
-        owner.start()
-    for owner in owners:
-        owner.join(120)
-        assert owner.failure is None, owner.failure
+    owners = [Tenant(number, machine) for number, machine in enumerate(replicas)]
+    all_ask(owners)
     for machine in replicas:
         machine.check()
     for owner in owners:
