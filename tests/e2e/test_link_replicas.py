@@ -16,7 +16,7 @@ import pytest
 from matrixlink.contract import LinkReport, SliceRequest
 from matrixresource.vocabulary.errors import Conflict, InsufficientBandwidth
 from tests.e2e.owners import Owner, all_ask
-from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
+from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.matrixlink.fleet import NODES, a_request
 from tests.matrixlink.machine import LinkMachine, same_floors
 
@@ -28,8 +28,7 @@ REFUSED = (InsufficientBandwidth, Conflict)
 
 @pytest.fixture
 def replicas(tmp_path: Path) -> Iterator[list[LinkMachine]]:
-    with a_postgres() as url:
-        url = url.replace("postgresql://", "postgresql+psycopg://")
+    with a_database() as url:
         machines = [LinkMachine(tmp_path, url=url) for _ in range(2)]
         yield machines
         for machine in machines:

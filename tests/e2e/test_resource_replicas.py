@@ -27,7 +27,7 @@ from matrixresource.vocabulary.records import Records
 from services.chassis.database import Database
 from services.resource.main import MIGRATIONS
 from tests.e2e.owners import Owner, all_ask
-from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
+from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.matrixresource.machine import Machine
 
 pytestmark = [pytest.mark.e2e, needs_postgres]
@@ -46,8 +46,7 @@ STEPS = 60
 
 @pytest.fixture
 def replicas(tmp_path: Path) -> Iterator[list[Machine]]:
-    with a_postgres() as url:
-        url = url.replace("postgresql://", "postgresql+psycopg://")
+    with a_database() as url:
         machines = [Machine(tmp_path, url=url), Machine(tmp_path, supernodes=0, url=url)]
         yield machines
         for machine in machines:
@@ -139,8 +138,7 @@ def begin(url: str, together: Barrier) -> None:
 @pytest.mark.timeout(180)
 def test_replicas_that_start_at_once_begin_one_database(tmp_path: Path) -> None:
     spawned = multiprocessing.get_context("spawn")
-    with a_postgres() as url:
-        url = url.replace("postgresql://", "postgresql+psycopg://")
+    with a_database() as url:
         together = spawned.Barrier(3)
         replicas = [spawned.Process(target=begin, args=(url, together)) for _ in range(3)]
         for replica in replicas:

@@ -15,7 +15,7 @@ from matrixcontainer.kubeapi.database import open_database
 from matrixcontainer.kubeapi.postgres import TABLES as POSTGRES_TABLES
 from matrixcontainer.kubeapi.tables import metadata
 from services.kube.database import MIGRATIONS, migrate, newest_revision
-from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
+from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 
 
 def columns(file: Path) -> dict[str, list[tuple[object, ...]]]:
@@ -59,8 +59,7 @@ def test_an_older_file_is_migrated_once(tmp_path: Path) -> None:
 
 @needs_postgres
 def test_postgresql_gets_the_same_tables_either_way() -> None:
-    with a_postgres() as url:
-        url = url.replace("postgresql://", "postgresql+psycopg://")
+    with a_database() as url:
         assert migrate(url) is True
         engine = create_engine(url)
         with engine.begin() as connection:

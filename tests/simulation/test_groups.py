@@ -25,7 +25,7 @@ from matrixresource.contract import AllocationRequest, QuotaRequest
 from matrixresource.store import AllocationRow, AssignmentRow, Base, NodeRow
 from matrixresource.vocabulary.errors import Conflict, MatrixError
 from matrixresource.vocabulary.groups import Outcome, decide
-from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
+from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.matrixresource.accounting import contents
 from tests.matrixresource.machine import Machine
 from tests.simulation.grouping import Watcher, befalling, broken_off, few, same
@@ -173,8 +173,8 @@ def test_groups_end_as_if_their_verbs_had_been_done_one_by_one(begun: Path) -> N
 @pytest.mark.e2e
 def test_groups_on_postgresql_end_as_their_verbs_do_on_sqlite_one_by_one(tmp_path: Path) -> None:
     chance = Random(7)
-    with a_postgres() as url:
-        grouped = begin(Machine(tmp_path, url=url.replace("postgresql://", "postgresql+psycopg://"), policy="tightest"))
+    with a_database() as url:
+        grouped = begin(Machine(tmp_path, url=url, policy="tightest"))
         pair = Pair(grouped, begin(Machine(tmp_path, policy="tightest")))
         for step in range(30):
             deeds = ["reserve", "reserve", "reserve", "release", "bind", "change and refuse"]

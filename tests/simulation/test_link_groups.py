@@ -27,7 +27,7 @@ from matrixlink.peering_contract import PeeringRequest
 from matrixlink.rows import DrainRow, LinkRow, PeeringRow, ProgramRow, SliceRow
 from matrixresource.vocabulary.errors import Conflict
 from matrixresource.vocabulary.groups import Outcome, decide
-from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
+from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.matrixlink.fleet import NODES
 from tests.matrixlink.machine import LinkMachine, ObedientAgent, contents, same_floors
 from tests.simulation.grouping import Watcher, befalling, broken_off, few, same
@@ -249,8 +249,8 @@ def test_groups_end_as_if_their_verbs_had_been_done_one_by_one_in_many_lives() -
 @pytest.mark.e2e
 def test_groups_on_postgresql_end_as_their_verbs_do_on_sqlite_one_by_one(tmp_path: Path) -> None:
     chance = Random(7)
-    with a_postgres() as url:
-        grouped = LinkMachine(tmp_path, url=url.replace("postgresql://", "postgresql+psycopg://"))
+    with a_database() as url:
+        grouped = LinkMachine(tmp_path, url=url)
         pair = Pair(grouped, LinkMachine(tmp_path))
         for step in range(20):
             verbs = [

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from services.chassis.settings import ServiceSettings
+
 
 def has_postgres() -> bool:
     """Whether a server can be had here."""
@@ -46,3 +48,10 @@ def a_postgres() -> Iterator[str]:
             yield f"postgresql://tests@127.0.0.1:{port}/postgres"
         finally:
             subprocess.run([*become, "pg_ctl", "-D", data, "-m", "immediate", "stop"], **quiet)
+
+
+@contextmanager
+def a_database() -> Iterator[str]:
+    """The same as a service's settings make it of that URL, with the driver that SQLAlchemy has to be told."""
+    with a_postgres() as url:
+        yield ServiceSettings(database=url).database_url("")
