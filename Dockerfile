@@ -23,4 +23,4 @@ RUN set -e; \
 
 ENV PATH=/opt/cloudmatrix/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MALLOC_ARENA_MAX=2
 WORKDIR /state
-ENTRYPOINT ["python", "-m", "services.matrixctl.contained"]
+ENTRYPOINT ["python", "-m", "services.matrixctl.supervisor.container_entrypoint"]

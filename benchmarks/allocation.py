@@ -18,10 +18,10 @@ import numpy
 
 from benchmarks import Figure
 from benchmarks.busy import SHAPES, Busy, busy, percentile
-from matrixresource.capacity import FORM
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Wish
+from matrixresource.scheduler import FORM
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.request import Wish
 
 # requests; goals: P50 and P99 in us, times NetworkX, ms for an index made anew
 GOALS = {

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 
 from benchmarks import Figure
 from benchmarks.busy import SHAPES, busy, percentile, wish_of, with_rules
-from matrixresource.capacity import FORM, planning
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.releasing import possible
-from matrixresource.capacity.wishes import Wish
+from matrixresource.scheduler import FORM
+from matrixresource.scheduler.explain import explain
+from matrixresource.scheduler.explain.release_set import possible
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.request import Wish
 
 IN_A_ROW = 3
 
@@ -47,7 +48,7 @@ def answered(ledger: Ledger, now: float, count: int) -> tuple[list[float], float
         for _ in range(count):
             wish = next(refused)
             begun = time.perf_counter_ns()
-            said = planning.answer(ledger, wish, now)
+            said = explain.answer(ledger, wish, now)
             took.append((time.perf_counter_ns() - begun) / 1e6)
             proven += [change.exact for change in said.changes if change.kind == "release"]
     finally:

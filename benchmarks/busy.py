@@ -12,9 +12,9 @@ import random
 import time
 from dataclasses import dataclass, field
 
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Rule, Wish
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.request import Rule, Wish
 
 SHAPES = {"48 nodes": Shape(1, 12, 4), "1,024 nodes": Shape(1, 256, 4), "20,736 nodes": Shape(432, 12, 4)}
 MIX = ((1, 20), (2, 14), (4, 16), (8, 20), (16, 12), (32, 8), (64, 4), (128, 3), (256, 2), (320, 1))

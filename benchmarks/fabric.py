@@ -1,6 +1,6 @@
 """Sharing the fabric: solves, runs to the end, single changes; with the kernel in C, and without it.
 
-Traffic is that of `matrixlink.fabric.collectives`; arrays are ready before the clock starts, compilation is excluded.
+Traffic is that of `matrixlink.fabric.workload.collectives`; arrays are ready before the clock starts, compilation is excluded.
 Hashed traffic puts each pair whole on a drawn sub-plane and L2 chip. Sizes are drawn evenly from 1 to 20 KB. Peers'
 figures, measured on the same class of machine, are SimGrid 4.1's.
 """
@@ -18,13 +18,13 @@ import numpy as np
 
 from benchmarks import Figure
 from benchmarks.topology_graph import peak_mb
-from matrixlink.fabric.collectives import Step, all_to_all
-from matrixlink.fabric.compiled import kernel
-from matrixlink.fabric.filling import fair_rates
-from matrixlink.fabric.live import LiveShares
-from matrixlink.fabric.runs import Run, rates_now, run
-from matrixlink.fabric.traffic import Traffic
-from matrixlink.tables.collectives import UbPaths
+from matrixlink.fabric.sharing.completion import Run, rates_now, run
+from matrixlink.fabric.sharing.incremental import LiveShares
+from matrixlink.fabric.sharing.max_min_arrays import fair_rates
+from matrixlink.fabric.sharing.native_kernel import kernel
+from matrixlink.fabric.sharing.traffic import Traffic
+from matrixlink.fabric.workload.collectives import Step, all_to_all
+from matrixlink.forwarding.ub_paths import UbPaths
 
 TRIES = 5
 CHANGES = 2000

@@ -22,18 +22,18 @@ from typing import Any
 
 import numpy as np
 
-from matrixlink.fabric.filling import share_floats
-from matrixlink.fabric.flow import Flow, Number
-from matrixlink.fabric.link import Fabric
-from matrixlink.fabric.reach import UbDamage
-from matrixlink.fabric.runs import run
-from matrixlink.fabric.sharing import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, Overbooked, share
-from matrixlink.fabric.splitting import share_split
-from matrixlink.fabric.timeline import FabricEvent, Timeline
-from matrixlink.fabric.traffic import from_flows
-from matrixlink.floors import Booking, FloorBook
+from benchmarks.fabric_oracles.reach import UbDamage
+from benchmarks.fabric_oracles.splitting import share_split
+from matrixcommon.model.planes import Plane
+from matrixlink.admission.bandwidth_ledger import Booking, FloorBook
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.fabric.sharing.completion import run
+from matrixlink.fabric.sharing.flow import Flow, Number
+from matrixlink.fabric.sharing.max_min import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, Overbooked, share
+from matrixlink.fabric.sharing.max_min_arrays import share_floats
+from matrixlink.fabric.sharing.timeline import FabricEvent, Timeline
+from matrixlink.fabric.sharing.traffic import from_flows
 from matrixresource.topology import Supernode
-from matrixresource.vocabulary.planes import Plane
 
 EXACT_FLOWS_MAX = 5000
 TOLERANCE = 1e-9

@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from benchmarks import Figure
-from matrixlink.fabric.compiled import kernel
-from matrixlink.tables.condition import Condition, Event, back, lost
-from matrixlink.tables.forwarding import ForwardingTables
-from matrixlink.tables.live_flows import LiveFlows
-from matrixlink.tables.matchings import matchings
-from matrixlink.tables.policies import ECMP, PLANNED, SPRAY, STATIC, Transfers
-from matrixlink.tables.quality import all_to_all_factor, all_to_all_slow_down, pattern_rates, permutations, shifts
-from matrixlink.tables.shape import Shape
+from matrixlink.fabric.sharing.native_kernel import kernel
+from matrixlink.forwarding.clos_shape import Shape
+from matrixlink.forwarding.element_state import Condition, Event, back, lost
+from matrixlink.forwarding.forwarding_tables import ForwardingTables
+from matrixlink.forwarding.live_flows import LiveFlows
+from matrixlink.forwarding.matchings import matchings
+from matrixlink.forwarding.path_policies import ECMP, PLANNED, SPRAY, STATIC, Transfers
+from matrixlink.forwarding.quality import all_to_all_factor, all_to_all_slow_down, pattern_rates, permutations, shifts
 
 TRIES = 15
 DAMAGE = 0.05

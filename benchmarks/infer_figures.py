@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sys
 
-from infer_workload.report import figures_text
-from infer_workload.timing import fit
-from infer_workload.timing.figures import FITTED, figures, without_fit
+from infer_workload.reports.report import figures_text
+from infer_workload.validation import fit
+from infer_workload.validation.figures import FITTED, figures, without_fit
 
 
 def main() -> int:

@@ -12,11 +12,11 @@ import argparse
 import time
 from pathlib import Path
 
-from infer_workload.deployment import lay_out
-from infer_workload.experiment import generated, healthy_fabric, replay
-from infer_workload.model import load_model
+from infer_workload.experiments.experiment import generated, healthy_fabric, replay
+from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
-from infer_workload.traffic import Arrival, read_trace
+from infer_workload.timing.model import load_model
+from infer_workload.traffic.generator import Arrival, read_trace
 
 
 def measure(name: str, arrivals: list[Arrival]) -> None:

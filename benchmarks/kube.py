@@ -37,8 +37,8 @@ from tests.e2e.test_kube_durability import client_of
 from tests.matrixcontainer.kubeapi.process import KubeProcess
 
 LOADED = (
-    "services.kube.running",
-    "services.kube.settling",
+    "services.kube.api_process",
+    "services.kube.bootstrap",
     "cryptography.x509",
     "cryptography.hazmat.primitives.asymmetric.ec",
 )

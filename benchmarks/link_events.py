@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import Figure
-from matrixlink.communicators.contract import CommunicatorRequest
-from matrixlink.contract import LinkReports
+from matrixlink.contract.communicators import CommunicatorRequest
+from matrixlink.contract.slices import LinkReports
 from matrixresource.topology import Supernode
 from tests.matrixlink.fleet import Stack, a_request
 

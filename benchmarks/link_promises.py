@@ -16,20 +16,20 @@ from sqlalchemy import StaticPool, create_engine
 from sqlalchemy.orm import sessionmaker
 
 from benchmarks import Figure
-from matrixlink.admission import FloorClaim, admit, regrant
-from matrixlink.fabric.link import Fabric
-from matrixlink.promises import Promises
-from matrixlink.protection import Protection
-from matrixlink.routing import choose_needs, choose_routes
-from matrixlink.rows import Base
-from matrixlink.store import LinkStore
-from matrixlink.terms import Terms
-from matrixlink.what_if_contract import WhatIfRequest
-from matrixlink.what_ifs import what_if
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.model.planes import Plane
+from matrixcommon.persistence.database_session import Records
+from matrixlink.admission.admission import FloorClaim, admit, regrant
+from matrixlink.admission.admission_state import Promises
+from matrixlink.admission.slice_index import Terms
+from matrixlink.admission.what_if import what_if
+from matrixlink.contract.what_if import WhatIfRequest
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.model.protection import Protection
+from matrixlink.routing.routing import choose_needs, choose_routes
+from matrixlink.store.store import LinkStore
+from matrixlink.store.tables import Base
 from matrixresource.topology import Supernode
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.planes import Plane
-from matrixresource.vocabulary.records import Records
 
 TRIES = 30
 

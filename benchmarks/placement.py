@@ -21,11 +21,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from matrixresource.capacity import batching, defragmenting
-from matrixresource.capacity.choosing import POLICIES
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Place, Rule, Wish
+from matrixresource.scheduler.changes import batch
+from matrixresource.scheduler.defragment import defragmentation
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.request import Place, Rule, Wish
+from matrixresource.scheduler.placement.best_fit import POLICIES
 
 Event = dict[str, Any]
 
@@ -94,7 +95,7 @@ class Replay:
     def allocate_together(self, line: int, events: list[Event], now: float) -> Iterator[Event]:
         wishes = {event["id"]: wish_of(event, now) for event in events}
         begun = time.perf_counter_ns()
-        placed = batching.allocate_together(self.ledger, wishes, now, random.Random(len(wishes)))
+        placed = batch.allocate_together(self.ledger, wishes, now, random.Random(len(wishes)))
         took = (time.perf_counter_ns() - begun) / 1000 / len(events)
         for number, event in enumerate(events, line):
             place = placed[event["id"]]
@@ -102,7 +103,7 @@ class Replay:
 
     def moving(self, name: str, wish: Wish, now: float) -> Event | None:
         """Where moves are allowed: room by the cheapest plan."""
-        plan = defragmenting.plan(self.ledger, wish)
+        plan = defragmentation.plan(self.ledger, wish)
         if plan is None:
             return None
         for other in plan.moves:

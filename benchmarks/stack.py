@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import Figure
-from services.matrixctl.cluster import Cluster, cluster_of
-from services.matrixctl.folder import Folder
-from services.matrixctl.supervise import Request
-from services.matrixctl.up import halt, look, start, until_ready
+from services.matrixctl.kubernetes import Cluster, cluster_of
+from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.supervisor import Request
+from services.matrixctl.supervisor.up import halt, look, start, until_ready
 
 TIME_SCALE = 60.0
 SETTLE_WALL_S = 10.0

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 from benchmarks import Figure
 from benchmarks.busy import SHAPES, wish_of
-from matrixresource.capacity.from_graph import annotate, graph_of, index_of
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.shape import Shape
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.metrics.graph_export import annotate, graph_of, index_of
+from matrixresource.scheduler.model.cluster_shape import Shape
 
 INDEX_MS = {"48 nodes": 1, "1,024 nodes": 10, "20,736 nodes": 200}
 TRIES = 5

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from matrixresource.vocabulary.wire import View, Wire
+from matrixcommon.model.resource_model import View, Wire
 
 Npus = Annotated[int, Field(ge=8, le=32768, multiple_of=8, description="whole nodes of 8 NPUs")]
 

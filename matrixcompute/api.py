@@ -8,18 +8,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from matrixcompute.conductor import Conductor
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection, page
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict, NotYetSupported
+from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.persistence.database_session import find
 from matrixcompute.contract import DetectedFault, InstanceRequest, InstanceView
-from matrixcompute.instance_states import INSTANCE_STATES
-from matrixcompute.recovery import broken_members
-from matrixcompute.saga import SagaRunner
+from matrixcompute.instances.service import Conductor
+from matrixcompute.instances.states import INSTANCE_STATES
+from matrixcompute.operations.saga import SagaRunner
+from matrixcompute.recovery.policy import broken_members
 from matrixcompute.store import OPEN, ComputeStore, SagaRow
-from matrixresource.contract import MemberView, Placement, RenewRequest
-from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import Conflict, NotYetSupported
-from matrixresource.vocabulary.quantities import from_timestamp
-from matrixresource.vocabulary.records import find
-from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page
+from matrixresource.contract.allocations import MemberView, Placement, RenewRequest
 
 NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")
 VERBS_NOT_YET = ("start", "stop", "restart")

@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx
 
+from matrixcommon.api.client import WatchEvent, call, watch
+from matrixcommon.model.errors import NotFound
 from matrixcompute.contract import InstanceRequest, InstanceView
-from matrixresource.vocabulary.calls import WatchEvent, call, watch
-from matrixresource.vocabulary.errors import NotFound
 
 
 class ComputeClient:

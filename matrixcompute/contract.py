@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from matrixresource.contract import MEMBERS_MAX, Affinity, MemberView, Placement
-from matrixresource.vocabulary.planes import Plane
-from matrixresource.vocabulary.wire import View, Wire
+from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_model import View, Wire
+from matrixresource.contract.allocations import Affinity, MemberView, Placement
+from matrixresource.contract.fields import MEMBERS_MAX
 
 
 class PlaneShare(Wire):

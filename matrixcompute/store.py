@@ -8,13 +8,13 @@ from typing import Any, Literal
 from sqlalchemy import JSON, Float, Integer, String, Text, func, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
+from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_model import OperationView, View
+from matrixcommon.persistence.database_session import Records, ResourceRow, find, journal_tables
+from matrixcommon.persistence.resource_row import EventColumns
 from matrixcompute.contract import EventView, InstanceRequest, InstanceView, SliceSummary
-from matrixcompute.instance_states import INSTANCE_STATES
-from matrixresource.contract import MemberView
-from matrixresource.vocabulary.quantities import timestamp
-from matrixresource.vocabulary.records import Records, ResourceRow, find, journal_tables
-from matrixresource.vocabulary.resources import EventColumns
-from matrixresource.vocabulary.wire import OperationView, View
+from matrixcompute.instances.states import INSTANCE_STATES
+from matrixresource.contract.allocations import MemberView
 
 OPEN = ("Running", "Undoing")
 """Saga statuses that a crash must not leave behind."""

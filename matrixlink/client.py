@@ -8,18 +8,18 @@ from typing import Any
 
 import httpx
 
-from matrixlink.communicators.contract import (
+from matrixcommon.api.client import WatchEvent, call, watch
+from matrixcommon.model.errors import NotFound
+from matrixlink.contract.communicators import (
     CommunicatorRequest,
     CommunicatorView,
     FlowChangeView,
     FlowView,
     ForwardingEntryView,
 )
-from matrixlink.contract import LinkReport, LinkReportAnswer, SliceRequest, SliceView
-from matrixlink.fabric.view import FabricView
-from matrixlink.what_if_contract import WhatIfRequest, WhatIfView
-from matrixresource.vocabulary.calls import WatchEvent, call, watch
-from matrixresource.vocabulary.errors import NotFound
+from matrixlink.contract.slices import LinkReport, LinkReportAnswer, SliceRequest, SliceView
+from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
+from matrixlink.fabric.condition.fabric_view import FabricView
 
 
 class LinkClient:

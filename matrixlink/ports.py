@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from matrixcommon.model.planes import Plane
 from matrixlink.probing.plan import ProbePlan
-from matrixresource.vocabulary.planes import Plane
 
 
 class Reach(Protocol):

@@ -7,23 +7,19 @@ from typing import Any
 
 import httpx
 
-from matrixresource.contract import (
-    AllocationRequest,
-    AllocationView,
-    NodeReport,
-    NodeView,
-    ReportAnswer,
-)
-from matrixresource.defragmentation_contract import (
+from matrixcommon.api.client import WatchEvent, call, watch
+from matrixcommon.model.errors import NotFound
+from matrixresource.contract.agents import NodeReport, ReportAnswer
+from matrixresource.contract.allocations import AllocationRequest, AllocationView
+from matrixresource.contract.defragmentations import (
     DefragmentationRequest,
     DefragmentationView,
     MoveRefused,
     RelocateRequest,
 )
-from matrixresource.plan_contract import PlanRequest, PlanView
-from matrixresource.topology_contract import DomainView
-from matrixresource.vocabulary.calls import WatchEvent, call, watch
-from matrixresource.vocabulary.errors import NotFound
+from matrixresource.contract.nodes import NodeView
+from matrixresource.contract.plans import PlanRequest, PlanView
+from matrixresource.contract.topology import DomainView
 
 
 class ResourceClient:

@@ -13,15 +13,15 @@ from typing import Any
 
 import httpx
 
-from matrixcontainer.kube_client import CRD, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
-from matrixcontainer.kubeapi.access import User
-from matrixcontainer.kubeapi.app import build_app
-from matrixcontainer.kubeapi.database import open_database
-from matrixcontainer.mirrors import Mirrors
-from matrixcontainer.operator import Operator
-from matrixcontainer.pod_scheduler import PodScheduler
-from matrixcontainer.resources import custom_resource_definitions
-from matrixresource.vocabulary.errors import MatrixError
+from matrixcommon.model.errors import MatrixError
+from matrixcontainer.client.client import CRD, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
+from matrixcontainer.kubeapi.auth.authentication import User
+from matrixcontainer.kubeapi.endpoints.app import build_app
+from matrixcontainer.kubeapi.storage.opening import open_database
+from matrixcontainer.mirrors.mirrors import Mirrors
+from matrixcontainer.operator.crds import custom_resource_definitions
+from matrixcontainer.operator.reconciler import Operator
+from matrixcontainer.scheduler.scheduler import PodScheduler
 from services.chassis.database import Database
 from services.chassis.http import http_client
 from services.infer import main as infer_main

@@ -14,21 +14,21 @@ from typing import Any
 
 import httpx
 
+from matrixcommon.model.clock import LoopClock
+from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.client import ComputeClient
+from matrixcompute.clients.http_clients import NeighboursOverHttp
 from matrixcompute.contract import InstanceRequest, InstanceView
-from matrixcompute.neighbours_over_http import NeighboursOverHttp
 from matrixlink.client import LinkClient
+from matrixresource.agent.hardware import InjectedFault
 from matrixresource.client import ResourceClient
-from matrixresource.hardware import InjectedFault
-from matrixresource.vocabulary.clock import LoopClock
-from matrixresource.vocabulary.names import NodeName
 from services.chassis.database import Database
 from services.chassis.http import http_client
 from services.compute import main as compute_main
 from services.link import main as link_main
 from services.node_agent import main as agents_main
-from services.node_agent.fleet import Fleet
-from services.node_agent.memory import FleetMemory
+from services.node_agent.fleet.fleet import Fleet
+from services.node_agent.fleet.store import FleetMemory
 from services.resource import main as resource_main
 from tests.asgi import StreamingASGITransport
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from infer_workload.model import ServedModel
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import fetch_gbps
 from infer_workload.timing.fabric import DIES_PER_NODE, UB, Fabric
+from infer_workload.timing.model import ServedModel
 
 
 @dataclass

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from infer_workload.model import ServedModel
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
 from infer_workload.timing.experts import ExpertLayout, imbalance_of
 from infer_workload.timing.kernels import Kernels
+from infer_workload.timing.model import ServedModel
 
 KV_BUCKET = 64
 """Tokens a request: step times are kept per bucket of mean context length, evaluated at its middle."""

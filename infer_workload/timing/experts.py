@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log
 
-from infer_workload.model import ServedModel
 from infer_workload.timing.calibration import Calibration
+from infer_workload.timing.model import ServedModel
 
 SHARED_COPIES_MIN = 32
 """Copies of the shared expert with a die each: 32 of 288 (xDeepServe) and 32 of 320 (the paper)."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infer_workload.model import ServedModel
 from infer_workload.timing.calibration import Calibration
+from infer_workload.timing.model import ServedModel
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from infer_workload.model import ServedModel
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
 from infer_workload.timing.experts import ExpertLayout, imbalance_of
 from infer_workload.timing.kernels import Kernels
+from infer_workload.timing.model import ServedModel
 
 
 @dataclass(frozen=True)

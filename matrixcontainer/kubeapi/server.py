@@ -11,27 +11,27 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from matrixcontainer.kubeapi import api_services
-from matrixcontainer.kubeapi.access import Access
-from matrixcontainer.kubeapi.admission import Admission
+from matrixcontainer.kubeapi.admission.limit_ranger import limit_gate, limit_judge
+from matrixcontainer.kubeapi.admission.priority import priority_gate
+from matrixcontainer.kubeapi.admission.rbac_escalation import EscalationGate
+from matrixcontainer.kubeapi.admission.resource_quota import QuotaAdmission
+from matrixcontainer.kubeapi.admission.webhooks import Admission
+from matrixcontainer.kubeapi.apiextensions.controller import Definitions
+from matrixcontainer.kubeapi.auth.authentication import Access
+from matrixcontainer.kubeapi.auth.authorizer import Authorizer
 from matrixcontainer.kubeapi.builtin.kinds import register_builtins
-from matrixcontainer.kubeapi.builtin.limit_ranges import limit_gate, limit_judge
-from matrixcontainer.kubeapi.builtin.priority import priority_gate
 from matrixcontainer.kubeapi.controllers.cluster_roles import ClusterRoles
-from matrixcontainer.kubeapi.controllers.definitions import Definitions
-from matrixcontainer.kubeapi.controllers.disruptions import Disruptions
-from matrixcontainer.kubeapi.controllers.garbage import GarbageCollector
+from matrixcontainer.kubeapi.controllers.compaction import Upkeep
+from matrixcontainer.kubeapi.controllers.disruption_budget import Disruptions
+from matrixcontainer.kubeapi.controllers.garbage_collector import GarbageCollector
+from matrixcontainer.kubeapi.controllers.manager import Workloads
 from matrixcontainer.kubeapi.controllers.namespaces import Namespaces
-from matrixcontainer.kubeapi.controllers.quotas import QuotaAdmission
-from matrixcontainer.kubeapi.controllers.upkeep import Upkeep
-from matrixcontainer.kubeapi.controllers.workloads import Workloads
-from matrixcontainer.kubeapi.deleting import DeletingVerbs
-from matrixcontainer.kubeapi.discovery import Discovery
-from matrixcontainer.kubeapi.escalation import EscalationGate
-from matrixcontainer.kubeapi.openapi import OpenApi
-from matrixcontainer.kubeapi.rbac import Authorizer
-from matrixcontainer.kubeapi.resources import Registry
-from matrixcontainer.kubeapi.store import Store
+from matrixcontainer.kubeapi.endpoints import api_services
+from matrixcontainer.kubeapi.endpoints.discovery import Discovery
+from matrixcontainer.kubeapi.endpoints.openapi import OpenApi
+from matrixcontainer.kubeapi.registry.deleting import DeletingVerbs
+from matrixcontainer.kubeapi.registry.resource import Registry
+from matrixcontainer.kubeapi.storage.store import Store
 
 LOOK_AT_LEAD_S = 1.0
 

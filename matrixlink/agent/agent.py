@@ -16,15 +16,15 @@ from dataclasses import dataclass, fields
 from random import Random
 from typing import Any
 
+from matrixcommon.emulation.stages import Stages
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import MatrixError, StaleGeneration
 from matrixlink.agent.counters import reported_counters
 from matrixlink.agent.probing import AgentProbing
 from matrixlink.agent.tables import Readback, digest
-from matrixlink.contract import DesiredProgram, LinkReport, ProgramView, ReportedPort, ReportedProgram
+from matrixlink.contract.slices import DesiredProgram, LinkReport, ProgramView, ReportedPort, ReportedProgram
+from matrixlink.model.program_digest import ROUTES
 from matrixlink.ports import Hardware, Meters
-from matrixlink.tables_digest import ROUTES
-from matrixresource.stages import Stages
-from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import MatrixError, StaleGeneration
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import floor
 
-from matrixlink.contract import FailedProbe, ReportedProbes
+from matrixlink.contract.slices import FailedProbe, ReportedProbes
 from matrixlink.ports import Sweep, Wires
 from matrixlink.probing.plan import ROUND_S, ProbePlan
 

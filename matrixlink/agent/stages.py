@@ -8,12 +8,12 @@ from pathlib import Path
 
 import yaml
 
-from matrixresource.stages import Stages, read_stages
+from matrixcommon.emulation.stages import Stages, read_stages
 
 
 @cache
 def _default() -> Stages:
-    text = files("matrixlink").joinpath("link_stages.yaml").read_text()
+    text = files("matrixlink.agent").joinpath("link_stages.yaml").read_text()
     return read_stages(yaml.safe_load(text), "link_stages.yaml")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from matrixlink.model.program_digest import digest
 from matrixlink.ports import Hardware
-from matrixlink.tables_digest import digest
 
 __all__ = ["Readback", "digest"]
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from matrixlink.communicators.contract import CommunicatorRequest, Pattern, Routing
+from matrixcommon.model.errors import InvalidField
 from matrixlink.communicators.patterns import transfers
-from matrixlink.communicators.store import CommunicatorRow
-from matrixlink.communicators.traffic import UbTraffic
-from matrixlink.tables.shape import Ints
-from matrixresource.vocabulary.errors import InvalidField
+from matrixlink.communicators.ub_traffic import UbTraffic
+from matrixlink.contract.communicators import CommunicatorRequest, Pattern, Routing
+from matrixlink.forwarding.clos_shape import Ints
+from matrixlink.store.communicators import CommunicatorRow
 
 
 @dataclass(frozen=True, slots=True, eq=False)

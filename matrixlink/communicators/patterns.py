@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from matrixlink.communicators.contract import Pattern
-from matrixlink.tables.paths import Floats
-from matrixlink.tables.shape import Ints
+from matrixlink.contract.communicators import Pattern
+from matrixlink.forwarding.clos_shape import Ints
+from matrixlink.forwarding.paths import Floats
 
 
 def transfers(

@@ -17,9 +17,9 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixlink.fabric.ports import port_order
+from matrixcommon.model.planes import Plane
+from matrixlink.fabric.condition.port_order import port_order
 from matrixresource.topology import Supernode, SupernodeSpec
-from matrixresource.vocabulary.planes import Plane
 
 ROUND_S, ROUND_FLOOR_WALL_S = 10.0, 0.5
 """A round each 10 s of emulated time (the incumbent's ping mesh: an interval of 1 to 60 s, Ascend/mind-cluster)."""

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from matrixlink.contract import TelemetryView
-from matrixlink.link_conditions import LinkConditions
-from matrixlink.probing.diagnosis import Diagnosis
-from matrixlink.switchboard import Switchboard
+from matrixlink.contract.slices import TelemetryView
+from matrixlink.link_health.fault_localisation import Diagnosis
+from matrixlink.link_health.link_state import LinkConditions
+from matrixlink.slices.slice_controller import Switchboard
 from matrixlink.telemetry.views import Telemetry
 
 SLICES_MAX = 256

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixlink.contract import LinkReport, ReportedCounters
-from matrixlink.fabric.link import Fabric
-from matrixresource.vocabulary.clock import Clock
+from matrixcommon.model.clock import Clock
+from matrixlink.contract.slices import LinkReport, ReportedCounters
+from matrixlink.fabric.condition.fabric import Fabric
 
 Floats = NDArray[np.float64]
 SENT, RECEIVED, DROPPED = range(3)

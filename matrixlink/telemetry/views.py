@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from matrixlink.contract import TelemetryView
-from matrixlink.fabric.link import plane_of_port
-from matrixlink.probing.diagnosis import Diagnosis
-from matrixlink.rows import SliceRow
-from matrixlink.switchboard import Switchboard
+from matrixcommon.model.planes import Plane
+from matrixcommon.model.quantities import timestamp
+from matrixlink.contract.slices import TelemetryView
+from matrixlink.fabric.condition.fabric import plane_of_port
+from matrixlink.link_health.fault_localisation import Diagnosis
+from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.store.tables import SliceRow
 from matrixlink.telemetry.rates import PortRates
-from matrixresource.vocabulary.planes import Plane
-from matrixresource.vocabulary.quantities import timestamp
 
 GROUPS = ("link", "switch", "node", "plane", "slice", "project")
 

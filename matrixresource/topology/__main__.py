@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from matrixresource.topology.picture import BEGIN, END, picture
+from matrixresource.topology.diagram import BEGIN, END, picture
 from matrixresource.topology.supernode import Supernode
 
 README = Path(__file__).with_name("README.md")

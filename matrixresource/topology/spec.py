@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from matrixresource.vocabulary.errors import InvalidField
+from matrixcommon.model.errors import InvalidField
 
 MARKS = ("C2", "C1", "DER", "REC", "ASSUMED")
 DEFAULT_FILE = Path(__file__).with_name("cloudmatrix384.yaml")

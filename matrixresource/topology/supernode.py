@@ -14,9 +14,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from matrixcommon.model.errors import NotFound
 from matrixresource.topology.layout import Layout, Link, Vertex
 from matrixresource.topology.spec import SupernodeSpec
-from matrixresource.vocabulary.errors import NotFound
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -187,7 +187,7 @@ class Supernode:
 
     def graph(self, level: str = "die", plane: str | None = None) -> nx.Graph:
         """The NetworkX graph of one plane, or of all three. `level` is `die` or `package`."""
-        from matrixresource.topology import build
+        from matrixresource.topology import graph as build
 
         if plane is None:
             return build.build(self.layout, level)

@@ -12,7 +12,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from matrixresource.vocabulary.errors import Forbidden, Unauthorized
+from matrixcommon.model.errors import Forbidden, Unauthorized
 
 ROLES = ("viewer", "agent", "editor", "admin")
 

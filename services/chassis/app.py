@@ -22,8 +22,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from matrixresource.vocabulary.direct import Direct
-from matrixresource.vocabulary.errors import MatrixError, TooLarge
+from matrixcommon.api.fast_path import Direct
+from matrixcommon.model.errors import MatrixError, TooLarge
 from services.chassis.access import Tokens
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
 from services.chassis.periodic import Periodic

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import DisconnectionError, OperationalError
 from sqlalchemy.orm import sessionmaker
 
-from matrixresource.vocabulary.keeping import KeepingSession
+from matrixcommon.persistence.table_cache import KeepingSession
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import MatrixError
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import MatrixError
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
-from matrixresource.vocabulary.errors import InternalError, InvalidField, Malformed, MatrixError, NotFound, Unavailable
+from matrixcommon.model.errors import InternalError, InvalidField, Malformed, MatrixError, NotFound, Unavailable
 from services.chassis.logging import REQUEST_ID
 
 log = logging.getLogger(__name__)

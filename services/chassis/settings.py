@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from matrixresource.vocabulary.clock import Clock, ScaledClock
+from matrixcommon.model.clock import Clock, ScaledClock
 
 PREFIX = "CLOUDMATRIX_"
 

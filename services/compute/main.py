@@ -11,25 +11,25 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Gone, MatrixError
+from matrixcommon.persistence.database_session import Records
 from matrixcompute.api import routes
-from matrixcompute.conductor import Conductor
-from matrixcompute.neighbours import Neighbours
-from matrixcompute.neighbours_over_http import NeighboursOverHttp
-from matrixcompute.recovery import RecoveryPolicy
-from matrixcompute.saga import SagaRunner
-from matrixcompute.sagas.change_instance import MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE, SCALE_INSTANCE
-from matrixcompute.sagas.create_instance import CREATE_INSTANCE
-from matrixcompute.sagas.delete_instance import DELETE_INSTANCE
-from matrixcompute.sagas.give_way import GIVE_WAY_INSTANCE
+from matrixcompute.clients.control_plane import Neighbours
+from matrixcompute.clients.http_clients import NeighboursOverHttp
+from matrixcompute.instances.service import Conductor
+from matrixcompute.operations.saga import SagaRunner
+from matrixcompute.reconcilers.defragmentation_executor import MemberMoves
+from matrixcompute.reconcilers.instances import Tending
+from matrixcompute.reconcilers.orphan_collector import OrphanRelease
+from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store import Base, ComputeStore
-from matrixcompute.tending import Tending
-from matrixcompute.watchers.member_moves import MemberMoves
-from matrixcompute.watchers.orphan_release import OrphanRelease
+from matrixcompute.workflows.change_instance import MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE, SCALE_INSTANCE
+from matrixcompute.workflows.create_instance import CREATE_INSTANCE
+from matrixcompute.workflows.delete_instance import DELETE_INSTANCE
+from matrixcompute.workflows.yield_capacity import GIVE_WAY_INSTANCE
 from matrixlink.client import LinkClient
 from matrixresource.client import ResourceClient
-from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import Gone, MatrixError
-from matrixresource.vocabulary.records import Records
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import Database

@@ -6,10 +6,10 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from matrixcompute.instance_states import INSTANCE_STATES
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.quantities import from_timestamp
+from matrixcompute.instances.states import INSTANCE_STATES
 from matrixcompute.store import ComputeStore, EventRow, InstanceRow
-from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.quantities import from_timestamp
 
 QUEUE_SECONDS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400)
 

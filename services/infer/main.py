@@ -14,17 +14,18 @@ import httpx
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from infer_workload import api, completions
-from infer_workload.metrics import DeploymentMetrics
-from infer_workload.own_traffic import DecodeTraffic
-from infer_workload.ports import FabricViews, Hardware
-from infer_workload.serving import Serving
-from infer_workload.store import Base, InferStore
+from infer_workload.openai import completions
+from infer_workload.serving import api
+from infer_workload.serving.metrics import DeploymentMetrics
+from infer_workload.serving.ports import FabricViews, Hardware
+from infer_workload.serving.service import Serving
+from infer_workload.serving.store import Base, InferStore
+from infer_workload.serving.workload_traffic import DecodeTraffic
+from matrixcommon.api.client import call
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Gone, MatrixError, NotFound
+from matrixcommon.persistence.database_session import Records
 from matrixlink.client import LinkClient
-from matrixresource.vocabulary.calls import call
-from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import Gone, MatrixError, NotFound
-from matrixresource.vocabulary.records import Records
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import Database

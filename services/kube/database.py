@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from matrixcontainer.kubeapi.records import StoreLost
-from matrixcontainer.kubeapi.sqlite import TABLES, told
-from services.kube.preparing import Refused
+from matrixcontainer.kubeapi.storage.objects import StoreLost
+from matrixcontainer.kubeapi.storage.sqlite import TABLES, told
+from services.kube.bootstrap_process import Refused
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION_TABLE = (

@@ -2,7 +2,7 @@
 
 Everything it keeps lies in the state folder: `kube.db` (unless a database is given), `kube/` with the CA, the server
 certificate and the token file, `kubeconfig` for the administrator and `kubeconfig-operator` for the operator, who may
-do what its roles say (matrixcontainer/rights.py). The port is bound before they are written, so that `--port 0` tells
+do what its roles say (matrixcontainer/operator/rbac.py). The port is bound before they are written, so that `--port 0` tells
 its port there and in the log.
 """
 
@@ -14,13 +14,13 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from services.kube.preparing import Child
+from services.kube.bootstrap_process import Child
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     gc.disable()  # nothing that is loaded now will ever be garbage; `Kube` turns it on again
     child = Child(lambda: _settle(argv))
-    from services.kube.running import Kube  # while the child is at work
+    from services.kube.api_process import Kube  # while the child is at work
 
     said, (lock, listener) = child.result()
     Kube(**said, listener=socket.socket(fileno=listener)).run()
@@ -28,6 +28,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _settle(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
-    from services.kube.settling import settle
+    from services.kube.bootstrap import settle
 
     return settle(argv)

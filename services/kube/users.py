@@ -1,13 +1,13 @@
 """Whom the API knows by a token from its first start on.
 
-The operator is nobody special: it may do what its roles say (matrixcontainer/rights.py).
+The operator is nobody special: it may do what its roles say (matrixcontainer/operator/rbac.py).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from matrixcontainer.kubeapi.access import User, load_tokens
+from matrixcontainer.kubeapi.auth.authentication import User, load_tokens
 
 USERS = {
     "admin": User("admin", ("system:masters", "system:authenticated")),

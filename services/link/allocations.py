@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import InvalidField, Unavailable
 from matrixresource.client import ResourceClient
-from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import InvalidField, Unavailable
 
 BELIEVED_S = 5.0
 BELIEFS_MAX = 10_000

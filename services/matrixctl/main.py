@@ -9,23 +9,23 @@ import sys
 
 import typer
 
-from matrixresource.vocabulary.errors import InvalidField, MatrixError
+from matrixcommon.model.errors import InvalidField, MatrixError
 from services.matrixctl.commands import (
-    care,
-    change,
+    apply,
     defrag,
+    demo,
+    drains,
     experiment,
-    holdings,
-    later,
-    look,
-    machine,
+    get,
+    hardware,
     plan,
-    show,
+    quotas,
     stack,
     top,
     traffic,
+    unsupported,
 )
-from services.matrixctl.screen import EXIT_USAGE, refuse
+from services.matrixctl.output.screen import EXIT_USAGE, refuse
 
 EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
 running or does not answer."""
@@ -37,7 +37,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for group in (stack, look, change, machine, plan, holdings, defrag, care, top, traffic, experiment, show, later):
+for group in (stack, get, apply, hardware, plan, quotas, defrag, drains, top, traffic, experiment, demo, unsupported):
     group.register(app)
 
 

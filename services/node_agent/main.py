@@ -8,26 +8,26 @@ from pathlib import Path
 from fastapi import FastAPI
 from pydantic import Field
 
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.hardware_names import NodeName
 from matrixlink.agent import link_stages
 from matrixlink.client import LinkClient
-from matrixlink.fabric.link import Fabric
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixresource.agent.stages import node_stages
 from matrixresource.client import ResourceClient
-from matrixresource.stages import node_stages
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
-from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.names import NodeName
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.run import serve
 from services.chassis.settings import Settings
-from services.node_agent.api import routes
-from services.node_agent.api_traffic import traffic_routes
-from services.node_agent.fleet import Fleet
-from services.node_agent.lines import link_agents, resource_agents
-from services.node_agent.memory import FleetMemory
+from services.node_agent.channels.agent_channels import link_agents, resource_agents
+from services.node_agent.faults.api import routes
+from services.node_agent.fleet.fleet import Fleet
+from services.node_agent.fleet.store import FleetMemory
+from services.node_agent.network.api import traffic_routes
 
 
 class AgentSettings(Settings):

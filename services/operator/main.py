@@ -16,19 +16,19 @@ import httpx
 import kopf
 from pydantic import Field
 
+from matrixcommon.api.client import WatchEvent, call, watch
+from matrixcommon.model.clock import WallClock
+from matrixcommon.model.errors import Gone, MatrixError, NotFound
 from matrixcompute.client import ComputeClient
-from matrixcontainer.handlers import registry_for
-from matrixcontainer.kube_client import CRD, POD, KubeAccess, KubeClient
-from matrixcontainer.kubelet import RENEW_S, Kubelets
-from matrixcontainer.leadership import Leadership
-from matrixcontainer.mirrors import Mirrors
-from matrixcontainer.operator import Operator
-from matrixcontainer.pod_scheduler import PodScheduler
-from matrixcontainer.resources import custom_resource_definitions
+from matrixcontainer.client.client import CRD, POD, KubeAccess, KubeClient
+from matrixcontainer.mirrors.mirrors import Mirrors
+from matrixcontainer.mirrors.virtual_kubelet import RENEW_S, Kubelets
+from matrixcontainer.operator.crds import custom_resource_definitions
+from matrixcontainer.operator.handlers import registry_for
+from matrixcontainer.operator.leader_election import Leadership
+from matrixcontainer.operator.reconciler import Operator
+from matrixcontainer.scheduler.scheduler import PodScheduler
 from matrixresource.client import ResourceClient
-from matrixresource.vocabulary.calls import WatchEvent, call, watch
-from matrixresource.vocabulary.clock import WallClock
-from matrixresource.vocabulary.errors import Gone, MatrixError, NotFound
 from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.periodic import Periodic

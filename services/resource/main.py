@@ -12,21 +12,22 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
-from matrixresource.allocator import Allocator
-from matrixresource.api import routes
-from matrixresource.api_capacity import capacity_routes
-from matrixresource.api_defragmentations import defragmentation_routes
-from matrixresource.api_topology import topology_routes
-from matrixresource.capacity import FORM
-from matrixresource.capacity_report import CapacityReport
-from matrixresource.making_room import Defragmentations
-from matrixresource.store import Base, ResourceStore
-from matrixresource.surveyor import Surveyor
+from matrixcommon.model.clock import Clock
+from matrixcommon.persistence.database_session import Records
+from matrixresource.allocations.allocator import Allocator
+from matrixresource.api.allocations import routes
+from matrixresource.api.capacity import capacity_routes
+from matrixresource.api.defragmentations import defragmentation_routes
+from matrixresource.api.topology import topology_routes
+from matrixresource.controllers.defragmentation import RoomMaking
+from matrixresource.controllers.node_reports import NodeReports
+from matrixresource.defragmentation.service import Defragmentations
+from matrixresource.planning.capacity_report import CapacityReport
+from matrixresource.scheduler import FORM
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import Base
+from matrixresource.supernodes.topology_manager import Surveyor
 from matrixresource.topology.spec import SupernodeSpec
-from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.records import Records
-from matrixresource.watchers.node_reports import NodeReports
-from matrixresource.watchers.room_making import RoomMaking
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import Database

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from sqlalchemy import func, select
 
-from matrixresource.capacity_report import CapacityReport
-from matrixresource.decisions import Decision
-from matrixresource.defragmentations import DEFRAGMENTATION_STATES, DefragmentationRow
-from matrixresource.store import NodeRow, ResourceStore
+from matrixcommon.persistence.decision_metrics import Decision
+from matrixresource.planning.capacity_report import CapacityReport
+from matrixresource.store.defragmentations import DEFRAGMENTATION_STATES, DefragmentationRow
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import NodeRow
 
 AGENT_STATES = ("Connected", "Stale", "Lost")
 DECISION_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5)

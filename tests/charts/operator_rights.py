@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from matrixcontainer import kube_client, leadership
-from matrixcontainer.kube_client import CRD, Kind, KubeClient
+from matrixcontainer.client import client
+from matrixcontainer.client.client import CRD, Kind, KubeClient
+from matrixcontainer.operator import leader_election
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [*sorted((ROOT / "matrixcontainer").glob("*.py")), ROOT / "services" / "operator" / "main.py"]
@@ -75,7 +76,7 @@ def _rights_of(call: ast.Call, path: Path, trees: dict[Path, ast.Module]) -> Ite
     if target.rpartition(".")[2] not in ("_kube", "kube"):
         return
     if function.attr == BINDS:
-        yield right(kube_client.POD, "create", "binding")
+        yield right(client.POD, "create", "binding")
         return
     subresource = _subresource(call, function.attr)
     verbs = ("patch",) if subresource else VERBS[function.attr]
@@ -116,11 +117,11 @@ def _handled(trees: dict[Path, ast.Module]) -> list[Kind]:
 def _owner_rights(trees: dict[Path, ast.Module]) -> set[Right]:
     """Who makes something that blocks its owner's deletion may be asked for a right on the owner's finalizers."""
     blocks = any("'blockOwnerDeletion': True" in ast.unparse(tree) for tree in trees.values())
-    return {right(kube_client.INFER, "update", "finalizers")} if blocks else set()
+    return {right(client.INFER, "update", "finalizers")} if blocks else set()
 
 
 def _constant(node: ast.expr) -> Kind:
     name = ast.unparse(node)
-    kind = getattr(kube_client, name, None) or getattr(leadership, name, None)
+    kind = getattr(client, name, None) or getattr(leader_election, name, None)
     assert isinstance(kind, Kind), f"{name} is not a kind"
     return kind

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from matrixcontainer.kube_client import KubeAccess
+from matrixcontainer.client.client import KubeAccess
 from tests.charts.rendered import template
 from tests.matrixcontainer.kubeapi.process import KubeProcess
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.resources import custom_resource_definitions
-from matrixcontainer.rights import CLUSTER_RULES, LEADER_RULES, NODE_LEASE_RULES
+from matrixcontainer.operator.crds import custom_resource_definitions
+from matrixcontainer.operator.rbac import CLUSTER_RULES, LEADER_RULES, NODE_LEASE_RULES
 from tests.charts.operator_rights import Right, needed
 from tests.charts.rendered import component, of_kind
 

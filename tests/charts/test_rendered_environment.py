@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from services.catalogue import PROCESSES
-from services.matrixctl.probe import free_port, readiness
+from services.matrixctl.supervisor.probe import free_port, readiness
 from tests.charts.clusters import ChartCluster, eventually
 from tests.charts.rendered import component, template
 from tests.matrixcontainer.kubeapi.process import needs_kubectl

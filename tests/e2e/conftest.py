@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from matrixresource.vocabulary.errors import Unavailable
-from services.matrixctl.cluster import Cluster, KubernetesRefused, cluster_of
-from services.matrixctl.folder import Folder, Stack
-from services.matrixctl.reach import Reach
-from services.matrixctl.supervise import Request
-from services.matrixctl.up import halt, look, start, until_ready
+from matrixcommon.model.errors import Unavailable
+from services.matrixctl.api_client import Reach
+from services.matrixctl.kubernetes import Cluster, KubernetesRefused, cluster_of
+from services.matrixctl.supervisor.state_folder import Folder, Stack
+from services.matrixctl.supervisor.supervisor import Request
+from services.matrixctl.supervisor.up import halt, look, start, until_ready
 
 PATIENCE_WALL_S = 90.0
 

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from services.matrixctl.folder import Folder
-from services.matrixctl.supervise import Request
-from services.matrixctl.up import choose, halt, start, until_ready
+from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.supervisor import Request
+from services.matrixctl.supervisor.up import choose, halt, start, until_ready
 
 SERVICES = "resource,link,compute,infer,agents"
 STOP_WALL_S = 20.0

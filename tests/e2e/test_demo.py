@@ -14,8 +14,8 @@ from services.catalogue import PROCESSES
 from services.matrixctl.demo.run import run_demo, tell_on
 from services.matrixctl.demo.steps import STEPS
 from services.matrixctl.demo.story import Step
-from services.matrixctl.folder import Folder
-from services.matrixctl.up import look
+from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.up import look
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -39,7 +39,7 @@ def test_the_demo_without_kubectl_uses_the_python_client(
     """The steps that go through the Kubernetes API."""
     by_cluster = [step for step in STEPS if step.name in ("apply", "active", "scale", "delete", "nothing-left")]
     assert len(by_cluster) == 5
-    monkeypatch.setattr("services.matrixctl.cluster.shutil.which", lambda name: None)
+    monkeypatch.setattr("services.matrixctl.kubernetes.shutil.which", lambda name: None)
     monkeypatch.setattr("services.matrixctl.demo.run.tell_on", lambda folder: tell_on(folder, by_cluster))
     code = run_demo(tmp_path / "demo", keep=False)
     told = capsys.readouterr().out

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from matrixcontainer.kubeapi.certificates import certificate_files, ensure_certificates
+from matrixcontainer.kubeapi.transport.certificates import certificate_files, ensure_certificates
 from tests.matrixcontainer.kubeapi.process import KubeProcess, needs_kubectl
 from tests.matrixcontainer.kubeapi.talk import a_crd, a_widget
 

@@ -17,10 +17,11 @@ from typing import Any
 import httpx
 import pytest
 
-from matrixresource.books import Books
-from matrixresource.store import Base, ResourceStore
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.records import Records
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.persistence.database_session import Records
+from matrixresource.allocations.ledger_sync import Books
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import Base
 from services.chassis.database import Database
 from tests.e2e.resource_process import ResourceProcess
 from tests.matrixresource.accounting import Accounts, same_as_the_tables

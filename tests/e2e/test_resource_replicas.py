@@ -16,14 +16,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from matrixresource.contract import AllocationRequest, NodeReport
-from matrixresource.store import Base, ResourceStore
-from matrixresource.surveyor import Surveyor
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.model.errors import Conflict, InsufficientCapacity
+from matrixcommon.persistence.database_session import Records
+from matrixresource.contract.agents import NodeReport
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import Base
+from matrixresource.store.topology_versions import TopologyVersionRow
+from matrixresource.supernodes.topology_manager import Surveyor
 from matrixresource.topology.spec import SupernodeSpec
-from matrixresource.topology_history import TopologyVersionRow
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity
-from matrixresource.vocabulary.records import Records
 from services.chassis.database import Database
 from services.resource.main import MIGRATIONS
 from tests.e2e.owners import Owner, all_ask

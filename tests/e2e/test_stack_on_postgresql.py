@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from services.catalogue import PROCESSES
-from services.matrixctl.probe import free_port
-from services.matrixctl.up import halt
+from services.matrixctl.supervisor.probe import free_port
+from services.matrixctl.supervisor.up import halt
 from tests.e2e.conftest import RealStack, eventually
 from tests.e2e.test_stack_survives_kill import converged
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from services.catalogue import PROCESSES
-from services.matrixctl.up import look
+from services.matrixctl.supervisor.up import look
 from tests.e2e.conftest import RealStack, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]

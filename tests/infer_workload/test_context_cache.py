@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infer_workload.ems.context_cache import HELD, ContextCache
-from infer_workload.experiment import generated, run
-from infer_workload.traffic import read_trace
+from infer_workload.experiments.experiment import generated, run
+from infer_workload.traffic.generator import read_trace
 
 NODES = ("sn0-c00-n0", "sn0-c00-n1", "sn0-c00-n2")
 

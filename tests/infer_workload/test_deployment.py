@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infer_workload.deployment import DeploymentSpec, DoesNotFit, lay_out
-from infer_workload.experiment import healthy_fabric
-from infer_workload.model import load_model
-from infer_workload.recovery import plan_change, plan_gain
+from infer_workload.experiments.experiment import healthy_fabric
+from infer_workload.layout.deployment import DeploymentSpec, DoesNotFit, lay_out
+from infer_workload.layout.recovery import plan_change, plan_gain
 from infer_workload.timing.calibration import load_calibration
+from infer_workload.timing.model import load_model
 
 MODEL, HELD = load_model(), load_calibration()
 

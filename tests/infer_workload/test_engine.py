@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infer_workload.decode_pool import DecodeDie, DecodePool
-from infer_workload.deployment import DeploymentSpec, lay_out
-from infer_workload.engine import ContextTooLong, Engine
-from infer_workload.experiment import generated, healthy_fabric, main, replay, run
-from infer_workload.model import load_model
-from infer_workload.recovery import plan_change, plan_gain
-from infer_workload.request import CANCELLED, FINISHED, MOVES, SENTENCES, InferenceRequest
+from infer_workload.engine.decode_pool import DecodeDie, DecodePool
+from infer_workload.engine.engine import ContextTooLong, Engine
+from infer_workload.engine.request import CANCELLED, FINISHED, MOVES, SENTENCES, InferenceRequest
+from infer_workload.experiments.experiment import generated, healthy_fabric, main, replay, run
+from infer_workload.layout.deployment import DeploymentSpec, lay_out
+from infer_workload.layout.recovery import plan_change, plan_gain
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.decode import StepOptions
-from infer_workload.traffic import BadTrace, generate, read_trace
+from infer_workload.timing.model import load_model
+from infer_workload.traffic.generator import BadTrace, generate, read_trace
 
 MODEL, HELD = load_model(), load_calibration()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcontainer.kube_client import INFER, INSTANCE
+from matrixcontainer.client.client import INFER, INSTANCE
 from tests.cluster import Cluster
 from tests.stories.test_kubernetes_life import condition, ready
 

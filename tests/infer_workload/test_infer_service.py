@@ -10,11 +10,11 @@ import openai
 import pytest
 from sqlalchemy.pool import StaticPool
 
-from infer_workload.experiment import healthy_fabric
-from infer_workload.store import Base
-from matrixlink.fabric.view import FabricView, NodePorts, PlaneView
-from matrixresource.vocabulary.clock import ScaledClock
-from matrixresource.vocabulary.planes import Plane
+from infer_workload.experiments.experiment import healthy_fabric
+from infer_workload.serving.store import Base
+from matrixcommon.model.clock import ScaledClock
+from matrixcommon.model.planes import Plane
+from matrixlink.fabric.condition.fabric_view import FabricView, NodePorts, PlaneView
 from services.chassis.database import Database
 from services.infer.main import MIGRATIONS, InferSettings, build
 

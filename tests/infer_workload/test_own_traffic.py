@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from infer_workload.own_traffic import DecodeTraffic, OwnTraffic, decode_traffic
+from infer_workload.serving.workload_traffic import DecodeTraffic, OwnTraffic, decode_traffic
 
 NODES = ("sn0-c00-n0", "sn0-c00-n1")
 

@@ -3,10 +3,10 @@
 from importlib.resources import files
 
 import infer_workload
-from infer_workload.picture import pictures
+from infer_workload.readme import pictures
 
 
 def test_the_readme_shows_what_the_code_prints():
     readme = files(infer_workload).joinpath("README.md").read_text()
     for picture in pictures():
-        assert picture in readme, "print them with `python -m infer_workload.picture`"
+        assert picture in readme, "print them with `python -m infer_workload.readme`"

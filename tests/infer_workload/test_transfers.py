@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infer_workload.request import InferenceRequest
+from infer_workload.engine.kv_transfers import Transfers
+from infer_workload.engine.request import InferenceRequest
 from infer_workload.timing.fabric import RDMA, UB, Fabric, PortRates
-from infer_workload.timing.transfers import Transfers
-from matrixlink.fabric.flow import Flow
-from matrixlink.fabric.sharing import share
+from matrixlink.fabric.sharing.flow import Flow
+from matrixlink.fabric.sharing.max_min import share
 
 
 def request(number):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcompute.composition import OWNER_LABEL, compose
+from matrixcommon.model.planes import Plane
 from matrixcompute.contract import InstanceRequest, SliceSummary
-from matrixcompute.instance import Observed, conditions_of
-from matrixcompute.recovery import Recovery, RecoveryPolicy, plan_recovery
-from matrixresource.contract import AllocationView, MemberView, Placement
-from matrixresource.vocabulary.planes import Plane
+from matrixcompute.instances.composition import OWNER_LABEL, compose
+from matrixcompute.instances.decision import Observed, conditions_of
+from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, plan_recovery
+from matrixresource.contract.allocations import AllocationView, MemberView, Placement
 
 POLICY = RecoveryPolicy(lost_per_cabinet_max=4, lost_per_supernode_max=8)
 

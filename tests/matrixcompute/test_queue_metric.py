@@ -7,9 +7,9 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.persistence.database_session import Records
 from matrixcompute.store import Base, ComputeStore
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.records import Records
 from services.chassis.database import Database
 from services.compute.main import MIGRATIONS
 from services.compute.metrics import InstanceMetrics

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcontainer.gangs import Gang, bindings, gangs_of, npus_of
-from matrixcontainer.pod_groups import PodGroup, read_group
-from matrixresource.contract import Placement
-from matrixresource.vocabulary.errors import InvalidField, MatrixError
-from matrixresource.vocabulary.names import NodeName
+from matrixcommon.model.errors import InvalidField, MatrixError
+from matrixcommon.model.hardware_names import NodeName
+from matrixcontainer.scheduler.gangs import Gang, bindings, gangs_of, npus_of
+from matrixcontainer.scheduler.pod_groups import PodGroup, read_group
+from matrixresource.contract.allocations import Placement
 
 
 def pod(name, labels=None, annotations=None, npus="8", node=None, scheduler="matrix-scheduler", phase="Pending"):
@@ -196,7 +196,7 @@ def test_finished_and_dying_pods_need_no_place():
 
 
 def test_the_allocation_is_named_after_the_gang_and_is_a_legal_name():
-    from matrixresource.vocabulary.names import checked_resource_name
+    from matrixcommon.model.hardware_names import checked_resource_name
 
     for name in ("a", "a.b.c", "x" * 200, "ends-"):
         assert checked_resource_name(Gang("ns", name).allocation)

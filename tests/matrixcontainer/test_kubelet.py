@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from matrixcontainer.kube_client import EVENT, LEASE, NODE, POD
-from matrixcontainer.kubelet import Kubelets
-from matrixcontainer.mirrors import Mirrors
+from matrixcontainer.client.client import EVENT, LEASE, NODE, POD
+from matrixcontainer.mirrors.mirrors import Mirrors
+from matrixcontainer.mirrors.virtual_kubelet import Kubelets
 from tests.cluster import Cluster
 
 pytestmark = pytest.mark.looptime

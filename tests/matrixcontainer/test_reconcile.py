@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from matrixcommon.model.resource_model import Wire
 from matrixcompute.contract import InstanceView, Network
-from matrixcontainer.crd_schema import structural_schema
-from matrixcontainer.mirrors import npus_without_pods
-from matrixcontainer.node_mirror import node_object, node_status
-from matrixcontainer.pod_scheduler import GANG_LABEL
-from matrixcontainer.reconcile import SOURCE_LABEL, next_action, wished_instance
-from matrixcontainer.resources import custom_resource_definitions
-from matrixcontainer.status import instance_status
-from matrixcontainer.workload import pods_for
-from matrixresource.contract import AllocationView, MemberView, NodeView, Placement
-from matrixresource.vocabulary.wire import Wire
+from matrixcontainer.mirrors.mirrors import npus_without_pods
+from matrixcontainer.mirrors.objects import node_object, node_status
+from matrixcontainer.operator.crds import custom_resource_definitions
+from matrixcontainer.operator.decision import SOURCE_LABEL, next_action, wished_instance
+from matrixcontainer.operator.status import instance_status
+from matrixcontainer.operator.structural_schema import structural_schema
+from matrixcontainer.operator.workload import pods_for
+from matrixcontainer.scheduler.scheduler import GANG_LABEL
+from matrixresource.contract.allocations import AllocationView, MemberView, Placement
+from matrixresource.contract.nodes import NodeView
 
 BODY = {
     "apiVersion": "cloudmatrix.io/v1alpha1",

@@ -12,19 +12,19 @@ from random import Random
 
 import httpx
 
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.model.hardware_names import NodeName
 from matrixlink.agent import AgentProbing, LinkAgent, link_stages
 from matrixlink.client import LinkClient
-from matrixlink.contract import SliceRequest
-from matrixlink.fabric.link import Fabric
+from matrixlink.contract.slices import SliceRequest
+from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.probing.plan import probe_plan
-from matrixresource.hardware import EmulatedNode
+from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.topology import Supernode
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.names import NodeName
 from services.chassis.database import Database
 from services.link.main import MIGRATIONS, LinkSettings, build
-from services.node_agent.traffic import EmulatedTraffic
-from services.node_agent.wires import EmulatedWires
+from services.node_agent.network.probe_network import EmulatedWires
+from services.node_agent.network.traffic import EmulatedTraffic
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
 

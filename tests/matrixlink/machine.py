@@ -10,22 +10,22 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from matrixlink.contract import DesiredProgram, LinkReport
-from matrixlink.drains import Drains
-from matrixlink.fabric.link import Fabric
-from matrixlink.floors import FloorBook
-from matrixlink.leases import Leases
-from matrixlink.link_conditions import LinkConditions
-from matrixlink.peerings import Peerings
-from matrixlink.probing.diagnosis import Diagnosis
-from matrixlink.rows import Base
-from matrixlink.store import LinkStore
-from matrixlink.switchboard import Switchboard
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.persistence.database_session import Records
+from matrixlink.admission.bandwidth_ledger import FloorBook
+from matrixlink.contract.slices import DesiredProgram, LinkReport
+from matrixlink.controllers.agent_leases import Leases
+from matrixlink.controllers.link_reports import LinkReportReader
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.link_health.fault_localisation import Diagnosis
+from matrixlink.link_health.link_state import LinkConditions
+from matrixlink.maintenance.drains import Drains
+from matrixlink.peering.peerings import Peerings
+from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.store.store import LinkStore
+from matrixlink.store.tables import Base
 from matrixlink.telemetry.rates import PortRates
-from matrixlink.watchers.link_reports import LinkReportReader
 from matrixresource.topology import Supernode
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.records import Records
 from services.chassis.database import Database
 from services.link.main import MIGRATIONS
 from tests.matrixlink.fleet import migrated

@@ -6,15 +6,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from matrixlink.admission import FloorClaim, admit, regrant
-from matrixlink.fabric.link import Fabric
-from matrixlink.floors import FloorBook
-from matrixlink.protection import Protection
-from matrixlink.routes import Needs
-from matrixlink.routing import choose_needs
+from matrixcommon.model.errors import InsufficientBandwidth
+from matrixcommon.model.planes import Plane
+from matrixlink.admission.admission import FloorClaim, admit, regrant
+from matrixlink.admission.bandwidth_ledger import FloorBook
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.model.protection import Protection
+from matrixlink.routing.routes import Needs
+from matrixlink.routing.routing import choose_needs
 from matrixresource.topology import Supernode
-from matrixresource.vocabulary.errors import InsufficientBandwidth
-from matrixresource.vocabulary.planes import Plane
 
 NODE = "sn0-c00-n0"
 A, B = (f"{NODE}.rdma-npu0-die{die}" for die in range(2))

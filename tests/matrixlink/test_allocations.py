@@ -3,10 +3,10 @@
 import httpx
 import pytest
 
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.model.errors import InvalidField
 from matrixlink.client import LinkClient
 from matrixresource.client import ResourceClient
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.errors import InvalidField
 from services.chassis.database import Database
 from services.link import main as link
 from services.link.allocations import BELIEVED_S, ReservedNodes

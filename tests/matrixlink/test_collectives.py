@@ -5,8 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from matrixlink.fabric import messages
-from matrixlink.fabric.collectives import (
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.planes import Plane
+from matrixlink.fabric.sharing.completion import TOGETHER, rates_now, run
+from matrixlink.fabric.sharing.max_min_arrays import on_links
+from matrixlink.fabric.workload import message_latency
+from matrixlink.fabric.workload.collectives import (  # fmt: skip
     Step,
     all_gather,
     all_reduce,
@@ -15,12 +19,8 @@ from matrixlink.fabric.collectives import (
     duration,
     incast,
     kv_pull,
-)  # fmt: skip
-from matrixlink.fabric.filling import on_links
-from matrixlink.fabric.runs import TOGETHER, rates_now, run
-from matrixlink.tables.collectives import UbPaths
-from matrixresource.vocabulary.errors import InvalidField
-from matrixresource.vocabulary.planes import Plane
+)
+from matrixlink.forwarding.ub_paths import UbPaths
 
 DIE_GBPS = 7 * 28.0
 
@@ -95,21 +95,23 @@ def test_what_is_no_collective_is_refused():
         UbPaths.of(2, gone).striped(Step(np.array([0]), np.array([16]), 1.0))
 
 
-@pytest.mark.parametrize("row", messages.table()["measured"], ids=lambda row: f"{row['target']}-{row['operation']}")
+@pytest.mark.parametrize(
+    "row", message_latency.table()["measured"], ids=lambda row: f"{row['target']}-{row['operation']}"
+)
 def test_messages_take_what_was_measured(row):
     for across, where in ((False, "intra"), (True, "inter")):
         asked = (row["target"], row["operation"], across)
-        assert messages.message_us(512, *asked) == pytest.approx(row[f"{where}_us"], rel=0.05)
+        assert message_latency.message_us(512, *asked) == pytest.approx(row[f"{where}_us"], rel=0.05)
         long = 1e9
-        assert long / messages.message_us(long, *asked) / 1e3 == pytest.approx(row[f"{where}_gbps"], rel=0.05)
+        assert long / message_latency.message_us(long, *asked) / 1e3 == pytest.approx(row[f"{where}_gbps"], rel=0.05)
 
 
 def test_a_longer_message_or_a_slower_plane_never_takes_less():
     for smaller, larger in itertools.pairwise([0, 1, 512, 4096, 1e6]):
         for plane in Plane:
-            assert messages.message_us_on(plane, smaller) < messages.message_us_on(plane, larger)
-    assert messages.message_us_on(Plane.UB, 512) < messages.message_us_on(Plane.RDMA, 512)
+            assert message_latency.message_us_on(plane, smaller) < message_latency.message_us_on(plane, larger)
+    assert message_latency.message_us_on(Plane.UB, 512) < message_latency.message_us_on(Plane.RDMA, 512)
     with pytest.raises(InvalidField):
-        messages.message_us(-1)
+        message_latency.message_us(-1)
     with pytest.raises(InvalidField):
-        messages.message_us(1, "disk")
+        message_latency.message_us(1, "disk")

@@ -6,11 +6,11 @@ import httpx
 import numpy as np
 import pytest
 
+from matrixcommon.model.errors import Conflict, InvalidField, NotFound, NotYetSupported, PreconditionFailed
 from matrixlink.client import LinkClient
-from matrixlink.communicators.contract import CommunicatorRequest, Pattern
 from matrixlink.communicators.patterns import ceilings, transfers
+from matrixlink.contract.communicators import CommunicatorRequest, Pattern
 from matrixresource.topology import Supernode
-from matrixresource.vocabulary.errors import Conflict, InvalidField, NotFound, NotYetSupported, PreconditionFailed
 from tests.asgi import StreamingASGITransport
 from tests.matrixlink.fleet import NODES, Stack, a_request
 

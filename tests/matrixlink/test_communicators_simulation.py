@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from matrixlink.communicators.contract import CommunicatorRequest, Pattern, Routing
+from matrixlink.contract.communicators import CommunicatorRequest, Pattern, Routing
 from matrixresource.topology import Supernode
 from tests.matrixlink.fleet import NODES, Stack, a_request
 

@@ -4,7 +4,7 @@ been quiet or somebody lets it go; and never the last way out."""
 import pytest
 from pydantic import ValidationError
 
-from matrixlink.damping import DOWN_PENALTY, Damping
+from matrixlink.link_health.flap_damping import DOWN_PENALTY, Damping
 from services.link.main import LinkSettings
 from tests.matrixlink.fleet import NODES, Stack
 

@@ -3,7 +3,7 @@ newcomers keep off; faults and drains compose; what is put back is used again.""
 
 import pytest
 
-from matrixresource.vocabulary.errors import InsufficientBandwidth
+from matrixcommon.model.errors import InsufficientBandwidth
 from tests.matrixlink.fleet import NODES, a_request
 
 CHIP = "sn0-l2p3-k11"

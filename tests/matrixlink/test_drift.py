@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from matrixlink.tables_digest import digest
-from matrixresource.hardware import InjectedFault
+from matrixlink.model.program_digest import digest
+from matrixresource.agent.hardware import InjectedFault
 from tests.matrixlink.fleet import NODES, Stack, a_request
 from tests.matrixlink.test_link_agent import a_program, agent, news, told  # noqa: F401
 

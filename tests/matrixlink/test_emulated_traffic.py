@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from matrixresource.hardware import EmulatedNode, InjectedFault
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.topology import SupernodeSpec
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.names import NodeName
-from services.node_agent.offered import Load, demands
-from services.node_agent.traffic import EmulatedTraffic
+from services.node_agent.network.traffic import EmulatedTraffic
+from services.node_agent.network.traffic_patterns import Load, demands
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
 SPEC = SupernodeSpec.load()

@@ -4,14 +4,14 @@ from random import Random
 
 import pytest
 
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.model.errors import InvalidField, StaleGeneration
+from matrixcommon.model.hardware_names import NodeName
 from matrixlink.agent import LinkAgent, link_stages
-from matrixlink.contract import DesiredProgram, ProgramView
-from matrixlink.fabric.link import Fabric
-from matrixresource.hardware import EmulatedNode
+from matrixlink.contract.slices import DesiredProgram, ProgramView
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.topology import Supernode
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.errors import InvalidField, StaleGeneration
-from matrixresource.vocabulary.names import NodeName
 
 BUILT = Fabric([Supernode()]).built
 

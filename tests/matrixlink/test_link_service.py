@@ -3,8 +3,8 @@ the way; bad input refused with the field and nothing changed."""
 
 import pytest
 
-from matrixresource.vocabulary.errors import Conflict, InsufficientBandwidth, InvalidField
-from matrixresource.vocabulary.planes import Plane
+from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InvalidField
+from matrixcommon.model.planes import Plane
 from tests.matrixlink.fleet import NODES, a_request
 
 

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 from sqlalchemy import select
 
-from matrixlink.rows import FenceRow, SliceRow
-from matrixresource.vocabulary.errors import Conflict, NotFound
-from matrixresource.vocabulary.planes import Plane
+from matrixcommon.model.errors import Conflict, NotFound
+from matrixcommon.model.planes import Plane
+from matrixlink.store.tables import FenceRow, SliceRow
 from tests.matrixlink.fleet import NODES, Stack, a_request
 
 NAMES = ["a-ub", "b-ub", "c-rdma", "d-vpc"]

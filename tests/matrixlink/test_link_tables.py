@@ -7,12 +7,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 import matrixlink
-from matrixlink.fabric.planes import calibration, plane_models, taken
-from matrixlink.network_slice import ACTIVE, FAILED, PROGRAMMING, REROUTING, SLICE_STATES, stands
-from matrixlink.picture import BEGIN, END, printed
-from matrixlink.rows import Base
-from matrixresource.vocabulary.errors import InvalidField
-from matrixresource.vocabulary.planes import Plane
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.planes import Plane
+from matrixlink.fabric.condition.planes import calibration, plane_models, taken
+from matrixlink.model.slice_states import ACTIVE, FAILED, PROGRAMMING, REROUTING, SLICE_STATES, stands
+from matrixlink.readme import BEGIN, END, printed
+from matrixlink.store.tables import Base
 from services.chassis.database import Database
 from services.link.main import MIGRATIONS
 

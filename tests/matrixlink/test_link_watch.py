@@ -6,8 +6,8 @@ import contextlib
 import httpx
 import pytest
 
+from matrixcommon.model.errors import Gone
 from matrixlink.client import LinkClient
-from matrixresource.vocabulary.errors import Gone
 from tests.asgi import StreamingASGITransport
 from tests.matrixlink.fleet import NODES, a_request
 

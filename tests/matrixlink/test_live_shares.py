@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixlink.fabric import compiled, live
-from matrixlink.fabric.filling import fair_rates
-from matrixlink.fabric.flow import Flow
-from matrixlink.fabric.live import LiveShares
-from matrixlink.fabric.sharing import Overbooked, share
-from matrixlink.fabric.traffic import traffic
-from matrixresource.vocabulary.errors import InvalidField
+from matrixcommon.model.errors import InvalidField
+from matrixlink.fabric.sharing import incremental, native_kernel
+from matrixlink.fabric.sharing.flow import Flow
+from matrixlink.fabric.sharing.incremental import LiveShares
+from matrixlink.fabric.sharing.max_min import Overbooked, share
+from matrixlink.fabric.sharing.max_min_arrays import fair_rates
+from matrixlink.fabric.sharing.traffic import traffic
 
 LINKS = 5
 path = st.lists(st.integers(0, LINKS - 1), min_size=1, max_size=3, unique=True)
@@ -26,8 +26,8 @@ change = st.tuples(st.just("capacity"), st.integers(0, LINKS - 1), st.sampled_fr
 @pytest.fixture(params=["kernel", "arrays"])
 def way(request, monkeypatch):
     if request.param == "arrays":
-        monkeypatch.setattr(live, "kernel", lambda: None)
-    elif compiled.kernel() is None:
+        monkeypatch.setattr(incremental, "kernel", lambda: None)
+    elif native_kernel.kernel() is None:
         pytest.skip("no C compiler here")
     return request.param
 
@@ -53,12 +53,12 @@ def apply(shares, held, links, step):
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(arrival, arrival, departure, change), max_size=30), st.booleans())
 def test_changes_one_by_one_end_where_sharing_anew_does(steps, compiled_way):
-    kept = live.kernel
-    live.kernel = compiled.kernel if compiled_way else lambda: None
+    kept = incremental.kernel
+    incremental.kernel = native_kernel.kernel if compiled_way else lambda: None
     try:
         shares = LiveShares([28.0] * LINKS, 40, 3)
     finally:
-        live.kernel = kept
+        incremental.kernel = kept
     held, links = {}, dict.fromkeys(range(LINKS), 28.0)
     for step in steps:
         before = shares.rates()

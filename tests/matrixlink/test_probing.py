@@ -7,14 +7,14 @@ from random import Random
 import numpy as np
 import pytest
 
+from matrixcommon.model.hardware_names import NodeName
 from matrixlink.agent import AgentProbing
-from matrixlink.probing.diagnosis import DETECTED_WITHIN_S
-from matrixlink.probing.localise import Localised, Outcomes, Suspicion, confirmed, localise
+from matrixlink.link_health.fault_localisation import DETECTED_WITHIN_S
 from matrixlink.probing.plan import ProbePlan
-from matrixresource.hardware import EmulatedNode, InjectedFault
+from matrixlink.probing.tomography import Localised, Outcomes, Suspicion, confirmed, localise
+from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.topology import Supernode
-from matrixresource.vocabulary.names import NodeName
-from services.node_agent.wires import EmulatedWires
+from services.node_agent.network.probe_network import EmulatedWires
 from tests.matrixlink.fleet import Stack, a_request
 
 SUPERNODE = Supernode()

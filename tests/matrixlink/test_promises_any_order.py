@@ -13,12 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sqlalchemy import select
 from starlette.testclient import TestClient
 
-from matrixlink.fabric.link import Fabric
-from matrixlink.programs import program_bodies
-from matrixlink.routing import choose_routes
-from matrixlink.rows import DrainRow, FenceRow, PeeringRow, ProgramRow, SliceRow
+from matrixcommon.model.planes import Plane
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.routing.routing import choose_routes
+from matrixlink.slices.programs import program_bodies
+from matrixlink.store.tables import DrainRow, FenceRow, PeeringRow, ProgramRow, SliceRow
 from matrixresource.topology import Supernode
-from matrixresource.vocabulary.planes import Plane
 from tests.matrixlink.fleet import NODES, Stack, a_request
 
 NAMES = ["a-ub", "b-ub", "c-ub", "d-rdma", "e-vpc"]

@@ -3,15 +3,15 @@ after the other, alone and with others filling the plane."""
 
 import pytest
 
-from matrixlink.admission import FloorClaim, admit, regrant
-from matrixlink.fabric.link import Fabric
-from matrixlink.fabric.ports import leaf
-from matrixlink.floors import FloorBook
-from matrixlink.protection import LEVELS, Protection
-from matrixlink.routing import choose_needs
+from matrixcommon.model.errors import InsufficientBandwidth
+from matrixcommon.model.planes import Plane
+from matrixlink.admission.admission import FloorClaim, admit, regrant
+from matrixlink.admission.bandwidth_ledger import FloorBook
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.fabric.condition.port_order import leaf
+from matrixlink.model.protection import LEVELS, Protection
+from matrixlink.routing.routing import choose_needs
 from matrixresource.topology import Supernode
-from matrixresource.vocabulary.errors import InsufficientBandwidth
-from matrixresource.vocabulary.planes import Plane
 from tests.matrixlink.fleet import NODES, a_request
 
 ALL = Supernode().nodes()

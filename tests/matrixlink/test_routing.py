@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixlink.fabric.link import Fabric
-from matrixlink.routes import by_link
-from matrixlink.routing import choose_needs, choose_routes
+from matrixcommon.model.planes import Plane
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.routing.routes import by_link
+from matrixlink.routing.routing import choose_needs, choose_routes
 from matrixresource.topology import Supernode
-from matrixresource.vocabulary.planes import Plane
 
 NODES = ["sn0-c00-n0", "sn0-c00-n1", "sn0-c05-n2", "sn0-c11-n3"]
 UPLINKS = [f"ub-p{p}-k{k:02d}" for p in range(7) for k in range(16)]

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixlink.fabric.collectives import Step, all_reduce, all_to_all, duration, incast, kv_pull
-from matrixlink.fabric.filling import on_links
-from matrixlink.fabric.runs import rates_now, run
-from matrixlink.fabric.scale_out import RdmaPaths, VpcPaths
-from matrixresource.vocabulary.errors import InvalidField
+from matrixcommon.model.errors import InvalidField
+from matrixlink.fabric.sharing.completion import rates_now, run
+from matrixlink.fabric.sharing.max_min_arrays import on_links
+from matrixlink.fabric.workload.collectives import Step, all_reduce, all_to_all, duration, incast, kv_pull
+from matrixlink.fabric.workload.rdma_vpc_paths import RdmaPaths, VpcPaths
 
 NPU_GBPS = 50.0
 NPUS = np.arange(384) * 2

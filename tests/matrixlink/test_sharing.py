@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixlink.fabric.flow import Flow
-from matrixlink.fabric.sharing import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, RULES, Overbooked, share
-from matrixresource.vocabulary.errors import InvalidField
+from matrixcommon.model.errors import InvalidField
+from matrixlink.fabric.sharing.flow import Flow
+from matrixlink.fabric.sharing.max_min import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, RULES, Overbooked, share
 
 AB = {"a": 30, "b": 10}
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixlink.fabric.filling import fair_rates, on_links, share_floats
-from matrixlink.fabric.flow import Flow
-from matrixlink.fabric.sharing import RULES, Overbooked, share
-from matrixlink.fabric.traffic import from_flows, traffic
-from matrixresource.vocabulary.errors import InvalidField
+from matrixcommon.model.errors import InvalidField
+from matrixlink.fabric.sharing.flow import Flow
+from matrixlink.fabric.sharing.max_min import RULES, Overbooked, share
+from matrixlink.fabric.sharing.max_min_arrays import fair_rates, on_links, share_floats
+from matrixlink.fabric.sharing.traffic import from_flows, traffic
 from tests.matrixlink.test_sharing import AB, problems
 
 BAD = [Flow(("a",), weight=0), Flow(("a",), weight=math.nan), Flow(("a",), floor=-1), Flow(("a",), floor=5, ceiling=4),

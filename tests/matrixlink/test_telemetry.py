@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from services.node_agent.offered import Load
+from services.node_agent.network.traffic_patterns import Load
 from tests.asgi import StreamingASGITransport
 from tests.matrixlink.fleet import NODES, Stack, a_request
 

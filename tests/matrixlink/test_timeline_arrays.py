@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixlink.fabric import compiled, runs
-from matrixlink.fabric.filling import fair_rates
-from matrixlink.fabric.flow import Flow
-from matrixlink.fabric.runs import EXACT, TOGETHER, WINDOWS, rates_now, run
-from matrixlink.fabric.sharing import Overbooked
-from matrixlink.fabric.timeline import Timeline
-from matrixlink.fabric.traffic import from_flows, traffic
-from matrixresource.vocabulary.errors import InvalidField
+from matrixcommon.model.errors import InvalidField
+from matrixlink.fabric.sharing import completion, native_kernel
+from matrixlink.fabric.sharing.completion import EXACT, TOGETHER, WINDOWS, rates_now, run
+from matrixlink.fabric.sharing.flow import Flow
+from matrixlink.fabric.sharing.max_min import Overbooked
+from matrixlink.fabric.sharing.max_min_arrays import fair_rates
+from matrixlink.fabric.sharing.timeline import Timeline
+from matrixlink.fabric.sharing.traffic import from_flows, traffic
 from tests.matrixlink.test_sharing import problems
 
 
 @pytest.fixture(params=["kernel", "arrays"])
 def way(request, monkeypatch):
     if request.param == "arrays":
-        monkeypatch.setattr(runs, "kernel", lambda: None)
-    elif compiled.kernel() is None:
+        monkeypatch.setattr(completion, "kernel", lambda: None)
+    elif native_kernel.kernel() is None:
         pytest.skip("no C compiler here")
     return request.param
 
@@ -31,7 +31,7 @@ sizes = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=10, 
 
 
 def both_ways():
-    return [compiled.kernel, lambda: None] if compiled.kernel() else [lambda: None]
+    return [native_kernel.kernel, lambda: None] if native_kernel.kernel() else [lambda: None]
 
 
 @settings(max_examples=150, deadline=None)
@@ -45,13 +45,13 @@ def test_runs_end_when_the_exact_timeline_says(problem, timing):
             run(made)
         return
     exact = [float(end) for end in Timeline(flows, links).run().at]
-    kept = runs.kernel
+    kept = completion.kernel
     try:
-        for runs.kernel in both_ways():
+        for completion.kernel in both_ways():
             assert run(made).at.tolist() == pytest.approx(exact, rel=1e-9)
             assert rates_now(made).tolist() == pytest.approx(fair_rates(made).tolist(), rel=1e-9, abs=1e-12)
     finally:
-        runs.kernel = kept
+        completion.kernel = kept
 
 
 def hashed(flows, seed=1):

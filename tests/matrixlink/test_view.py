@@ -1,7 +1,7 @@
 """The view is the contract with the workload: camelCase JSON there and back, planes by their wire names."""
 
-from matrixlink.fabric.view import FabricView, NodePorts, PlaneView, joined
-from matrixresource.vocabulary.planes import Plane
+from matrixcommon.model.planes import Plane
+from matrixlink.fabric.condition.fabric_view import FabricView, NodePorts, PlaneView, joined
 
 
 def a_view(slice="a-ub", plane=Plane.UB, generation=2):

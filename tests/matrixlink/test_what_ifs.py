@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixlink.fabric.elements import all_ports, by_plane, ports_of
-from matrixlink.fabric.link import Fabric
-from matrixlink.what_if_contract import WhatIfRequest
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.planes import Plane
+from matrixlink.contract.what_if import WhatIfRequest
+from matrixlink.fabric.condition.elements import all_ports, by_plane, ports_of
+from matrixlink.fabric.condition.fabric import Fabric
 from matrixresource.topology import Supernode
 from matrixresource.topology.supernode import UnknownPart
-from matrixresource.vocabulary.errors import InvalidField
-from matrixresource.vocabulary.planes import Plane
 from tests.matrixlink.fleet import NODES, a_request
 
 N0 = NODES[0]
@@ -128,7 +128,7 @@ async def test_asking_changes_nothing(stack):
     @settings(max_examples=30, deadline=None)
     @given(some, some, some)
     def ask(fail, drain, repair):
-        from matrixlink.what_ifs import what_if
+        from matrixlink.admission.what_if import what_if
 
         asked = WhatIfRequest(fail=fail, drain=drain, repair=repair)
         if asked == WhatIfRequest():
@@ -156,7 +156,7 @@ async def test_questions_without_sense_are_refused_with_their_field(stack):
 
 
 def test_what_is_named_twice_has_failed():
-    from matrixlink.what_ifs import suppose
+    from matrixlink.admission.what_if import suppose
 
     fabric = Fabric([Supernode()])
     fabric.set_ports(N0, {"vpc": 0.0})

@@ -12,14 +12,15 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from matrixresource.books import Books
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.wishes import Place
-from matrixresource.quotas import COUNTED, QuotaRow
-from matrixresource.reservations import ReservationRow, living
-from matrixresource.store import AllocationRow, AssignmentRow, Base, NodeRow, PartRow, ResourceStore
-from matrixresource.vocabulary.keeping import shape_of
-from matrixresource.vocabulary.records import Records
+from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.table_cache import shape_of
+from matrixresource.allocations.ledger_sync import Books
+from matrixresource.allocations.quotas import COUNTED, QuotaRow
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.request import Place
+from matrixresource.store.reservations import ReservationRow, living
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AllocationRow, AssignmentRow, Base, NodeRow, PartRow
 
 DIES, SOCKETS, GIB = 16, 4, 2048
 """Of a node of the built-in supernode."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from matrixresource.allocator import Allocator
-from matrixresource.contract import AllocationRequest, AllocationView, NodeReport, PartReport, ReportedFault
-from matrixresource.planner import Planner
-from matrixresource.quotas import Quotas
-from matrixresource.store import Base as Tables
-from matrixresource.store import ResourceStore
-from matrixresource.surveyor import Surveyor
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.persistence.database_session import Records
+from matrixresource.allocations.allocator import Allocator
+from matrixresource.allocations.quotas import Quotas
+from matrixresource.contract.agents import NodeReport, PartReport, ReportedFault
+from matrixresource.contract.allocations import AllocationRequest, AllocationView
+from matrixresource.controllers.node_reports import NodeReports
+from matrixresource.planning.planner import Planner
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import Base as Tables
+from matrixresource.supernodes.topology_manager import Surveyor
 from matrixresource.topology.spec import SupernodeSpec
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.records import Records
-from matrixresource.watchers.node_reports import NodeReports
 from services.chassis.database import Database
 from services.resource.main import MIGRATIONS
 from tests.matrixresource.accounting import Accounts, kept_as_written, same_as_the_tables

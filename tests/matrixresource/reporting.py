@@ -6,17 +6,19 @@ from pathlib import Path
 
 from sqlalchemy import delete
 
-from matrixresource.allocator import Allocator
-from matrixresource.contract import NodeReport, NpuView, ReportAnswer, ReportedFault
-from matrixresource.inventories import InventoryRow
-from matrixresource.store import AssignmentRow, NodeRow, ResourceStore
-from matrixresource.store import Base as Tables
-from matrixresource.surveyor import Surveyor
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.persistence.database_session import Records
+from matrixresource.allocations.allocator import Allocator
+from matrixresource.contract.agents import NodeReport, ReportAnswer, ReportedFault
+from matrixresource.contract.nodes import NpuView
+from matrixresource.controllers.node_reports import NodeReports
+from matrixresource.store.node_inventories import InventoryRow
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AssignmentRow, NodeRow
+from matrixresource.store.tables import Base as Tables
+from matrixresource.supernodes.topology_manager import Surveyor
 from matrixresource.topology.spec import SupernodeSpec
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.names import NodeName
-from matrixresource.vocabulary.records import Records
-from matrixresource.watchers.node_reports import NodeReports
 from services.chassis.database import Database
 from services.resource.main import MIGRATIONS
 

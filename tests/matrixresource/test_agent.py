@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixresource.agent import DONE, ResourceAgent, Work, next_work
-from matrixresource.contract import AssignmentView
-from matrixresource.hardware import EmulatedNode, InjectedFault
-from matrixresource.stages import node_stages
-from matrixresource.vocabulary.clock import LoopClock
-from matrixresource.vocabulary.errors import StaleGeneration
-from matrixresource.vocabulary.names import NodeName
+from matrixcommon.model.clock import LoopClock
+from matrixcommon.model.errors import StaleGeneration
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.agent.agent import DONE, ResourceAgent, Work, next_work
+from matrixresource.agent.hardware import EmulatedNode, InjectedFault
+from matrixresource.agent.stages import node_stages
+from matrixresource.contract.agents import AssignmentView
 
 NODE = NodeName("sn0-c00-n0")
 

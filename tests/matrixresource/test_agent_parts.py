@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixresource.agent import ResourceAgent
-from matrixresource.contract import AssignmentView, PartWish
-from matrixresource.hardware import EmulatedNode
-from matrixresource.stages import node_stages
-from matrixresource.vocabulary.clock import LoopClock
-from matrixresource.vocabulary.names import NodeName
+from matrixcommon.model.clock import LoopClock
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.agent.agent import ResourceAgent
+from matrixresource.agent.hardware import EmulatedNode
+from matrixresource.agent.stages import node_stages
+from matrixresource.contract.agents import AssignmentView, PartWish
 
 NODE = NodeName("sn0-c00-n0")
 

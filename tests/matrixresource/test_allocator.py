@@ -6,18 +6,12 @@ from collections import Counter
 
 import pytest
 
-from matrixresource.contract import QuotaRequest
-from matrixresource.plan_contract import PlanRequest
-from matrixresource.reservation_contract import ReservationRequest
-from matrixresource.vocabulary.errors import (
-    Conflict,
-    InsufficientCapacity,
-    InvalidField,
-    QuotaExceeded,
-    StaleTopology,
-)
-from matrixresource.vocabulary.names import NodeName
-from matrixresource.vocabulary.quantities import timestamp
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, InvalidField, QuotaExceeded, StaleTopology
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.quantities import timestamp
+from matrixresource.contract.allocations import QuotaRequest
+from matrixresource.contract.plans import PlanRequest
+from matrixresource.contract.reservations import ReservationRequest
 from tests.matrixresource.machine import Machine
 
 CABINET = {"policy": "pack", "level": "cabinet", "required": True}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from matrixresource.capacity_report import CapacityReport
-from matrixresource.vocabulary.errors import InsufficientCapacity
-from matrixresource.vocabulary.names import NodeName
+from matrixcommon.model.errors import InsufficientCapacity
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.planning.capacity_report import CapacityReport
 from services.resource.metrics import ResourceMetrics
 from tests.matrixresource.machine import Machine
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from matrixresource.contract import AllocationRequest
-from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity
-from matrixresource.vocabulary.quantities import timestamp
+from matrixcommon.model.errors import Conflict, InsufficientCapacity
+from matrixcommon.model.quantities import timestamp
+from matrixresource.contract.allocations import AllocationRequest
 from tests.matrixresource.machine import Machine
 
 SPREAD = {"policy": "spread"}

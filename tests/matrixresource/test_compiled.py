@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from matrixresource import compiled, compiling
-from matrixresource.compiled import ALLOCATOR, Package, folder_for, found
-from matrixresource.compiling import CANNOT, Failed, build
+from matrixcommon.native import build as compiling
+from matrixcommon.native import loader
+from matrixcommon.native.build import CANNOT, Failed, build
+from matrixcommon.native.loader import ALLOCATOR, Package, folder_for, found
 
-ROOT = Path(compiled.__file__).parents[1]
+ROOT = Path(loader.__file__).parents[1]
 # In a process of its own, as importing cannot be undone: how the stand-in says it was loaded, and its answer.
 ASK = """
 import sys
 from pathlib import Path
-from matrixresource.compiled import Package, take_up
+from matrixcommon.native.loader import Package, take_up
 import stand_in
 form = take_up(Package("stand_in", Path(sys.argv[1]), frozenset({"__init__", "oracle"}), "door"), stand_in.__path__)
 import stand_in.door, stand_in.oracle
@@ -29,8 +30,8 @@ print(form, stand_in.door.ANSWER, stand_in.oracle.ANSWER, sep="|")
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from matrixresource.compiled import Package
-from matrixresource.compiling import build
+from matrixcommon.native.loader import Package
+from matrixcommon.native.build import build
 def make(package, made, between):
     Path(made, "door.py").write_text("half of it")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -98,18 +99,18 @@ def test_machine_code_for_another_python_or_of_other_options_is_never_found(
 ) -> None:
     build(stand_in, copies)
     if what == "options":
-        monkeypatch.setattr(compiled, "OPTIONS", ("-O3",))
+        monkeypatch.setattr(loader, "OPTIONS", ("-O3",))
     else:
-        monkeypatch.setattr(compiled.sysconfig, "get_config_var", lambda name: f"another {name}")
+        monkeypatch.setattr(loader.sysconfig, "get_config_var", lambda name: f"another {name}")
     assert found(stand_in) is None
 
 
 def test_an_older_mypyc_counts_only_where_there_is_none(stand_in: Package, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "mypyc", lambda: "1.0")
+    monkeypatch.setattr(loader, "mypyc", lambda: "1.0")
     old = build(stand_in, copies)
-    monkeypatch.setattr(compiled, "mypyc", lambda: "1.0.1")
+    monkeypatch.setattr(loader, "mypyc", lambda: "1.0.1")
     assert found(stand_in) is None
-    monkeypatch.setattr(compiled, "mypyc", lambda: "")
+    monkeypatch.setattr(loader, "mypyc", lambda: "")
     assert found(stand_in) == old
 
 
@@ -135,11 +136,11 @@ def test_a_build_that_cannot_be_loaded_is_not_kept(stand_in: Package) -> None:
 
 def test_a_killed_build_leaves_nothing_that_is_loaded(stand_in: Package) -> None:
     assert run(KILLED, stand_in).returncode == -signal.SIGKILL
-    assert list(compiled.cache().glob("stand_in.building-*")), "it was killed in the middle"
+    assert list(loader.cache().glob("stand_in.building-*")), "it was killed in the middle"
     assert ask(stand_in)[1] == "source"
     build(stand_in, copies)
     assert ask(stand_in)[1] == "machine code"
-    assert not list(compiled.cache().glob("stand_in.building-*"))
+    assert not list(loader.cache().glob("stand_in.building-*"))
 
 
 def test_what_is_there_is_not_made_again_and_old_builds_go(stand_in: Package, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +157,7 @@ def test_what_is_there_is_not_made_again_and_old_builds_go(stand_in: Package, mo
         os.utime(folder, (version + 1, version + 1))
         assert build(stand_in, counted) == folder == found(stand_in)
     assert len(made) == 4
-    assert len(list(compiled.cache().glob("stand_in-*"))) == 2
+    assert len(list(loader.cache().glob("stand_in-*"))) == 2
 
 
 def test_without_a_compiler_it_says_so_in_one_line(
@@ -173,4 +174,4 @@ def test_every_module_of_the_allocator_is_compiled_or_named_as_left() -> None:
     names = {path.stem for path in ALLOCATOR.folder.glob("*.py")}
     assert names >= ALLOCATOR.left | {ALLOCATOR.door}
     assert {source.stem for source in ALLOCATOR.sources()} == names - ALLOCATOR.left
-    assert compiled.key(ALLOCATOR) != compiled.key(replace(ALLOCATOR, left=ALLOCATOR.left | {"batching"}))
+    assert loader.key(ALLOCATOR) != loader.key(replace(ALLOCATOR, left=ALLOCATOR.left | {"batching"}))

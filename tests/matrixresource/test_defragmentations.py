@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from matrixresource.contract import AllocationRequest
-from matrixresource.defragmentation_contract import (
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, StalePlan
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.defragmentations import (
     INSTANCE_LABEL,
     POD_LABEL,
     DefragmentationRequest,
@@ -15,10 +17,8 @@ from matrixresource.defragmentation_contract import (
     MoveRefused,
     RelocateRequest,
 )
-from matrixresource.making_room import Defragmentations
-from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, StalePlan
-from matrixresource.vocabulary.names import NodeName
-from matrixresource.watchers.room_making import RoomMaking
+from matrixresource.controllers.defragmentation import RoomMaking
+from matrixresource.defragmentation.service import Defragmentations
 from tests.matrixresource.machine import Machine
 
 CABINET = {"policy": "pack", "level": "cabinet", "required": True}

@@ -3,8 +3,8 @@ hurt, and that mending leaves nothing behind."""
 
 import pytest
 
-from matrixresource.hardware import EmulatedNode, InjectedFault
-from matrixresource.vocabulary.names import NodeName
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 
 NODE, OTHER = "sn0-c03-n2", "sn0-c04-n0"
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from matrixresource.fault_levels import DurationRule, FrequencyRule, fault_table, level_of
-from matrixresource.health import FaultRecord, dies_of, lost_uplinks, observed, released, unusable_dies
-from matrixresource.vocabulary.names import NpuName
+from matrixcommon.model.hardware_names import NpuName
+from matrixresource.nodes.fault_levels import DurationRule, FrequencyRule, fault_table, level_of
+from matrixresource.nodes.fault_rules import FaultRecord, dies_of, lost_uplinks, observed, released, unusable_dies
 from tests.matrixresource.reporting import NODE, Reporting
 
 OFTEN = FrequencyRule(times=3, window_s=100, level="ManuallySeparate", release_s=170)

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from matrixresource.agent import ResourceAgent
-from matrixresource.contract import NodeReport, PartWish
-from matrixresource.hardware import EmulatedNode, InjectedFault
-from matrixresource.sku import inventory, mismatches, part_names
-from matrixresource.stages import node_stages
-from matrixresource.store import AssignmentRow
+from matrixcommon.model.clock import LoopClock
+from matrixresource.agent.agent import ResourceAgent
+from matrixresource.agent.hardware import EmulatedNode, InjectedFault
+from matrixresource.agent.stages import node_stages
+from matrixresource.contract.agents import NodeReport, PartWish
+from matrixresource.nodes.expected_inventory import inventory, mismatches, part_names
+from matrixresource.store.tables import AssignmentRow
 from matrixresource.topology.spec import SupernodeSpec
-from matrixresource.vocabulary.clock import LoopClock
 from tests.matrixresource.reporting import NODE, Reporting
 
 SPEC = SupernodeSpec.load()

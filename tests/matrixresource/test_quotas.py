@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from matrixresource.contract import AllocationRequest, QuotaRequest
-from matrixresource.reservation_contract import ReservationRequest
-from matrixresource.vocabulary.errors import QuotaExceeded
-from matrixresource.vocabulary.quantities import timestamp
+from matrixcommon.model.errors import QuotaExceeded
+from matrixcommon.model.quantities import timestamp
+from matrixresource.contract.allocations import AllocationRequest, QuotaRequest
+from matrixresource.contract.reservations import ReservationRequest
 from tests.matrixresource.machine import Machine
 
 LIMIT = 32

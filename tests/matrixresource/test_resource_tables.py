@@ -3,7 +3,7 @@
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from matrixresource.store import Base
+from matrixresource.store.tables import Base
 from services.chassis.database import Database
 from services.resource.main import MIGRATIONS
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixresource.topology.as_found import graph_as_found, graphml, node_link
 from matrixresource.topology.deviations import Deviation, as_built, deviations
+from matrixresource.topology.observed_graph import graph_as_found, graphml, node_link
 from matrixresource.topology.supernode import Supernode
 from matrixresource.topology.versions import Topology, changes, matches
 

@@ -8,12 +8,12 @@ import networkx as nx
 import pytest
 import yaml
 
+from matrixcommon.model.hardware_names import CabinetName, CpuName, DieName, L1Name, L2Name, NodeName
 from matrixresource.topology import InvalidSpec, Supernode, SupernodeSpec, UnknownPart
 from matrixresource.topology.__main__ import README, main, with_print
 from matrixresource.topology.cross_checks import cross_checks
-from matrixresource.topology.picture import picture
+from matrixresource.topology.diagram import picture
 from matrixresource.topology.spec import DEFAULT_FILE, MARKS
-from matrixresource.vocabulary.names import CabinetName, CpuName, DieName, L1Name, L2Name, NodeName
 
 
 @pytest.fixture

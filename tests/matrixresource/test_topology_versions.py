@@ -13,15 +13,16 @@ import pytest
 import yaml
 from sqlalchemy.orm import Session
 
-from matrixresource.domains import closed_cabinets
-from matrixresource.store import Base, NodeRow, ResourceStore
-from matrixresource.surveyor import Surveyor
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.model.errors import NotFound
+from matrixcommon.persistence.database_session import Records
+from matrixresource.contract.topology import SupernodeRequest
+from matrixresource.store.maintenance_domains import closed_cabinets
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import Base, NodeRow
+from matrixresource.store.topology_versions import current_version, supernodes, topology_at, versions
+from matrixresource.supernodes.topology_manager import Surveyor
 from matrixresource.topology.spec import DEFAULT_FILE, SupernodeSpec
-from matrixresource.topology_contract import SupernodeRequest
-from matrixresource.topology_history import current_version, supernodes, topology_at, versions
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.errors import NotFound
-from matrixresource.vocabulary.records import Records
 from services.chassis.database import Database
 from services.chassis.http import http_client
 from services.resource.main import MIGRATIONS, ResourceSettings, build

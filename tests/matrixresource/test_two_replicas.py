@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity
+from matrixcommon.model.errors import Conflict, InsufficientCapacity
 from tests.matrixresource.machine import Machine
 
 WISHES = [{"nodes": 1}, {"nodes": 6, "spares": 1}, {"npus": 0.5}, {"nodes": 5, "npusPerNode": 4}, {"nodes": 30}]

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from matrixresource.hardware import FAULT_KINDS
-from matrixresource.vocabulary.clock import FixedClock
-from matrixresource.vocabulary.names import NodeName
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.agent.hardware import FAULT_KINDS
 from services.chassis.app import create_app
-from services.matrixctl.commands.change import fault_target
-from services.node_agent.api import routes
-from services.node_agent.fleet import Fleet
+from services.matrixctl.commands.apply import fault_target
+from services.node_agent.faults.api import routes
+from services.node_agent.fleet.fleet import Fleet
 from tests.services.matrixctl.test_traffic import Cards
 
 NODE, OTHER = "sn0-c03-n2", "sn0-c04-n0"

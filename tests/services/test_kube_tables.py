@@ -11,9 +11,9 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 
-from matrixcontainer.kubeapi.database import open_database
-from matrixcontainer.kubeapi.postgres import TABLES as POSTGRES_TABLES
-from matrixcontainer.kubeapi.tables import metadata
+from matrixcontainer.kubeapi.storage.opening import open_database
+from matrixcontainer.kubeapi.storage.postgres import TABLES as POSTGRES_TABLES
+from matrixcontainer.kubeapi.storage.tables import metadata
 from services.kube.database import MIGRATIONS, migrate, newest_revision
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 

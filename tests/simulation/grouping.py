@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, settings
 from sqlalchemy import Engine, event, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from matrixresource.vocabulary.groups import Outcome
-from matrixresource.vocabulary.records import Records, ResourceRow
+from matrixcommon.persistence.database_session import Records, ResourceRow
+from matrixcommon.persistence.group_commit import Outcome
 
 
 class CutOff(SQLAlchemyError):

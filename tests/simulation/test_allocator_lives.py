@@ -28,11 +28,11 @@ from hypothesis.stateful import (
 )
 from pydantic import ValidationError
 
-from matrixresource.contract import AllocationRequest, QuotaRequest
-from matrixresource.reservation_contract import ReservationRequest
-from matrixresource.vocabulary.errors import MatrixError
-from matrixresource.vocabulary.names import NodeName
-from matrixresource.vocabulary.quantities import from_timestamp, timestamp
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.quantities import from_timestamp, timestamp
+from matrixresource.contract.allocations import AllocationRequest, QuotaRequest
+from matrixresource.contract.reservations import ReservationRequest
 from tests.matrixresource.accounting import Accounts, above_quota, contents
 from tests.matrixresource.machine import Machine
 

@@ -11,8 +11,8 @@ import asyncio
 
 import pytest
 
-from matrixresource.vocabulary.errors import MatrixError
-from matrixresource.vocabulary.records import Records
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.persistence.database_session import Records
 from tests.stack import Stack
 
 TABLES = {"resource": "allocations", "link": "slices", "compute": "instances"}

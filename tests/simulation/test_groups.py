@@ -21,10 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event
 
-from matrixresource.contract import AllocationRequest, QuotaRequest
-from matrixresource.store import AllocationRow, AssignmentRow, Base, NodeRow
-from matrixresource.vocabulary.errors import Conflict, MatrixError
-from matrixresource.vocabulary.groups import Outcome, decide
+from matrixcommon.model.errors import Conflict, MatrixError
+from matrixcommon.persistence.group_commit import Outcome, decide
+from matrixresource.contract.allocations import AllocationRequest, QuotaRequest
+from matrixresource.store.tables import AllocationRow, AssignmentRow, Base, NodeRow
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.matrixresource.accounting import contents
 from tests.matrixresource.machine import Machine

@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from matrixcontainer.kube_client import FAULT, INFER, INSTANCE, NETWORK_SLICE, NODE, SUPERNODE, Kind
-from matrixcontainer.mirrors import ANEW_S
-from matrixresource.vocabulary.errors import InvalidField, MatrixError
+from matrixcommon.model.errors import InvalidField, MatrixError
+from matrixcontainer.client.client import FAULT, INFER, INSTANCE, NETWORK_SLICE, NODE, SUPERNODE, Kind
+from matrixcontainer.mirrors.mirrors import ANEW_S
 from tests.cluster import Cluster
 
 NODES = 10

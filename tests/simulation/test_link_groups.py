@@ -21,12 +21,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from matrixlink.contract import SliceRequest
-from matrixlink.drain_contract import DrainRequest
-from matrixlink.peering_contract import PeeringRequest
-from matrixlink.rows import DrainRow, LinkRow, PeeringRow, ProgramRow, SliceRow
-from matrixresource.vocabulary.errors import Conflict
-from matrixresource.vocabulary.groups import Outcome, decide
+from matrixcommon.model.errors import Conflict
+from matrixcommon.persistence.group_commit import Outcome, decide
+from matrixlink.contract.drains import DrainRequest
+from matrixlink.contract.peerings import PeeringRequest
+from matrixlink.contract.slices import SliceRequest
+from matrixlink.store.tables import DrainRow, LinkRow, PeeringRow, ProgramRow, SliceRow
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.matrixlink.fleet import NODES
 from tests.matrixlink.machine import LinkMachine, ObedientAgent, contents, same_floors

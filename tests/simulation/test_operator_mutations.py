@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from matrixcontainer.kube_client import INSTANCE
-from matrixresource.vocabulary.errors import InvalidField
+from matrixcommon.model.errors import InvalidField
+from matrixcontainer.client.client import INSTANCE
 from tests.cluster import Cluster
 
 SMALL = {"nodes": 2, "spares": 1}

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from matrixresource.contract import PartWish
-from matrixresource.store import AssignmentRow, Base, ResourceStore
-from matrixresource.vocabulary.records import Records
+from matrixcommon.persistence.database_session import Records
+from matrixresource.contract.agents import PartWish
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AssignmentRow, Base
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcontainer.kube_client import INFER, INSTANCE, Kind
+from matrixcontainer.client.client import INFER, INSTANCE, Kind
 from tests.cluster import Cluster
 
 pytestmark = pytest.mark.looptime

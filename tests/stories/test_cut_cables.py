@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from infer_workload.own_traffic import decode_traffic
-from infer_workload.prediction import decode_step_s
-from matrixlink.probing.diagnosis import DETECTED_WITHIN_S
+from infer_workload.layout.prediction import decode_step_s
+from infer_workload.serving.workload_traffic import decode_traffic
+from matrixlink.link_health.fault_localisation import DETECTED_WITHIN_S
 from services.chassis.database import Database
 from services.chassis.http import http_client
 from services.infer import main as infer_main

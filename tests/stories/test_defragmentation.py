@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from matrixresource.contract import AllocationRequest
-from matrixresource.defragmentation_contract import DefragmentationRequest, DefragmentationView
-from matrixresource.plan_contract import PlanRequest
-from matrixresource.vocabulary.errors import InsufficientCapacity
+from matrixcommon.model.errors import InsufficientCapacity
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView
+from matrixresource.contract.plans import PlanRequest
 from tests.stack import SERVICES, Stack
 
 pytestmark = pytest.mark.looptime

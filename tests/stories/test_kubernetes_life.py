@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kube_client import EVENT, FAULT, INFER, INSTANCE, LEASE, NETWORK_SLICE, NODE, POD, SUPERNODE
-from matrixcontainer.leadership import DURATION_S, Leadership
-from matrixresource.vocabulary.errors import InvalidField
+from matrixcommon.model.errors import InvalidField
+from matrixcontainer.client.client import EVENT, FAULT, INFER, INSTANCE, LEASE, NETWORK_SLICE, NODE, POD, SUPERNODE
+from matrixcontainer.operator.leader_election import DURATION_S, Leadership
 from tests.cluster import Cluster
 
 pytestmark = pytest.mark.looptime

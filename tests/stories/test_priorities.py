@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from matrixcommon.model.errors import InvalidField
 from matrixcompute.contract import InstanceRequest
-from matrixresource.vocabulary.errors import InvalidField
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime

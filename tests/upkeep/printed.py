@@ -21,7 +21,7 @@ def process_table() -> str:
 
 
 def not_yet_commands() -> str:
-    from services.matrixctl.commands.later import NOT_YET
+    from services.matrixctl.commands.unsupported import NOT_YET
 
     return "\n".join(f"- `matrixctl {name}`: {purpose}" for name, purpose in NOT_YET.items()) + "\n"
 
@@ -98,32 +98,32 @@ def settings_class(module: str) -> Any:
 
 
 def fault_kinds() -> str:
-    from matrixresource.hardware import FAULT_KINDS
+    from matrixresource.agent.hardware import FAULT_KINDS
 
     lines = ["| kind | what happens to the hardware |", "| --- | --- |"]
     return "\n".join([*lines, *(f"| `{kind}` | {meaning} |" for kind, meaning in FAULT_KINDS.items())])
 
 
 def allocation_states() -> str:
-    from matrixresource.allocation import ALLOCATION_STATES
+    from matrixresource.store.allocation_states import ALLOCATION_STATES
 
     return ALLOCATION_STATES.picture()
 
 
 def node_states() -> str:
-    from matrixresource.node_states import NODE_STATES
+    from matrixresource.nodes.states import NODE_STATES
 
     return NODE_STATES.picture()
 
 
 def defragmentation_states() -> str:
-    from matrixresource.defragmentations import DEFRAGMENTATION_STATES
+    from matrixresource.store.defragmentations import DEFRAGMENTATION_STATES
 
     return DEFRAGMENTATION_STATES.picture()
 
 
 def instance_states() -> str:
-    from matrixcompute.instance_states import INSTANCE_STATES
+    from matrixcompute.instances.states import INSTANCE_STATES
 
     return INSTANCE_STATES.picture()
 
@@ -135,8 +135,8 @@ def openapi(service: str) -> str:
 
 
 def application(service: str, folder: Path) -> Any:
+    from matrixcommon.model.clock import FixedClock
     from matrixresource.client import ResourceClient
-    from matrixresource.vocabulary.clock import FixedClock
     from services.chassis.database import Database
     from services.chassis.http import http_client
 
@@ -144,7 +144,7 @@ def application(service: str, folder: Path) -> Any:
     clock, database = FixedClock(), Database(f"sqlite:///{folder / 'empty.db'}")
     if service == "agents":
         from matrixlink.client import LinkClient
-        from services.node_agent.memory import FleetMemory
+        from services.node_agent.fleet.store import FleetMemory
 
         settings = module.AgentSettings(state=folder)
         http = http_client("http://127.0.0.1")
@@ -159,7 +159,7 @@ def application(service: str, folder: Path) -> Any:
 def stages() -> str:
     """Each piece of work of an agent with its stages and their delays, as one picture."""
     from matrixlink.agent import link_stages
-    from matrixresource.stages import node_stages
+    from matrixresource.agent.stages import node_stages
 
     lines = ["| agent | work | stages (emulated seconds) |", "| --- | --- | --- |"]
     for agent, works in (("resource", node_stages()), ("link", link_stages())):

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.controllers.autoscaling_plan import DOWN, UP
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.schema import copy_json
-from matrixcontainer.kubeapi.strategy import Strategy
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.registry.strategy import Strategy
+from matrixcontainer.kubeapi.schema.structural import copy_json
 
 SOURCES = {
     "Resource": "resource",
@@ -105,3 +104,20 @@ def _check_behaviour(behaviour: dict[str, Any]) -> list[Cause]:
                 text = "must be greater than zero and at most 1800"
                 found.append(errors.invalid(f"{where}.periodSeconds", policy.get("periodSeconds"), text))
     return found
+
+
+UP = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Pods", "value": 4, "periodSeconds": 15},
+        {"type": "Percent", "value": 100, "periodSeconds": 15},
+    ],
+}
+
+
+DOWN = {
+    "stabilizationWindowSeconds": 300,
+    "selectPolicy": "Max",
+    "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+}

@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.builtin.typed import struct_of
-from matrixcontainer.kubeapi.builtin.types import flat_rows
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.qualified_names import label_value_mistakes, qualified_mistakes
-from matrixcontainer.kubeapi.schema import join
+from matrixcontainer.kubeapi.builtin.conversion import struct_of
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.qualified_names import label_value_mistakes, qualified_mistakes
+from matrixcontainer.kubeapi.schema.structural import join
+from matrixcontainer.kubeapi.schema.types import flat_rows
 
 Obj = dict[str, Any]
 Rule = Callable[[Obj, str], Iterable[Cause]]

@@ -5,13 +5,13 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.names import is_label
-from matrixcontainer.kubeapi.strategy import Strategy, keep_part
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.names import is_label
+from matrixcontainer.kubeapi.registry.strategy import Strategy, keep_part
 
 if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.resources import Resource
+    from matrixcontainer.kubeapi.registry.resource import Resource
 
 DATA_KEY = re.compile(r"^[-._a-zA-Z0-9]+$")
 DATA_BYTES_MAX = 1024 * 1024

@@ -6,13 +6,13 @@ lives for one hour, then it is forgotten.
 
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.qualified_names import qualified_mistakes
-from matrixcontainer.kubeapi.strategy import Strategy
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
+from matrixcontainer.kubeapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.resources import Resource
+    from matrixcontainer.kubeapi.registry.resource import Resource
 
 LIFETIME_S = 3600.0
 

@@ -8,14 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from matrixcontainer.kubeapi.apiextensions.crds import CrdStrategy
 from matrixcontainer.kubeapi.builtin import (
     autoscaling,
-    budgets,
     checks,
     core,
+    disruption_budgets,
     events,
     pods,
-    printing,
+    printers,
     rbac_kinds,
     reviews,
     services,
@@ -23,15 +24,13 @@ from matrixcontainer.kubeapi.builtin import (
     webhooks,
     workloads,
 )
-from matrixcontainer.kubeapi.crds import CrdStrategy
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.resources import ALL_VERBS, Registry, Resource, ScalePaths
-from matrixcontainer.kubeapi.schema import Schema
-from matrixcontainer.kubeapi.selectors import field_reader
-from matrixcontainer.kubeapi.strategy import Strategy
-
-from . import validate_networking as validate_networking  # its rules
-from .types import schema_of, table
+from matrixcontainer.kubeapi.builtin import validate_networking as validate_networking  # its rules
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.selectors import field_reader
+from matrixcontainer.kubeapi.registry.resource import ALL_VERBS, Registry, Resource, ScalePaths
+from matrixcontainer.kubeapi.registry.strategy import Strategy
+from matrixcontainer.kubeapi.schema.structural import Schema
+from matrixcontainer.kubeapi.schema.types import schema_of, table
 
 
 class PlainStrategy(Strategy):
@@ -156,7 +155,7 @@ KINDS = (
          acts="enforced"),
     Kind("scheduling.v1.PriorityClass", "scheduling.k8s.io", "priorityclasses", "pc", False, core.PriorityClassStrategy,
          acts="gives pods their priority"),
-    Kind("policy.v1.PodDisruptionBudget", "policy", "poddisruptionbudgets", "pdb", True, budgets.BudgetStrategy, True,
+    Kind("policy.v1.PodDisruptionBudget", "policy", "poddisruptionbudgets", "pdb", True, disruption_budgets.BudgetStrategy, True,
          acts="status kept; asked at eviction"),
     Kind("networking.v1.Ingress", "networking.k8s.io", "ingresses", "ing", True, Strategy, True),
     Kind("networking.v1.IngressClass", "networking.k8s.io", "ingressclasses", "", False, Strategy),
@@ -220,7 +219,7 @@ def resource_of(kind: Kind) -> Resource:
         status=kind.status,
         scale=kind.scale,
         extra_subresources=kind.subresources,
-        cells=printing.CELLS.get(storage),
+        cells=printers.CELLS.get(storage),
         storage=storage,
         storage_version="v1" if kind.storage else "",
         type_name=kind.type_name,

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.builtin.pods import PodStrategy
-from matrixcontainer.kubeapi.errors import Cause
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
 
 if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.resources import Resource
+    from matrixcontainer.kubeapi.registry.resource import Resource
 
 Obj = dict[str, Any]
 RESIZABLE = ("resources", "resizePolicy")

@@ -6,20 +6,20 @@ once when deleted; a bound one gets its grace period and goes when its kubelet d
 
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.builtin import typed, validate_pods
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.strategy import Strategy, keep_part
+from matrixcontainer.kubeapi.builtin import conversion, validate_pods
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.registry.strategy import Strategy, keep_part
 
 if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.resources import Resource
+    from matrixcontainer.kubeapi.registry.resource import Resource
 
 GRACE_S = 30
 
 
 def default_pod_spec(spec: dict[str, Any]) -> None:
     """What the API fills in for a pod, or the pod template of a workload."""
-    typed.settle(spec, "core.v1.PodSpec", root=False)
+    conversion.settle(spec, "core.v1.PodSpec", root=False)
 
 
 POD_IMMUTABLE = (

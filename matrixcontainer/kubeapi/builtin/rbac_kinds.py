@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.names import is_path_segment
-from matrixcontainer.kubeapi.strategy import Strategy
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.names import is_path_segment
+from matrixcontainer.kubeapi.registry.strategy import Strategy
 
 RBAC = "rbac.authorization.k8s.io"
 SUBJECT_KINDS = ["ServiceAccount", "User", "Group"]

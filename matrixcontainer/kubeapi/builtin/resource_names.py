@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 
-from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.builtin.checks import NOT_NEGATIVE, Obj
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.qualified_names import qualified_mistakes
-from matrixcontainer.kubeapi.quantities import amount
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
+from matrixcontainer.kubeapi.meta.quantities import amount
 
 CONTAINER = ("cpu", "memory", "ephemeral-storage")
 COUNTED = (

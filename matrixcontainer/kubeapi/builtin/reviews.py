@@ -1,6 +1,6 @@
 """Reviews are questions, not objects: created, answered, never stored. The answers come from access.py."""
 
-from matrixcontainer.kubeapi.strategy import Strategy
+from matrixcontainer.kubeapi.registry.strategy import Strategy
 
 
 class ReviewStrategy(Strategy):

@@ -3,13 +3,13 @@
 import random
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.names import is_label_1035
-from matrixcontainer.kubeapi.strategy import Strategy
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.names import is_label_1035
+from matrixcontainer.kubeapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.resources import Resource
+    from matrixcontainer.kubeapi.registry.resource import Resource
 
 NODE_PORTS = (30000, 32767)
 ADDRESS_PARTS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")

@@ -4,7 +4,6 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.builtin.checks import (
     Obj,
     among,
@@ -23,10 +22,11 @@ from matrixcontainer.kubeapi.builtin.resource_names import (
     may_overcommit,
 )
 from matrixcontainer.kubeapi.builtin.validate_pods import EFFECTS, PREEMPTION, PROTOCOLS
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.names import is_label, is_subdomain
-from matrixcontainer.kubeapi.qualified_names import qualified_mistake
-from matrixcontainer.kubeapi.quantities import amount
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.names import is_label, is_subdomain
+from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistake
+from matrixcontainer.kubeapi.meta.quantities import amount
 
 # ---- quotas and limits
 

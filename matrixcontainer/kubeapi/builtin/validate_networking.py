@@ -4,7 +4,6 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.builtin.checks import (
     PORT_MAX,
     RANGE,
@@ -18,8 +17,9 @@ from matrixcontainer.kubeapi.builtin.checks import (
     rules,
 )
 from matrixcontainer.kubeapi.builtin.validate_pods import PROTOCOLS
-from matrixcontainer.kubeapi.errors import Cause, Spelled
-from matrixcontainer.kubeapi.names import is_label, is_label_1035, is_path_segment, is_subdomain
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause, Spelled
+from matrixcontainer.kubeapi.meta.names import is_label, is_label_1035, is_path_segment, is_subdomain
 
 WILDCARD = re.compile(r"^\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
 WILDCARD_TEXT = (

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.builtin.checks import (
     Obj,
     among,
@@ -19,9 +18,10 @@ from matrixcontainer.kubeapi.builtin.checks import (
     rules,
 )
 from matrixcontainer.kubeapi.builtin.resource_names import requirements
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.names import is_label, is_subdomain
-from matrixcontainer.kubeapi.qualified_names import label_value_mistakes, qualified_mistakes
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.names import is_label, is_subdomain
+from matrixcontainer.kubeapi.meta.qualified_names import label_value_mistakes, qualified_mistakes
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")

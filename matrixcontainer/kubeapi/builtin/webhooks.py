@@ -3,10 +3,10 @@
 from typing import Any
 from urllib.parse import urlsplit
 
-from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.names import is_subdomain
-from matrixcontainer.kubeapi.strategy import Strategy
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.names import is_subdomain
+from matrixcontainer.kubeapi.registry.strategy import Strategy
 
 OPERATIONS = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]
 URL_FORM = "desired format: https://host[/path]"
@@ -109,7 +109,7 @@ def check_client(client: dict[str, Any], path: str) -> list[Cause]:
 def _check_conditions(conditions: list[dict[str, Any]], path: str) -> list[Cause]:
     if not conditions:
         return []
-    from matrixcontainer.kubeapi.cel import environment
+    from matrixcontainer.kubeapi.cel.environment import environment
 
     found = []
     for place, condition in enumerate(conditions):
@@ -129,7 +129,7 @@ def _check_conditions(conditions: list[dict[str, Any]], path: str) -> list[Cause
 
 def warn_of_services(obj: dict[str, Any]) -> list[str]:
     """What a client should know before its first write is refused."""
-    from matrixcontainer.kubeapi.webhook_calls import NO_SERVICES
+    from matrixcontainer.kubeapi.admission.webhook_client import NO_SERVICES
 
     hooks = obj.get("webhooks") or []
     named = [hook.get("name", "") for hook in hooks if (hook.get("clientConfig") or {}).get("service")]

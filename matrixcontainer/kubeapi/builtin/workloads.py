@@ -2,19 +2,19 @@
 
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.builtin import validate_pods
 from matrixcontainer.kubeapi.builtin.checks import Obj, among, needed, not_negative, rules
 from matrixcontainer.kubeapi.builtin.validate_core import share
-from matrixcontainer.kubeapi.errors import Cause
-from matrixcontainer.kubeapi.names import is_label
-from matrixcontainer.kubeapi.selectors import matches_label_selector
-from matrixcontainer.kubeapi.strategy import Strategy
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.names import is_label
+from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
+from matrixcontainer.kubeapi.registry.strategy import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from matrixcontainer.kubeapi.resources import Resource
+    from matrixcontainer.kubeapi.registry.resource import Resource
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 ENDS = ("OnFailure", "Never")

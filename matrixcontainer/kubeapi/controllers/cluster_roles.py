@@ -6,14 +6,14 @@ Those have an `aggregationRule`, and hold the rules of the roles it selects.
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi.asked import Options
-from matrixcontainer.kubeapi.builtin.roles import RBAC, programs, standing_bindings, standing_roles
-from matrixcontainer.kubeapi.errors import ApiError
-from matrixcontainer.kubeapi.rbac import CLUSTER_ROLES
-from matrixcontainer.kubeapi.records import Change
-from matrixcontainer.kubeapi.resources import Resource
-from matrixcontainer.kubeapi.schema import copy_json
-from matrixcontainer.kubeapi.selectors import matches_label_selector
+from matrixcontainer.kubeapi.auth.authorizer import CLUSTER_ROLES
+from matrixcontainer.kubeapi.auth.bootstrap_policy import RBAC, programs, standing_bindings, standing_roles
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
+from matrixcontainer.kubeapi.registry.options import Options
+from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.schema.structural import copy_json
+from matrixcontainer.kubeapi.storage.objects import Change
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi

@@ -7,16 +7,16 @@ nowhere is told so once and looked at again when a node changes or room is freed
 from dataclasses import replace
 from typing import Any
 
-from matrixcontainer.kubeapi import errors
 from matrixcontainer.kubeapi.builtin.pods import BINDING, bind
-from matrixcontainer.kubeapi.controllers.node_facts import NodeFacts
-from matrixcontainer.kubeapi.controllers.placing import choose_node
-from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
-from matrixcontainer.kubeapi.controllers.pod_life import set_condition
-from matrixcontainer.kubeapi.controllers.turns import Controller
-from matrixcontainer.kubeapi.errors import ApiError
-from matrixcontainer.kubeapi.object_meta import timestamp
-from matrixcontainer.kubeapi.records import Change
+from matrixcontainer.kubeapi.controllers.node_fit import choose_node
+from matrixcontainer.kubeapi.controllers.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.kubelet.pod_lifecycle import set_condition
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.timestamps import timestamp
+from matrixcontainer.kubeapi.storage.objects import Change
 
 NAME = "default-scheduler"
 ALL: Name = ("", "")

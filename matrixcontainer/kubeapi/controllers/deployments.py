@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from matrixcontainer.kubeapi.asked import Deletion
-from matrixcontainer.kubeapi.controllers import ownership, rollout
-from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
+from matrixcontainer.kubeapi.controllers import controller_ref, rollout
+from matrixcontainer.kubeapi.controllers.replica_set_index import SetFacts
 from matrixcontainer.kubeapi.controllers.rollout import Obj, Sets, revision_of, size_of
 from matrixcontainer.kubeapi.controllers.rollout_status import seconds_left, status_of
-from matrixcontainer.kubeapi.controllers.set_index import SetFacts
-from matrixcontainer.kubeapi.controllers.turns import Controller
-from matrixcontainer.kubeapi.errors import ApiError
-from matrixcontainer.kubeapi.schema import copy_json
-from matrixcontainer.kubeapi.selectors import matches_label_selector
+from matrixcontainer.kubeapi.controllers.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
+from matrixcontainer.kubeapi.registry.options import Deletion
+from matrixcontainer.kubeapi.schema.structural import copy_json
 
 AFTER_DEADLINE_S = 1.0
 
@@ -44,7 +44,7 @@ class Deployments(Controller):
         deployment = record.obj
         sets_index = self.workloads.sets
         owned, ownerless = sets_index.owned_by(record.uid), sets_index.ownerless(key[0])
-        if await ownership.claim(self, self.workloads.set_resource, deployment, owned, ownerless):
+        if await controller_ref.claim(self, self.workloads.set_resource, deployment, owned, ownerless):
             self.look(key)
         sets = self._sets(deployment)
         event = None
@@ -132,7 +132,7 @@ class Deployments(Controller):
                 "annotations": self._copied(deployment, {})
                 | self._sizes(deployment)
                 | {rollout.REVISION: str(revision)},
-                "ownerReferences": [ownership.reference_to(deployment)],
+                "ownerReferences": [controller_ref.reference_to(deployment)],
             },
             "spec": {"replicas": size, "selector": selector, "template": template},
         }

@@ -8,14 +8,14 @@ seconds is removed: no kubelet will ever report its end.
 
 from typing import Any
 
-from matrixcontainer.kubeapi.asked import Deletion
-from matrixcontainer.kubeapi.controllers.amounts import milli
-from matrixcontainer.kubeapi.controllers.commands import noted
-from matrixcontainer.kubeapi.controllers.node_facts import NodeFacts, made_up_address, node_info
-from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
-from matrixcontainer.kubeapi.controllers.turns import Controller
-from matrixcontainer.kubeapi.object_meta import timestamp
-from matrixcontainer.kubeapi.records import Change
+from matrixcontainer.kubeapi.controllers.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.container_script import noted
+from matrixcontainer.kubeapi.kubelet.milli_quantities import milli
+from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts, made_up_address, node_info
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.meta.timestamps import timestamp
+from matrixcontainer.kubeapi.registry.options import Deletion
+from matrixcontainer.kubeapi.storage.objects import Change
 
 Obj = dict[str, Any]
 

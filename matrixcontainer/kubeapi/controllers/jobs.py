@@ -3,13 +3,13 @@
 import asyncio
 from typing import Any
 
-from matrixcontainer.kubeapi.asked import Deletion
-from matrixcontainer.kubeapi.controllers import ownership
-from matrixcontainer.kubeapi.controllers.job_plan import INDEX, Obj, Plan, plan
-from matrixcontainer.kubeapi.controllers.pod_facts import TRACKING, Name, PodFacts
+from matrixcontainer.kubeapi.controllers import controller_ref
+from matrixcontainer.kubeapi.controllers.job_decision import INDEX, Obj, Plan, plan
 from matrixcontainer.kubeapi.controllers.replica_sets import BURST, pod_from
-from matrixcontainer.kubeapi.controllers.turns import Controller
-from matrixcontainer.kubeapi.errors import ApiError
+from matrixcontainer.kubeapi.controllers.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.pod_info import TRACKING, Name, PodFacts
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.registry.options import Deletion
 
 MANAGER = "kubernetes.io/job-controller"
 
@@ -32,7 +32,7 @@ class Jobs(Controller):
         if job["spec"].get("managedBy") not in (None, "", MANAGER):
             return None
         pods = self.workloads.pods
-        if await ownership.claim(self, self._pods, job, pods.owned_by(record.uid), pods.ownerless(key[0])):
+        if await controller_ref.claim(self, self._pods, job, pods.owned_by(record.uid), pods.ownerless(key[0])):
             self.look(key)
         coming = plan(job, pods.owned_by(record.uid), self.api.now())
         await self._carry_out(key, job, coming)

@@ -7,14 +7,14 @@ conditions tell what is still there; when nothing is left, the `kubernetes` fina
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi import errors
-from matrixcontainer.kubeapi.asked import Deletion, Options
+from matrixcontainer.kubeapi.apiextensions.crds import set_condition
 from matrixcontainer.kubeapi.builtin.core import IMMUTABLE_NAMESPACES
-from matrixcontainer.kubeapi.crds import set_condition
-from matrixcontainer.kubeapi.errors import ApiError
-from matrixcontainer.kubeapi.object_meta import timestamp
-from matrixcontainer.kubeapi.records import Change, Record
-from matrixcontainer.kubeapi.resources import Resource
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.timestamps import timestamp
+from matrixcontainer.kubeapi.registry.options import Deletion, Options
+from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.storage.objects import Change, Record
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi

@@ -6,9 +6,9 @@ effects are left alone.
 
 from typing import Any
 
-from matrixcontainer.kubeapi.controllers.pod_facts import Name
-from matrixcontainer.kubeapi.controllers.turns import Controller
-from matrixcontainer.kubeapi.object_meta import timestamp
+from matrixcontainer.kubeapi.controllers.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.pod_info import Name
+from matrixcontainer.kubeapi.meta.timestamps import timestamp
 
 Obj = dict[str, Any]
 

@@ -3,14 +3,14 @@
 import asyncio
 from typing import Any
 
-from matrixcontainer.kubeapi.asked import Deletion
-from matrixcontainer.kubeapi.controllers import ownership
-from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
-from matrixcontainer.kubeapi.controllers.turns import Controller
-from matrixcontainer.kubeapi.crds import set_condition
-from matrixcontainer.kubeapi.errors import ApiError
-from matrixcontainer.kubeapi.schema import copy_json
-from matrixcontainer.kubeapi.selectors import matches_label_selector
+from matrixcontainer.kubeapi.apiextensions.crds import set_condition
+from matrixcontainer.kubeapi.controllers import controller_ref
+from matrixcontainer.kubeapi.controllers.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
+from matrixcontainer.kubeapi.registry.options import Deletion
+from matrixcontainer.kubeapi.schema.structural import copy_json
 
 BURST = 500  # pods made or removed in one turn
 PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -41,7 +41,7 @@ def pod_from(template: dict[str, Any], owner: dict[str, Any], prefix: str) -> di
     """A new pod of the template; its name is made up from the prefix."""
     template = copy_json(template)
     meta = {k: v for k, v in (template.get("metadata") or {}).items() if k in ("labels", "annotations", "finalizers")}
-    meta |= {"generateName": prefix, "ownerReferences": [ownership.reference_to(owner)]}
+    meta |= {"generateName": prefix, "ownerReferences": [controller_ref.reference_to(owner)]}
     return {"metadata": meta, "spec": template.get("spec") or {}}
 
 
@@ -87,7 +87,7 @@ class ReplicaSets(Controller):
             return None
         rs = record.obj
         pods = self.workloads.pods
-        if await ownership.claim(
+        if await controller_ref.claim(
             self, self.workloads.pod_resource, rs, pods.owned_by(record.uid), pods.ownerless(key[0])
         ):
             self.look(key)
@@ -149,7 +149,7 @@ class ReplicaSets(Controller):
     def _neighbours(self, rs: dict[str, Any]) -> dict[str, int]:
         """Live pods by node, of this set and of those that belong to the same owner."""
         uids = {rs["metadata"]["uid"]}
-        owner = ownership.controller_of(rs["metadata"])
+        owner = controller_ref.controller_of(rs["metadata"])
         if owner is not None:
             uids |= {record.uid for record in self.workloads.sets_of(rs["metadata"]["namespace"], owner["uid"])}
         counts: dict[str, int] = {}

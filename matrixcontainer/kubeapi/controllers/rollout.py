@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from matrixcontainer.kubeapi.builtin.pods import default_pod_spec
-from matrixcontainer.kubeapi.schema import copy_json
+from matrixcontainer.kubeapi.schema.structural import copy_json
 
 Obj = dict[str, Any]
 

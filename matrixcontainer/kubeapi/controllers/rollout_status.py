@@ -7,7 +7,7 @@ follow, all have followed (NewReplicaSetAvailable), or none did within the deadl
 from typing import Any
 
 from matrixcontainer.kubeapi.controllers.rollout import Obj, Sets, bounds, size_of
-from matrixcontainer.kubeapi.object_meta import parse_timestamp, timestamp
+from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 
 NO_DEADLINE = 2**31 - 1
 DONE, EXCEEDED, PAUSED = "NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"

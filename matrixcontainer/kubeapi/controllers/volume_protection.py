@@ -3,8 +3,8 @@
 from typing import Any
 
 from matrixcontainer.kubeapi.builtin.core import CLAIM_PROTECTION, VOLUME_PROTECTION
-from matrixcontainer.kubeapi.controllers.pod_facts import Name, PodFacts
-from matrixcontainer.kubeapi.controllers.turns import Controller
+from matrixcontainer.kubeapi.controllers.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
 
 Obj = dict[str, Any]
 

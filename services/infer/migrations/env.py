@@ -1,4 +1,4 @@
-from infer_workload.store import Base
+from infer_workload.serving.store import Base
 from services.chassis.migrating import run
 
 run(Base.metadata)

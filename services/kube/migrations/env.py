@@ -1,4 +1,4 @@
-from matrixcontainer.kubeapi.tables import metadata
+from matrixcontainer.kubeapi.storage.tables import metadata
 from services.chassis.migrating import run
 
 run(metadata)

@@ -1,5 +1,5 @@
-from matrixlink.communicators.store import CommunicatorRow
-from matrixlink.rows import Base
+from matrixlink.store.communicators import CommunicatorRow
+from matrixlink.store.tables import Base
 from services.chassis.migrating import run
 
 assert CommunicatorRow.metadata is Base.metadata  # every table must be known before

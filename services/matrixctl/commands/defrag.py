@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixresource.vocabulary.errors import InvalidField
+from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.screen import EXIT_REFUSED, Form, console, document, say, table
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, console, document, say, table
 
 ASK_AGAIN_WALL_S = 0.5
 OVER = ("Done", "Cancelled", "Failed", "Stale")
@@ -27,8 +27,8 @@ Wait = Annotated[bool, typer.Option("--wait", help="Until it is over; exit code 
 
 
 def _reach(state: Any) -> Any:
-    from services.matrixctl.folder import Folder
-    from services.matrixctl.reach import Reach
+    from services.matrixctl.api_client import Reach
+    from services.matrixctl.supervisor.state_folder import Folder
 
     return Reach.of(Folder(state))
 
@@ -66,7 +66,7 @@ def get(
     state: State = DEFAULT_STATE,
 ) -> None:
     """Show plans, how far they are, and what they wait for."""
-    from services.matrixctl.nouns import noun_of
+    from services.matrixctl.output.resource_kinds import noun_of
 
     reach = _reach(state)
     if name is not None:

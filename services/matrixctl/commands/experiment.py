@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixresource.vocabulary.errors import InvalidField, MatrixError
-from services.matrixctl.screen import Form, console, document
+from matrixcommon.model.errors import InvalidField, MatrixError
+from services.matrixctl.output.screen import Form, console, document
 
 experiment_app = typer.Typer(help="Serve a trace in virtual time and report.", no_args_is_help=True)
 
@@ -38,8 +38,9 @@ def run(
     """Serve requests in virtual time; print TTFT, TPOT, tokens a second per NPU and the cache hit rate."""
     from dataclasses import asdict
 
-    from infer_workload import deployment, experiment
-    from infer_workload.traffic import BadTrace
+    from infer_workload.experiments import experiment
+    from infer_workload.layout import deployment
+    from infer_workload.traffic.generator import BadTrace
 
     if (trace is None) == (generate is None):
         raise InvalidField("give either --trace FILE or --generate N", field="--trace")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.matrixctl.screen import Form
+from services.matrixctl.output.screen import Form
 
 DEFAULT_STATE = Path(os.environ.get("CLOUDMATRIX_STATE") or "~/.cloudmatrix")
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixresource.vocabulary.errors import InvalidField, NotFound
-from services.matrixctl.commands import wish
+from matrixcommon.model.errors import InvalidField, NotFound
+from services.matrixctl.commands import allocation_options
 from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.screen import EXIT_REFUSED, Form, document, say, table
+from services.matrixctl.output.screen import EXIT_REFUSED, Form, document, say, table
 
 KIND = "CloudMatrixInstance"
 
@@ -20,23 +20,23 @@ def plan(
     file: Annotated[
         Path | None, typer.Option("--filename", "-f", help="Manifest with one CloudMatrixInstance or several.")
     ] = None,
-    nodes: wish.Nodes = None,
-    npus: wish.Npus = None,
-    npus_per_node: wish.NpusPerNode = None,
-    cpus: wish.Cpus = 0,
-    memory_gib: wish.MemoryGib = 0,
-    spares: wish.Spares = 0,
-    policy: wish.Policy = "pack",
-    level: wish.Level = "cabinet",
-    required: wish.Required = False,
-    max_per_domain: wish.MaxPerDomain = None,
-    block: wish.Blocks = None,
-    near: wish.Near = None,
-    apart: wish.Apart = None,
-    priority: wish.Priority = 0,
-    preempt: wish.Preempt = False,
-    lease_s: wish.LeaseS = None,
-    exclude: wish.Exclude = None,
+    nodes: allocation_options.Nodes = None,
+    npus: allocation_options.Npus = None,
+    npus_per_node: allocation_options.NpusPerNode = None,
+    cpus: allocation_options.Cpus = 0,
+    memory_gib: allocation_options.MemoryGib = 0,
+    spares: allocation_options.Spares = 0,
+    policy: allocation_options.Policy = "pack",
+    level: allocation_options.Level = "cabinet",
+    required: allocation_options.Required = False,
+    max_per_domain: allocation_options.MaxPerDomain = None,
+    block: allocation_options.Blocks = None,
+    near: allocation_options.Near = None,
+    apart: allocation_options.Apart = None,
+    priority: allocation_options.Priority = 0,
+    preempt: allocation_options.Preempt = False,
+    lease_s: allocation_options.LeaseS = None,
+    exclude: allocation_options.Exclude = None,
     topology_version: Annotated[str, typer.Option(help="Answer on this topology version, or be refused.")] = "",
     output: Output = Form.TABLE,
     state: State = DEFAULT_STATE,
@@ -53,16 +53,16 @@ def plan(
         --nodes 4 --near db --apart web      where db lies, not web
         --nodes 40 --priority 9 --preempt    whoever that puts out
     """
-    from services.matrixctl.folder import Folder
-    from services.matrixctl.reach import Reach
+    from services.matrixctl.api_client import Reach
+    from services.matrixctl.supervisor.state_folder import Folder
 
-    if (file is None) != wish.sized(nodes, npus, cpus, memory_gib):
+    if (file is None) != allocation_options.sized(nodes, npus, cpus, memory_gib):
         flags = "--filename, --nodes, --npus, --cpus, --memory-gib"
         raise InvalidField("give either a manifest or a number of nodes or NPUs", field=flags)
     wishes = _wishes(file) if file is not None else []
     reach = Reach.of(Folder(state))
     if file is None:
-        body = wish.request(context.params)
+        body = allocation_options.request(context.params)
         body |= {"topologyVersion": topology_version} if topology_version else {}
         answer = reach.call("resource", "POST", "/v1/plans", body=body)
         document(answer, output) if output in (Form.JSON, Form.YAML) else _tell(answer)

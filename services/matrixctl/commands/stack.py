@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixresource.vocabulary.errors import InvalidField, MatrixError
+from matrixcommon.model.errors import InvalidField, MatrixError
 from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, document, mib, say, table
+from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, document, mib, say, table
 
 token_app = typer.Typer(help="Bearer tokens of this stack.", no_args_is_help=True)
 
@@ -34,9 +34,9 @@ def up(
 
     Asked twice, it shows the stack that runs. After its supervisor was killed, it takes over what that one left.
     """
-    from services.matrixctl.folder import Folder
-    from services.matrixctl.supervise import Request
-    from services.matrixctl.up import choose, start, supervisor_command, supervisor_environment
+    from services.matrixctl.supervisor.state_folder import Folder
+    from services.matrixctl.supervisor.supervisor import Request
+    from services.matrixctl.supervisor.up import choose, start, supervisor_command, supervisor_environment
 
     if time_scale is not None and not 0 < time_scale <= 100_000:
         raise InvalidField("must be over 0 and at most 100000", field="--time-scale")
@@ -60,8 +60,8 @@ def up(
 
 def _refuse_other_settings(folder: Any, time_scale: float | None, only: str | None) -> None:
     """A running stack is not changed behind its users' backs."""
-    from matrixresource.vocabulary.errors import Conflict
-    from services.matrixctl.up import choose
+    from matrixcommon.model.errors import Conflict
+    from services.matrixctl.supervisor.up import choose
 
     stack = folder.read()
     if stack is None:
@@ -77,8 +77,8 @@ def show_progress(folder: Any, supervisor: Any, patience_wall_s: float) -> None:
     import time
     from contextlib import nullcontext
 
-    from services.matrixctl.screen import console
-    from services.matrixctl.up import until_ready
+    from services.matrixctl.output.screen import console
+    from services.matrixctl.supervisor.up import until_ready
 
     began = time.monotonic()
     done: set[str] = set()
@@ -105,8 +105,8 @@ def show_where(folder: Any) -> None:
 
 def down(state: State = DEFAULT_STATE) -> None:
     """Stop everything of this stack and leave nothing running. What it knows stays in the state folder."""
-    from services.matrixctl.folder import Folder, Unreadable
-    from services.matrixctl.up import halt
+    from services.matrixctl.supervisor.state_folder import Folder, Unreadable
+    from services.matrixctl.supervisor.up import halt
 
     folder = Folder(state)
     with suppress(Unreadable):
@@ -122,13 +122,13 @@ def status(state: State = DEFAULT_STATE, output: Output = Form.TABLE) -> None:
 
     Exit code 0 when all are ready, 1 when something is not, 3 when nothing runs.
     """
-    from services.matrixctl.folder import Folder
+    from services.matrixctl.supervisor.state_folder import Folder
 
     raise typer.Exit(show_status(Folder(state), output))
 
 
 def show_status(folder: Any, form: Form) -> int:
-    from services.matrixctl.up import look
+    from services.matrixctl.supervisor.up import look
 
     report = look(folder)
     held = report.document()
@@ -175,7 +175,7 @@ def show_status(folder: Any, form: Form) -> int:
 
 def kubeconfig(state: State = DEFAULT_STATE) -> None:
     """Print the path of the kubeconfig: export KUBECONFIG=$(matrixctl kubeconfig)."""
-    from services.matrixctl.folder import Folder
+    from services.matrixctl.supervisor.state_folder import Folder
 
     folder = Folder(state)
     if not folder.kubeconfig.exists():
@@ -191,9 +191,9 @@ def token_create(
     state: State = DEFAULT_STATE,
 ) -> None:
     """Make a bearer token and print it, once. The services know it at once."""
-    from matrixresource.vocabulary.names import RESOURCE_NAME
+    from matrixcommon.model.hardware_names import RESOURCE_NAME
     from services.chassis.access import ROLES, create_token
-    from services.matrixctl.folder import Folder
+    from services.matrixctl.supervisor.state_folder import Folder
 
     if role not in ROLES:
         raise InvalidField(f"there is no role {role!r}; use one of {', '.join(ROLES)}", field="--role")
@@ -210,7 +210,7 @@ def token_list(state: State = DEFAULT_STATE, output: Output = Form.TABLE) -> Non
     """Who holds tokens (their digests are kept, never the tokens)."""
     import json
 
-    from services.matrixctl.folder import Folder
+    from services.matrixctl.supervisor.state_folder import Folder
 
     folder = Folder(state)
     held = json.loads(folder.tokens.read_text()) if folder.tokens.exists() else {}

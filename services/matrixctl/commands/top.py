@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.screen import Form, document, say, table
+from services.matrixctl.output.screen import Form, document, say, table
 
 top_app = typer.Typer(help="How full the machine is.", no_args_is_help=True)
 
@@ -17,8 +17,8 @@ top_app = typer.Typer(help="How full the machine is.", no_args_is_help=True)
 @top_app.command("capacity")
 def top_capacity(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
     """What is free and held in each cabinet, and the largest blocks there are."""
-    from services.matrixctl.folder import Folder
-    from services.matrixctl.reach import Reach
+    from services.matrixctl.api_client import Reach
+    from services.matrixctl.supervisor.state_folder import Folder
 
     view = Reach.of(Folder(state)).call("resource", "GET", "/v1/capacity")
     if output in (Form.JSON, Form.YAML):
@@ -84,8 +84,8 @@ def top_fabric(
 
 
 def _top(by: str, number: int, order: str | None, filter: str | None, watch: bool, form: Form, state: Path) -> None:
-    from services.matrixctl.folder import Folder
-    from services.matrixctl.reach import Reach
+    from services.matrixctl.api_client import Reach
+    from services.matrixctl.supervisor.state_folder import Folder
 
     reach = Reach.of(Folder(state))
     params: dict[str, Any] = {"by": by, "top": number}

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
-from services.matrixctl.screen import Form, document, say, table
+from services.matrixctl.output.screen import Form, document, say, table
 
 traffic_app = typer.Typer(help="Load on the emulated ports: what workloads send.", no_args_is_help=True)
 
 
 def _reach(state: Any) -> Any:
-    from services.matrixctl.folder import Folder
-    from services.matrixctl.reach import Reach
+    from services.matrixctl.api_client import Reach
+    from services.matrixctl.supervisor.state_folder import Folder
 
     return Reach.of(Folder(state))
 

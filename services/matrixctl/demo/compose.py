@@ -14,14 +14,14 @@ import sys
 import time
 from pathlib import Path
 
-from matrixresource.vocabulary.errors import MatrixError
+from matrixcommon.model.errors import MatrixError
 from services.catalogue import PROCESSES
 from services.matrixctl.demo.run import TIME_SCALE, conclude, tell_on
 from services.matrixctl.demo.steps import STEPS
 from services.matrixctl.demo.story import Outcome, StepFailed, until
-from services.matrixctl.folder import Folder
-from services.matrixctl.probe import readiness
-from services.matrixctl.screen import EXIT_REFUSED, EXIT_UNREACHABLE, one_line, say
+from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, one_line, say
+from services.matrixctl.supervisor.probe import readiness
+from services.matrixctl.supervisor.state_folder import Folder
 
 ROOT = Path(__file__).resolve().parents[3]
 STATE = ROOT / ".state" / "compose"

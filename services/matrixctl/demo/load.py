@@ -11,8 +11,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from matrixresource.vocabulary.errors import MatrixError, NotFound
-from services.matrixctl.reach import Reach
+from matrixcommon.model.errors import MatrixError, NotFound
+from services.matrixctl.api_client import Reach
 
 ASK_PERIOD_WALL_S = 0.5
 WINDOW_S = 60.0

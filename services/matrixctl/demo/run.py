@@ -6,17 +6,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from matrixresource.vocabulary.errors import MatrixError
-from services.matrixctl.cluster import cluster_of
+from matrixcommon.model.errors import MatrixError
+from services.matrixctl.api_client import Reach
 from services.matrixctl.commands.stack import show_progress
 from services.matrixctl.demo.load import Load
 from services.matrixctl.demo.steps import NAME, STEPS, Demo
 from services.matrixctl.demo.story import Outcome, Step, tell
-from services.matrixctl.folder import Folder
-from services.matrixctl.reach import Reach
-from services.matrixctl.screen import EXIT_REFUSED, one_line, say
-from services.matrixctl.supervise import Request
-from services.matrixctl.up import halt, start
+from services.matrixctl.kubernetes import cluster_of
+from services.matrixctl.output.screen import EXIT_REFUSED, one_line, say
+from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.supervisor import Request
+from services.matrixctl.supervisor.up import halt, start
 
 TIME_SCALE = 60.0
 READY_PATIENCE_WALL_S = 60.0

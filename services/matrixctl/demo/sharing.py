@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from matrixresource.vocabulary.errors import NotFound
+from matrixcommon.model.errors import NotFound
+from services.matrixctl.api_client import Reach
 from services.matrixctl.demo.story import check, until
-from services.matrixctl.reach import Reach
-from services.matrixctl.screen import say
+from services.matrixctl.output.screen import say
 
 GUEST, URGENT = "guest", "urgent"
 PATIENCE_WALL_S = 60.0

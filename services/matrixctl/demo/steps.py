@@ -14,17 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from matrixresource.vocabulary.errors import NotFound, Unavailable
-from matrixresource.vocabulary.quantities import duration_text
-from services.matrixctl.cluster import Cluster
+from matrixcommon.model.errors import NotFound, Unavailable
+from matrixcommon.model.quantities import duration_text
+from services.matrixctl.api_client import Reach
 from services.matrixctl.demo import sharing
 from services.matrixctl.demo.chart import chart
-from services.matrixctl.demo.cut import cut_cables
+from services.matrixctl.demo.cut_cables import cut_cables
 from services.matrixctl.demo.load import Load
 from services.matrixctl.demo.story import Step, StepFailed, check, until
-from services.matrixctl.nouns import dig
-from services.matrixctl.reach import Reach
-from services.matrixctl.screen import say
+from services.matrixctl.kubernetes import Cluster
+from services.matrixctl.output.resource_kinds import dig
+from services.matrixctl.output.screen import say
 
 NAME = "deepseek-r1"
 SCALED_TO = 20

@@ -12,8 +12,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from matrixresource.vocabulary.errors import MatrixError, Unavailable
-from services.matrixctl.screen import console, one_line, say
+from matrixcommon.model.errors import MatrixError, Unavailable
+from services.matrixctl.output.screen import console, one_line, say
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from matrixcontainer.resources import VERSION, custom_resource_definitions
+from matrixcontainer.operator.crds import VERSION, custom_resource_definitions
 from tests.conformance.cases.definitions import unique
 from tests.conformance.catalogue import case
 from tests.conformance.talk import Talk

@@ -1,6 +1,6 @@
 """Prints the cluster roles and bindings a real API server makes at its first start: `python -m tests.e2e.realkube.roles`.
 
-The embedded API keeps the same beside its own (`matrixcontainer/kubeapi/builtin/cluster_roles.json`), so that the
+The embedded API keeps the same beside its own (`matrixcontainer/kubeapi/auth/cluster_roles.json`), so that the
 programs of a real control plane may do there what they may do at home.
 """
 
@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.roles import standing_roles
+from matrixcontainer.kubeapi.auth.bootstrap_policy import standing_roles
 from tests.e2e.realkube.control_plane import RealKube
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

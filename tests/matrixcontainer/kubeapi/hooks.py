@@ -12,8 +12,8 @@ from typing import Any
 
 import uvicorn
 
-from matrixcontainer.kubeapi.certificates import certificate_files, ensure_certificates
-from services.kube.serving import listen
+from matrixcontainer.kubeapi.transport.certificates import certificate_files, ensure_certificates
+from services.kube.server import listen
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 Answer = Callable[[dict[str, Any]], dict[str, Any]]

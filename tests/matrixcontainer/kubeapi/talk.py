@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from matrixcontainer.kubeapi.access import User
-from matrixcontainer.kubeapi.app import App, build_app
-from matrixcontainer.kubeapi.database import open_database
+from matrixcontainer.kubeapi.auth.authentication import User
+from matrixcontainer.kubeapi.endpoints.app import App, build_app
+from matrixcontainer.kubeapi.storage.opening import open_database
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"

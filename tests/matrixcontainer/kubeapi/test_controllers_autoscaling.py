@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi.controllers.autoscaling_plan import Memory, NoMetric, Sample, by_pods, limited, stabilized
+from matrixcontainer.kubeapi.controllers.autoscaler_decision import (
+    Memory,
+    NoMetric,
+    Sample,
+    by_pods,
+    limited,
+    stabilized,
+)
 from tests.matrixcontainer.kubeapi.talk import a_crd
 from tests.matrixcontainer.kubeapi.virtual import (
     DEPLOYMENTS,

@@ -6,12 +6,8 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi.controllers.amounts import milli, requests_of, spelled
-from matrixcontainer.kubeapi.controllers.commands import Deed, understood
-from matrixcontainer.kubeapi.controllers.job_plan import read_indexes, spelled_indexes
-from matrixcontainer.kubeapi.controllers.node_facts import NodeFacts
-from matrixcontainer.kubeapi.controllers.placing import choose_node, obstacle
-from matrixcontainer.kubeapi.controllers.pod_facts import PodFacts
+from matrixcontainer.kubeapi.controllers.job_decision import read_indexes, spelled_indexes
+from matrixcontainer.kubeapi.controllers.node_fit import choose_node, obstacle
 from matrixcontainer.kubeapi.controllers.replica_sets import deletion_order
 from matrixcontainer.kubeapi.controllers.rollout import (
     DESIRED,
@@ -24,6 +20,10 @@ from matrixcontainer.kubeapi.controllers.rollout import (
     template_hash,
     wish_changed,
 )
+from matrixcontainer.kubeapi.kubelet.container_script import Deed, understood
+from matrixcontainer.kubeapi.kubelet.milli_quantities import milli, requests_of, spelled
+from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
+from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts
 
 
 def deployment(replicas: int, surge: Any = "25%", unavailable: Any = "25%") -> dict[str, Any]:

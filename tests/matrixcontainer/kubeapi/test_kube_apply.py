@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi.apply import merge
-from matrixcontainer.kubeapi.builtin.types import schema_of
-from matrixcontainer.kubeapi.field_sets import applied_paths, from_fields, path_text, to_fields
-from matrixcontainer.kubeapi.patches import strategic_patch
-from matrixcontainer.kubeapi.schema import Schema
+from matrixcontainer.kubeapi.patch.apply import merge
+from matrixcontainer.kubeapi.patch.field_set import applied_paths, from_fields, path_text, to_fields
+from matrixcontainer.kubeapi.patch.patches import strategic_patch
+from matrixcontainer.kubeapi.schema.structural import Schema
+from matrixcontainer.kubeapi.schema.types import schema_of
 from tests.matrixcontainer.kubeapi.talk import JSON_PATCH, SPEC, STRATEGIC, WIDGETS, Talk, a_widget
 
 ONE = f"{WIDGETS}/one"

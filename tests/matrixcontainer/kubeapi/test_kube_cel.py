@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi import cel_cost
-from matrixcontainer.kubeapi.cel import check, evaluate
-from matrixcontainer.kubeapi.cel_check import check_rules
-from matrixcontainer.kubeapi.cel_spelling import respell
-from matrixcontainer.kubeapi.schema import Schema
+from matrixcontainer.kubeapi.cel import cost
+from matrixcontainer.kubeapi.cel.checker import check_rules
+from matrixcontainer.kubeapi.cel.environment import check, evaluate
+from matrixcontainer.kubeapi.cel.preprocess import respell
+from matrixcontainer.kubeapi.schema.structural import Schema
 
 TEXT = {"type": "string", "maxLength": 60}
 TEXTS = {"type": "array", "items": TEXT}
@@ -97,7 +97,7 @@ def test_rules_that_are(schema: dict[str, Any]) -> None:
 
 
 def test_what_a_call_and_a_request_may_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cel_cost, "REQUEST_MAX", 1000)
+    monkeypatch.setattr(cost, "REQUEST_MAX", 1000)
     pairs = Schema(rules(TEXTS, {"rule": "self.all(x, self.exists(y, x == y))", "message": "odd"}))
     assert check(pairs, ["a"] * 5, None) == []  # type: ignore[arg-type]
     said = check(pairs, ["a"] * 2000, None)  # type: ignore[arg-type]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixcontainer.kubeapi.cel import environment
-from matrixcontainer.kubeapi.cel_program import FAILURES, program
-from matrixcontainer.kubeapi.cel_values import plain_cel
+from matrixcontainer.kubeapi.cel.compiler import FAILURES, program
+from matrixcontainer.kubeapi.cel.environment import environment
+from matrixcontainer.kubeapi.cel.values import plain_cel
 
 VALUES = {"self": {"n": 7, "s": "seven", "b": True, "l": [1, 2, 3], "w": ["a", "b"], "m": {"k": 5, "z": 0}}}
 ORACLE = celpy.Environment()

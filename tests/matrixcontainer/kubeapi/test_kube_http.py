@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi import streams
-from matrixcontainer.kubeapi.access import User
-from matrixcontainer.kubeapi.app import App, build_app
-from matrixcontainer.kubeapi.certificates import certificate_files, ensure_certificates
-from matrixcontainer.kubeapi.database import open_database
-from services.kube.listening import listen
-from services.kube.serving import Server, tls_of
+from matrixcontainer.kubeapi.auth.authentication import User
+from matrixcontainer.kubeapi.endpoints.app import App, build_app
+from matrixcontainer.kubeapi.storage.opening import open_database
+from matrixcontainer.kubeapi.transport import streams
+from matrixcontainer.kubeapi.transport.certificates import certificate_files, ensure_certificates
+from services.kube.bind import listen
+from services.kube.server import Server, tls_of
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 HEAD = "host: x\r\nauthorization: Bearer admin\r\naccept: application/json\r\n"

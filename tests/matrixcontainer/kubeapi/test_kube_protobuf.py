@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi.builtin.types import table
-from matrixcontainer.kubeapi.protobuf import MAGIC, decode_body, decode_message
-from matrixcontainer.kubeapi.protobuf_write import NoProtobufForm, encode_body, encode_message
+from matrixcontainer.kubeapi.codec.protobuf_decode import MAGIC, decode_body, decode_message
+from matrixcontainer.kubeapi.codec.protobuf_encode import NoProtobufForm, encode_body, encode_message
+from matrixcontainer.kubeapi.schema.types import table
 
 META = {
     "name": "one",

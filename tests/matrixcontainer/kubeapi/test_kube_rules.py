@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi.builtin import checks, typed
+from matrixcontainer.kubeapi.builtin import checks, conversion
 from matrixcontainer.kubeapi.builtin.kinds import KINDS
-from matrixcontainer.kubeapi.builtin.types import table
-from matrixcontainer.kubeapi.quantities import NoQuantity, canonical
+from matrixcontainer.kubeapi.meta.quantities import NoQuantity, canonical
+from matrixcontainer.kubeapi.schema.types import table
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_what_is_no_amount_says_why(text: str, why: str) -> None:
     ],
 )
 def test_base64_faults_are_counted_as_go_counts_them(text: str, place: int) -> None:
-    assert typed.base64_fault(text) == place
+    assert conversion.base64_fault(text) == place
 
 
 def settled(name: str, **given: Any) -> dict[str, Any]:
     value = deepcopy(given)
-    typed.settle(value, name)
+    conversion.settle(value, name)
     return value
 
 
@@ -130,7 +130,7 @@ def test_what_go_does_not_print_is_dropped() -> None:
             "containers": [{"name": "", "args": [], "tty": False, "resources": {"limits": {}}}],
         },
     }
-    typed.drop_empty(pod, "core.v1.Pod")
+    conversion.drop_empty(pod, "core.v1.Pod")
     container = {"name": "", "resources": {}}
     spec = {"terminationGracePeriodSeconds": 0, "containers": [container]}
     assert pod == {"metadata": {"name": "x"}, "spec": spec}
@@ -187,5 +187,5 @@ def test_rules_tell_everything(name: str, obj: dict[str, Any], told: list[str]) 
 
 
 def test_rules_and_defaults_stand_at_structs_that_exist() -> None:
-    assert set(checks.RULES) | set(typed.DEFAULTS) | set(typed.DEEDS) <= set(table())
+    assert set(checks.RULES) | set(conversion.DEFAULTS) | set(conversion.DEEDS) <= set(table())
     assert {kind.type_name for kind in KINDS} <= set(table())

@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi import cel, cel_check
-from matrixcontainer.kubeapi.accept import choose, wants_aggregated
-from matrixcontainer.kubeapi.bodies import parse_yaml
 from matrixcontainer.kubeapi.builtin.pods import qos_class
-from matrixcontainer.kubeapi.cel_values import escape, unescape
-from matrixcontainer.kubeapi.errors import ApiError
-from matrixcontainer.kubeapi.go_decoding import unmarshal_mistake
-from matrixcontainer.kubeapi.jsonpath import JsonPath
-from matrixcontainer.kubeapi.patches import json_patch, merge_patch
-from matrixcontainer.kubeapi.requests import parse_target
-from matrixcontainer.kubeapi.resources import version_rank
-from matrixcontainer.kubeapi.schema import Schema, apply_defaults, prune
-from matrixcontainer.kubeapi.selectors import LabelSelector, matches_label_selector
-from matrixcontainer.kubeapi.table import human_age
-from matrixcontainer.kubeapi.validation import validate
+from matrixcontainer.kubeapi.cel import checker, environment
+from matrixcontainer.kubeapi.cel.values import escape, unescape
+from matrixcontainer.kubeapi.codec.negotiation import choose, wants_aggregated
+from matrixcontainer.kubeapi.codec.serializer import parse_yaml
+from matrixcontainer.kubeapi.endpoints.request import parse_target
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
+from matrixcontainer.kubeapi.meta.selectors import LabelSelector, matches_label_selector
+from matrixcontainer.kubeapi.patch.patches import json_patch, merge_patch
+from matrixcontainer.kubeapi.registry.printer_columns import human_age
+from matrixcontainer.kubeapi.registry.resource import version_rank
+from matrixcontainer.kubeapi.schema.structural import Schema, apply_defaults, prune
+from matrixcontainer.kubeapi.schema.unmarshal_errors import unmarshal_mistake
+from matrixcontainer.kubeapi.schema.validation import validate
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_rules_that_hold(rule: str) -> None:
     if "self.q" in rule:
         rule = rule.replace("!has(self.q)", "size(self.m) == 1")
     document = RULED | {"x-kubernetes-validations": [{"rule": rule}]}
-    assert cel_check.check_rules(document, "") == []
-    assert cel.check(Schema(document), SAMPLE, None) == []
+    assert checker.check_rules(document, "") == []
+    assert environment.check(Schema(document), SAMPLE, None) == []
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_rules_that_hold(rule: str) -> None:
     ],
 )
 def test_rules_that_fail(rule: dict, text: str) -> None:
-    found = cel.check(Schema(RULED | {"x-kubernetes-validations": [rule]}), SAMPLE, None)
+    found = environment.check(Schema(RULED | {"x-kubernetes-validations": [rule]}), SAMPLE, None)
     assert len(found) == 1
     assert text in found[0].message
 
@@ -192,8 +192,8 @@ def test_transition_rules_follow_map_lists_but_not_atomic_ones() -> None:
     schema = Schema({"type": "object", "properties": {"m": keyed, "a": {"type": "array", "items": item}}})
     old = {"m": [{"k": "x", "v": 2}, {"k": "y", "v": 1}], "a": [{"k": "x", "v": 2}]}
     new = {"m": [{"k": "y", "v": 3}, {"k": "x", "v": 1}], "a": [{"k": "x", "v": 1}]}
-    assert [cause.field for cause in cel.check(schema, new, old)] == ["m[1]"]
-    assert cel.check(schema, new, None) == []
+    assert [cause.field for cause in environment.check(schema, new, old)] == ["m[1]"]
+    assert environment.check(schema, new, None) == []
 
 
 @pytest.mark.parametrize("name", ["a-b", "a.b/c", "namespace", "x__y", "plain"])

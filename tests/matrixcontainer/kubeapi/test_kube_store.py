@@ -7,9 +7,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from matrixcontainer.kubeapi.database import open_database
-from matrixcontainer.kubeapi.records import Record, Stale, StoreLost
-from matrixcontainer.kubeapi.store import Store
+from matrixcontainer.kubeapi.storage.objects import Record, Stale, StoreLost
+from matrixcontainer.kubeapi.storage.opening import open_database
+from matrixcontainer.kubeapi.storage.store import Store
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
 
 KEY = ("things", "ns", "a")

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import looptime
 
-from matrixcontainer.kubeapi.access import User
-from matrixcontainer.kubeapi.app import build_app
-from matrixcontainer.kubeapi.database import open_database
+from matrixcontainer.kubeapi.auth.authentication import User
+from matrixcontainer.kubeapi.endpoints.app import build_app
+from matrixcontainer.kubeapi.storage.opening import open_database
 from tests.matrixcontainer.kubeapi.talk import HandClock, Talk
 
 NS = "/api/v1/namespaces"

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from matrixcontainer.kubeapi import history as history_module
+from matrixcontainer.kubeapi.storage import change_log as history_module
 from tests.matrixcontainer.kubeapi.talk import TABLE, WIDGETS, Talk, a_crd, a_widget
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matrixlink.tables.shape import NONE
+from matrixlink.forwarding.clos_shape import NONE
 
 
 class Plain:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixlink.tables.condition import Condition, Event, back, drain, lost, undrain
-from matrixlink.tables.forwarding import ForwardingTables
-from matrixlink.tables.shape import NONE, Shape
+from matrixcommon.model.errors import InvalidField
+from matrixlink.forwarding.clos_shape import NONE, Shape
+from matrixlink.forwarding.element_state import Condition, Event, back, drain, lost, undrain
+from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixresource.topology import SupernodeSpec
-from matrixresource.vocabulary.errors import InvalidField
 from tests.matrixlink.tables.plain import Plain, walk
 
 ONE = Shape(nodes=4, sub_planes=2, dies=4, cpus=2, chips=4)

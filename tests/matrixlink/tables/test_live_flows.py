@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixlink.fabric.flow import Flow
-from matrixlink.fabric.sharing import share
-from matrixlink.tables.condition import Event, back, drain, lost
-from matrixlink.tables.forwarding import ForwardingTables
-from matrixlink.tables.live_flows import LiveFlows
-from matrixlink.tables.policies import ECMP, PLANNED, POLICIES, SPRAY, STATIC, Transfers
-from matrixlink.tables.quality import all_dies, permutations
-from matrixlink.tables.shape import NONE, Shape
-from matrixresource.vocabulary.errors import InvalidField
+from matrixcommon.model.errors import InvalidField
+from matrixlink.fabric.sharing.flow import Flow
+from matrixlink.fabric.sharing.max_min import share
+from matrixlink.forwarding.clos_shape import NONE, Shape
+from matrixlink.forwarding.element_state import Event, back, drain, lost
+from matrixlink.forwarding.forwarding_tables import ForwardingTables
+from matrixlink.forwarding.live_flows import LiveFlows
+from matrixlink.forwarding.path_policies import ECMP, PLANNED, POLICIES, SPRAY, STATIC, Transfers
+from matrixlink.forwarding.quality import all_dies, permutations
 from tests.matrixlink.tables.plain import Plain, walk
 from tests.matrixlink.tables.test_forwarding import JOINED, ONE, made_good, some_events
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixlink.tables.matchings import around, matchings
-from matrixlink.tables.shape import NONE
+from matrixlink.forwarding.clos_shape import NONE
+from matrixlink.forwarding.matchings import around, matchings
 
 edges = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), max_size=60)
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matrixlink.tables.condition import lost
-from matrixlink.tables.forwarding import ForwardingTables
-from matrixlink.tables.live_flows import LiveFlows
-from matrixlink.tables.policies import ECMP, PLANNED, SPRAY, STATIC, Transfers
-from matrixlink.tables.quality import (
+from matrixlink.forwarding.clos_shape import Shape
+from matrixlink.forwarding.element_state import lost
+from matrixlink.forwarding.forwarding_tables import ForwardingTables
+from matrixlink.forwarding.live_flows import LiveFlows
+from matrixlink.forwarding.path_policies import ECMP, PLANNED, SPRAY, STATIC, Transfers
+from matrixlink.forwarding.quality import (
     all_dies,
     all_to_all_factor,
     all_to_all_slow_down,
@@ -18,7 +19,6 @@ from matrixlink.tables.quality import (
     permutations,
     shifts,
 )
-from matrixlink.tables.shape import Shape
 
 ORACLE = Path(__file__).parents[1] / "oracle"
 FACTS = [

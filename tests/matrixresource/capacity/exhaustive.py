@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import combinations, product
 
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.request import Place, Wish
 
 Free = dict[int, int]  # dies free by node that is up
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import networkx as nx
 
-from matrixresource.capacity.from_graph import nodes_of, shape_of, used_of
-from matrixresource.capacity.wishes import Wish
+from matrixresource.scheduler.metrics.graph_export import nodes_of, shape_of, used_of
+from matrixresource.scheduler.model.request import Wish
 
 
 class Search:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from matrixresource.capacity import defragmenting, measures
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.places import members_of, nodes_in
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.scheduler.defragment import defragmentation
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.metrics import capacity_metrics
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.placement_arithmetic import members_of, nodes_in
+from matrixresource.scheduler.model.request import Place, Wish
 
 
 def one_die_broken(place: Place, nodes: int = 4) -> Ledger:
@@ -73,15 +74,15 @@ def test_no_move_makes_room_on_a_broken_die() -> None:
     ledger = Ledger(Shape(1, 1, 3))
     for node, npus in ((0, 4), (1, 6), (2, 3)):
         ledger.hold(f"t{node}", Wish(1, npus), Place(parts=[(node, (1 << 2 * npus) - 1)]), 0.0)
-    assert [(s.source, s.target) for s in defragmenting.make_room(ledger, Wish(1)).steps] == [(2, 0)]  # type: ignore[union-attr]
+    assert [(s.source, s.target) for s in defragmentation.make_room(ledger, Wish(1)).steps] == [(2, 0)]  # type: ignore[union-attr]
     ledger.index.block(2, 0b1)  # of what t2 has: its node can no longer be emptied for a whole node
-    found = defragmenting.make_room(ledger, Wish(1))
+    found = defragmentation.make_room(ledger, Wish(1))
     assert found is not None
     assert [(step.source, step.target) for step in found.steps] == [(0, 2)]
     assert (found.before, found.after) == (0, 1)
     ledger.index.block(0, 1 << 15)
     ledger.index.block(1, 1 << 15)
-    assert defragmenting.make_room(ledger, Wish(1)) is None
+    assert defragmentation.make_room(ledger, Wish(1)) is None
 
 
 def test_nobody_makes_room_with_dies_that_are_broken() -> None:
@@ -93,12 +94,12 @@ def test_nobody_makes_room_with_dies_that_are_broken() -> None:
             ledger.hold(name, Wish(1, npus), Place(parts=[(node, ((1 << 2 * npus) - 1) << 2 * first)]), 0.0)
         ledger.index.block(2, 0b11 << 14)
         ledger.index.block(1, broken)
-        found = defragmenting.make_room(ledger, Wish(1))
+        found = defragmentation.make_room(ledger, Wish(1))
         assert (len(found.moves) if found else None) == moves
 
 
 def test_a_broken_die_that_nobody_holds_belongs_to_no_total() -> None:
     ledger = one_die_broken(Place(parts=[(0, 0b1111)]))
     ledger.index.block(5, 0xFF)
-    seen = measures.views(ledger)
+    seen = capacity_metrics.views(ledger)
     assert (seen.dies_up, seen.dies_free, seen.nodes_up) == (8 * 16 - 8, 8 * 16 - 8 - 4, 8)

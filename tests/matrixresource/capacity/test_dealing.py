@@ -8,11 +8,11 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from matrixresource.capacity import dealing
-from matrixresource.capacity.dealing import Room, deal
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Wish
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.placement import block_distribution
+from matrixresource.scheduler.placement.block_distribution import Room, deal
 
 CABINETS = 2  # of a supernode
 
@@ -50,9 +50,9 @@ def test_members_are_dealt_when_that_can_be(
     all_takes = (dict(enumerate(counts)) for counts in product(*(range(room.most + 1) for room in rooms.values())))
     most = max((left(rooms, takes) for takes in all_takes if sound(takes)), default=-1)
     event("fits" if most >= spares else "does not fit")
-    for effort in (dealing.EFFORT, 0):
+    for effort in (block_distribution.EFFORT, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(dealing, "EFFORT", effort)
+            patch.setattr(block_distribution, "EFFORT", effort)
             found = deal(rooms, wanted, spares, cell=cell, block=block, most=9, cabinets=CABINETS)
         if found is not None:
             assert sound(found)

@@ -6,11 +6,12 @@ import random
 
 import pytest
 
-from matrixresource.capacity import defragmenting, measures
-from matrixresource.capacity.evacuating import pieces_of
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.scheduler.defragment import defragmentation
+from matrixresource.scheduler.defragment.search import pieces_of
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.metrics import capacity_metrics
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.request import Place, Wish
 
 
 def scattered(seed: int, shape: Shape) -> Ledger:
@@ -28,9 +29,9 @@ def scattered(seed: int, shape: Shape) -> Ledger:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
     ledger = scattered(seed, Shape(1, 4, 4))
-    wish = Wish(measures.largest_blocks(ledger.index)[over] + 1, within=over)
+    wish = Wish(capacity_metrics.largest_blocks(ledger.index)[over] + 1, within=over)
     before = ledger.index.state(), list(ledger.index.dies)
-    found = defragmenting.make_room(ledger, wish, 20_000)
+    found = defragmentation.make_room(ledger, wish, 20_000)
     assert (ledger.index.state(), ledger.index.dies) == before
     if found is None:
         assert wish.nodes > 4 or 2 * wish.nodes * 8 > sum(dies.bit_count() for dies in ledger.index.dies)
@@ -42,7 +43,7 @@ def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
         gone = where.pop((step.name, step.source))
         assert dies[step.target].bit_count() >= gone.bit_count()
         dies[step.source] |= gone
-        taken = defragmenting.part_dies(dies[step.target], step.npus)
+        taken = defragmentation.part_dies(dies[step.target], step.npus)
         dies[step.target] &= ~taken
         where[step.name, step.target] = taken
     for move in found.moves:
@@ -51,7 +52,7 @@ def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
         ledger.take(move.name, move.new)
         ledger.held[move.name].place = move.new
     assert ledger.index.state() == ledger.rebuilt().state()
-    assert measures.largest_blocks(ledger.index)[over] == found.after >= wish.nodes > found.before
+    assert capacity_metrics.largest_blocks(ledger.index)[over] == found.after >= wish.nodes > found.before
     ledger.hold("gang", wish, found.place, 0.0)
     assert ledger.index.state() == ledger.rebuilt().state()
 
@@ -60,9 +61,9 @@ def test_a_tenant_steps_aside_for_one_that_must_move() -> None:
     ledger = Ledger(Shape(1, 2, 2))
     for name, node, dies in (("six", 0, 12), ("two", 1, 4), ("four", 2, 8), ("three", 3, 6)):
         ledger.hold(name, Wish(1, dies / 2), Place(parts=[(node, (1 << dies) - 1)]), 0.0)
-    assert defragmenting.make_room(ledger, Wish(1)) is not None
-    assert defragmenting.make_room(ledger, Wish(5)) is None
-    found = defragmenting.make_room(ledger, Wish(2, within="cabinet"))
+    assert defragmentation.make_room(ledger, Wish(1)) is not None
+    assert defragmentation.make_room(ledger, Wish(5)) is None
+    found = defragmentation.make_room(ledger, Wish(2, within="cabinet"))
     assert found is not None
     assert (found.before, found.after, found.npus) == (0, 2, 9)
     assert [step.name for step in found.steps] == ["four", "two", "three"]
@@ -74,7 +75,7 @@ def test_what_metrics_show() -> None:
     ledger.hold("part", Wish(1, 6.5), Place(parts=[(4, 0b1111111111111)]), 0.0)
     ledger.hold("safe", Wish(1, spares=1), Place(whole=[(2, 1)], spares=[(2, 2)]), 0.0)
     ledger.set_up(15, False)
-    shown = measures.views(ledger)
+    shown = capacity_metrics.views(ledger)
     assert (shown.nodes, shown.nodes_up, shown.nodes_free, shown.spares) == (16, 15, 9, 1)
     assert (shown.dies_up, shown.dies_free, shown.npus_free) == (240, 147, 73.5)
     assert shown.cabinets == (0.75, pytest.approx(13 / 64), 0.5, 0.0)
@@ -92,5 +93,5 @@ def test_no_move_cuts_a_cell_and_one_can_make_room_for_it() -> None:
         ledger.hold("gang", Wish(2, cell=cell), Place(whole=[(0, 0b11)]), 0.0)
         ledger.set_up(2, False)
         ledger.set_up(4, False)
-        found = defragmenting.make_room(ledger, wish)
+        found = defragmentation.make_room(ledger, wish)
         assert (found.place.whole if found else None) == place

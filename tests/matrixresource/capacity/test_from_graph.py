@@ -12,8 +12,10 @@ from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from matrixresource.capacity import layouts, planning
-from matrixresource.capacity.from_graph import (
+from matrixresource.scheduler.changes import minimal_move_layout
+from matrixresource.scheduler.explain import explain
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.metrics.graph_export import (
     HeldTwice,
     Share,
     annotate,
@@ -25,10 +27,9 @@ from matrixresource.capacity.from_graph import (
     nodes_of,
     shape_of,
 )
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.places import nodes_in
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Place, Rule, Wish
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.placement_arithmetic import nodes_in
+from matrixresource.scheduler.model.request import Place, Rule, Wish
 from tests.matrixresource.capacity.graph_search import Search
 
 SMALL = Shape(2, 2, 2)
@@ -114,7 +115,7 @@ class Followed(RuleBasedStateMachine):
     def ask(self, wish: Wish) -> None:
         """Trials take allocations from broken dies and bring them back."""
         before = self.ledger.index.state(), list(self.ledger.index.dies), dict(self.ledger.index.kept_back)
-        planning.answer(self.ledger, wish, float(self.count))
+        explain.answer(self.ledger, wish, float(self.count))
         assert (self.ledger.index.state(), self.ledger.index.dies, self.ledger.index.kept_back) == before
 
     @invariant()
@@ -147,7 +148,7 @@ def test_spares_may_need_a_second_supernode(wish: Wish) -> None:
     ledger = Ledger(Shape(2, 12, 4))
     place, _ = ledger.allocate("gang", wish, 0.0)
     assert place is not None
-    assert layouts.obeys(ledger, wish, place)
+    assert minimal_move_layout.obeys(ledger, wish, place)
     assert len(nodes_in(ledger.index, place.spares)) == wish.spares
     assert ledger.index.state() == ledger.rebuilt().state()
 

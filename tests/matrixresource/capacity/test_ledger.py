@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from benchmarks.placement import wish_of
-from matrixresource.capacity.index import Index
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.free_capacity_index import Index
+from matrixresource.scheduler.model.request import Place, Wish
 
 
 def held(*npus: float, shape: Shape | None = None) -> Ledger:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from benchmarks.placement import Replay, wish_of
-from matrixresource.capacity.wishes import Place
+from matrixresource.scheduler.model.request import Place
 from tests.matrixresource.capacity.checker import Accountant, Promise, Tenant
 
 TOPOLOGY = {"supernodes": 3, "cabinets": 3, "nodes": 4, "npus": 8, "cpus": 4, "mem_gib": 1536}

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.placement import wish_of
-from matrixresource.capacity import planning
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.trials import trial
-from matrixresource.capacity.wishes import Place, Rule, Wish
+from matrixresource.scheduler.changes.trial import trial
+from matrixresource.scheduler.explain import explain
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.request import Place, Rule, Wish
 from tests.matrixresource.capacity import exhaustive
 
 
@@ -56,7 +56,7 @@ def test_what_a_refusal_names_helps_and_nothing_smaller_would(data: st.DataObjec
     ledger = data.draw(machines())
     wish = data.draw(wishes(ledger))
     before = ledger.index.state(), list(ledger.index.dies), list(ledger.held)
-    said = planning.answer(ledger, wish, 1.0, planning.THOROUGH)
+    said = explain.answer(ledger, wish, 1.0, explain.THOROUGH)
     assert (ledger.index.state(), ledger.index.dies, list(ledger.held)) == before
     assert (said.place is not None) == exhaustive.fits(ledger, wish)
     if said.place is not None:
@@ -97,7 +97,7 @@ def test_no_cheaper_moves_would_do(tenants: list[tuple[int, int]], nodes: int, w
             mask = ((1 << 2 * npus) - 1) << 2 * (8 - free)
             ledger.hold(f"t{number}", Wish(1, npus), Place(parts=[(node, mask)]), 0.0)
     wish = Wish(nodes, within=within, cell=cell)
-    said = planning.answer(ledger, wish, 0.0, planning.THOROUGH)
+    said = explain.answer(ledger, wish, 0.0, explain.THOROUGH)
     if said.place is None:
         moved = next((change for change in said.changes if change.kind == "move"), None)
         if cell == 1 or within or (moved and moved.exact):
@@ -126,7 +126,7 @@ def test_in_little_time_it_is_still_true_and_none_named_could_stay(seed: int, sh
     ledger = busy(seed, shape)
     spread = Rule("cabinet", 1) if seed % 4 == 0 else None
     wish = Wish(2 + seed % 9, within=("cabinet", "supernode", "")[seed % 3], spread=spread)
-    said = planning.answer(ledger, wish, 5.0)
+    said = explain.answer(ledger, wish, 5.0)
     assert ledger.index.state() == ledger.rebuilt().state()
     for change in said.changes:
         with trial(ledger) as released:
@@ -145,25 +145,25 @@ def test_a_higher_priority_sees_whom_it_would_put_out() -> None:
     ledger = Ledger(Shape(1, 1, 2))
     for name, npus, priority in (("low", 4, 1), ("lower", 3, 0), ("high", 8, 3)):
         ledger.allocate(name, wish_of({"npus": npus, "prio": priority}, 0.0), 0.0)
-    said = planning.answer(ledger, Wish(1, 5, priority=2), 0.0)
+    said = explain.answer(ledger, Wish(1, 5, priority=2), 0.0)
     assert [change.names for change in said.changes if change.kind == "preempt"] == [("low",)]
     assert [change.names for change in said.changes if change.kind == "release"] == [("low",)]
     assert sorted(ledger.held) == ["high", "low", "lower"]
-    said = planning.answer(ledger, Wish(2, priority=2), 0.0)
+    said = explain.answer(ledger, Wish(2, priority=2), 0.0)
     assert [change.kind for change in said.changes] == ["release"]
 
 
 def test_sockets_and_memory_are_told_apart() -> None:
     ledger = Ledger(Shape(1, 1, 2))
     ledger.allocate("pool", Wish(0, cpus=5, mem=1000), 0.0)
-    said = planning.answer(ledger, Wish(0, cpus=4, mem=3000), 0.0)
+    said = explain.answer(ledger, Wish(0, cpus=4, mem=3000), 0.0)
     assert [domain.obstacles for domain in said.why] == [{"cpus": 1, "mem": 928}]
     assert [(c.kind, c.cpus, c.mem) for c in said.changes if c.kind == "fewer"] == [("fewer", 3, 2072)]
     assert [(c.names, c.exact) for c in said.changes if c.kind == "release"] == [(("pool",), True)]
 
 
 def test_a_place_comes_with_what_a_loss_would_take() -> None:
-    said = planning.answer(Ledger(Shape(1, 3, 4)), Wish(6), 7.0)
+    said = explain.answer(Ledger(Shape(1, 3, 4)), Wish(6), 7.0)
     assert said.earliest == 7.0
     assert [(loss.over, loss.members, round(loss.ub_share, 4)) for loss in said.radius] == [
         ("node", 1, 0.1667),
@@ -179,7 +179,7 @@ def test_a_cell_waits_for_nodes_of_one_cabinet() -> None:
     ledger = Ledger(Shape(1, 3, 2))
     for number, end in enumerate((30.0, 10.0, 20.0)):
         ledger.hold(f"t{number}", Wish(1, end=end), Place(whole=[(number, 0b01)]), 0.0)
-    said = planning.answer(ledger, Wish(2, cell=2), 1.0)
+    said = explain.answer(ledger, Wish(2, cell=2), 1.0)
     assert (said.earliest, said.why[0].short, said.why[0].obstacles) == (10.0, 2, {"held": 3, "cell": 3})
     assert {change.rule: change.to for change in said.changes if change.kind == "relax"} == {"cell": "1"}
     assert [change.npus for change in said.changes if change.kind == "release"] == [8]

@@ -6,11 +6,12 @@ import random
 
 import pytest
 
-from matrixresource.capacity import preempting, reserving, waiting
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.places import members_of, used_nodes
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Rule, Wish
+from matrixresource.scheduler.changes import advance_reservation, preemption
+from matrixresource.scheduler.explain import earliest_start
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.placement_arithmetic import members_of, used_nodes
+from matrixresource.scheduler.model.request import Rule, Wish
 
 
 def nodes(ledger: Ledger, name: str) -> set[int]:
@@ -94,12 +95,12 @@ def test_the_earliest_start_is_the_first_at_which_it_fits(seed: int) -> None:
         ledger.reserve(f"r{number}", Wish(chance.randint(1, 5)), start, start + chance.randint(1, 15))
     wish = Wish(chance.randint(2, 8), spread=Rule("cabinet", 2) if seed % 3 == 0 else None, end=chance.randint(1, 12))
     before = ledger.index.state(), ledger.chooser.node_ends, ledger.chooser.cabinet_ends
-    first = waiting.earliest(ledger, wish, 0.0)
+    first = earliest_start.earliest(ledger, wish, 0.0)
     assert (ledger.index.state(), ledger.chooser.node_ends, ledger.chooser.cabinet_ends) == before
 
     def fits(start: int) -> bool:
         later = Wish(wish.nodes, spread=wish.spread, end=start + wish.end)
-        return reserving.place_between(ledger, later, start) is not None
+        return advance_reservation.place_between(ledger, later, start) is not None
 
     assert first == next((start for start in range(60) if fits(start)), None)
 
@@ -112,7 +113,7 @@ def test_nobody_is_put_out_for_what_is_promised() -> None:
     assert place is not None
     wish = Wish(2, within="cabinet", priority=5, preempts=True)
     before = ledger.index.state(), list(ledger.chooser.cabinet_ends)
-    assert preempting.victims(ledger, wish, 6.0) == ["other"]
+    assert preemption.victims(ledger, wish, 6.0) == ["other"]
     assert (ledger.index.state(), ledger.chooser.cabinet_ends) == before
     taken, evicted = ledger.allocate("vip", wish, 6.0)
     assert taken is not None

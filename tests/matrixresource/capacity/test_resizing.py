@@ -8,10 +8,10 @@ from itertools import combinations
 
 import pytest
 
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.places import members_of, nodes_in
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Place, Rule, Wish
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.placement_arithmetic import members_of, nodes_in
+from matrixresource.scheduler.model.request import Place, Rule, Wish
 
 
 def crowded(seed: int) -> tuple[Ledger, random.Random]:

@@ -6,14 +6,15 @@ import random
 
 import pytest
 
-from matrixresource.capacity import scoping
-from matrixresource.capacity.allowing import Allowed
-from matrixresource.capacity.choosing import CANDIDATES
-from matrixresource.capacity.constrained import has_room, in_scope
-from matrixresource.capacity.index import WORD_BITS, low_bits
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Place, Wish
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.bitmasks import low_bits
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.free_capacity_index import WORD_BITS
+from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.placement import candidate_domains
+from matrixresource.scheduler.placement.affinity import Allowed
+from matrixresource.scheduler.placement.best_fit import CANDIDATES
+from matrixresource.scheduler.placement.constrained import has_room, in_scope
 
 
 def used(seed: int, shape: Shape) -> Ledger:
@@ -64,7 +65,7 @@ def test_a_gang_of_parts_lies_where_trying_every_scope_puts_it(seed: int, within
     for _ in range(60):
         wish = Wish(chance.randint(2, 4 if within == "cabinet" else 9), chance.choice([0.5, 1, 2, 4, 6]), within)
         places: list[tuple[int, int, int, Place]] = []
-        for number, scope in enumerate(scoping.started_scopes(index, wish)):
+        for number, scope in enumerate(candidate_domains.started_scopes(index, wish)):
             place = in_scope(ledger, wish, scope, Allowed(ledger, wish))
             if place is not None:
                 whole = sum(index.whole[cabinet].bit_count() for cabinet in scope)

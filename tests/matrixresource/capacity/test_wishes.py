@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from matrixresource.capacity.ledger import Ledger
-from matrixresource.capacity.shape import Shape
-from matrixresource.capacity.wishes import Place, Rule, Wish
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.request import Place, Rule, Wish
 
 NEAR = Rule("cabinet", 0, ("first",), required=False)
 AVOIDED = frozenset(range(6))

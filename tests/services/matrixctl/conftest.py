@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from services.catalogue import Process
-from services.matrixctl.folder import Folder, Stack
-from services.matrixctl.probe import free_port
-from services.matrixctl.supervise import Request
-from services.matrixctl.up import halt, start, until_ready
+from services.matrixctl.supervisor.probe import free_port
+from services.matrixctl.supervisor.state_folder import Folder, Stack
+from services.matrixctl.supervisor.supervisor import Request
+from services.matrixctl.supervisor.up import halt, start, until_ready
 
 STANDIN = "tests.services.matrixctl.standin"
 PATIENCE_WALL_S = 20.0

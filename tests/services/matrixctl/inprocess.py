@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from services.matrixctl import reach
+from services.matrixctl import api_client
 from services.matrixctl.main import run
 
 
 def reached(monkeypatch: pytest.MonkeyPatch, clients: Mapping[str, TestClient]) -> None:
     """Until the test ends, matrixctl's way to each service leads to the client of that name."""
 
-    class Here(reach.Reach):
+    class Here(api_client.Reach):
         def _client(self, service: str) -> Any:
             return contextlib.nullcontext(clients[service])
 
-    monkeypatch.setattr(reach.Reach, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
+    monkeypatch.setattr(api_client.Reach, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
 
 
 def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

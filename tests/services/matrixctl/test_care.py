@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from matrixresource.vocabulary.clock import FixedClock
+from matrixcommon.model.clock import FixedClock
 from services.chassis.database import Database
 from services.link.main import MIGRATIONS, LinkSettings, build
 from tests.matrixlink.fleet import NODES, a_request

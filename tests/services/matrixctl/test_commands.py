@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from services.matrixctl.commands.change import fault_target
-from services.matrixctl.commands.later import NOT_YET
-from services.matrixctl.nouns import NOUNS, noun_of
-from services.matrixctl.up import halt
+from services.matrixctl.commands.apply import fault_target
+from services.matrixctl.commands.unsupported import NOT_YET
+from services.matrixctl.output.resource_kinds import NOUNS, noun_of
+from services.matrixctl.supervisor.up import halt
 from tests.services.matrixctl.conftest import Bench, eventually
 from tests.services.matrixctl.inprocess import ran
 

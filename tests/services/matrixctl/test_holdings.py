@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from matrixresource.vocabulary.errors import InvalidField
-from services.matrixctl.commands import wish
+from matrixcommon.model.errors import InvalidField
+from services.matrixctl.commands import allocation_options
 from tests.services.matrixctl.inprocess import ctl
 from tests.services.matrixctl.test_machine import here
 
@@ -26,7 +26,7 @@ def test_every_option_reaches_the_request():
         "max_per_domain": 12, "block": ["8", "2@cabinet"], "near": ["db@supernode"], "apart": ["web", "api@node"],
         "priority": 9, "preempt": True, "lease_s": 60.0, "exclude": ["sn0-c00-n0"],
     }  # fmt: skip
-    assert wish.request(NOTHING | said) == {
+    assert allocation_options.request(NOTHING | said) == {
         "nodes": 24,
         "npusPerNode": 4.0,
         "spares": 2,
@@ -51,7 +51,7 @@ def test_every_option_reaches_the_request():
 )
 def test_what_cannot_be_read_is_refused_by_its_flag(said, flag):
     with pytest.raises(InvalidField) as refused:
-        wish.request(NOTHING | said)
+        allocation_options.request(NOTHING | said)
     assert refused.value.field == flag
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from matrixresource.vocabulary.clock import FixedClock
+from matrixcommon.model.clock import FixedClock
 from services.chassis.database import Database
-from services.node_agent.fleet import Fleet
+from services.node_agent.fleet.fleet import Fleet
+from services.node_agent.fleet.store import FleetMemory
 from services.node_agent.main import AgentSettings, node_names
 from services.node_agent.main import build as build_agents
-from services.node_agent.memory import FleetMemory
 from services.resource.main import MIGRATIONS, ResourceSettings, build
 from tests.services.matrixctl.inprocess import ctl, reached
 

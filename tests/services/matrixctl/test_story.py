@@ -2,7 +2,7 @@
 
 import pytest
 
-from matrixresource.vocabulary.errors import Conflict, Unavailable
+from matrixcommon.model.errors import Conflict, Unavailable
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.story import Step, StepFailed, check, tell, until
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from services.matrixctl.folder import StackTime
-from services.matrixctl.probe import free_port
-from services.matrixctl.seats import started_at
-from services.matrixctl.supervise import Request
-from services.matrixctl.up import halt, look, start
+from services.matrixctl.supervisor.probe import free_port
+from services.matrixctl.supervisor.process_lock import started_at
+from services.matrixctl.supervisor.state_folder import StackTime
+from services.matrixctl.supervisor.supervisor import Request
+from services.matrixctl.supervisor.up import halt, look, start
 from tests.services.matrixctl.conftest import Bench, eventually
 
 
@@ -66,7 +66,7 @@ def test_a_second_supervisor_finds_the_seat_taken(bench: Bench) -> None:
     first = bench.folder.supervisor()
     assert start(bench.folder, Request(bench.processes, shared=()).to_json()) == first
     again = subprocess.run(
-        [sys.executable, "-m", "services.matrixctl.supervise", "--state", str(bench.folder.path)],
+        [sys.executable, "-m", "services.matrixctl.supervisor.supervisor", "--state", str(bench.folder.path)],
         capture_output=True,
         text=True,
         check=False,
@@ -116,7 +116,7 @@ def test_down_works_when_the_supervisor_is_dead(bench: Bench) -> None:
 
 def test_a_deaf_process_is_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUDMATRIX_STANDIN_ALPHA", "deaf")
-    monkeypatch.setattr("services.matrixctl.up.HALT_PATIENCE_WALL_S", 10.0)
+    monkeypatch.setattr("services.matrixctl.supervisor.up.HALT_PATIENCE_WALL_S", 10.0)
     pid = bench.up().children["alpha"].pid
     halt(bench.folder)
     assert started_at(pid) is None
@@ -150,7 +150,7 @@ def test_two_stacks_run_beside_each_other(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_without_fork_a_child_is_a_fresh_interpreter(bench: Bench) -> None:
-    from services.matrixctl.children import spawn
+    from services.matrixctl.supervisor.process_spawn import spawn
 
     bench.folder.prepare()
     seat = bench.folder.seat("alpha").path

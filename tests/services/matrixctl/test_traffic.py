@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from matrixresource.vocabulary.names import NodeName
+from matrixcommon.model.hardware_names import NodeName
 from services.chassis.app import create_app
-from services.node_agent.api_traffic import traffic_routes
-from services.node_agent.fleet import Fleet
-from services.node_agent.memory import FleetMemory
-from services.node_agent.offered import Load
+from services.node_agent.fleet.fleet import Fleet
+from services.node_agent.fleet.store import FleetMemory
+from services.node_agent.network.api import traffic_routes
+from services.node_agent.network.traffic_patterns import Load
 from tests.matrixlink.fleet import NODES, Stack
 from tests.matrixlink.test_emulated_traffic import a_table
 from tests.services.matrixctl.inprocess import reached, say

@@ -1,0 +1,332 @@
+"""The engine: carries requests through prefill, cache and decode in the time it is given.
+
+It is a discrete-event machine without a clock of its own: `submit` puts a request in, `advance(until)` plays everything
+that happens up to that moment, `next_at` says when there is something to do. An experiment calls them with the times of
+a trace, the service with the scaled wall clock; nothing else differs. Nothing here sleeps or draws from hidden chance:
+the same seed and the same calls give the same answers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from math import inf
+from random import Random
+
+from infer_workload.ems.context_cache import NOTHING, ContextCache, Match
+from infer_workload.engine.decode_pool import DecodeDie, DecodePool
+from infer_workload.engine.kv_transfers import Transfers
+from infer_workload.engine.prefill_instance import PrefillInstance
+from infer_workload.engine.request import (
+    CANCELLED,
+    DECODING,
+    FINISHED,
+    PREFILLING,
+    TRANSFERRING,
+    WAITING,
+    InferenceRequest,
+)
+from infer_workload.engine.scheduler import choose_die, choose_instance
+from infer_workload.layout.deployment import Deployment
+from infer_workload.timing.collectives import cache_fetch_s
+from infer_workload.timing.fabric import DIES_PER_NODE, RDMA
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
+
+
+class ContextTooLong(ValueError):
+    """Prompt and answer are longer than one decode die can hold."""
+
+    def __init__(self, tokens: int, limit: int) -> None:
+        super().__init__(f"{tokens} tokens of prompt and answer; this deployment holds {limit} at most")
+        self.tokens, self.limit = tokens, limit
+
+
+Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
+
+
+class Engine:
+    """Serves one deployment. `finished(request)` is called for each request when its last token is there.
+
+    `emitted(start_s, end_s, tokens)` hears of decode tokens as they come, for a view of throughput over time.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        seed: int = 0,
+        now: float = 0.0,
+        finished: Callable[[InferenceRequest], None] | None = None,
+        emitted: Callable[[float, float, float], None] | None = None,
+    ) -> None:
+        self.deployment = deployment
+        self.now = now
+        self.waiting: deque[InferenceRequest] = deque()
+        self.in_flight: dict[int, InferenceRequest] = {}
+        self.preemptions = 0
+        self.cache = ContextCache(deployment.cache_blocks, deployment.spec.block_tokens, deployment.pools.caching)
+        self._finished = finished or (lambda request: None)
+        self._emitted = emitted or (lambda start, end, tokens: None)
+        self._events: list[Event] = []
+        self._sequence = 0
+        self._instances_made = 0
+        self.transfers = Transfers(self._port_gbps)
+        self.instances = [self._new_instance(nodes, now) for nodes in deployment.pools.prefill]
+        self.pool = DecodePool(deployment.decode_timing(), _dies(deployment.pools.decode), Random(seed), self._emitted)
+        self._time_instances()
+
+    # What a caller does.
+
+    def submit(self, request: InferenceRequest) -> None:
+        """Take a request at the present moment. Raises ContextTooLong when no die could ever hold it."""
+        total = request.input_tokens + request.output_tokens
+        if total > self.deployment.context_length:
+            raise ContextTooLong(total, self.deployment.context_length)
+        self.in_flight[request.number] = request
+        self.waiting.append(request)
+        self._assign()
+
+    def cancel(self, request: InferenceRequest) -> None:
+        """The client went away: free what the request holds. A finished one is left alone."""
+        if not request.done:
+            self._withdraw([request])
+            request.move(CANCELLED)
+            self.in_flight.pop(request.number, None)
+            self._assign()
+
+    def next_at(self) -> float:
+        """When something happens next if nothing is submitted; infinity when all is quiet."""
+        return min(self._events[0][0] if self._events else inf, self.pool.due, self.transfers.due)
+
+    def advance(self, until: float) -> None:
+        """Play everything up to and including that moment."""
+        while (at := self.next_at()) <= until and at < inf:
+            self.now = max(self.now, at)
+            if self.pool.due <= at:
+                for request in self.pool.run(self.now):
+                    self._finish(request)
+                self._assign()
+            elif self.transfers.due <= at:
+                for transfer in self.transfers.finish(self.now):
+                    self._at(self.now + self._transfer_start_s, self._transferred, transfer.request, transfer.life)
+            else:
+                _, _, deed, arguments = heappop(self._events)
+                deed(*arguments)
+        if until < inf:
+            self.now = max(self.now, until)
+
+    def settle(self) -> None:
+        """Bring counters up to the present moment, between events."""
+        self.pool.settle(self.now)
+
+    def tokens_of(self, request: InferenceRequest) -> int:
+        """Tokens of the answer that exist at the present moment."""
+        return self.pool.tokens_of(request, self.now)
+
+    def relay(self, deployment: Deployment, pause_s: float, start_s: float) -> int:
+        """Go on with another layout: decode pauses, new prefill instances start after `start_s`.
+
+        Requests on dies or instances that are gone go back to the head of the queue with what they had generated as
+        part of their prompt. Returns how many were sent back.
+        """
+        self.pool.settle(self.now)
+        self.deployment = deployment
+        pools = deployment.pools
+        kept = [instance for instance in self.instances if instance.nodes in pools.prefill]
+        gone = [instance for instance in self.instances if instance not in kept]
+        held = {instance.nodes for instance in kept}
+        added = [self._new_instance(nodes, self.now + start_s) for nodes in pools.prefill if nodes not in held]
+        decode = set(pools.decode)
+        surviving = [die for die in self.pool.dies if die.node in decode]
+        known = {die.node for die in surviving}
+        lost = [
+            request
+            for request in self.in_flight.values()
+            if (request.die is not None and request.die.node not in decode)
+            or (request.state == PREFILLING and request.instance in gone)
+            or (request.state == TRANSFERRING and request.instance in gone)
+        ]
+        self._withdraw(lost)
+        for instance in gone:
+            self.cache.break_promises(instance.number)
+        self.cache.move_to(pools.caching, deployment.cache_blocks)
+        self.instances = sorted(kept + added, key=lambda instance: pools.prefill.index(instance.nodes))
+        self._time_instances()
+        self.transfers.reprice(self.now)
+        self.pool.rebuild(
+            deployment.decode_timing(), surviving + _dies([node for node in pools.decode if node not in known])
+        )
+        if pause_s > 0:
+            self.pool.pause(self.now + pause_s)
+        for request in sorted(lost, key=lambda request: request.arrived_at, reverse=True):
+            request.move(WAITING)
+            request.lives += 1
+            self.waiting.appendleft(request)
+        self.preemptions += len(lost)
+        self._assign()
+        return len(lost)
+
+    # How a request goes through.
+
+    def _assign(self) -> None:
+        """From the queue to a die and an instance, in order, as long as there is room."""
+        limit, room = self.deployment.batch_per_die, self.deployment.kv_tokens_per_die
+        while self.waiting and self.instances:
+            request = self.waiting[0]
+            tokens = request.input_tokens + request.output_tokens
+            die = choose_die(self.pool.dies, tokens, limit, room)
+            if die is None:
+                return
+            self.waiting.popleft()
+            die.reserved += 1
+            die.reserved_tokens += tokens
+            request.die, request.reserved = die, tokens
+            match = self._match(request)
+            instance = choose_instance(self.instances, match)
+            self.cache.promise(request.blocks, instance.number)
+            request.instance = instance
+            request.cached = min(match.tokens, request.prompt - 1)
+            if request.lives == 1:
+                request.cached_first, request.assigned_at = match.tokens, self.now
+            request.prefilled = request.cached
+            request.move(PREFILLING)
+            instance.queue.append((request, request.lives))
+            instance.backlog_tokens += request.prompt - request.cached
+            if not instance.chunk:
+                self._start_chunk(instance)
+
+    def _match(self, request: InferenceRequest) -> Match:
+        if self.cache.capacity <= 0:
+            self.cache.counts.blocks_asked += len(request.blocks)
+            self.cache.counts.tokens_asked += request.prompt
+            return NOTHING
+        return self.cache.match(request.blocks, request.prompt)
+
+    def _start_chunk(self, instance: PrefillInstance) -> None:
+        """Work on what waits, as much as a chunk takes."""
+        if self.now < instance.ready_at:
+            self._at(instance.ready_at, self._wake, instance)
+            return
+        fetched, blocks = instance.fill(self.now, self.cache.block_tokens)
+        if not instance.chunk:
+            return
+        lasts = instance.timing.chunk_s([(take, request.prefilled) for request, _, take in instance.chunk])
+        lasts += self._fetch_s(instance, fetched, blocks)
+        instance.busy_s += lasts
+        instance.chunk_number += 1
+        self._at(self.now + lasts, self._end_chunk, instance, instance.chunk_number)
+
+    def _fetch_s(self, instance: PrefillInstance, tokens: int, blocks: int) -> float:
+        held = self.deployment
+        size = tokens * held.model.kv_bytes_per_token
+        pool, plane = held.pools.caching, held.spec.cache_plane
+        return cache_fetch_s(held.fabric, held.calibration, size, blocks, instance.nodes, pool, plane)
+
+    def _wake(self, instance: PrefillInstance) -> None:
+        if instance in self.instances and not instance.chunk and self.now >= instance.ready_at:
+            self._start_chunk(instance)
+
+    def _end_chunk(self, instance: PrefillInstance, number: int) -> None:
+        if instance not in self.instances or instance.chunk_number != number:
+            return
+        chunk, instance.chunk = instance.chunk, []
+        unfinished = []
+        for request, life, take in chunk:
+            instance.tokens_done += take
+            if not instance.holds(request, life):
+                continue
+            instance.backlog_tokens -= take
+            request.prefilled += take
+            if request.prefilled < request.prompt:
+                unfinished.append((request, life))
+            else:
+                self._prefilled(request, instance)
+        instance.queue.extendleft(reversed(unfinished))
+        self._start_chunk(instance)
+
+    def _prefilled(self, request: InferenceRequest, instance: PrefillInstance) -> None:
+        """The prompt is in KV: the next token is there, and the rest is decode's."""
+        self.cache.keep(request.blocks, instance.number)
+        request.generated += 1
+        if request.first_token_at < 0:
+            request.first_token_at = self.now
+        self._emitted(self.now, self.now, 1)
+        if request.generated >= request.output_tokens:
+            self._finish(request)
+            self._assign()
+            return
+        request.move(TRANSFERRING)
+        assert request.die is not None
+        size = request.prompt * self.deployment.model.kv_bytes_per_token
+        self.transfers.start(self.now, request, (instance, request.die), size)
+
+    def _port_gbps(self, port: object) -> float:
+        """What a transfer's port gives: a decode die's own, or all those of a prefill instance together."""
+        fabric, efficiency = self.deployment.fabric, self.deployment.calibration.rdma_efficiency
+        if isinstance(port, DecodeDie):
+            return fabric.die_gbps(RDMA, port.node, 1) * efficiency
+        assert isinstance(port, PrefillInstance)
+        return sum(fabric.node_gbps(RDMA, node) for node in port.nodes) * efficiency
+
+    @property
+    def _transfer_start_s(self) -> float:
+        """What a transfer takes beside its bytes."""
+        held = self.deployment
+        return held.calibration.transfer_request_ms * 1e-3 + held.fabric.latency_s(RDMA)
+
+    def _transferred(self, request: InferenceRequest, life: int) -> None:
+        if request.lives == life and request.state == TRANSFERRING:
+            self.pool.join(request, self.now)
+
+    def _finish(self, request: InferenceRequest) -> None:
+        request.generated = request.output_tokens
+        request.finished_at = self.now
+        request.move(FINISHED)
+        self._free(request)
+        self.in_flight.pop(request.number, None)
+        self._finished(request)
+
+    # Small helpers.
+
+    def _withdraw(self, requests: list[InferenceRequest]) -> None:
+        """Take requests off their dies and instances; what they generated stays theirs and joins their prompt."""
+        self.pool.settle(self.now)
+        for request in requests:
+            if request.state == DECODING:
+                request.generated = max(request.generated, min(self.tokens_of(request), request.output_tokens - 1))
+            if request.state == WAITING:
+                self.waiting.remove(request)
+            if request.state == PREFILLING and request.instance is not None:
+                request.instance.backlog_tokens -= request.prompt - request.prefilled
+                self.cache.forget(request.blocks, request.instance.number)
+        self.pool.remove(requests)
+        self.transfers.drop(self.now, requests)
+        for request in requests:
+            self._free(request)
+            request.prompt = request.input_tokens + request.generated
+            request.instance, request.cached, request.prefilled = None, 0, 0
+
+    def _free(self, request: InferenceRequest) -> None:
+        if request.die is not None:
+            request.die.reserved -= 1
+            request.die.reserved_tokens -= request.reserved
+            request.die = None
+
+    def _new_instance(self, nodes: tuple[str, ...], ready_at: float) -> PrefillInstance:
+        self._instances_made += 1
+        budget = self.deployment.calibration.prefill_tokens_per_npu * NPUS_PER_NODE * len(nodes)
+        timing = self.deployment.prefill_timing(self.deployment.pools.prefill.index(nodes))
+        return PrefillInstance(self._instances_made, nodes, timing, budget, ready_at)
+
+    def _time_instances(self) -> None:
+        for at, instance in enumerate(self.instances):
+            instance.timing = self.deployment.prefill_timing(at)
+
+    def _at(self, moment: float, deed: Callable[..., None], *arguments: object) -> None:
+        if moment < inf:
+            self._sequence += 1
+            heappush(self._events, (moment, self._sequence, deed, arguments))
+
+
+def _dies(nodes: tuple[str, ...] | list[str]) -> list[DecodeDie]:
+    return [DecodeDie(node, index) for node in nodes for index in range(DIES_PER_NODE)]

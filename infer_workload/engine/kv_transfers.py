@@ -1,0 +1,93 @@
+"""KV transfers under way, sharing the RDMA plane.
+
+Each moves from a prefill instance into the port of one decode die; what they take of the ports in common is decided by
+the same `share` that MatrixLink admits slices with. Where every port can give all that is asked of it, which is the
+usual case, each transfer simply runs at its narrowest port and nothing has to be solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from math import inf
+
+from infer_workload.engine.request import InferenceRequest
+from matrixlink.fabric.sharing.flow import Flow
+from matrixlink.fabric.sharing.max_min import share
+
+Port = Hashable
+
+ROUNDING_NS = 1000.0
+"""What can be moved in this time counts as moved: seconds since the epoch are floats with steps of a quarter of it."""
+
+
+@dataclass(slots=True, eq=False)
+class Transfer:
+    """One request's KV on its way: its path of ports, bytes left, and its present rate in GB/s."""
+
+    request: InferenceRequest
+    life: int
+    ports: tuple[Port, ...]
+    left: float
+    rate: float = 0.0
+
+
+class Transfers:
+    """All transfers of a deployment. `capacity(port)` says what a port gives at present, GB/s."""
+
+    def __init__(self, capacity: Callable[[Port], float]) -> None:
+        self.due = inf
+        self._capacity = capacity
+        self._active: list[Transfer] = []
+        self._at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._active)
+
+    def start(self, now: float, request: InferenceRequest, ports: tuple[Port, ...], size_bytes: float) -> None:
+        self._progress(now)
+        self._active.append(Transfer(request, request.lives, ports, size_bytes))
+        self._share()
+
+    def finish(self, now: float) -> list[Transfer]:
+        """Those that have arrived by now."""
+        self._progress(now)
+        done = [held for held in self._active if held.left <= held.rate * ROUNDING_NS]
+        if done:
+            self._active = [held for held in self._active if held.left > held.rate * ROUNDING_NS]
+        self._share()
+        return done
+
+    def drop(self, now: float, gone: Iterable[InferenceRequest]) -> None:
+        """These requests no longer need their KV."""
+        leaving = set(gone)
+        if any(held.request in leaving for held in self._active):
+            self._progress(now)
+            self._active = [held for held in self._active if held.request not in leaving]
+            self._share()
+
+    def reprice(self, now: float) -> None:
+        """Ports give something else from now on."""
+        self._progress(now)
+        self._share()
+
+    def _progress(self, now: float) -> None:
+        passed = max(0.0, now - self._at)
+        self._at = max(now, self._at)
+        for held in self._active:
+            held.left = max(0.0, held.left - held.rate * 1e9 * passed)
+
+    def _share(self) -> None:
+        """New rates, and when the first transfer ends."""
+        links = {port: self._capacity(port) for held in self._active for port in held.ports}
+        asked = dict.fromkeys(links, 0.0)
+        for held in self._active:
+            held.rate = min(links[port] for port in held.ports)
+            for port in held.ports:
+                asked[port] += held.rate
+        if any(asked[port] > links[port] * (1 + 1e-9) for port in links):
+            rates = share([Flow(held.ports) for held in self._active], links)
+            for held, rate in zip(self._active, rates, strict=True):
+                held.rate = float(rate)
+        ends = [held.left / (held.rate * 1e9) for held in self._active if held.rate > 0]
+        self.due = self._at + min(ends) if ends else inf

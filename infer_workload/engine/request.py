@@ -1,0 +1,100 @@
+"""A request on its way through the pools, and the states it can be in.
+
+It waits for KV memory on a decode die, is prefilled (its first token comes from there), its KV moves to the die, it is
+decoded, it is finished. A lost node sends it back: what it had generated becomes part of the prompt, so no token is
+produced twice and none is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from matrixcommon.model.state_machine import State, StateMachine
+
+if TYPE_CHECKING:
+    from infer_workload.engine.decode_pool import DecodeDie
+    from infer_workload.engine.prefill_instance import PrefillInstance
+
+WAITING, PREFILLING, TRANSFERRING, DECODING = "Waiting", "Prefilling", "Transferring", "Decoding"
+FINISHED, CANCELLED = "Finished", "Cancelled"
+
+SENTENCES = {
+    WAITING: "no decode die has room for its KV yet",
+    PREFILLING: "in the queue or a chunk of a prefill instance",
+    TRANSFERRING: "its KV moves to its decode die over the RDMA plane",
+    DECODING: "gains tokens with every step of the decode pool",
+    FINISHED: "all its tokens are there",
+    CANCELLED: "its client went away",
+}
+MOVES = {
+    WAITING: {PREFILLING, CANCELLED},
+    PREFILLING: {TRANSFERRING, FINISHED, WAITING, CANCELLED},
+    TRANSFERRING: {DECODING, WAITING, CANCELLED},
+    DECODING: {FINISHED, WAITING, CANCELLED},
+    FINISHED: set[str](),
+    CANCELLED: set[str](),
+}
+"""Back to Waiting is what the loss of a node does."""
+
+REQUEST_STATES = StateMachine("request", WAITING, [State(name, text) for name, text in SENTENCES.items()], MOVES)
+
+
+@dataclass(slots=True, eq=False)
+class InferenceRequest:
+    """One prompt and its answer. Times are the engine's seconds; lengths are tokens.
+
+    `generated` counts tokens delivered, `prompt` what must be in KV before decoding (it grows when a loss makes
+    generated tokens part of it), `cached` how much of it came from the context cache in this life.
+    """
+
+    number: int
+    arrived_at: float
+    input_tokens: int
+    output_tokens: int
+    blocks: Sequence[int] = ()
+    tenant: str = ""
+
+    state: str = WAITING
+    prompt: int = 0
+    generated: int = 0
+    cached: int = 0
+    cached_first: int = 0
+    prefilled: int = 0
+    lives: int = 1
+    die: DecodeDie | None = None
+    instance: PrefillInstance | None = None
+    reserved: int = 0
+    first_token_at: float = -1.0
+    finished_at: float = -1.0
+    assigned_at: float = -1.0
+    prefill_started_at: float = -1.0
+    start_step: int = 0
+    end_step: int = 0
+    tokens_at_start: int = 0
+
+    def __post_init__(self) -> None:
+        if self.input_tokens < 1 or self.output_tokens < 1:
+            raise ValueError("a request needs at least one token in and one token out")
+        self.prompt = self.input_tokens
+
+    def move(self, state: str) -> None:
+        """Raises ValueError for a move that is not in MOVES."""
+        if state not in MOVES[self.state]:
+            raise ValueError(f"request {self.number} that is {self.state} cannot become {state}")
+        self.state = state
+
+    @property
+    def done(self) -> bool:
+        return self.state in (FINISHED, CANCELLED)
+
+    @property
+    def ttft_s(self) -> float:
+        """Arrival to first token."""
+        return self.first_token_at - self.arrived_at
+
+    @property
+    def tpot_s(self) -> float:
+        """Mean time of a token after the first; 0 for an answer of one token."""
+        return (self.finished_at - self.first_token_at) / (self.output_tokens - 1) if self.output_tokens > 1 else 0.0

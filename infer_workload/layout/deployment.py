@@ -1,0 +1,224 @@
+"""Which nodes and dies play prefill, decode and caching.
+
+`lay_out` is a pure decision on a FabricView: it splits the nodes an instance may use in the proportions of the paper's
+256-NPU deployment (12 nodes of 32 for prefill in instances of two, the rest for decode; every node's CPU memory is
+caching), or as the spec asks, lays the experts so that each of the 256 lives at least once in each pool, and refuses
+where the weights do not fit. Nodes that already play a role keep it as far as the sizes allow: a lost node must not
+make the others change places. When nodes are few, prefill gives way to decode, which serves the requests in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from infer_workload.timing.calibration import Calibration
+from infer_workload.timing.collectives import Exchange
+from infer_workload.timing.decode import DecodeTiming, StepOptions
+from infer_workload.timing.experts import ExpertLayout, lay_experts
+from infer_workload.timing.fabric import DIES_PER_NODE, UB, Fabric
+from infer_workload.timing.model import ServedModel
+from infer_workload.timing.prefill import PrefillTiming
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
+
+
+class DoesNotFit(Exception):
+    """The deployment cannot be laid out; `blocking` lists each thing in the way as {domain, needs, has}."""
+
+    def __init__(self, message: str, blocking: list[dict[str, object]]) -> None:
+        super().__init__(message)
+        self.message = message
+        self.blocking = blocking
+
+
+@dataclass(frozen=True)
+class DeploymentSpec:
+    """What is asked of a deployment. Sizes in NPUs, multiples of a node's 8; None leaves them to the proportions."""
+
+    prefill_npus: int | None = None
+    decode_npus: int | None = None
+    caching_nodes: int | None = None
+    block_tokens: int = 512
+    batch_per_npu: int | None = None
+    context_cache: bool = True
+    cache_plane: str = UB
+    cache_gb_per_node: float | None = None
+    balanced_experts: bool = False
+    prefill_microbatch: bool | None = None
+    steps: StepOptions = field(default_factory=StepOptions)
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Nodes by role. Caching overlaps the others: it lives in their CPU memory."""
+
+    prefill: tuple[tuple[str, ...], ...]
+    decode: tuple[str, ...]
+    caching: tuple[str, ...]
+
+    @property
+    def prefill_nodes(self) -> int:
+        return sum(len(instance) for instance in self.prefill)
+
+    @property
+    def npus(self) -> int:
+        return (self.prefill_nodes + len(self.decode)) * NPUS_PER_NODE
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A laid-out deployment under one generation of the fabric."""
+
+    spec: DeploymentSpec
+    model: ServedModel
+    calibration: Calibration
+    fabric: Fabric
+    pools: Pools
+    decode_layout: ExpertLayout
+    prefill_layouts: tuple[ExpertLayout, ...]
+    kv_tokens_per_die: int
+    cache_blocks: int
+
+    @property
+    def decode_dies(self) -> int:
+        return self.decode_layout.dies
+
+    @property
+    def batch_per_die(self) -> int:
+        return max(1, (self.spec.batch_per_npu or self.calibration.decode_batch_per_npu) // 2)
+
+    @property
+    def context_length(self) -> int:
+        """The longest prompt and answer a request may have together: what one die's KV memory holds."""
+        return min(self.model.context_length, self.kv_tokens_per_die)
+
+    def decode_timing(self) -> DecodeTiming:
+        exchange = Exchange(self.fabric, self.calibration, self.pools.decode, self.decode_dies)
+        return DecodeTiming(self.model, self.calibration, exchange, self.decode_layout, self.spec.steps)
+
+    def prefill_timing(self, instance: int) -> PrefillTiming:
+        nodes, layout = self.pools.prefill[instance], self.prefill_layouts[instance]
+        exchange = Exchange(self.fabric, self.calibration, nodes, layout.dies)
+        return PrefillTiming(
+            self.model, self.calibration, exchange, layout, self.spec.balanced_experts, self.spec.prefill_microbatch
+        )
+
+
+def lay_out(
+    fabric: Fabric,
+    model: ServedModel,
+    calibration: Calibration,
+    spec: DeploymentSpec | None = None,
+    previous: Pools | None = None,
+) -> Deployment:
+    """The deployment on the nodes of `fabric`. Raises DoesNotFit with everything that stands in the way."""
+    wish = spec or DeploymentSpec()
+    nodes = fabric.nodes
+    prefill_nodes, decode_nodes = _sizes(len(nodes), wish, calibration)
+    pools = _assign(nodes, prefill_nodes, decode_nodes, wish, calibration, previous)
+    decode_layout = lay_experts(len(pools.decode) * DIES_PER_NODE, model)
+    prefill_layouts = tuple(_prefill_layout(len(instance), model, calibration) for instance in pools.prefill)
+    spare = _spare_hbm(decode_layout, model, calibration)
+    blocking: list[dict[str, object]] = [
+        _hbm_blocking(role, layout, model, calibration)
+        for role, layout in (("decode", decode_layout), *(("prefill", layout) for layout in prefill_layouts[:1]))
+        if _spare_hbm(layout, model, calibration) <= 0
+    ]
+    if blocking:
+        raise DoesNotFit("the weights do not fit the memory of the dies: give the pool more nodes", blocking)
+    per_node = wish.cache_gb_per_node
+    if per_node is None:
+        per_node = calibration.node_dram_gb * calibration.cache_dram_share
+    block_bytes = wish.block_tokens * model.kv_bytes_per_token
+    return Deployment(
+        spec=wish,
+        model=model,
+        calibration=calibration,
+        fabric=fabric,
+        pools=pools,
+        decode_layout=decode_layout,
+        prefill_layouts=prefill_layouts,
+        kv_tokens_per_die=int(spare // model.kv_bytes_per_token),
+        cache_blocks=int(len(pools.caching) * per_node * 1e9 // block_bytes) if wish.context_cache else 0,
+    )
+
+
+def _sizes(nodes: int, wish: DeploymentSpec, calibration: Calibration) -> tuple[int, int]:
+    """Nodes for prefill and for decode; explicit sizes first, the paper's proportion for the rest."""
+    asked = [
+        None if npus is None else _whole_nodes(npus, role)
+        for npus, role in ((wish.prefill_npus, "prefill"), (wish.decode_npus, "decode"))
+    ]
+    least = sum(size or 1 for size in asked)
+    if nodes < least:
+        raise DoesNotFit(
+            f"the instance offers {nodes} usable nodes, the pools need {least}",
+            [{"domain": "nodes", "needs": least, "has": nodes}],
+        )
+    prefill, decode = asked
+    if prefill is None:
+        share = calibration.paper_prefill_nodes / calibration.paper_nodes
+        free = nodes if decode is None else nodes - decode
+        prefill = max(1, round(nodes * share)) if decode is None else free
+        size = calibration.nodes_per_prefill_instance
+        if prefill > size:
+            prefill -= prefill % size
+    return prefill, nodes - prefill if decode is None else decode
+
+
+def _whole_nodes(npus: int, role: str) -> int:
+    if npus < NPUS_PER_NODE or npus % NPUS_PER_NODE:
+        raise DoesNotFit(
+            f"{role} asks for {npus} NPUs; pools are whole nodes of {NPUS_PER_NODE}",
+            [{"domain": role, "needs": f"a multiple of {NPUS_PER_NODE}", "has": npus}],
+        )
+    return npus // NPUS_PER_NODE
+
+
+def _assign(
+    nodes: Sequence[str],
+    prefill_nodes: int,
+    decode_nodes: int,
+    wish: DeploymentSpec,
+    calibration: Calibration,
+    previous: Pools | None,
+) -> Pools:
+    """Roles to nodes: survivors keep theirs, decode is filled first, whole prefill instances stay together."""
+    usable, size = set(nodes), calibration.nodes_per_prefill_instance
+    kept_decode = [node for node in (previous.decode if previous else ()) if node in usable][:decode_nodes]
+    instances: list[tuple[str, ...]] = []
+    for instance in previous.prefill if previous else ():
+        room = prefill_nodes - sum(len(held) for held in instances)
+        if len(instance) <= room and all(node in usable for node in instance):
+            instances.append(instance)
+    taken = {*kept_decode, *(node for instance in instances for node in instance)}
+    free = [node for node in nodes if node not in taken]
+    more = decode_nodes - len(kept_decode)
+    decode = kept_decode + free[:more]
+    rest = free[more:]
+    room = prefill_nodes - sum(len(held) for held in instances)
+    while room > 0 and rest:
+        take = min(size, room, len(rest))
+        instances.append(tuple(rest[:take]))
+        rest, room = rest[take:], room - take
+    playing = {*decode, *(node for instance in instances for node in instance)}
+    caching = [node for node in nodes if node in playing]
+    return Pools(tuple(instances), tuple(decode), tuple(caching[: wish.caching_nodes]))
+
+
+def _prefill_layout(nodes: int, model: ServedModel, calibration: Calibration) -> ExpertLayout:
+    """Experts of a prefill instance: one redundant slot a die where there is room for it (the paper's 8 + 1 + 1)."""
+    dies = nodes * DIES_PER_NODE
+    roomy = lay_experts(dies, model, redundant_per_die=1)
+    return roomy if _spare_hbm(roomy, model, calibration) > 0 else lay_experts(dies, model)
+
+
+def _spare_hbm(layout: ExpertLayout, model: ServedModel, calibration: Calibration) -> float:
+    """Bytes a die has left for KV once weights, exchange buffers and the runtime are in."""
+    fixed = (calibration.exchange_buffers_gb + calibration.runtime_gb) * 1e9
+    return calibration.hbm_gb * 1e9 - fixed - model.die_weight_bytes(layout.experts_per_die)
+
+
+def _hbm_blocking(role: str, layout: ExpertLayout, model: ServedModel, calibration: Calibration) -> dict[str, object]:
+    needs = calibration.hbm_gb - _spare_hbm(layout, model, calibration) / 1e9
+    return {"domain": f"{role} HBM of one die", "needs": f"{needs:.1f} GB", "has": f"{calibration.hbm_gb:.1f} GB"}

@@ -1,0 +1,44 @@
+"""What a FabricView says of decoding, from the view alone: how long a step of that batch takes on it.
+
+This is the same timing the engine steps by, asked from outside: whoever measures a deployment can set beside it what
+the fabric lets it do (the demo does, and a story). Seconds, tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from infer_workload.layout.deployment import DIES_PER_NODE
+from infer_workload.timing.calibration import Calibration, load_calibration
+from infer_workload.timing.collectives import Exchange
+from infer_workload.timing.decode import DecodeTiming
+from infer_workload.timing.experts import lay_experts
+from infer_workload.timing.fabric import Fabric
+from infer_workload.timing.model import ServedModel, load_model
+
+KV_TOKENS_PER_REQUEST = 4096.0
+"""A prompt of the usual length and half its answer: how much cache a request in flight holds, by assumption."""
+
+
+@cache
+def _served() -> tuple[ServedModel, Calibration]:
+    return load_model(), load_calibration()
+
+
+def decode_timing_on(view: Any, roles: Mapping[str, str]) -> DecodeTiming:
+    """The timing of the decode pool that `roles` (node to role) names, on a FabricView."""
+    model, calibration = _served()
+    nodes = tuple(sorted(node for node, role in roles.items() if role == "decode"))
+    layout = lay_experts(len(nodes) * DIES_PER_NODE, model)
+    exchange = Exchange(Fabric.of(view), calibration, nodes, layout.dies)
+    return DecodeTiming(model, calibration, exchange, layout)
+
+
+def decode_step_s(
+    view: Any, roles: Mapping[str, str], batch_per_npu: float, kv_tokens_per_request: float = KV_TOKENS_PER_REQUEST
+) -> float:
+    """One step with so many requests on each NPU."""
+    requests = batch_per_npu / 2
+    return decode_timing_on(view, roles).exact_step_s(requests, requests * kv_tokens_per_request)

@@ -1,0 +1,279 @@
+"""The OpenAI-shaped endpoint over the engines: chat and text completions, whole or streamed, and the list of models.
+
+Unknown fields are ignored, as other servers do; what changes the meaning and is not emulated (several choices, tools
+that must be called) is refused in OpenAI's error form. Words are emulated, timing is the engine's: a token is sent when
+the engine has it, at the pace of the scaled clock. With MTP a step yields one or two tokens; each has its own chunk.
+`stop`, `temperature` and their kin are accepted and change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from infer_workload.engine.engine import ContextTooLong
+from infer_workload.engine.request import InferenceRequest
+from infer_workload.openai.prompts import Chat, Shape, Text
+from infer_workload.openai.synthetic_tokens import Answer, prefix_blocks
+from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.service import Serving
+from matrixcommon.model.errors import InvalidField, Malformed, MatrixError, Unavailable
+
+RETRY_AFTER_S = 2
+TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 422: "invalid_request_error",
+         503: "service_unavailable_error"}  # fmt: skip
+
+
+def routes(serving: Serving) -> APIRouter:
+    """The routes over one `Serving`."""
+    api = APIRouter()
+
+    @api.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [_model(live) for _, live in sorted(serving.live.items())]}
+
+    @api.get("/v1/models/{name}")
+    async def model(name: str) -> Response:
+        try:
+            return JSONResponse(_model(serving.serving_model(name)))
+        except MatrixError as refused:
+            return refusal(refused)
+
+    @api.get("/health", include_in_schema=False)
+    async def health() -> Response:
+        return Response(status_code=200)
+
+    @api.post("/v1/chat/completions")
+    async def chat(request: Request) -> Response:
+        return await _complete(serving, request, Chat)
+
+    @api.post("/v1/completions")
+    async def text(request: Request) -> Response:
+        return await _complete(serving, request, Text)
+
+    return api
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One accepted request and what its answer will be made of."""
+
+    serving: Serving
+    live: LiveDeployment
+    request: InferenceRequest
+    shape: Shape
+    answer: Answer
+    model: str
+    finish: str
+    created: int
+    usage_at_end: bool = False
+    usage_always: bool = False
+
+    def document(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": f"{self.shape.prefix}-{self.live.name}-{self.request.number}",
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        }
+
+    def usage(self, completed: int) -> dict[str, Any]:
+        prompt = self.request.input_tokens
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": completed,
+            "total_tokens": prompt + completed,
+            "prompt_tokens_details": {"cached_tokens": min(self.request.cached_first, prompt)},
+        }
+
+    async def tokens(self) -> AsyncIterator[int]:
+        """The number of tokens there are, each time there are more. Raises Unavailable when they will not come.
+
+        Whoever stops listening has the request cancelled; what it got is charged either way.
+        """
+        told = 0
+        self.live.followed += 1
+        self.serving.nudge()
+        try:
+            while True:
+                if self.live.lost(self.request):
+                    raise Unavailable(f"{self.live.name} lost its pools: {self.live.why}", retry_after_s=RETRY_AFTER_S)
+                there = self.live.tokens_of(self.request)
+                if there > told:
+                    told = there
+                    yield told
+                if self.request.done:
+                    return
+                await self.live.news()
+        finally:
+            self.live.followed -= 1
+            self.live.cancel(self.request)
+            charge = self.serving.metering
+            held = self.request
+            charge.add(self.live.name, held.tenant, held.input_tokens, held.cached_first, told)
+            self.serving.charge_now()
+
+
+async def _complete(serving: Serving, request: Request, shape: Shape) -> Response:
+    try:
+        body = await _body(request)
+        completion = _accepted(serving, request, body, shape)
+        if body.get("stream"):
+            return StreamingResponse(
+                _stream(completion),
+                media_type="text/event-stream",
+                headers={"Cache-Control": "no-cache", "X-Time-Scale": f"{serving.clock.scale:g}"},
+            )
+        return await _whole(completion)
+    except MatrixError as refused:
+        return refusal(refused)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.body())
+    except ValueError as wrong:
+        raise Malformed(f"the body is no JSON: {wrong}") from wrong
+    if not isinstance(body, dict):
+        raise Malformed("the body must be a JSON object")
+    return body
+
+
+def _accepted(serving: Serving, request: Request, body: dict[str, Any], shape: Shape) -> Completion:
+    """Check what was asked and hand it to the engine."""
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidField("say which model", field="model")
+    if body.get("n") not in (None, 1):
+        raise InvalidField("one choice a request is what is emulated", field="n")
+    live = serving.serving_model(model)
+    prompt = shape.prompt(body) or [""]
+    answer = Answer(" ".join(prompt))
+    wanted, finish = _length(body, answer, shape)
+    if not live.serves:
+        raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
+    principal = request.scope.get("state", {}).get("principal")
+    tenant = f"{principal.project}/{principal.name}" if principal is not None else "default/anyone"
+    blocks = prefix_blocks(prompt, live.wish.block_tokens)
+    most = max(wanted, _limit(body)[1] or 0)
+    try:
+        if len(prompt) + most > live.pools_view().context_length:
+            raise ContextTooLong(len(prompt) + most, live.pools_view().context_length)
+        accepted = live.submit(serving.clock.now(), len(prompt), wanted, blocks, tenant)
+    except ContextTooLong as wrong:
+        too_long = InvalidField(
+            f"This model's maximum context length is {wrong.limit} tokens, you asked for {wrong.tokens} "
+            f"({len(prompt)} in the prompt, {most} for the answer)",
+            field="messages" if shape is Chat else "prompt",
+        )
+        raise too_long from wrong
+    options = body.get("stream_options") or {}
+    options = options if isinstance(options, dict) else {}
+    return Completion(
+        serving,
+        live,
+        accepted,
+        shape,
+        answer,
+        model,
+        finish,
+        int(serving.clock.now()),
+        usage_at_end=bool(options.get("include_usage")),
+        usage_always=bool(options.get("continuous_usage_stats")),
+    )
+
+
+def _length(body: dict[str, Any], answer: Answer, shape: Shape) -> tuple[int, str]:
+    """How many tokens the answer has and why it ends there."""
+    field, limit = _limit(body)
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise InvalidField(f"{field} must be a whole number, 1 or more", field=field)
+    if limit is None and shape is Text:
+        limit = 16
+    if limit is None:
+        return answer.natural_tokens, "stop"
+    if body.get("ignore_eos") or answer.natural_tokens >= limit:
+        return limit, "length"
+    return answer.natural_tokens, "stop"
+
+
+def _limit(body: dict[str, Any]) -> tuple[str, Any]:
+    """The field that limits the answer, and what it says."""
+    field = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
+    return field, body.get(field)
+
+
+async def _whole(completion: Completion) -> Response:
+    words: list[str] = []
+    async for there in completion.tokens():
+        words += [completion.answer.word() for _ in range(there - len(words))]
+    shape = completion.shape
+    document = completion.document(shape.whole, [shape.choice("".join(words), completion.finish, chunk=False)])
+    return JSONResponse(document | {"usage": completion.usage(len(words))})
+
+
+async def _stream(completion: Completion) -> AsyncIterator[bytes]:
+    shape, told = completion.shape, 0
+    if shape is Chat:
+        yield _event(_chunk(completion, shape.choice("", None, chunk=True, first=True), 0))
+    try:
+        async for there in completion.tokens():
+            events = []
+            while told < there:
+                told += 1
+                finish = completion.finish if told == completion.request.output_tokens else None
+                events.append(
+                    _event(_chunk(completion, shape.choice(completion.answer.word(), finish, chunk=True), told))
+                )
+            yield b"".join(events)
+    except MatrixError as refused:
+        yield _event({"error": _error(refused)})
+        return
+    if completion.usage_at_end:
+        yield _event(completion.document(shape.piece, []) | {"usage": completion.usage(told)})
+    yield b"data: [DONE]\n\n"
+
+
+def _chunk(completion: Completion, choice: dict[str, Any], told: int) -> dict[str, Any]:
+    document = completion.document(completion.shape.piece, [choice])
+    if completion.usage_always:
+        document["usage"] = completion.usage(told)
+    return document
+
+
+def _event(document: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
+
+
+def _model(live: LiveDeployment) -> dict[str, Any]:
+    return {
+        "id": live.name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "cloudmatrix-infer",
+        "root": live.wish.model,
+        "max_model_len": live.pools_view().context_length,
+    }
+
+
+def _error(refused: MatrixError) -> dict[str, Any]:
+    code = "context_length_exceeded" if "maximum context length" in refused.message else refused.reason
+    if refused.status == 404:
+        code = "model_not_found"
+    kind = TYPES.get(refused.status, "server_error")
+    return {"message": refused.message, "type": kind, "param": refused.field, "code": code}
+
+
+def refusal(refused: MatrixError) -> Response:
+    """A refusal in OpenAI's error form; 422 becomes its 400."""
+    headers = {}
+    if refused.retryable:
+        headers["Retry-After"] = str(max(1, round(refused.retry_after_s or 1)))
+    status = 400 if refused.status == 422 else refused.status
+    return JSONResponse({"error": _error(refused)}, status, headers)

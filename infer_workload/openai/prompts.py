@@ -1,0 +1,67 @@
+"""How the two kinds of completion read their prompt and shape their answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infer_workload.openai.synthetic_tokens import tokens_of
+from matrixcommon.model.errors import InvalidField
+
+
+class Text:
+    """How a text completion reads and answers."""
+
+    whole, piece, prefix = "text_completion", "text_completion", "cmpl"
+
+    @staticmethod
+    def prompt(body: dict[str, Any]) -> list[str]:
+        """The prompt's tokens; a list of several prompts is refused, a list of token ids is taken as such."""
+        given = body.get("prompt", "")
+        if isinstance(given, list) and len(given) == 1 and isinstance(given[0], str | list):
+            given = given[0]
+        if isinstance(given, str):
+            return tokens_of(given)
+        if isinstance(given, list) and all(isinstance(token, int) for token in given):
+            return [str(token) for token in given]
+        raise InvalidField("give one prompt, as text or as a list of token ids", field="prompt")
+
+    @staticmethod
+    def choice(text: str, finish: str | None, *, chunk: bool, first: bool = False) -> dict[str, Any]:
+        return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
+
+
+class Chat:
+    """How a chat completion reads and answers."""
+
+    whole, piece, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
+
+    @staticmethod
+    def prompt(body: dict[str, Any]) -> list[str]:
+        """The tokens of all messages, each behind its role."""
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise InvalidField("messages must be a list with at least one message", field="messages")
+        tokens: list[str] = []
+        for at, message in enumerate(messages):
+            if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+                raise InvalidField("a message is an object with a role and content", field=f"messages[{at}]")
+            tokens += [f"<{message['role'][:20]}>", *tokens_of(_content(message.get("content"), at))]
+        return tokens
+
+    @staticmethod
+    def choice(text: str, finish: str | None, *, chunk: bool, first: bool = False) -> dict[str, Any]:
+        said = {"role": "assistant", "content": text} if first or not chunk else {"content": text} if text else {}
+        return {"index": 0, "delta" if chunk else "message": said, "logprobs": None, "finish_reason": finish}
+
+
+Shape = type[Chat] | type[Text]
+
+
+def _content(content: Any, at: int) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(isinstance(part, dict) for part in content):
+        return " ".join(str(part.get("text", "")) for part in content)
+    raise InvalidField("content is text or a list of parts", field=f"messages[{at}].content")

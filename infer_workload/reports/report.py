@@ -1,0 +1,195 @@
+"""What an experiment found, and how the model stands to the published figures.
+
+`Report` is a value: the same requests give the same report, byte for byte. Latencies are seconds, rates tokens a
+second. `python -m infer_workload.reports.report --figures` prints each published figure beside the model's prediction.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from math import ceil
+
+from infer_workload.engine.engine import Engine
+from infer_workload.engine.request import InferenceRequest
+from infer_workload.validation.ablations import effects, effects_text
+from infer_workload.validation.figures import FITTED, Figure, figures
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
+
+TTFT_OBJECTIVE_S = 2.0
+TPOT_OBJECTIVE_S = 0.050
+"""Objectives of goodput: time to first token as xDeepServe's service objective, time per token as the paper's."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and percentiles of a latency, in seconds; the nearest rank above is taken."""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        ranked = sorted(values)
+        if not ranked:
+            return cls(0.0, 0.0, 0.0, 0.0)
+        at = [ranked[max(0, ceil(share * len(ranked)) - 1)] for share in (0.5, 0.9, 0.99)]
+        return cls(*(round(value, 6) for value in (sum(ranked) / len(ranked), *at)))
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of one experiment."""
+
+    workload: str
+    seed: int
+    npus: int
+    prefill_pool: str
+    decode_pool: str
+    caching_nodes: int
+    requests: int
+    finished: int
+    refused: int
+    sent_back: int
+    duration_s: float
+    input_tokens: int
+    output_tokens: int
+    ttft: Spread
+    tpot: Spread
+    latency: Spread
+    output_tokens_per_s: float
+    output_tokens_per_s_per_decode_npu: float
+    input_tokens_per_s_per_prefill_npu: float
+    tokens_per_s_per_npu: float
+    mean_decode_batch_per_npu: float
+    prefill_busy: float
+    cache_blocks_asked: int
+    cache_blocks_hit: int
+    cache_hit_rate_blocks: float
+    cache_hit_rate_tokens: float
+    cache_blocks_evicted: int
+    cache_blocks_lost: int
+    goodput_share: float
+    goodput_requests_per_s: float
+    notes: list[str] = field(default_factory=list)
+
+    def json(self) -> str:
+        return json.dumps(asdict(self), indent=2)
+
+    def text(self) -> str:
+        """A table for people."""
+        rows = [
+            ("workload", self.workload),
+            ("pools", f"{self.npus} NPUs: prefill {self.prefill_pool}, decode {self.decode_pool}, "
+                      f"caching on {self.caching_nodes} nodes"),
+            ("requests", f"{self.finished:,} finished of {self.requests:,}, {self.refused} refused, "
+                         f"{self.sent_back} sent back by losses"),
+            ("time", f"{self.duration_s:,.1f} s emulated"),
+            ("tokens", f"{self.input_tokens:,} in, {self.output_tokens:,} out"),
+            ("TTFT", _spread_text(self.ttft, 1.0, "s", 3)),
+            ("TPOT", _spread_text(self.tpot, 1e3, "ms", 1)),
+            ("whole request", _spread_text(self.latency, 1.0, "s", 2)),
+            ("output", f"{self.output_tokens_per_s:,.1f} tokens/s, "
+                       f"{self.output_tokens_per_s_per_decode_npu:,.2f} per decode NPU"),
+            ("input", f"{self.input_tokens_per_s_per_prefill_npu:,.1f} tokens/s per prefill NPU"),
+            ("in and out", f"{self.tokens_per_s_per_npu:,.2f} tokens/s per NPU"),
+            ("load", f"prefill busy {self.prefill_busy:.1%}, "
+                     f"mean decode batch {self.mean_decode_batch_per_npu:.2f} per NPU"),
+            ("context cache", f"hit rate {self.cache_hit_rate_blocks:.4f} of blocks, "
+                              f"{self.cache_hit_rate_tokens:.4f} of input tokens "
+                              f"({self.cache_blocks_hit:,} of {self.cache_blocks_asked:,} blocks, "
+                              f"{self.cache_blocks_evicted:,} evicted, {self.cache_blocks_lost:,} lost)"),
+            ("goodput", f"{self.goodput_share:.1%} within TTFT {TTFT_OBJECTIVE_S:g} s and TPOT "
+                        f"{TPOT_OBJECTIVE_S * 1e3:g} ms, {self.goodput_requests_per_s:.3f} requests/s"),
+            *(("note", note) for note in self.notes),
+        ]  # fmt: skip
+        return "\n".join(f"{name:14} {value}" for name, value in rows) + "\n"
+
+
+def _spread_text(spread: Spread, factor: float, unit: str, digits: int) -> str:
+    names = (("mean", spread.mean), ("P50", spread.p50), ("P90", spread.p90), ("P99", spread.p99))
+    return "  ".join(f"{name} {value * factor:.{digits}f} {unit}" for name, value in names)
+
+
+def report_of(
+    engine: Engine,
+    finished: Sequence[InferenceRequest],
+    workload: str,
+    seed: int,
+    refused: int,
+    notes: Sequence[str] = (),
+) -> Report:
+    """The report on what an engine did; `finished` in any order."""
+    pools, counts = engine.deployment.pools, engine.cache.counts
+    start = min((request.arrived_at for request in finished), default=0.0)
+    duration = max((request.finished_at for request in finished), default=0.0) - start
+    per_s = 1.0 / duration if duration > 0 else 0.0
+    output = sum(request.output_tokens for request in finished)
+    inputs = sum(request.input_tokens for request in finished)
+    prefill_npus, decode_npus = pools.prefill_nodes * NPUS_PER_NODE, len(pools.decode) * NPUS_PER_NODE
+    busy = sum(instance.busy_s for instance in engine.instances) * per_s / max(1, len(engine.instances))
+    good = sum(request.ttft_s <= TTFT_OBJECTIVE_S and request.tpot_s <= TPOT_OBJECTIVE_S for request in finished)
+    decoding = sum(request.finished_at - request.first_token_at for request in finished)
+    sizes = [len(instance) * NPUS_PER_NODE for instance in pools.prefill]
+    return Report(
+        workload=workload,
+        seed=seed,
+        npus=pools.npus,
+        prefill_pool=f"{len(sizes)} x {sizes[0] if sizes else 0} NPUs",
+        decode_pool=f"{decode_npus} NPUs, EP{engine.deployment.decode_dies}",
+        caching_nodes=len(pools.caching),
+        requests=len(finished) + refused + len(engine.in_flight),
+        finished=len(finished),
+        refused=refused,
+        sent_back=engine.preemptions,
+        duration_s=round(duration, 3),
+        input_tokens=inputs,
+        output_tokens=output,
+        ttft=Spread.of(request.ttft_s for request in finished),
+        tpot=Spread.of(request.tpot_s for request in finished if request.output_tokens > 1),
+        latency=Spread.of(request.finished_at - request.arrived_at for request in finished),
+        output_tokens_per_s=round(output * per_s, 3),
+        output_tokens_per_s_per_decode_npu=round(output * per_s / max(1, decode_npus), 4),
+        input_tokens_per_s_per_prefill_npu=round(inputs * per_s / max(1, prefill_npus), 4),
+        tokens_per_s_per_npu=round((inputs + output) * per_s / max(1, pools.npus), 4),
+        mean_decode_batch_per_npu=round(decoding * per_s / max(1, decode_npus), 4),
+        prefill_busy=round(busy, 6),
+        cache_blocks_asked=counts.blocks_asked,
+        cache_blocks_hit=counts.blocks_hit,
+        cache_hit_rate_blocks=round(counts.block_hit_rate, 6),
+        cache_hit_rate_tokens=round(counts.token_hit_rate, 6),
+        cache_blocks_evicted=counts.evicted,
+        cache_blocks_lost=counts.lost,
+        goodput_share=round(good / len(finished), 6) if finished else 0.0,
+        goodput_requests_per_s=round(good * per_s, 6),
+        notes=list(notes),
+    )
+
+
+def figures_text(found: Sequence[Figure]) -> str:
+    """Published figures beside predictions, and the mean error of those that were not fitted."""
+    lines = [f"{'':14}{'figure':46}{'published':>11}{'model':>11}{'error':>9}  unit, role, source"]
+    lines += [
+        f"{figure.section:14}{figure.name:46}{figure.published:11,.1f}{figure.predicted:11,.1f}"
+        f"{figure.error:+9.1%}  {figure.unit}, {figure.role}, {figure.source}"
+        for figure in found
+    ]
+    unfitted = [abs(figure.error) for figure in found if figure.role != FITTED]
+    lines.append(
+        f"{len(unfitted)} figures were not fitted: mean absolute error {sum(unfitted) / len(unfitted):.1%}, "
+        f"worst {max(unfitted):.1%}"
+    )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--figures"]:
+        print(figures_text(figures()), end="")
+    elif sys.argv[1:] == ["--ablations"]:
+        print(effects_text(effects()), end="")
+    else:
+        sys.exit("usage: python -m infer_workload.reports.report --figures | --ablations")

@@ -1,0 +1,161 @@
+"""CloudMatrix-Infer over HTTP: deployments, what they do, their built-in load, and who used how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from infer_workload.contract import (
+    DeploymentRequest,
+    DeploymentView,
+    LoadRequest,
+    LoadView,
+    Sample,
+    StatisticsView,
+    UsageView,
+)
+from infer_workload.engine.request import DECODING, PREFILLING, TRANSFERRING
+from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.service import Serving
+from infer_workload.serving.statistics import WINDOW_S, percentiles
+from infer_workload.serving.store import UsageRow
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection
+from matrixcommon.model.errors import NotFound
+
+WINDOW_S_MAX = 600.0
+
+
+def routes(serving: Serving) -> APIRouter:
+    """The routes over one `Serving`."""
+    api = APIRouter(prefix="/v1")
+    store = serving.store
+
+    @api.get("/deployments")
+    async def list_deployments(request: Request, params: Params) -> Response:
+        return collection(request, params, store.records, "deployment", store.views)
+
+    @api.get("/deployments/{name}")
+    async def get_deployment(name: str) -> DeploymentView:
+        return serving.view(name)
+
+    @api.put("/deployments/{name}")
+    async def ensure(
+        request: Request,
+        name: str,
+        body: DeploymentRequest,
+        if_match: IfMatch = None,
+        validate_only: ValidateOnly = False,
+    ) -> DeploymentView:
+        principal = request.scope.get("state", {}).get("principal")
+        project = "default" if principal is None else principal.project
+        return serving.ensure(name, body, project=project, if_match=if_match, validate_only=validate_only)
+
+    @api.delete("/deployments/{name}")
+    async def delete(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
+        serving.delete(name, if_match, validate_only)
+        return Response(status_code=204)
+
+    @api.get("/deployments/{name}/statistics")
+    async def statistics(
+        name: str,
+        window_s: Annotated[
+            float, Query(alias="windowS", ge=1, le=WINDOW_S_MAX, description="emulated seconds")
+        ] = WINDOW_S,
+    ) -> StatisticsView:
+        return statistics_of(_live(name), serving.clock.now(), window_s)
+
+    @api.get("/deployments/{name}/load")
+    async def get_load(name: str) -> LoadView:
+        live = _live(name)
+        if live.load is None:
+            raise NotFound(f"{name} plays no built-in load", field="name")
+        return live.load
+
+    @api.put("/deployments/{name}/load")
+    async def put_load(name: str, body: LoadRequest) -> DeploymentView:
+        _live(name)
+        return serving.put_under_load(name, body)
+
+    @api.delete("/deployments/{name}/load")
+    async def delete_load(name: str) -> Response:
+        _live(name)
+        serving.put_under_load(name, None)
+        return Response(status_code=204)
+
+    @api.get("/usage")
+    async def usage(project: str | None = None) -> Response:
+        await serving.settle_accounts()
+        with store.records.reading() as session:
+            rows = [UsageView.model_validate(row).wire() for row in _pick(store.usage(session, project))]
+        return JSONResponse({"items": rows})
+
+    def _live(name: str) -> LiveDeployment:
+        live = serving.live.get(name)
+        if live is None:
+            raise NotFound(f"there is no deployment named {name[:80]!r}", field="name")
+        return live
+
+    return api
+
+
+def _pick(rows: Sequence[UsageRow]) -> list[dict[str, object]]:
+    return [{name: getattr(row, name) for name in UsageView.model_fields} for row in rows]
+
+
+def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) -> StatisticsView:
+    """The deployment at this moment, and its last `window_s` emulated seconds."""
+    live.play(now)
+    held, engine = live.statistics, live.engine
+    if engine is not None:
+        engine.settle()
+        now = engine.now
+    recent = held.recent(now, window_s)
+    rate = held.tokens_per_second(now, window_s)
+    view = StatisticsView(
+        name=live.name,
+        state=live.state,
+        now=now,
+        window_s=window_s,
+        tokens_per_second=rate,
+        prompt_tokens_per_second=sum(entry[3] for entry in recent) / window_s,
+        requests_per_second=len(recent) / window_s,
+        ttft=percentiles([entry[1] for entry in recent]),
+        tpot=percentiles([entry[2] for entry in recent if entry[2] > 0]),
+        finished=held.requests,
+        samples=[
+            Sample(at=round(now - second, 3), second=second, tokens_per_second=tokens)
+            for second, tokens in held.samples(now, window_s)
+        ],
+        load=live.load,
+    )
+    if engine is None:
+        return view
+    states = [request.state for request in engine.in_flight.values()]
+    npus, counts = engine.deployment.pools.npus, engine.cache.counts
+    dies = engine.pool.dies
+    view.tokens_per_second_per_npu = rate / npus
+    view.waiting = len(engine.waiting)
+    view.prefilling, view.transferring = states.count(PREFILLING), states.count(TRANSFERRING)
+    view.decoding = states.count(DECODING)
+    view.sent_back = engine.preemptions
+    view.prefill_busy = sum(bool(instance.chunk) for instance in engine.instances) / max(1, len(engine.instances))
+    view.decode_step_ms = engine.pool.step_s * 1e3
+    view.decode_batch_per_npu = engine.pool.active * 2 / max(1, len(dies))
+    view.kv_usage = kv_usage(live)
+    view.cache_hit_rate_blocks = counts.block_hit_rate
+    view.cache_hit_rate_tokens = counts.token_hit_rate
+    view.cache_blocks = len(engine.cache)
+    view.decode_paused = now < live.paused_until
+    return view
+
+
+def kv_usage(live: LiveDeployment) -> float:
+    """Share of the decode pool's KV memory that is set aside."""
+    if live.engine is None:
+        return 0.0
+    dies = live.engine.pool.dies
+    room = live.engine.deployment.kv_tokens_per_die * len(dies)
+    return sum(die.reserved_tokens for die in dies) / room if room else 0.0

@@ -1,0 +1,336 @@
+"""A deployment that serves: its engine in emulated time, driven by whoever calls `play` now and then.
+
+It is handed views of the fabric and lays out again when they change; it is handed requests and plays built-in load;
+whoever waits for a request is woken when there is news. What it cannot serve it fails aloud: when the layout is lost,
+every waiting request ends with a reason, none just hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+
+from infer_workload.contract import DeploymentRequest, LoadRequest, LoadView, PoolsView
+from infer_workload.ems.model_cache import ModelCache
+from infer_workload.engine.engine import ContextTooLong, Engine
+from infer_workload.engine.request import InferenceRequest
+from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out
+from infer_workload.layout.recovery import Change, first_start_s, plan_change, plan_gain
+from infer_workload.layout.views import pools_view, spec_of
+from infer_workload.serving.load_generator import BuiltInLoad
+from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, LOADING, PENDING, SERVING, UNAVAILABLE
+from infer_workload.serving.statistics import Statistics
+from infer_workload.timing.calibration import Calibration, load_calibration
+from infer_workload.timing.fabric import Fabric
+from infer_workload.timing.model import ServedModel, load_model
+
+ARRIVALS_PER_TURN = 64
+"""Arrivals of built-in load played before others get their turn on the event loop."""
+
+
+class LiveDeployment:
+    """One deployment at work. Every method takes the present emulated time; none waits.
+
+    `state` and `why` say how it stands; `changed` is called when they or the layout do. `done(request)` hears of each
+    finished request.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        wish: DeploymentRequest,
+        seed: int,
+        changed: Callable[[LiveDeployment], None],
+        done: Callable[[InferenceRequest], None],
+        model: ServedModel | None = None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        self.name = name
+        self.wish = wish
+        self.state, self.why = PENDING, f"instance {wish.instance} has no network slices yet"
+        self.engine: Engine | None = None
+        self.statistics = Statistics()
+        self.fabric: Fabric | None = None
+        self.serves_from = inf
+        self.paused_until = 0.0
+        self._load: BuiltInLoad | None = None
+        self._seed = seed
+        self._model = model or load_model()
+        self._calibration = calibration or load_calibration()
+        self._weights = ModelCache(self._calibration, {self._model.name} if wish.warm_model_cache else set())
+        self._changed = changed
+        self._done = done
+        self._gain_at = inf
+        self._loading: dict[str, float] = {}
+        self._numbers = 0
+        self._ticks: set[asyncio.Future[None]] = set()
+        self.followed = 0
+
+    # The fabric.
+
+    def take_view(self, fabric: Fabric | None, now: float) -> None:
+        """Lay out on this view of the fabric. None: the instance holds no slices (any more)."""
+        if fabric is None:
+            self.fabric = None
+            self._lose(self._lost_state(), f"instance {self.wish.instance} has no network slices")
+            return
+        if self.fabric is not None and fabric.generation == self.fabric.generation and self.engine is not None:
+            return
+        while self.serves and self._play_load(now):
+            pass
+        self.fabric = fabric
+        try:
+            if self.engine is None:
+                self._start(fabric, now)
+            else:
+                self._adapt(fabric, now)
+        except DoesNotFit as refused:
+            self._lose(self._lost_state(), refused.message)
+
+    def feel(self, dark: frozenset[str], now: float, until: float) -> bool:
+        """Hold the decode pool until `until` if one of its nodes is dark: dispatch and combine wait for every rank."""
+        engine = self.engine
+        if engine is None or self.state == LOADING or not dark.intersection(engine.deployment.pools.decode):
+            return False
+        engine.advance(now)
+        engine.settle()
+        engine.pool.pause(until)
+        return True
+
+    def _lost_state(self) -> str:
+        """Pending where it never served, Unavailable where it did."""
+        return PENDING if self.engine is None and self.state == PENDING else UNAVAILABLE
+
+    def _start(self, fabric: Fabric, now: float) -> None:
+        deployment = lay_out(fabric, self._model, self._calibration, spec_of(self.wish))
+        self.engine = Engine(deployment, self._seed, now, self._finished, self.statistics.emitted)
+        self.serves_from = now + first_start_s(deployment, self._weights)
+        self._gain_at = inf
+        self._say(LOADING, f"executors start and weights load until {self.serves_from - now:.0f} s from now")
+
+    def _adapt(self, fabric: Fabric, now: float) -> None:
+        """Go over to another view: what is lost at once, what is gained when it has loaded."""
+        engine = self.engine
+        assert engine is not None
+        engine.advance(now)
+        if self.state == LOADING:
+            self._load_more(fabric, now)
+            return
+        try:
+            change = plan_change(engine.deployment, fabric, self._weights)
+        except DoesNotFit:
+            if engine.deployment.spec.prefill_npus is None and engine.deployment.spec.decode_npus is None:
+                raise
+            smaller = replace(engine.deployment.spec, prefill_npus=None, decode_npus=None)
+            change = plan_change(replace(engine.deployment, spec=smaller), fabric, self._weights)
+        self._relay(change, now)
+        self._loading = {node: self._loading.get(node, now + change.gain_after_s) for node in change.gained}
+        self._gain_at = max(self._loading.values(), default=inf)
+
+    def _load_more(self, fabric: Fabric, now: float) -> None:
+        """Nothing is served yet: take the new view as it is; nodes that joined late must start as well."""
+        engine = self.engine
+        assert engine is not None
+        before = set(engine.deployment.fabric.nodes)
+        spec = spec_of(self.wish)
+        deployment = lay_out(fabric, self._model, self._calibration, spec, engine.deployment.pools)
+        engine.relay(deployment, 0.0, 0.0)
+        if set(fabric.nodes) - before:
+            self.serves_from = now + first_start_s(deployment, self._weights)
+        self._changed(self)
+
+    def _gain(self, now: float) -> None:
+        assert self.engine is not None
+        assert self.fabric is not None
+        self._gain_at = inf
+        self._loading.clear()
+        try:
+            self._relay(plan_gain(self.engine.deployment, self.fabric), now)
+        except DoesNotFit as refused:
+            self._lose(UNAVAILABLE, refused.message)
+
+    def _relay(self, change: Change, now: float) -> None:
+        engine = self.engine
+        assert engine is not None
+        sent_back = engine.relay(change.deployment, change.pause_s, change.start_s)
+        self.paused_until = max(self.paused_until, now + change.pause_s)
+        back = f"; {sent_back} requests went back to the queue" if sent_back else ""
+        if change.pause_s > 0:
+            self._say(DEGRADED, f"decode rebuilds its ranks for {change.pause_s:.1f} s{back}")
+        elif sent_back:
+            self._say(DEGRADED, f"prefill goes on with {len(change.deployment.pools.prefill)} instances{back}")
+        else:
+            self._say(self.state, self._layout_text() if self.state == SERVING else self.why)
+
+    def _lose(self, state: str, why: str) -> None:
+        self.engine = None
+        self.serves_from, self._gain_at, self.paused_until = inf, inf, 0.0
+        self._loading.clear()
+        if (state, why) != (self.state, self.why):
+            self._say(state, why)
+        self._wake()
+
+    def plan(self, wish: DeploymentRequest) -> Deployment | None:
+        """The layout that wish would get now; None while there is nothing to lay out on. Raises DoesNotFit."""
+        if self.engine is None or self.fabric is None:
+            return None
+        pools = self.engine.deployment.pools
+        return lay_out(self.fabric, self._model, self._calibration, spec_of(wish), pools)
+
+    def reshape(self, wish: DeploymentRequest, now: float) -> None:
+        """Lay out for another wish, keeping what can be kept. Raises DoesNotFit and then changes nothing."""
+        deployment, engine = self.plan(wish), self.engine
+        self.wish = wish
+        if deployment is None or engine is None:
+            return
+        engine.advance(now)
+        if self.state == LOADING:
+            engine.relay(deployment, 0.0, 0.0)
+            return
+        moved = deployment.pools != engine.deployment.pools
+        pause = self._calibration.role_switch_s if moved else 0.0
+        self._gain_at = inf
+        self._relay(Change(deployment, pause, pause), now)
+
+    def fail(self, why: str) -> None:
+        """Its engine cannot go on: start again from the next view."""
+        self.fabric = None
+        self._lose(UNAVAILABLE, why)
+
+    def retire(self) -> None:
+        """The deployment is deleted: whoever waits hears of it."""
+        self._lose(UNAVAILABLE, "the deployment was deleted")
+
+    # Requests.
+
+    @property
+    def serves(self) -> bool:
+        return self.engine is not None and self.state in (SERVING, DEGRADED)
+
+    def submit(
+        self, now: float, input_tokens: int, output_tokens: int, blocks: tuple[int, ...], tenant: str
+    ) -> InferenceRequest:
+        """Take a request. Raises ContextTooLong; call only while it `serves`."""
+        assert self.engine is not None
+        self.play(now)
+        self._numbers += 1
+        request = InferenceRequest(self._numbers, now, input_tokens, output_tokens, blocks, tenant)
+        request.arrived_at = self.engine.now
+        self.engine.submit(request)
+        return request
+
+    def tokens_of(self, request: InferenceRequest) -> int:
+        return request.generated if self.engine is None else self.engine.tokens_of(request)
+
+    def lost(self, request: InferenceRequest) -> bool:
+        """Whether the request can no longer finish: the layout it was in is gone."""
+        return not request.done and (self.engine is None or request.number not in self.engine.in_flight)
+
+    def cancel(self, request: InferenceRequest) -> None:
+        if self.engine is not None and request.number in self.engine.in_flight:
+            self.engine.cancel(request)
+
+    async def news(self) -> None:
+        """Return when time has been played on."""
+        tick: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ticks.add(tick)
+        try:
+            await tick
+        finally:
+            self._ticks.discard(tick)
+
+    # Time.
+
+    def next_at(self) -> float:
+        """When there is something to do next."""
+        arrival = inf if self._load is None or not self.serves else self._load.next_at
+        engine = inf if self.engine is None else self.engine.next_at()
+        loading = self.serves_from if self.state == LOADING else inf
+        rebuilt = self.paused_until if self.state == DEGRADED and self._gain_at == inf else inf
+        return min(arrival, engine, loading, rebuilt, self._gain_at)
+
+    def play(self, now: float) -> bool:
+        """Everything up to `now`; False when built-in load is left to play in a next turn."""
+        engine = self.engine
+        if engine is None:
+            self._wake()
+            return True
+        if self._gain_at <= now:
+            engine.advance(self._gain_at)
+            self._gain(now)
+        if self.state == LOADING and self.serves_from <= now:
+            self._say(SERVING, self._layout_text())
+            if self._load is not None:
+                self._load.begin(now)
+        left = self._play_load(now) if self.serves else False
+        if not left:
+            engine.advance(now)
+        if self.state == DEGRADED and self.paused_until <= engine.now and self._gain_at == inf:
+            self._say(SERVING, self._layout_text())
+        self._wake()
+        return not left
+
+    def _play_load(self, now: float) -> bool:
+        """Submit the load's arrivals up to `now`; True when some are left for the next turn."""
+        if self._load is None or self.engine is None:
+            return False
+        for _ in range(ARRIVALS_PER_TURN):
+            arrival = self._load.take(now)
+            if arrival is None:
+                return False
+            self.engine.advance(arrival.at_s)
+            self._numbers += 1
+            try:
+                self.engine.submit(
+                    InferenceRequest(
+                        self._numbers, arrival.at_s, arrival.input_tokens, arrival.output_tokens, arrival.blocks
+                    )
+                )
+                self._load.view.submitted += 1
+            except ContextTooLong:
+                self._load.view.refused += 1
+        return self._load.next_at <= now
+
+    def put_under_load(self, wish: LoadRequest | None, now: float) -> None:
+        """Play this load from now on; None stops it."""
+        self._load = None if wish is None else BuiltInLoad(wish, now)
+
+    @property
+    def load(self) -> LoadView | None:
+        return None if self._load is None else self._load.view
+
+    # What it shows.
+
+    def pools_view(self) -> PoolsView:
+        return PoolsView() if self.engine is None else pools_view(self.engine.deployment)
+
+    def roles(self) -> dict[str, str]:
+        if self.engine is None:
+            return {}
+        pools = self.engine.deployment.pools
+        return {
+            **dict.fromkeys(pools.decode, "decode"),
+            **{node: "prefill" for instance in pools.prefill for node in instance},
+        }
+
+    def _layout_text(self) -> str:
+        held = self.pools_view()
+        return (
+            f"prefill on {held.prefill_instances} instances with {held.prefill_npus} NPUs, "
+            f"decode on {held.decode_npus} NPUs (EP{held.decode_dies})"
+        )
+
+    def _say(self, state: str, why: str) -> None:
+        self.state, self.why = DEPLOYMENT_STATES.check(self.state, state), why
+        self._changed(self)
+
+    def _finished(self, request: InferenceRequest) -> None:
+        self.statistics.finished(request)
+        self._done(request)
+
+    def _wake(self) -> None:
+        for tick in self._ticks:
+            if not tick.done():
+                tick.set_result(None)

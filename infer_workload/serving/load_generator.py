@@ -1,0 +1,43 @@
+"""Built-in load: seeded conversation traffic for a live deployment, in emulated time, without a client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from infer_workload.contract import LoadRequest, LoadView
+from infer_workload.traffic.generator import Arrival, generate
+
+LAG_S_MAX = 600.0
+"""Emulated seconds that are still made up for when the machine was too busy; older arrivals are skipped and counted."""
+
+
+class BuiltInLoad:
+    """One load from the moment `begin` is called; `view` counts what became of it."""
+
+    def __init__(self, wish: LoadRequest, now: float) -> None:
+        self.view = LoadView(**wish.model_dump())
+        self._arrivals: Iterator[Arrival] = iter(())
+        self._next: Arrival | None = None
+        self.begin(now)
+
+    def begin(self, now: float) -> None:
+        """Play it from its start."""
+        held = self.view
+        self._arrivals = generate(
+            held.seed, held.requests_per_second, start_s=now, input_tokens_max=held.input_tokens_max
+        )
+        self._next = next(self._arrivals)
+
+    @property
+    def next_at(self) -> float:
+        return inf if self._next is None else self._next.at_s
+
+    def take(self, now: float) -> Arrival | None:
+        """The next arrival that is due, None when there is none."""
+        while (arrival := self._next) is not None and arrival.at_s <= now:
+            self._next = next(self._arrivals)
+            if arrival.at_s >= now - LAG_S_MAX:
+                return arrival
+            self.view.skipped += 1
+        return None

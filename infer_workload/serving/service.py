@@ -1,0 +1,302 @@
+"""Serving: keeps deployments as wished, drives their engines with the clock, and follows the fabric.
+
+The wish and the tokens used are durable; engines and caches are not. After a restart every deployment is laid out again
+from its instance's present FabricView and starts with a cold cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from random import Random
+
+from infer_workload.contract import DeploymentRequest, DeploymentView, LoadRequest
+from infer_workload.engine.request import InferenceRequest
+from infer_workload.layout.deployment import DoesNotFit
+from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.metering import Metering
+from infer_workload.serving.ports import FabricViews, Hardware
+from infer_workload.serving.store import DeploymentRow, InferStore
+from infer_workload.serving.workload_traffic import OwnTraffic
+from infer_workload.timing.fabric import Fabric
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
+from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.resource_model import condition
+from matrixcommon.persistence.database_session import check_etag
+
+log = logging.getLogger(__name__)
+
+FOLLOWED_TURN_WALL_S = 0.02
+"""How often time is played on while somebody reads a stream."""
+
+LOADED_TURN_WALL_S = 0.1
+"""And while only built-in load is served."""
+
+IDLE_TURN_WALL_S = 1.0
+
+
+HELD_S = (3.0, 1.0)
+"""A look at the hardware holds a pool this long, emulated and at least of the wall: about three looks."""
+
+
+class Serving:
+    """The deployments of one process."""
+
+    def __init__(
+        self,
+        store: InferStore,
+        clock: Clock,
+        views: FabricViews,
+        rng: Random,
+        endpoint: str = "",
+        hardware: Hardware | None = None,
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.metering = Metering()
+        self.live: dict[str, LiveDeployment] = {}
+        self._views = views
+        self._hardware = hardware
+        self._own_traffic = None if hardware is None else OwnTraffic(hardware)
+        self._rng = rng
+        self._endpoint = endpoint
+        self._nudged = asyncio.Event()
+        self.look_again: Callable[[], None] = lambda: None
+
+    def restore(self) -> int:
+        """Take up what the database knows; returns how many deployments."""
+        with self.store.records.reading() as session:
+            rows = [(row.name, row.wish, row.load) for row in self.store.deployments(session)]
+        for name, wish, load in rows:
+            live = self._begin(name, wish)
+            if load:
+                live.put_under_load(LoadRequest.model_validate(load), self.clock.now())
+            self._changed(live)
+        return len(rows)
+
+    # Verbs.
+
+    def ensure(
+        self,
+        name: str,
+        wish: DeploymentRequest,
+        *,
+        project: str = "default",
+        if_match: str | None = None,
+        validate_only: bool = False,
+    ) -> DeploymentView:
+        """Have this deployment. The same wish again is no news; instance and model cannot be changed.
+
+        Raises InsufficientCapacity when a running deployment cannot be laid out as now wished; it then stays as it was.
+        """
+        checked_resource_name(name)
+        live, reshaped = self.live.get(name), False
+        with self.store.records.transaction(dry=validate_only) as session:
+            row = session.get(DeploymentRow, name)
+            check_etag(row, if_match)
+            if row is None:
+                row = DeploymentRow(
+                    name=name, project=project, labels=wish.labels, request=wish.wire(), state="Pending"
+                )
+                row.endpoint = self._endpoint
+                row.generation, row.roles, row.pools, row.conditions = 1, {}, {}, []
+                session.add(row)
+            elif row.wish != wish:
+                if (row.wish.instance, row.wish.model) != (wish.instance, wish.model):
+                    raise Conflict("a deployment's instance and model cannot be changed; delete it and make another")
+                row.request, row.labels = wish.wire(), wish.labels
+                row.generation += 1
+                reshaped = True
+            session.flush()
+            if reshaped and live is not None:
+                self._check_fit(live, wish)
+        if validate_only:
+            return row.view()
+        if live is None:
+            live = self._begin(name, wish)
+        elif reshaped:
+            live.reshape(wish, self.clock.now())
+        self._changed(live)
+        self.look_again()
+        return self.view(name)
+
+    def delete(self, name: str, if_match: str | None = None, validate_only: bool = False) -> None:
+        """Stop serving and forget the deployment; what its tenants used stays on their accounts."""
+        with self.store.records.transaction(dry=validate_only) as session:
+            row = self.store.deployment(session, name)
+            check_etag(row, if_match)
+            session.delete(row)
+        if not validate_only and (live := self.live.pop(name, None)) is not None:
+            live.retire()
+
+    def put_under_load(self, name: str, load: LoadRequest | None) -> DeploymentView:
+        """Play this built-in load on the deployment; None stops it. Kept across restarts."""
+        with self.store.records.transaction() as session:
+            row = self.store.deployment(session, name)
+            row.load = None if load is None else load.wire()
+        self.live[name].put_under_load(load, self.clock.now())
+        self.nudge()
+        return self.view(name)
+
+    def view(self, name: str) -> DeploymentView:
+        with self.store.records.reading() as session:
+            return self.store.deployment(session, name).view()
+
+    def serving_model(self, model: str) -> LiveDeployment:
+        """The deployment a completion means: by its name, or by its model where only one serves that. Else NotFound."""
+        if model in self.live:
+            return self.live[model]
+        same = [live for live in self.live.values() if live.wish.model == model]
+        if len(same) == 1:
+            return same[0]
+        if same:
+            names = ", ".join(sorted(live.name for live in same))
+            raise NotFound(f"several deployments serve {model!r}; name one of them: {names}", field="model")
+        raise NotFound(f"no deployment is called {model[:80]!r} or serves a model of that name", field="model")
+
+    # The fabric and time.
+
+    async def follow_fabric(self) -> str:
+        """Look at every instance's view once; lay out again where its generation has moved."""
+        for live in list(self.live.values()):
+            view = await self._views.fabric_view(live.wish.instance)
+            if self.live.get(live.name) is live:
+                live.take_view(None if view is None else Fabric.of(view), self.clock.now())
+        self.nudge()
+        return f"{len(self.live)} deployments follow their fabric"
+
+    async def feel_hardware(self) -> str:
+        """What loss of power does to the workload at once: with a decode rank dark, no step ends.
+
+        Each look holds the decode pools of the nodes concerned until well after the next one.
+        """
+        if self._hardware is None or not self.live:
+            return "nothing runs"
+        dark = await self._hardware.dark()
+        now = self.clock.now()
+        held = sum(live.feel(dark, now, now + self.clock.at_least_wall(*HELD_S)) for live in self.live.values())
+        if held:
+            self.nudge()
+        return f"{held} decode pools are held by ranks without power"
+
+    async def show_traffic(self) -> str:
+        """Put what the deployments send on the emulated ports, for the fabric's counters to see."""
+        if self._own_traffic is None:
+            return "there is no hardware"
+        return f"{await self._own_traffic.tell(list(self.live.values()))} loads told"
+
+    async def run(self) -> None:
+        """For ever: play time on in every deployment, then rest until something is due."""
+        while True:
+            self._nudged.clear()
+            began = time.perf_counter()
+            turns = [self._play(live) for live in list(self.live.values())]
+            caught_up = all(turns)
+            spent = time.perf_counter() - began
+            if caught_up:
+                await self._rest(self._rest_wall_s())
+            else:
+                await asyncio.sleep(spent)  # half of a core at most, whatever the load
+
+    def nudge(self) -> None:
+        """Something was submitted: look at what is due."""
+        self._nudged.set()
+
+    def charge_now(self) -> None:
+        """Write what was used before the answer ends; what the database refuses is written by the next settlement."""
+        used = self.metering.take()
+        try:
+            self.store.charge(used)
+        except Exception:
+            self.metering.give_back(used)
+            log.exception("usage is not written yet", extra={"accounts": len(used)})
+
+    async def settle_accounts(self) -> str:
+        """Write the gathered usage to the database."""
+        used = self.metering.take()
+        if used:
+            try:
+                self.store.charge(used)
+            except Exception:
+                self.metering.give_back(used)
+                raise
+        return f"{len(used)} accounts charged"
+
+    # Small helpers.
+
+    async def _rest(self, wall_s: float) -> None:
+        """Until a nudge or for that long. Not by wait_for: before Python 3.12 it can swallow a cancellation."""
+        nudge = asyncio.ensure_future(self._nudged.wait())
+        try:
+            await asyncio.wait({nudge}, timeout=wall_s)
+        finally:
+            nudge.cancel()
+
+    def _play(self, live: LiveDeployment) -> bool:
+        try:
+            return live.play(self.clock.now())
+        except Exception:
+            log.exception("a deployment's engine failed; it is laid out again", extra={"deployment": live.name})
+            live.fail("the engine failed and starts again")
+            self.look_again()
+            return True
+
+    def _rest_wall_s(self) -> float:
+        lives = self.live.values()
+        if any(live.followed for live in lives):
+            return FOLLOWED_TURN_WALL_S
+        if any(live.load is not None and live.serves for live in lives):
+            return LOADED_TURN_WALL_S
+        due = min((live.next_at() for live in lives), default=float("inf"))
+        return min(IDLE_TURN_WALL_S, max(0.005, (due - self.clock.now()) / self.clock.scale))
+
+    def _begin(self, name: str, wish: DeploymentRequest) -> LiveDeployment:
+        live = LiveDeployment(
+            name, wish, self._rng.randrange(1 << 32), self._changed, lambda request: self._done(name, request)
+        )
+        self.live[name] = live
+        return live
+
+    def _check_fit(self, live: LiveDeployment, wish: DeploymentRequest) -> None:
+        try:
+            live.plan(wish)
+        except DoesNotFit as refused:
+            raise InsufficientCapacity(refused.message, blocking=refused.blocking) from refused
+
+    def _done(self, name: str, request: InferenceRequest) -> None:
+        if not request.tenant:
+            self.metering.count(name, request)
+
+    def _changed(self, live: LiveDeployment) -> None:
+        """Write down how a deployment stands, if that is news."""
+        try:
+            with self.store.records.transaction() as session:
+                row = session.get(DeploymentRow, live.name)
+                if row is None:
+                    return
+                ready = live.state == "Serving"
+                now, generation = self.clock.now(), row.generation
+                told = condition(
+                    row.conditions or [], "Ready", ready, live.state, live.why, generation=generation, now=now
+                )
+                laid = live.engine is not None
+                reason = "LaidOut" if laid else "NoLayout"
+                told = condition(
+                    told, "LaidOut", laid, reason, "" if laid else live.why, generation=generation, now=now
+                )
+                fresh = {
+                    "state": live.state,
+                    "conditions": told,
+                    "pools": live.pools_view().wire(),
+                    "roles": live.roles(),
+                    "fabric_generation": 0 if live.fabric is None else live.fabric.generation,
+                    "endpoint": self._endpoint,
+                }
+                for column, value in fresh.items():
+                    if getattr(row, column) != value:
+                        setattr(row, column, value)
+        except MatrixError as refused:
+            log.warning("state not written", extra={"deployment": live.name, "why": refused.message})

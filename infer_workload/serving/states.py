@@ -1,0 +1,27 @@
+"""The states of a serving deployment and the moves between them."""
+
+from __future__ import annotations
+
+from matrixcommon.model.state_machine import State, StateMachine
+
+PENDING, LOADING, SERVING = "Pending", "Loading", "Serving"
+DEGRADED, UNAVAILABLE = "Degraded", "Unavailable"
+
+DEPLOYMENT_STATES = StateMachine(
+    "deployment",
+    PENDING,
+    [
+        State(PENDING, "its instance holds no slices yet, or too little to lay it out"),
+        State(LOADING, "executors start, weights and graphs load", deadline_s=900.0),
+        State(SERVING, "requests are served by the pools as laid out"),
+        State(DEGRADED, "serving goes on or resumes in seconds: ranks are rebuilt or new nodes load", deadline_s=900.0),
+        State(UNAVAILABLE, "what is left of its instance cannot serve; requests get 503 and Retry-After"),
+    ],
+    {
+        PENDING: [LOADING, UNAVAILABLE],
+        LOADING: [SERVING, UNAVAILABLE],
+        SERVING: [DEGRADED, UNAVAILABLE],
+        DEGRADED: [SERVING, UNAVAILABLE],
+        UNAVAILABLE: [LOADING],
+    },
+)

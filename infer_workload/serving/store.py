@@ -1,0 +1,105 @@
+"""Tables of CloudMatrix-Infer: deployments as wished and as laid out, and the tokens each tenant used.
+
+What an engine holds (requests, caches) is soft state and is in no table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Integer, String, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from infer_workload.contract import DeploymentRequest, DeploymentView, LoadRequest, PoolsView
+from infer_workload.serving.metering import Usage
+from matrixcommon.persistence.database_session import Records, ResourceRow, find, journal_tables
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+journal_tables(Base.metadata)
+
+
+class DeploymentRow(ResourceRow, Base):
+    """One deployment."""
+
+    __tablename__ = "deployments"
+    kind = "deployment"
+
+    request: Mapped[dict[str, Any]] = mapped_column(JSON)
+    endpoint: Mapped[str] = mapped_column(String(200), default="")
+    fabric_generation: Mapped[int] = mapped_column(BigInteger, default=0)
+    pools: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    roles: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
+    load: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+
+    @property
+    def wish(self) -> DeploymentRequest:
+        return DeploymentRequest.model_validate(self.request)
+
+    def view(self) -> DeploymentView:
+        wish = self.wish
+        return DeploymentView(
+            **self.common(),
+            instance=wish.instance,
+            model=wish.model,
+            request=wish,
+            endpoint=self.endpoint or "",
+            fabric_generation=self.fabric_generation or 0,
+            pools=PoolsView.model_validate(self.pools or {}),
+            roles=self.roles or {},
+            load=LoadRequest.model_validate(self.load) if self.load else None,
+        )
+
+
+class UsageRow(Base):
+    """Tokens of one key on one deployment."""
+
+    __tablename__ = "usage"
+
+    project: Mapped[str] = mapped_column(String(63), primary_key=True)
+    key: Mapped[str] = mapped_column(String(63), primary_key=True)
+    deployment: Mapped[str] = mapped_column(String(63), primary_key=True)
+    requests: Mapped[int] = mapped_column(BigInteger, default=0)
+    prompt_tokens: Mapped[int] = mapped_column(BigInteger, default=0)
+    cached_tokens: Mapped[int] = mapped_column(BigInteger, default=0)
+    completion_tokens: Mapped[int] = mapped_column(BigInteger, default=0)
+    version: Mapped[int] = mapped_column(Integer, default=0)
+
+
+class InferStore:
+    """The tables, asked in the words of the domain."""
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+
+    def deployment(self, session: Session, name: str) -> DeploymentRow:
+        return find(session, DeploymentRow, name)
+
+    def deployments(self, session: Session) -> list[DeploymentRow]:
+        return list(session.scalars(select(DeploymentRow).order_by(DeploymentRow.name)))
+
+    def views(self) -> list[DeploymentView]:
+        with self.records.reading() as session:
+            return [row.view() for row in self.deployments(session)]
+
+    def usage(self, session: Session, project: str | None = None) -> list[UsageRow]:
+        asked = select(UsageRow).order_by(UsageRow.project, UsageRow.key, UsageRow.deployment)
+        return list(session.scalars(asked if project is None else asked.where(UsageRow.project == project)))
+
+    def charge(self, used: list[Usage]) -> None:
+        """Add tokens to their tenants' accounts, all in one transaction."""
+        with self.records.transaction() as session:
+            for entry in used:
+                row = session.get(UsageRow, (entry.project, entry.key, entry.deployment))
+                if row is None:
+                    row = UsageRow(project=entry.project, key=entry.key, deployment=entry.deployment)
+                    row.requests = row.prompt_tokens = row.cached_tokens = row.completion_tokens = row.version = 0
+                    session.add(row)
+                row.requests += entry.requests
+                row.prompt_tokens += entry.prompt_tokens
+                row.cached_tokens += entry.cached_tokens
+                row.completion_tokens += entry.completion_tokens
+                row.version += 1

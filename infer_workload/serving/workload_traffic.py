@@ -1,0 +1,76 @@
+"""OwnTraffic: what decoding sends over UB, put on the emulated ports so that MatrixLink's counters see it.
+
+Dispatch and combine move so many bytes per layer and step; over the time a step takes that is a rate, and the part of
+it that leaves a node goes over its ports. It is told anew only when it changed by a tenth: the fabric works its rates
+out again each time. Nothing comes back from it: how fast tokens come is decided by the FabricView alone. What prefill
+sends, and caches that move over RDMA and VPC, are not put there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from infer_workload.serving.live_deployment import LiveDeployment
+from infer_workload.serving.ports import Hardware
+from infer_workload.timing.fabric import DIES_PER_NODE
+
+CHANGED_FROM = 0.1
+"""A rate that differs by less is the same."""
+PREFIX = "infer-"
+DIES_PER_NPU = 2
+
+
+@dataclass(frozen=True)
+class DecodeTraffic:
+    """All-to-all among the decode nodes of an instance: GB/s that leave the node, per NPU."""
+
+    instance: str
+    nodes: tuple[str, ...]
+    gbps_per_npu: float
+
+    def much_as(self, other: DecodeTraffic | None) -> bool:
+        """Whether the other needs not be told anew."""
+        if other is None or (self.instance, self.nodes) != (other.instance, other.nodes):
+            return False
+        return abs(self.gbps_per_npu - other.gbps_per_npu) <= CHANGED_FROM * other.gbps_per_npu
+
+
+def decode_traffic(live: LiveDeployment) -> DecodeTraffic | None:
+    """What a deployment's decode pool sends now; None while nothing leaves a node."""
+    engine = live.engine
+    if engine is None or not live.serves or engine.pool.step_s <= 0 or engine.pool.active == 0:
+        return None
+    nodes, dies = tuple(engine.deployment.pools.decode), len(engine.pool.dies)
+    away = (dies - DIES_PER_NODE) / max(1, dies - 1)
+    if away <= 0:
+        return None
+    sent = engine.pool.timing.sent_bytes(engine.pool.active / dies)
+    gbps = DIES_PER_NPU * away * sent / engine.pool.step_s / 1e9
+    return DecodeTraffic(live.wish.instance, nodes, gbps)
+
+
+class OwnTraffic:
+    """Keeps the loads on the hardware to what deployments send. After a start the first look finds those that an
+    earlier life left there."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._hardware = hardware
+        self._offered: dict[str, DecodeTraffic | None] | None = None
+
+    async def tell(self, lives: Iterable[LiveDeployment]) -> int:
+        """Bring the loads up to date; how many were told. Raises Unavailable where the hardware cannot be asked."""
+        now = {f"{PREFIX}{live.name}": found for live in lives if (found := decode_traffic(live))}
+        if self._offered is None:
+            self._offered = {name: None for name in await self._hardware.offered() if name.startswith(PREFIX)}
+        told = 0
+        for name, traffic in now.items():
+            if not traffic.much_as(self._offered.get(name)):
+                await self._hardware.offer(name, traffic)
+                self._offered[name] = traffic
+                told += 1
+        for name in [name for name in self._offered if name not in now]:
+            await self._hardware.offer(name, None)
+            del self._offered[name]
+            told += 1
+        return told

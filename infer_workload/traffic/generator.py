@@ -1,0 +1,174 @@
+"""Where requests come from: a recorded trace, or a seeded generator of the same shape.
+
+A trace is JSON lines in the format published with Mooncake (plain or gzip): `timestamp` in ms, `input_length`,
+`output_length`, and `hash_ids`, one number for each 512-token block of the prompt; prompts that begin with the same
+numbers begin with the same text. The recorder wrote arrivals in batches some 3 s apart; they are spread evenly over the
+time to the next batch, so that queueing is not an artefact of the recording.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from itertools import pairwise
+from math import exp, log
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import yaml
+
+BATCH_S_MAX = 3.0
+"""No batch of the trace is spread over more than this, its recorder's period."""
+
+OPEN_CONVERSATIONS_MAX = 4096
+
+
+class BadTrace(ValueError):
+    """A line that is no request; the message has its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One request of a workload: seconds since its start, tokens in and out, prefix hashes of the prompt's blocks."""
+
+    at_s: float
+    input_tokens: int
+    output_tokens: int
+    blocks: tuple[int, ...]
+
+
+def read_trace(path: Path) -> list[Arrival]:
+    """All requests of a trace in order of arrival. Raises BadTrace for a line that is none, OSError for no file."""
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
+        entries = [_parsed(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not entries:
+        raise BadTrace(f"{path.name} holds no request")
+    entries.sort(key=lambda entry: entry.at_s)
+    return list(_spread(entries))
+
+
+def _parsed(number: int, line: str) -> Arrival:
+    try:
+        entry = json.loads(line)
+        arrival = Arrival(
+            float(entry["timestamp"]) / 1000.0,
+            int(entry["input_length"]),
+            int(entry["output_length"]),
+            tuple(int(block) for block in entry.get("hash_ids", ())),
+        )
+    except (ValueError, KeyError, TypeError) as wrong:
+        raise BadTrace(f"line {number} is no request of a trace: {wrong!r}") from wrong
+    if arrival.input_tokens < 1 or arrival.output_tokens < 1 or arrival.at_s < 0:
+        raise BadTrace(f"line {number}: lengths must be at least 1 and the timestamp not negative")
+    return arrival
+
+
+def _spread(entries: Sequence[Arrival]) -> Iterator[Arrival]:
+    start = 0
+    while start < len(entries):
+        end = start
+        while end < len(entries) and entries[end].at_s == entries[start].at_s:
+            end += 1
+        at = entries[start].at_s
+        window = min(BATCH_S_MAX, entries[end].at_s - at) if end < len(entries) else BATCH_S_MAX
+        for place, entry in enumerate(entries[start:end]):
+            moment = at + window * place / (end - start)
+            yield Arrival(moment, entry.input_tokens, entry.output_tokens, entry.blocks)
+        start = end
+
+
+@dataclass(frozen=True)
+class TrafficShape:
+    """Parameters of generated traffic; see traffic.yaml for their source."""
+
+    requests_per_second: float
+    input_quantiles: tuple[tuple[float, float], ...]
+    output_quantiles: tuple[tuple[float, float], ...]
+    block_tokens: int
+    system_blocks: int
+    turn_gap_median_s: float
+    turn_gap_p75_s: float
+    continued_share: float
+
+
+@lru_cache
+def conversation_shape() -> TrafficShape:
+    held: dict[str, Any] = yaml.safe_load(files("infer_workload.traffic").joinpath("traffic.yaml").read_text())
+    return TrafficShape(
+        requests_per_second=held["requests_per_second"]["value"],
+        input_quantiles=tuple(sorted(held["input_tokens"]["quantiles"].items())),
+        output_quantiles=tuple(sorted(held["output_tokens"]["quantiles"].items())),
+        block_tokens=held["block_tokens"]["value"],
+        system_blocks=held["system_blocks"]["value"],
+        turn_gap_median_s=held["turn_gap_s"]["median"],
+        turn_gap_p75_s=held["turn_gap_s"]["p75"],
+        continued_share=held["continued_share"]["value"],
+    )
+
+
+def generate(
+    seed: int,
+    requests_per_second: float | None = None,
+    shape: TrafficShape | None = None,
+    start_s: float = 0.0,
+    input_tokens_max: int | None = None,
+) -> Iterator[Arrival]:
+    """Endless traffic of that shape: Poisson arrivals, lengths by the quantiles, conversations that come back.
+
+    A conversation's next turn repeats the whole blocks of its last prompt and goes on; every prompt starts with the
+    system blocks. The same seed gives the same traffic.
+    """
+    held, rng = shape or conversation_shape(), Random(seed)
+    rate = requests_per_second or held.requests_per_second
+    spread = log(held.turn_gap_p75_s / held.turn_gap_median_s) / 0.6745
+    system = tuple(range(held.system_blocks))
+    fresh, at = held.system_blocks, start_s
+    open_turns: list[tuple[float, tuple[int, ...]]] = []
+    while True:
+        at += rng.expovariate(rate)
+        tokens = round(quantile(held.input_quantiles, rng.random()))
+        tokens = max(1, min(tokens, input_tokens_max or tokens))
+        whole = tokens // held.block_tokens
+        prefix = system
+        if open_turns and open_turns[0][0] <= at and rng.random() < 2 * held.continued_share:
+            last = _due_turn(open_turns, at, whole)
+            prefix = last if last is not None else system
+        count = -(-tokens // held.block_tokens)
+        prefix = prefix[:count]
+        blocks = prefix + tuple(range(fresh, fresh + count - len(prefix)))
+        fresh += count - len(prefix)
+        if rng.random() < held.continued_share and whole > len(system):
+            comes_back = at + exp(rng.gauss(log(held.turn_gap_median_s), spread))
+            _insert(open_turns, (comes_back, blocks[:whole]))
+        yield Arrival(at, tokens, max(1, round(quantile(held.output_quantiles, rng.random()))), blocks)
+
+
+def _due_turn(turns: list[tuple[float, tuple[int, ...]]], at: float, blocks: int) -> tuple[int, ...] | None:
+    """The longest waiting conversation whose next turn is due and whose prompt fits into that many blocks."""
+    for place, (due, held) in enumerate(turns):
+        if due > at:
+            return None
+        if len(held) <= blocks:
+            del turns[place]
+            return held
+    return None
+
+
+def _insert(turns: list[tuple[float, tuple[int, ...]]], turn: tuple[float, tuple[int, ...]]) -> None:
+    turns.insert(bisect_left(turns, turn[0], key=lambda held: held[0]), turn)
+    del turns[OPEN_CONVERSATIONS_MAX:]
+
+
+def quantile(table: Sequence[tuple[float, float]], share: float) -> float:
+    """The value at that share, straight in the logarithm between the table's points."""
+    for (low, small), (high, large) in pairwise(table):
+        if share <= high:
+            part = (share - low) / (high - low)
+            return exp(log(small) + part * (log(large) - log(small)))
+    return table[-1][1]

@@ -1,0 +1,91 @@
+"""Calling a service: one JSON request, or a watch that goes on where it stopped.
+
+A refusal comes back as the error class it was raised as; a service that is away is Unavailable, which is retryable.
+The httpx client is passed in (over the network in a process, over ASGI in a test).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from matrixcommon.model.errors import Gone, Unavailable, from_problem
+
+
+async def call(
+    http: httpx.AsyncClient,
+    method: str,
+    path: str,
+    *,
+    body: Any = None,
+    params: dict[str, Any] | None = None,
+    if_match: str | None = None,
+    timeout_s: float | None = None,
+) -> dict[str, Any]:
+    """The JSON answer ({} where it is empty). Raises the MatrixError that the problem document names."""
+    headers = {"If-Match": if_match} if if_match else {}
+    extra: dict[str, Any] = {} if timeout_s is None else {"timeout": timeout_s}
+    if body is not None:
+        extra["json"] = body
+    try:
+        answer = await http.request(method, path, params=params, headers=headers, **extra)
+    except httpx.HTTPError as wrong:
+        raise Unavailable(f"{method} {path}: {type(wrong).__name__}: {wrong}") from wrong
+    if answer.status_code >= 400:
+        raise from_problem(_document(answer), answer.status_code)
+    return answer.json() if answer.content else {}
+
+
+def _document(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        document = answer.json()
+    except ValueError:
+        return {"detail": answer.text[:200] or f"HTTP {answer.status_code}"}
+    return document if isinstance(document, dict) else {"detail": str(document)[:200]}
+
+
+@dataclass(frozen=True)
+class WatchEvent:
+    """ADDED, MODIFIED, DELETED with the resource's view, or BOOKMARK with an empty one."""
+
+    type: str
+    rv: int
+    view: dict[str, Any]
+
+
+async def watch(
+    http: httpx.AsyncClient, path: str, *, since: int | None, params: dict[str, Any] | None = None
+) -> AsyncIterator[WatchEvent]:
+    """Events after `since` (from the present state where None) until the stream ends.
+
+    Raises Gone where the history no longer reaches back (list again), Unavailable where the service goes away.
+    """
+    query = {**(params or {}), "watch": "true"}
+    if since is not None:
+        query["resourceVersion"] = str(since)
+    try:
+        async with http.stream("GET", path, params=query, timeout=httpx.Timeout(5.0, read=60.0)) as answer:
+            if answer.status_code >= 400:
+                await answer.aread()
+                raise from_problem(_document(answer), answer.status_code)
+            fields: dict[str, str] = {}
+            async for line in answer.aiter_lines():
+                if line:
+                    name, _, value = line.partition(":")
+                    fields[name] = value.strip()
+                elif fields:
+                    if fields.get("event") == "ERROR":
+                        problem = json.loads(fields["data"])
+                        raise from_problem(problem, int(problem.get("status", 410)))
+                    if "data" in fields:
+                        yield WatchEvent(fields["event"], int(fields["id"]), json.loads(fields["data"]))
+                    fields = {}
+    except httpx.HTTPError as wrong:
+        raise Unavailable(f"watch {path}: {type(wrong).__name__}: {wrong}") from wrong
+
+
+__all__ = ["Gone", "WatchEvent", "call", "watch"]

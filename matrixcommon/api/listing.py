@@ -1,0 +1,221 @@
+"""The conventions every collection keeps: paging, filter, order and watch, in one place.
+
+A route hands over its views and its journal; what comes back is a page or a stream of server-sent events.
+
+    GET /v1/nodes?pageSize=20&filter=state=Available AND cabinet!=sn0-c03&orderBy=name desc
+    GET /v1/nodes?watch=true&resourceVersion=412
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Query, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from matrixcommon.model.errors import Gone, InvalidField
+from matrixcommon.model.resource_model import View, Wire
+from matrixcommon.persistence.database_session import Records
+
+BOOKMARK_PERIOD_WALL_S = 15.0
+"""A watch is never silent for longer, so a client can tell a quiet service from a dead one."""
+
+
+@dataclass
+class ListParams:
+    """The query of every list."""
+
+    page_size: int
+    page_token: str | None
+    matches: Callable[[dict[str, Any]], bool]
+    order_by: str | None
+    watch: bool
+    resource_version: int | None
+
+
+async def _list_params(
+    page_size: Annotated[int, Query(alias="pageSize", ge=1, le=1000)] = 500,
+    page_token: Annotated[str | None, Query(alias="pageToken")] = None,
+    filter: Annotated[str | None, Query(description="terms joined by AND: field=value or field!=value")] = None,
+    order_by: Annotated[
+        str | None, Query(alias="orderBy", description="a field, with ' desc' to turn it round")
+    ] = None,
+    watch: bool = False,
+    resource_version: Annotated[int | None, Query(alias="resourceVersion", ge=0)] = None,
+) -> ListParams:
+    # A coroutine, so that FastAPI does not send every list through its thread pool.
+    return ListParams(page_size, page_token, parse_filter(filter), order_by, watch, resource_version)
+
+
+Params = Annotated[ListParams, Depends(_list_params)]
+IfMatch = Annotated[str | None, Header(alias="If-Match")]
+ValidateOnly = Annotated[bool, Query(alias="validateOnly", description="run everything but the commit")]
+
+
+def shown(view: Wire, status: int = 200) -> Response:
+    """A view of our own as an answer, encoded once and not checked against its own schema."""
+    return Response(view.text(), status, media_type="application/json")
+
+
+def _everything(view: dict[str, Any]) -> bool:
+    return True
+
+
+def parse_filter(text: str | None) -> Callable[[dict[str, Any]], bool]:
+    """A filter as a predicate over views; raises InvalidField where it cannot be read."""
+    if not text:
+        return _everything
+    terms = []
+    for part in text.split(" AND "):
+        path, found, value = part.partition("=")
+        negated = path.endswith("!")
+        path = path.removesuffix("!").strip()
+        if not found or not path:
+            raise InvalidField(
+                f"cannot read {part!r}; write field=value or field!=value, joined by AND", field="filter"
+            )
+        terms.append((path.split("."), value.strip().strip('"'), negated))
+    return lambda view: all((_text(_dig(view, path)) == value) != negated for path, value, negated in terms)
+
+
+def _dig(view: Any, path: list[str]) -> Any:
+    for step in path:
+        view = view.get(step) if isinstance(view, dict) else None
+    return view
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
+def collection(
+    request: Request, params: ListParams, records: Records, kind: str, views: Callable[[], Iterable[View]]
+) -> JSONResponse | StreamingResponse:
+    """A page `{items, nextPageToken, resourceVersion}`, or with `watch=true` a stream of the kind's changes."""
+    if params.watch:
+        return _stream(_events(request, params, records, kind, views))
+    return _listed(params, records, views)
+
+
+def derived(
+    request: Request, params: ListParams, records: Records, views: Callable[[], Iterable[Wire]]
+) -> JSONResponse | StreamingResponse:
+    """The same for what has no rows of its own and is worked out from others': watched, it is worked out anew after
+    every commit, and told where it is not what it was. There is no journal of it to go on from, so a watch goes on from
+    the present only."""
+    if params.watch:
+        return _stream(_differences(request, params, records, views))
+    return _listed(params, records, views)
+
+
+def _listed(params: ListParams, records: Records, views: Callable[[], Iterable[Wire]]) -> JSONResponse:
+    rv = records.latest()  # before the views, so that a watch from there misses nothing
+    return JSONResponse(page([view.wire() for view in views()], params) | {"resourceVersion": rv})
+
+
+def _stream(events: AsyncIterator[str]) -> StreamingResponse:
+    return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+
+
+def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
+    """One page of the matching items; the token is opaque and says where the next one starts."""
+    items = [item for item in items if params.matches(item)]
+    field, _, direction = (params.order_by or "name").partition(" ")
+    items.sort(key=lambda item: _sort_key(_dig(item, field.split("."))), reverse=direction.strip() == "desc")
+    wanted, rest = window(len(items), params)
+    return {"items": items[wanted], **rest}
+
+
+def window(length: int, params: ListParams) -> tuple[slice, dict[str, str]]:
+    """Which of that many items in order the page shows, and `nextPageToken` where there are more."""
+    start = _start_of(params.page_token)
+    stop = start + params.page_size
+    token = {"nextPageToken": base64.urlsafe_b64encode(str(stop).encode()).decode()} if stop < length else {}
+    return slice(start, stop), token
+
+
+def _sort_key(value: Any) -> tuple[int, float, str]:
+    if isinstance(value, int | float):
+        return (0, float(value), "")
+    return (1, 0.0, _text(value))
+
+
+def _start_of(token: str | None) -> int:
+    if not token:
+        return 0
+    try:
+        return int(base64.urlsafe_b64decode(token.encode()))
+    except (ValueError, binascii.Error) as wrong:
+        raise InvalidField("not a token that this service gave out", field="pageToken") from wrong
+
+
+async def _events(
+    request: Request, params: ListParams, records: Records, kind: str, views: Callable[[], Iterable[View]]
+) -> AsyncIterator[str]:
+    rv = params.resource_version
+    if rv is None:
+        rv = records.latest()
+        for view in views():
+            body = view.wire()
+            if params.matches(body):
+                yield _event("ADDED", int(view.etag.strip('"') or rv), json.dumps(body))
+    yield _event("BOOKMARK", rv, "{}")
+    loop = asyncio.get_running_loop()
+    silent_since = loop.time()
+    while not await request.is_disconnected():
+        try:
+            changes = records.changes_since(kind, rv)
+        except Gone as gone:
+            yield _event("ERROR", rv, json.dumps(gone.problem()))
+            return
+        for change in changes:
+            rv = change.rv
+            if params.matches is _everything or params.matches(json.loads(change.body)):
+                yield _event(change.type, rv, change.body)
+                silent_since = loop.time()
+        if not changes:
+            if loop.time() - silent_since >= BOOKMARK_PERIOD_WALL_S:
+                yield _event("BOOKMARK", rv, "{}")
+                silent_since = loop.time()
+            await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S)
+
+
+async def _differences(
+    request: Request, params: ListParams, records: Records, views: Callable[[], Iterable[Wire]]
+) -> AsyncIterator[str]:
+    def found() -> dict[str, dict[str, Any]]:
+        bodies = [view.wire() for view in views()]
+        return {body["name"]: body for body in bodies if params.matches(body)}
+
+    rv, shown = -1, dict[str, dict[str, Any]]()
+    if params.resource_version is not None:
+        rv = records.latest()
+        if params.resource_version != rv:
+            gone = Gone(f"this is worked out from other resources, and is at {rv} now; list it again")
+            yield _event("ERROR", rv, json.dumps(gone.problem()))
+            return
+        shown = found()
+        yield _event("BOOKMARK", rv, "{}")
+    while not await request.is_disconnected():
+        if rv == records.latest():
+            await records.changed(within_wall_s=BOOKMARK_PERIOD_WALL_S)
+        if rv != records.latest():
+            rv, now = records.latest(), found()
+            for name in sorted(shown.keys() | now.keys()):
+                before, after = shown.get(name), now.get(name)
+                if after is None:
+                    yield _event("DELETED", rv, json.dumps(before))
+                elif before != after:
+                    yield _event("ADDED" if before is None else "MODIFIED", rv, json.dumps(after))
+            shown = now
+        yield _event("BOOKMARK", rv, "{}")
+
+
+def _event(type: str, rv: int, body: str) -> str:
+    return f"event: {type}\nid: {rv}\ndata: {body}\n\n"

@@ -1,0 +1,38 @@
+"""Timed behaviour as data: a piece of work is a list of stages, each with a delay and a jitter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from matrixcommon.model.errors import InvalidField
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: its name, what the agent calls itself meanwhile, and how long it takes (emulated seconds)."""
+
+    stage: str
+    status: str
+    delay_s: float
+    jitter_s: float = 0.0
+
+    def takes_s(self, random: Random) -> float:
+        return max(0.0, self.delay_s + random.uniform(-self.jitter_s, self.jitter_s))
+
+
+Stages = dict[str, tuple[Stage, ...]]
+
+
+def read_stages(document: Any, source: str) -> Stages:
+    """Stages from a parsed YAML document; InvalidField names what cannot be read."""
+    if not isinstance(document, dict):
+        raise InvalidField(f"{source}: expected work by name, each with a list of stages", field="stages")
+    stages: Stages = {}
+    for work, entries in document.items():
+        try:
+            stages[str(work)] = tuple(Stage(**entry) for entry in entries or ())
+        except TypeError as wrong:
+            raise InvalidField(f"{source}: {work}: {wrong}", field=f"stages.{work}") from wrong
+    return stages

@@ -1,0 +1,205 @@
+"""Names of the hardware, typed and parsed once.
+
+Every name says where the thing stands, is a legal DNS label (so a node's name serves in Kubernetes as it is), and
+sorts in the order of the machine: `sn0-c03-n2-npu5-die1` is die 1 of NPU 5 of node 2 in cabinet 3 of supernode 0.
+A name is a `str`, so it travels through JSON, SQL and logs unchanged; parsing refuses what is no such name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar, Self
+
+from pydantic_core import core_schema
+
+from matrixcommon.model.errors import InvalidField
+
+SUPERNODE_PATTERN = r"sn(?P<supernode>\d+)"
+CABINET_PATTERN = SUPERNODE_PATTERN + r"-c(?P<cabinet>\d{2})"
+NODE_PATTERN = CABINET_PATTERN + r"-n(?P<node>\d)"
+
+RESOURCE_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+"""A caller's name for a resource: a DNS label, as Kubernetes asks (RFC 1123)."""
+
+NPUS_PER_NODE = 8
+"""CloudMatrix384 paper (arXiv 2506.12708): eight Ascend 910C packages a node, two dies each."""
+
+
+class HardwareName(str):
+    """A name that matches its kind's pattern. Raises InvalidField where it does not."""
+
+    kind: ClassVar[str] = "hardware"
+    pattern: ClassVar[re.Pattern[str]] = re.compile(SUPERNODE_PATTERN)
+    example: ClassVar[str] = "sn0"
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        if not isinstance(text, str) or not cls.pattern.fullmatch(text):
+            raise InvalidField(f"{text!r} is not the name of a {cls.kind}; expected one like {cls.example!r}")
+        return super().__new__(cls, text)
+
+    def part(self, group: str) -> int:
+        """The number that stands in the named part, e.g. `part("cabinet")`."""
+        match = self.pattern.fullmatch(self)
+        assert match is not None
+        return int(match.group(group))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            cls._checked, core_schema.str_schema(), serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def _checked(cls, text: str) -> Self:
+        try:
+            return cls(text)
+        except InvalidField as wrong:
+            raise ValueError(str(wrong)) from wrong
+
+
+class SupernodeName(HardwareName):
+    kind = "supernode"
+    __slots__ = ()
+
+
+SUPERNODE = re.compile(r"sn(0|[1-9]\d{0,2})")
+"""One way to write each number, and no more of them than any request could use."""
+
+
+def checked_supernode_name(name: str) -> str:
+    """The name, if a new supernode may have it. Raises InvalidField."""
+    if not SUPERNODE.fullmatch(name):
+        raise InvalidField(f"{name[:80]!r} is no name of a supernode; they are sn0 to sn999", field="name")
+    return name
+
+
+class CabinetName(HardwareName):
+    kind = "cabinet"
+    pattern = re.compile(CABINET_PATTERN)
+    example = "sn0-c03"
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, supernode: int, cabinet: int) -> CabinetName:
+        return cls(f"sn{supernode}-c{cabinet:02d}")
+
+    @property
+    def supernode(self) -> SupernodeName:
+        return SupernodeName(self.split("-")[0])
+
+
+class NodeName(HardwareName):
+    kind = "node"
+    pattern = re.compile(NODE_PATTERN)
+    example = "sn0-c03-n2"
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, supernode: int, cabinet: int, node: int) -> NodeName:
+        return cls(f"sn{supernode}-c{cabinet:02d}-n{node}")
+
+    @property
+    def supernode(self) -> SupernodeName:
+        return SupernodeName(self.split("-")[0])
+
+    @property
+    def cabinet(self) -> CabinetName:
+        return CabinetName(self.rsplit("-", 1)[0])
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """(cabinet, node) as numbers: (3, 2) for `sn0-c03-n2`."""
+        _, cabinet, node = self.split("-")
+        return int(cabinet[1:]), int(node[1:])
+
+    def npu(self, index: int) -> NpuName:
+        return NpuName(f"{self}-npu{index}")
+
+    def cpu(self, index: int) -> CpuName:
+        return CpuName(f"{self}-cpu{index}")
+
+    def l1(self, sub_plane: int) -> L1Name:
+        return L1Name(f"{self}-l1p{sub_plane}")
+
+
+class NpuName(HardwareName):
+    kind = "NPU"
+    pattern = re.compile(NODE_PATTERN + r"-npu(?P<npu>\d)")
+    example = "sn0-c03-n2-npu5"
+    __slots__ = ()
+
+    @property
+    def node(self) -> NodeName:
+        return NodeName(self.rsplit("-", 1)[0])
+
+    def die(self, index: int) -> DieName:
+        return DieName(f"{self}-die{index}")
+
+
+class DieName(HardwareName):
+    kind = "die"
+    pattern = re.compile(NODE_PATTERN + r"-npu(?P<npu>\d)-die(?P<die>\d)")
+    example = "sn0-c03-n2-npu5-die1"
+    __slots__ = ()
+
+    @property
+    def npu(self) -> NpuName:
+        return NpuName(self.rsplit("-", 1)[0])
+
+
+class CpuName(HardwareName):
+    kind = "CPU"
+    pattern = re.compile(NODE_PATTERN + r"-cpu(?P<cpu>\d)")
+    example = "sn0-c03-n2-cpu3"
+    __slots__ = ()
+
+    @property
+    def node(self) -> NodeName:
+        return NodeName(self.rsplit("-", 1)[0])
+
+
+class L1Name(HardwareName):
+    """The L1 switch chip of one node in one sub-plane."""
+
+    kind = "L1 switch"
+    pattern = re.compile(NODE_PATTERN + r"-l1p(?P<sub_plane>\d)")
+    example = "sn0-c03-n2-l1p4"
+    __slots__ = ()
+
+    @property
+    def node(self) -> NodeName:
+        return NodeName(self.rsplit("-", 1)[0])
+
+
+class L2Name(HardwareName):
+    """One L2 switch chip of a sub-plane."""
+
+    kind = "L2 switch"
+    pattern = re.compile(SUPERNODE_PATTERN + r"-l2p(?P<sub_plane>\d)-k(?P<index>\d{2})")
+    example = "sn0-l2p4-k11"
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, supernode: int, sub_plane: int, index: int) -> L2Name:
+        return cls(f"sn{supernode}-l2p{sub_plane}-k{index:02d}")
+
+
+class SwitchName(HardwareName):
+    """A switch chip of the UB plane (L1 or L2) or a leaf of the RDMA plane: those that ports of nodes lead to."""
+
+    kind = "switch"
+    pattern = re.compile(rf"{NODE_PATTERN}-l1p\d|sn\d+-l2p\d-k\d{{2}}|sn\d+-c\d{{2}}-leaf\d")
+    example = "sn0-l2p4-k11"
+    __slots__ = ()
+
+
+def checked_resource_name(text: str, field: str = "name") -> str:
+    """The text, if a resource may be called so; else InvalidField that names `field`."""
+    if not RESOURCE_NAME.fullmatch(text):
+        raise InvalidField(
+            f"{text[:80]!r} is no name: use 1 to 63 lower-case letters, digits and '-', "
+            "starting and ending with a letter or digit",
+            field=field,
+        )
+    return text

@@ -1,0 +1,50 @@
+"""Quantities with their units, as people write them and as the code keeps them.
+
+Kept: bytes as `int`, rates as GB/s (1e9 bytes a second, one direction) in `float`, times as seconds in `float`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from matrixcommon.model.errors import InvalidField
+
+GB = 1_000_000_000
+GIB = 1 << 30
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds_of(text: str | float, field: str = "duration") -> float:
+    """`"90s"`, `"1.5m"`, `"200ms"` or a bare number of seconds, as seconds."""
+    if isinstance(text, int | float):
+        return float(text)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", text)
+    if match is None:
+        raise InvalidField(f"{text!r} is no duration; write one like '90s', '5m' or '200ms'", field=field)
+    return float(match.group(1)) * _SECONDS[match.group(2) or "s"]
+
+
+@lru_cache(maxsize=1024)
+def timestamp(at: float) -> str:
+    """Seconds since the epoch as RFC 3339 in UTC, to the millisecond."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def from_timestamp(text: str) -> float:
+    """The inverse of `timestamp`."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def duration_text(seconds: float) -> str:
+    """Seconds as a person reads them: `850ms`, `12.4s`, `3m10s`, `2h05m`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    return f"{minutes // 60}h{minutes % 60:02d}m"

@@ -1,0 +1,105 @@
+"""What every document on the wire has in common.
+
+Fields are snake_case here and camelCase outside; an unknown field or a wrong type is refused with its path. A view is
+read by attribute from the thing it shows. Conditions follow the Kubernetes convention, so the operator copies them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from matrixcommon.model.quantities import timestamp
+
+
+class Wire(BaseModel):
+    """Base of every request and view: strict, camelCase outside, attributes in."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", from_attributes=True, strict=False
+    )
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON form, camelCase, without what is not set."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def text(self) -> str:
+        """The same as JSON text."""
+        return self.model_dump_json(by_alias=True, exclude_none=True)
+
+
+class Condition(Wire):
+    """One observed aspect of a resource, true as of `observedGeneration`."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str = ""
+    observed_generation: int = 0
+    last_transition_time: str = ""
+
+
+class View(Wire):
+    """What every resource shows of itself."""
+
+    name: str
+    project: str = "default"
+    labels: dict[str, str] = Field(default_factory=dict)
+    generation: int = 1
+    etag: str = ""
+    state: str = ""
+    conditions: list[Condition] = Field(default_factory=list)
+    created_at: str = ""
+    updated_at: str = ""
+
+
+class OperationView(Wire):
+    """Long work: `done` with an `error` or without, else the step it is at and its share of progress (0 to 1)."""
+
+    name: str
+    target: str
+    verb: str
+    done: bool
+    step: str = ""
+    progress: float = 0.0
+    error: dict[str, Any] | None = None
+    started_at: str = ""
+    finished_at: str | None = None
+    etag: str = ""
+
+
+def condition(
+    conditions: list[dict[str, Any]],
+    type: str,
+    status: bool | None,
+    reason: str,
+    message: str,
+    *,
+    generation: int,
+    now: float,
+) -> list[dict[str, Any]]:
+    """The conditions with one of them set; its transition time moves only when its status does.
+
+    `status` None is Unknown. Returns a new list, of the same entries: nobody writes
+    into one, as JSON columns notice assignment, not mutation.
+    """
+    word = "Unknown" if status is None else str(bool(status))
+    kept = [held for held in conditions if held["type"] != type]
+    before = next((held for held in conditions if held["type"] == type), None)
+    since = before["lastTransitionTime"] if before is not None and before["status"] == word else timestamp(now)
+    entry = {
+        "type": type,
+        "status": word,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": generation,
+        "lastTransitionTime": since,
+    }
+    position = next((at for at, held in enumerate(conditions) if held["type"] == type), len(kept))
+    return [*kept[:position], entry, *kept[position:]]
+
+
+def is_true(conditions: list[dict[str, Any]], type: str) -> bool:
+    return any(held["type"] == type and held["status"] == "True" for held in conditions)

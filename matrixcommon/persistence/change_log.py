@@ -1,0 +1,123 @@
+"""The journal: every change of a service's resources, numbered, in the order in which they became true.
+
+The number (`rv`) of a change is the resource's version from then on, and the point from which a watch goes on. Numbers
+only ever grow, also across restarts; `journal_head` has the newest. Whoever holds that row's lock is the only one who
+changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sqlalchemy import BigInteger, Column, Float, Integer, MetaData, String, Table, Text, delete, func, select, text
+from sqlalchemy import update as sql_update
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.errors import Gone
+from matrixcommon.persistence.bulk_writes import Bulk, by_psycopg, one_journey
+
+
+def journal_tables(metadata: MetaData) -> tuple[Table, Table]:
+    """The journal's two tables, in a service's own metadata: `changes` and the one row of `journal_head`."""
+    changes = Table(
+        "changes",
+        metadata,
+        Column("rv", BigInteger, primary_key=True, autoincrement=False),
+        Column("kind", String(40), nullable=False, index=True),
+        Column("name", String(253), nullable=False),
+        Column("type", String(10), nullable=False),
+        Column("at", Float, nullable=False),
+        Column("body", Text, nullable=False),
+    )
+    head = Table(
+        "journal_head",
+        metadata,
+        Column("id", Integer, primary_key=True),
+        Column("rv", BigInteger, nullable=False),
+        Column("floor", BigInteger, nullable=False),
+    )
+    return changes, head
+
+
+@dataclass(frozen=True)
+class Change:
+    """One entry of the journal: ADDED, MODIFIED or DELETED, with the view as JSON text."""
+
+    rv: int
+    kind: str
+    name: str
+    type: str
+    body: str
+
+
+class Journal:
+    """The two tables of one service."""
+
+    def __init__(self, sessions: Callable[[], Session], metadata: MetaData) -> None:
+        self._sessions = sessions
+        self.changes = metadata.tables["changes"]
+        self.head = head = metadata.tables["journal_head"]
+        self._newest = select(head.c.rv).where(head.c.id == 1)
+        self._locked = self._newest.with_for_update()
+
+    def lock(self, session: Session) -> int:
+        """The number of the newest change, held until the transaction ends: nobody else commits a change meanwhile.
+
+        On SQLite nobody else writes; on PostgreSQL the other replicas wait.
+        """
+        connection = session.connection()
+        if by_psycopg(connection):
+            ask = f"SELECT rv FROM {self.head.name} WHERE id = 1 FOR UPDATE"
+            found = one_journey(connection, [(ask, ())])[0].fetchone()
+            held = None if found is None else found[0]
+        else:
+            held = connection.execute(self._locked).scalar_one_or_none()
+        if held is None:  # nobody has changed anything yet: there must be something to hold
+            first = f"INSERT INTO {self.head.name} (id, rv, floor) VALUES (1, 0, 0) ON CONFLICT DO NOTHING"
+            connection.execute(text(first))
+            held = connection.execute(self._locked).scalar_one()
+        return int(held)
+
+    def note_in(self, bulk: Bulk, newest: int, entries: list[dict[str, Any]]) -> None:
+        """Under the lock: have written down what happened, up to `newest`."""
+        bulk.update(self.head, frozenset(["rv"]), [{"id": 1, "rv": newest}])
+        if entries:
+            bulk.insert(self.changes, entries)
+
+    def latest(self) -> int:
+        """The number of the newest change."""
+        with self._sessions() as session:
+            return self.newest(session)
+
+    def newest(self, session: Session) -> int:
+        """The same, as a session sees it."""
+        return int(session.execute(self._newest).scalar_one_or_none() or 0)
+
+    def since(self, kind: str, rv: int, limit: int) -> list[Change]:
+        """Changes of a kind after `rv`, oldest first. Raises Gone where the journal no longer reaches back that far."""
+        with self._sessions() as session:
+            floor = int(session.execute(select(self.head.c.floor)).scalar_one_or_none() or 0)
+            if rv < floor:
+                raise Gone(f"the journal starts after {floor}; {rv} is too old: list again and watch from there")
+            found = session.execute(
+                select(self.changes)
+                .where(self.changes.c.kind == kind, self.changes.c.rv > rv)
+                .order_by(self.changes.c.rv)
+                .limit(limit)
+            )
+            return [Change(each.rv, each.kind, each.name, each.type, each.body) for each in found]
+
+    def compact(self, before_s: float) -> int:
+        """Forget changes from before that moment (emulated seconds since the epoch); returns how many."""
+        with self._sessions() as session:
+            floor = session.execute(
+                select(func.max(self.changes.c.rv)).where(self.changes.c.at < before_s)
+            ).scalar_one_or_none()
+            if floor is None:
+                return 0
+            gone = cast(Any, session.execute(delete(self.changes).where(self.changes.c.rv <= floor)))
+            session.execute(sql_update(self.head).where(self.head.c.id == 1).values(floor=floor))
+            session.commit()
+            return int(gone.rowcount)

@@ -1,0 +1,247 @@
+"""How a service remembers: rows with a version, and a journal of every change for those who watch.
+
+A resource is a row mapped on a `ResourceRow`. Whatever a transaction adds, changes or deletes is written to the
+`changes` journal in the same commit, with the view of the resource as it then was and a number (`rv`) that only grows,
+also across restarts. The number is the resource's version: its etag, and the point from which a watch goes on. Journal
+and row can not disagree, because nobody writes the journal by hand.
+
+Transactions are short and synchronous on purpose: load, decide and save happen without another request in between, so
+a decision is always made on what it changes (docs/decisions/0003-synchronous-stores.md). Verbs that wait at the same
+moment are decided one after the other and committed together (`groups`, docs/decisions/0217-verbs-commit-in-groups.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from sqlalchemy import MetaData, event
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import ORMExecuteState, Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.persistence.change_log import Change, Journal, journal_tables
+from matrixcommon.persistence.resource_row import ResourceRow, check_etag, find
+from matrixcommon.persistence.table_cache import Keep, KeepingSession
+from matrixcommon.persistence.transaction import Follow, Group
+
+__all__ = ["Change", "Keep", "Records", "ResourceRow", "check_etag", "find", "journal_tables"]
+
+
+class Records:
+    """A service's transactions and its journal. One per database and process.
+
+    `sessions` makes the sessions. `together()` is the one place that commits.
+    """
+
+    def __init__(self, sessions: Callable[[], KeepingSession], metadata: MetaData, clock: Clock) -> None:
+        self._sessions = sessions
+        self._metadata = metadata
+        self._journal = Journal(sessions, metadata)
+        self._clock = clock
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._keeps: dict[type, Keep] = {}
+        self._warm: tuple[KeepingSession, int] | None = None
+        """The session that keeps, and the newest change that it knows."""
+        self._group: Group | None = None
+        self.before_commit: list[Follow] = []
+        """Called for every verb that changed resources, with the rows and the number of its newest change; what it
+        changed is not committed yet."""
+        self.after_commit: list[Callable[[int], None]] = []
+        """Called with the number of the newest change once that is committed."""
+        self.at_end: list[Callable[[bool], None]] = []
+        """Called at the end of every transaction or group of them: whether what was decided in it is so now. Must not
+        raise."""
+
+    @property
+    def metadata(self) -> MetaData:
+        return self._metadata
+
+    def keep(self, *keeps: Keep) -> None:
+        """Keep these tables in memory from one transaction to the next. From now on every transaction holds the
+        journal's lock from its start: what it knows stays so until it ends, whatever other replicas want meanwhile."""
+        self._keeps |= {each.kind: each for each in keeps}
+        if self._warm is not None:
+            self._warm[0].close()
+            self._warm = None
+
+    @contextmanager
+    def transaction(self, dry: bool = False) -> Iterator[KeepingSession]:
+        """One verb: a session whose changes are journalled and committed; an exception undoes everything.
+
+        Inside `together()` it is one of several. A `dry` one does all of it but the commit: `validateOnly`.
+        """
+        if dry:
+            if self._group is not None:
+                raise RuntimeError("what is only tried is no part of a group")
+            with self._dry() as session:
+                yield session
+        elif self._group is not None:
+            with self._group.unit() as session:
+                yield session
+        else:
+            with self.together() as group, group.unit() as session:
+                yield session
+
+    @contextmanager
+    def together(self) -> Iterator[Group]:
+        """Transactions in here are verbs of one group: decided one after the other, committed all at once.
+
+        Whatever is raised before `committed` undoes all of them.
+        """
+        if self._group is not None:
+            raise RuntimeError("a group cannot be part of another")
+        session, known = self._warm or (self._new_session(), None)
+        self._warm = None
+        group = self._group = Group(session, self._journal, self._clock.now(), self.before_commit)
+        try:
+            self._begin(group, known)
+            try:
+                yield group
+            except BaseException:
+                if self._keeps and group.untouched:
+                    self._stay_warm(group)
+                raise
+            wrote = group.write()
+            group.committing = True
+            session.commit()
+            group.committed = True
+            self._keep_warm(session, group.newest)
+        finally:
+            self._group = None
+            if not group.committed:
+                group.undo()
+                _throw_away(session, commit_failed=group.committing)
+            for ended in self.at_end:
+                ended(group.committed)
+        if wrote:
+            for done in self.after_commit:
+                done(group.newest)
+        for told in group.done:
+            told()
+        if wrote:
+            self._wake()
+
+    def once_committed(self, deed: Callable[[], None]) -> None:
+        """Do this when what has been decided so far is committed: at once, outside of a group."""
+        if self._group is None:
+            deed()
+        else:
+            self._group.done.append(deed)
+
+    def unless_committed(self, undo: Callable[[], None]) -> None:
+        """Do this should the verb under way, or the group that it is in, come to nothing: memory that is no copy of a
+        table is put back so."""
+        if self._group is not None:
+            self._group.undone.append(undo)
+
+    @property
+    def deciding(self) -> bool:
+        """Whether a transaction or group is under way: what it has decided may never be committed."""
+        return self._group is not None
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session for looking at what is committed: whatever it changed is thrown away."""
+        with self._sessions() as session:
+            yield session
+            session.rollback()
+
+    def lock(self, session: Session) -> int:
+        """The number of the newest change, held until the transaction ends."""
+        return self._journal.lock(session)
+
+    # ---- sessions
+
+    @contextmanager
+    def _dry(self) -> Iterator[KeepingSession]:
+        with self._sessions() as session:
+            if self._keeps:
+                session.info["newest"] = self._journal.lock(session)
+            yield session
+            session.flush()
+            session.rollback()
+
+    def _new_session(self) -> KeepingSession:
+        session = self._sessions()
+
+        def flushing(*_: Any) -> None:
+            if self._group is not None and self._group.session is session:
+                self._group.flushing()
+
+        def asking(state: ORMExecuteState) -> None:
+            if self._group is not None and self._group.session is session:
+                self._group.asking(writes=not state.is_select)
+
+        event.listen(session, "before_flush", flushing)
+        event.listen(session, "do_orm_execute", asking)
+        return session
+
+    def _begin(self, group: Group, known: int | None) -> None:
+        """With what is kept as it is now. `known`: the newest change that the session knows."""
+        session = group.session
+        session.info.pop("newest", None)
+        if self._keeps:
+            newest = session.info["newest"] = group.lock()
+            if newest != known:
+                session.expunge_all()
+                session.keep(self._keeps.values())
+
+    def _stay_warm(self, group: Group) -> None:
+        """After a refusal: what is kept is as good as it was, once the lock has been let go."""
+        with suppress(SQLAlchemyError):
+            group.committing = True
+            group.session.commit()
+            self._keep_warm(group.session, group.newest)
+            group.committed = True
+
+    def _keep_warm(self, session: KeepingSession, newest: int) -> None:
+        if session.kept is None:
+            session.close()
+            return
+        session.let_go_of_others()
+        self._warm = session, newest
+
+    # ---- watching
+
+    def latest(self) -> int:
+        """The number of the newest change."""
+        return self._journal.latest()
+
+    def newest(self, session: Session) -> int:
+        """The number of the newest change that a session sees."""
+        return self._journal.newest(session)
+
+    def changes_since(self, kind: str, rv: int, limit: int = 500) -> list[Change]:
+        """Changes of a kind after `rv`, oldest first. Raises Gone where the journal no longer reaches back that far."""
+        return self._journal.since(kind, rv, limit)
+
+    async def changed(self, within_wall_s: float) -> None:
+        """Return at the next commit that changed anything, or after that long."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            # Not wait_for: before Python 3.12 it can swallow a cancellation, and the watch would outlive its service.
+            await asyncio.wait({waiter}, timeout=within_wall_s)
+        finally:
+            self._waiters.discard(waiter)
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def compact(self, keep_s: float) -> int:
+        """Forget changes older than `keep_s` emulated seconds; returns how many."""
+        return self._journal.compact(self._clock.now() - keep_s)
+
+
+def _throw_away(session: KeepingSession, *, commit_failed: bool) -> None:
+    """Nothing of it is used again. A connection whose commit has failed may still be in its transaction, and is not
+    handed to anybody else."""
+    if commit_failed:
+        session.invalidate()
+    else:
+        session.close()

@@ -1,0 +1,102 @@
+"""What every resource is as a row: a name, a version, a state, and a view of itself that others are shown."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from sqlalchemy import JSON, BigInteger, Float, Integer, String, Text
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from matrixcommon.model.errors import NotFound, PreconditionFailed
+from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_model import View
+
+R = TypeVar("R", bound="ResourceRow")
+
+
+class ResourceRow:
+    """Columns every resource has. A subclass names its `kind` and builds its own view in `view()`.
+
+    `generation` counts wishes (what the caller asked), `version` counts every change; `created_at` and `updated_at` are
+    emulated seconds since the epoch, kept by the journal.
+    """
+
+    kind: str = "resource"
+
+    name: Mapped[str] = mapped_column(String(253), primary_key=True)
+    project: Mapped[str] = mapped_column(String(63), default="default")
+    labels: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
+    generation: Mapped[int] = mapped_column(Integer, default=1)
+    version: Mapped[int] = mapped_column(BigInteger, default=0)
+    state: Mapped[str] = mapped_column(String(40), default="")
+    conditions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    created_at: Mapped[float] = mapped_column(Float, default=0.0)
+    updated_at: Mapped[float] = mapped_column(Float, default=0.0)
+
+    def view(self) -> View:
+        raise NotImplementedError
+
+    def shown(self) -> View:
+        """The view as of its last change, made once for the journal and the answer; outside of transactions."""
+        version, view = self.__dict__.get("_shown", (None, None))
+        return view if view is not None and version == self.version else self.view()
+
+    def show(self) -> View:
+        """The view as of a change that has just been numbered."""
+        view = self.view()
+        self.__dict__["_shown"] = self.version, view
+        return view
+
+    @property
+    def etag(self) -> str:
+        return f'"{self.version}"'
+
+    def common(self) -> dict[str, Any]:
+        """What every view shows, for the subclass's view to add to."""
+        return {
+            "name": self.name,
+            "project": self.project or "default",
+            "labels": self.labels or {},
+            "generation": self.generation if self.generation is not None else 1,
+            "etag": self.etag,
+            "state": self.state or "",
+            "conditions": self.conditions or [],
+            "created_at": timestamp(self.created_at or 0.0),
+            "updated_at": timestamp(self.updated_at or 0.0),
+        }
+
+
+class EventColumns:
+    """What an event has beside its name and what it is about: something that happened, in words."""
+
+    type: Mapped[str] = mapped_column(String(10))
+    reason: Mapped[str] = mapped_column(String(60))
+    message: Mapped[str] = mapped_column(Text)
+    at: Mapped[float] = mapped_column(Float, index=True)
+
+    def told(self) -> dict[str, Any]:
+        """For the view of the event."""
+        return {
+            "type": "Warning" if self.type == "Warning" else "Normal",
+            "reason": self.reason,
+            "message": self.message,
+            "at": timestamp(self.at),
+        }
+
+
+def find(session: Session, kind: type[R], name: str) -> R:
+    """The row of that name, else NotFound."""
+    row = session.get(kind, name)
+    if row is None:
+        raise NotFound(f"there is no {kind.kind} named {name!r}", field="name")
+    return row
+
+
+def check_etag(row: ResourceRow | None, if_match: str | None) -> None:
+    """PreconditionFailed unless `If-Match` (a list of etags, or `*` for any that exists) covers the row's version."""
+    if if_match is None:
+        return
+    wanted = {tag.strip().removeprefix("W/") for tag in if_match.split(",")}
+    if row is None or ("*" not in wanted and row.etag not in wanted and f"{row.version}" not in wanted):
+        held = "no such resource" if row is None else f"version {row.etag}"
+        raise PreconditionFailed(f"If-Match asks for {if_match}, there is {held}", field="If-Match")

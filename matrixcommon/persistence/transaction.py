@@ -1,0 +1,238 @@
+"""Units: the verbs of one transaction, each of which happens whole or not at all.
+
+At the end of a unit what it changed is numbered, shown and noted for the journal, as if it had been committed by
+itself; the unit after it decides on that. Rows of kept tables are written when the group is, others at once. A unit
+that is refused before it changed anything leaves the group as it was; one that fails later breaks it, and all of it is
+undone by being thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import inspect
+from sqlalchemy.orm import Session
+
+from matrixcommon.persistence.bulk_writes import Bulk
+from matrixcommon.persistence.change_log import Journal
+from matrixcommon.persistence.pending_writes import Writes
+from matrixcommon.persistence.resource_row import ResourceRow
+from matrixcommon.persistence.table_cache import KeepingSession, Kept, shape_of
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Touched = dict[Any, str]
+"""Rows by what became of them: ADDED, MODIFIED, DELETED."""
+
+Follow = Callable[[Session, list[ResourceRow], int], None]
+
+
+class Broken(RuntimeError):
+    """A unit failed halfway: nothing of its group may be committed."""
+
+
+def as_it_was(held: dict[K, V], key: K) -> Callable[[], None]:
+    """How to undo what is done to one entry of a dictionary from now on."""
+    had, before = key in held, held.get(key)
+
+    def undo() -> None:
+        if had:
+            held[key] = cast(V, before)
+        else:
+            held.pop(key, None)
+
+    return undo
+
+
+class Group:
+    """The units of one transaction over `session`."""
+
+    def __init__(self, session: KeepingSession, journal: Journal, now: float, follow: list[Follow]) -> None:
+        self.session = session
+        self.broken = self.committing = self.committed = False
+        self.done: list[Callable[[], None]] = []
+        """What to do once all of it is committed."""
+        self.undone: list[Callable[[], None]] = []
+        """What to do, the last first, should it come to nothing."""
+        self.before: int | None = None
+        """The number of the newest change before this group, once its lock is held."""
+        self.newest = 0
+        self._journal = journal
+        self._now = now
+        self._follow = follow
+        self._entries: list[dict[str, Any]] = []
+        self._writes = Writes()
+        self._touched: Touched = {}
+        self._otherwise = False
+
+    @property
+    def _kept(self) -> Kept | None:
+        return self.session.kept
+
+    def lock(self) -> int:
+        """Be the only one who changes anything, until the transaction ends; the number of the newest change."""
+        if self.before is None:
+            self.before = self.newest = self._journal.lock(self.session)
+        return self.newest
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing has been changed so far."""
+        return not self.broken and self.newest == self.before and not self._otherwise
+
+    @contextmanager
+    def unit(self) -> Iterator[KeepingSession]:
+        """One verb. Raises Broken where an earlier one failed halfway."""
+        if self.broken:
+            raise Broken("an earlier verb of this group failed halfway")
+        self.session.info["unit"] = object()  # so that whoever remembers something of a verb knows it from the next
+        done, undone = len(self.done), len(self.undone)
+        try:
+            yield self.session
+        except BaseException:
+            self.broken = True
+            del self.done[done:]
+            self.undo(undone)
+            self.broken = self._has_changes()
+            raise
+        self.broken = True
+        self._end_unit()
+        self.broken = False
+
+    def undo(self, first: int = 0) -> None:
+        """Undo in memory what was to be undone, but for the `first` of it."""
+        while len(self.undone) > first:
+            self.undone.pop()()
+
+    def flushing(self) -> None:
+        """The session is about to write: what is noted here comes before that, and what it writes is written."""
+        self._write_rows()
+        self._gather()
+        if self._kept is not None:
+            for row in (*self.session.new, *self.session.dirty):
+                if row.__class__ in self._kept:
+                    self._kept.written(row)
+
+    def asking(self, *, writes: bool) -> None:
+        """The session is about to execute a statement: what is noted here comes before that."""
+        self._otherwise |= writes
+        self._write_rows()
+
+    def write(self) -> bool:
+        """Everything into the database, ready to be committed. False where there was nothing to write."""
+        if self.broken:
+            raise Broken("a verb of this group failed halfway")
+        if self.newest == (self.before or 0):
+            return False
+        bulk = Bulk(self.session.connection())
+        self._writes.note_in(bulk)
+        self._journal.note_in(bulk, self.newest, self._entries)
+        bulk.carry_out()
+        return True
+
+    # ---- what a unit did
+
+    def _write_rows(self) -> None:
+        if self._writes:
+            bulk = Bulk(self.session.connection())
+            self._writes.note_in(bulk)
+            bulk.carry_out()
+
+    def _gather(self) -> None:
+        """Note what is about to be flushed, or what is about to end."""
+        session, touched = self.session, self._touched
+        for row in session.deleted:
+            touched[row] = "DELETED"
+        for row in session.new:
+            touched[row] = "ADDED"
+        for row in sorted(session.dirty, key=_in_order):
+            if row not in touched and self._changed(row):
+                touched[row] = "MODIFIED"
+
+    def _changed(self, row: Any) -> bool:
+        if self._kept is not None and type(row) in self._kept:
+            return bool(self._kept.changes(row))
+        return self.session.is_modified(row)
+
+    def _has_changes(self) -> bool:
+        """Whether the unit under way changed anything, or may have."""
+        session = self.session
+        if self._touched or self._otherwise or session.new or session.deleted:
+            return True
+        dirty = list(session.dirty)
+        if any(self._changed(row) for row in dirty):
+            return True
+        for row in dirty:  # set to what they were
+            if self._kept is not None and type(row) in self._kept:
+                session.settled(row, gone=False)
+        return False
+
+    def _end_unit(self) -> None:
+        self._gather()
+        touched, self._touched = self._touched, {}
+        self._otherwise = False
+        resources = [(row, type) for row, type in touched.items() if isinstance(row, ResourceRow)]
+        kept = self._kept
+        if resources or (kept is not None and any(type(row) in kept for row in touched)):
+            self.lock()
+            self._number(resources)
+        self._note(touched)
+        if resources:
+            rows = [row for row, _ in resources]
+            for follow in self._follow:
+                follow(self.session, rows, self.newest)
+
+    def _number(self, resources: list[tuple[ResourceRow, str]]) -> None:
+        """A number and an entry of the journal for each."""
+        pending = self.session.new
+        for row, type in resources:
+            self.newest += 1
+            row.version = self.newest
+            row.updated_at = self._now
+            if type == "ADDED":
+                row.created_at = self._now
+                if row in pending and (self._kept is None or row.__class__ not in self._kept):
+                    shape_of(row.__class__).complete(row)
+            body = row.show().text()
+            entry = {"rv": self.newest, "kind": row.kind, "name": row.name, "type": type, "at": self._now, "body": body}
+            self._entries.append(entry)
+        if not resources:
+            self.newest += 1  # kept rows that nobody watches: whoever keeps them must hear that they changed
+        self.session.info["newest"] = self.newest
+
+    def _note(self, touched: Touched) -> None:
+        """Rows of kept tables to be written with the group, all others now."""
+        kept, session = self._kept, self.session
+        if kept is not None:
+            mine = [(row, type) for row, type in touched.items() if row.__class__ in kept]
+            deleted = session.deleted
+            for row, type in mine:  # first, since another row may have come under the same key
+                if row in deleted:
+                    self._writes.drop(row)
+                    session.settled(row, gone=True)
+                elif type == "DELETED":
+                    kept.forgotten(row)
+            new = []
+            for row, type in mine:
+                if type != "DELETED":
+                    pending = inspect(row).pending
+                    self._writes.put(row, kept.changes(row), new=pending)
+                    if pending:
+                        new.append(row)
+                    else:
+                        session.settled(row, gone=False)
+            if new:
+                session.settled_new(new)
+            for row in list(session.dirty):  # set to what they were
+                if row.__class__ in kept:
+                    session.settled(row, gone=False)
+        session.flush()
+        self._touched = {}
+
+
+def _in_order(row: Any) -> tuple[str, str]:
+    """The same every time, so that a journal can be compared with another's."""
+    return row.__class__.__name__, str(shape_of(row.__class__).key(row))

@@ -1,0 +1,125 @@
+"""The port to the neighbours, filled by their clients."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+from matrixcommon.api.client import WatchEvent
+from matrixcommon.model.errors import MatrixError
+from matrixcompute.contract import SliceSummary
+from matrixcompute.instances.composition import OWNER_LABEL, SliceWish
+from matrixlink.client import LinkClient
+from matrixlink.contract.slices import SliceRequest, SliceView
+from matrixresource.client import ResourceClient
+from matrixresource.contract.allocations import AllocationRequest, AllocationView
+from matrixresource.contract.defragmentations import DefragmentationView, MoveRefused, RelocateRequest
+
+
+def summary(view: SliceView) -> SliceSummary:
+    """What MatrixCompute wants to know of a slice."""
+    told = {held.type: held for held in view.conditions}
+    programmed = told.get("RoutesProgrammed")
+    return SliceSummary(
+        name=view.name,
+        plane=view.plane,
+        state=view.state,
+        generation=view.generation,
+        programmed=programmed is not None and programmed.status == "True",
+        floors_kept=view.floor_kept_gbps_per_npu >= view.floor_gbps_per_npu,
+        message=programmed.message if programmed is not None else "",
+    )
+
+
+@contextmanager
+def in_words_of_instances() -> Iterator[None]:
+    """A refusal names the field that the user of an instance wrote: it is near instances, not allocations."""
+    try:
+        yield
+    except MatrixError as refused:
+        if refused.field in ("near.allocations", "apart.allocations"):
+            refused.field = refused.field.replace("allocations", "instances")
+        raise
+
+
+class NeighboursOverHttp:
+    """Neighbours through ResourceClient and LinkClient."""
+
+    def __init__(self, resource: ResourceClient, link: LinkClient) -> None:
+        self._resource = resource
+        self._link = link
+
+    async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
+        with in_words_of_instances():
+            return await self._resource.reserve(name, request, validate_only)
+
+    async def bind(self, name: str) -> AllocationView:
+        return await self._resource.bind(name)
+
+    async def replace(self, name: str, node: str, reason: str) -> AllocationView:
+        return await self._resource.replace(name, node, reason)
+
+    async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
+        with in_words_of_instances():
+            return await self._resource.move(name, request, validate_only)
+
+    async def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
+        return await self._resource.relocate(name, request)
+
+    async def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
+        with in_words_of_instances():
+            return await self._resource.change_over(name, request)
+
+    async def renew(self, name: str, lease_s: float) -> AllocationView:
+        return await self._resource.renew(name, lease_s)
+
+    async def draining(self) -> list[str]:
+        return [domain.name for domain in await self._resource.domains("state=Draining")]
+
+    async def stay(self, name: str) -> AllocationView:
+        return await self._resource.stay(name)
+
+    async def release(self, name: str) -> bool:
+        return await self._resource.release(name)
+
+    async def allocation(self, name: str) -> AllocationView | None:
+        return await self._resource.find_allocation(name)
+
+    async def allocations(self) -> list[AllocationView]:
+        return await self._resource.allocations()
+
+    async def admit(self, instance: str, wish: SliceWish, members: list[str]) -> SliceSummary:
+        request = SliceRequest.model_validate(
+            {
+                "labels": {OWNER_LABEL: instance},
+                "allocation": instance,
+                "instance": instance,
+                "plane": wish.plane,
+                "members": members,
+                **wish.share.wire(),
+            }
+        )
+        return summary(await self._link.admit(wish.name, request))
+
+    async def program(self, name: str) -> SliceSummary:
+        return summary(await self._link.program(name))
+
+    async def withdraw(self, name: str) -> bool:
+        return await self._link.withdraw(name)
+
+    async def slices(self) -> dict[str, list[SliceSummary]]:
+        found: dict[str, list[SliceSummary]] = {}
+        for view in await self._link.slices():
+            found.setdefault(view.instance, []).append(summary(view))
+        return found
+
+    async def defragmentations(self) -> list[DefragmentationView]:
+        return await self._resource.defragmentations("state=Running")
+
+    async def refuse_move(self, defragmentation: str, told: MoveRefused) -> None:
+        await self._resource.refuse_move(defragmentation, told)
+
+    def changes(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
+        return (
+            self._link.watch(collection, since) if collection == "slices" else self._resource.watch(collection, since)
+        )

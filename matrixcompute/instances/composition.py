@@ -1,0 +1,65 @@
+"""compose(name, shape): the one allocation and the three slices that an instance takes.
+
+Names derive from the owner, so asking twice finds the first: allocation `<instance>`, slices `<instance>-<plane>`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matrixcommon.model.planes import Plane
+from matrixcompute.contract import InstanceRequest, PlaneShare
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.defragmentations import INSTANCE_LABEL
+
+OWNER_LABEL = INSTANCE_LABEL
+
+
+@dataclass(frozen=True)
+class SliceWish:
+    """A slice to ask MatrixLink for, once the members are known."""
+
+    name: str
+    plane: Plane
+    share: PlaneShare
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Everything one instance takes."""
+
+    allocation: AllocationRequest
+    slices: tuple[SliceWish, ...]
+
+
+LIES_BY = ("placement", "near", "apart")
+"""What of a shape says where it lies: changed, the instance moves; anything else changes in place."""
+
+
+def slice_name(instance: str, plane: Plane) -> str:
+    return f"{instance}-{plane.value}"
+
+
+def lies_otherwise(shape: InstanceRequest, held: InstanceRequest) -> bool:
+    """Whether the one may lie elsewhere than the other."""
+    return any(getattr(shape, field) != getattr(held, field) for field in LIES_BY)
+
+
+def compose(name: str, shape: InstanceRequest) -> Composition:
+    """The allocation and the slices for `shape`. Pure."""
+    labels = {**shape.labels, OWNER_LABEL: name}
+    return Composition(
+        AllocationRequest(
+            project=shape.project,
+            labels=labels,
+            nodes=shape.nodes,
+            spares=shape.spares,
+            placement=shape.placement,
+            near=shape.near.affinity() if shape.near else None,
+            apart=shape.apart.affinity() if shape.apart else None,
+            priority=shape.priority,
+            preemption=shape.preemption,
+            lease_s=shape.lease_s,
+        ),
+        tuple(SliceWish(slice_name(name, plane), plane, shape.network.share(plane)) for plane in Plane),
+    )

@@ -1,0 +1,113 @@
+"""What an instance's conditions say, read off what its neighbours show. A pure function of what was observed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_model import condition
+from matrixcompute.contract import SliceSummary
+from matrixcompute.recovery.loss import living
+from matrixcompute.recovery.policy import Recovery
+from matrixresource.contract.allocations import AllocationView
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the neighbours showed of one instance at one moment."""
+
+    allocation: AllocationView | None
+    slices: tuple[SliceSummary, ...]
+
+    @property
+    def ready_nodes(self) -> int:
+        if self.allocation is None or self.allocation.state == "Releasing" or not self.allocation.bound:
+            return 0
+        return sum(member.ready for member in self.allocation.members if member.role == "member")
+
+    @property
+    def nodes_ready(self) -> bool:
+        return self.allocation is not None and 0 < self.allocation.nodes == self.ready_nodes
+
+    @property
+    def links_ready(self) -> bool:
+        return len(self.slices) == len(Plane) and all(each.programmed for each in self.slices)
+
+
+def conditions_of(
+    before: list[dict[str, Any]],
+    observed: Observed,
+    recovery: Recovery,
+    *,
+    state: str,
+    nodes: int,
+    generation: int,
+    now: float,
+) -> list[dict[str, Any]]:
+    """The eight conditions of an instance, each true to what agents reported."""
+    held = living(observed.allocation)
+    result = before
+
+    def say(type: str, status: bool | None, reason: str, message: str) -> None:
+        nonlocal result
+        result = condition(result, type, status, reason, message, generation=generation, now=now)
+
+    if held is not None:
+        say("Scheduled", True, "Reserved", f"{held.nodes} nodes and {held.spares} spares are committed")
+    elif not any(each["type"] == "Scheduled" for each in before):
+        say("Scheduled", False, "Pending", "nodes are being chosen")
+    elif state == "Deleting":
+        say("Scheduled", False, "Released", "nodes are given back")
+    wanted = held.nodes if held is not None else nodes
+    say(
+        "NodesReady",
+        observed.nodes_ready,
+        "AllActive" if observed.nodes_ready else "Waiting",
+        f"{observed.ready_nodes} of {wanted} members are active",
+    )
+    programmed = sum(each.programmed for each in observed.slices)
+    say(
+        "LinksReady",
+        observed.links_ready,
+        "AllProgrammed" if observed.links_ready else "Waiting",
+        f"{programmed} of {len(Plane)} planes are programmed on every member{_details(observed.slices)}",
+    )
+    kept = observed.links_ready and all(each.floors_kept for each in observed.slices)
+    broken_floors = [each.plane.value for each in observed.slices if not each.floors_kept]
+    say(
+        "QosSatisfied",
+        kept,
+        "FloorsKept" if kept else "FloorsBroken" if broken_floors else "Waiting",
+        f"floors are not kept on {', '.join(broken_floors)}"
+        if broken_floors
+        else "floors are admitted on every link"
+        if kept
+        else "waiting for routes",
+    )
+    spares = 0
+    if held is not None and held.bound:
+        spares = sum(member.ready for member in held.members if member.role == "spare")
+    missing = held is not None and spares < held.spares
+    say(
+        "SparesAvailable",
+        held is not None and not missing,
+        "SparesMissing" if missing else "SparesReady" if held is not None else "Pending",
+        f"{spares} of {held.spares if held is not None else 0} spares stand ready",
+    )
+    degraded = recovery.action != "keep" or bool(broken_floors)
+    say(
+        "Degraded",
+        degraded,
+        recovery.reason or ("FloorsBroken" if broken_floors else "Whole"),
+        recovery.message or ("what was promised cannot be kept" if broken_floors else "nothing is broken"),
+    )
+    ready = observed.nodes_ready and observed.links_ready and state != "Deleting"
+    say("Ready", ready, "Ready" if ready else state, "serves" if ready else f"the instance is {state}")
+    return result
+
+
+def _details(slices: Sequence[SliceSummary]) -> str:
+    waiting = [f"{each.plane.value}: {each.message or each.state}" for each in slices if not each.programmed]
+    return f" ({'; '.join(waiting)})" if waiting else ""

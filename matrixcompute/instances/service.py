@@ -1,0 +1,178 @@
+"""Conductor: ensure, renew, retry, delete. What is wished of an instance is taken up here.
+
+A verb writes the wish and opens the saga in one transaction, so a crash finds both or neither. What the world does to
+an instance meanwhile is seen to by `tending.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.persistence.database_session import check_etag
+from matrixcompute.clients.control_plane import Neighbours
+from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcompute.instances.composition import LIES_BY, compose
+from matrixcompute.operations.saga import RELOCATE, SagaRunner
+from matrixcompute.operations.saga_starter import Opening
+from matrixcompute.recovery.loss import living
+from matrixcompute.store import ComputeStore, InstanceRow
+from matrixresource.contract.allocations import AllocationView
+
+INSTANCE_NAME_LENGTH_MAX = 58
+"""So that `<instance>-rdma` is still a legal name."""
+
+
+class Conductor:
+    """The verbs over instances."""
+
+    def __init__(
+        self,
+        store: ComputeStore,
+        neighbours: Neighbours,
+        runner: SagaRunner,
+        clock: Clock,
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake` is called after a saga was opened, for the runner to take it up at once."""
+        self._store = store
+        self._neighbours = neighbours
+        self._clock = clock
+        self._wake = wake
+        self._sagas = Opening(store, runner, clock)
+
+    # -- verbs ---------------------------------------------------------------------------------------------------
+
+    async def ensure(
+        self, name: str, request: InstanceRequest, *, if_match: str | None = None, validate_only: bool = False
+    ) -> InstanceView:
+        """Create an instance or change its shape. With `validate_only` MatrixResource is asked too: would it fit?"""
+        checked_resource_name(name)
+        if len(name) > INSTANCE_NAME_LENGTH_MAX:
+            raise Conflict(
+                f"{name!r} is too long: its slices are named after it; use {INSTANCE_NAME_LENGTH_MAX} letters"
+            )
+        for field in ("near", "apart"):
+            wish = getattr(request, field)
+            if wish is not None and name in wish.instances:
+                raise InvalidField(f"{name} cannot be {field} itself", field=f"{field}.instances")
+        planned: AllocationView | None = None
+        if validate_only:
+            planned = await self._planned(name, request)
+        with self._store.transaction(dry=validate_only) as session:
+            instance = session.get(InstanceRow, name)
+            check_etag(instance, if_match)
+            if instance is None:
+                instance = self._created(session, name, request)
+            else:
+                self._changed(session, instance, request)
+            view = instance.view()
+        if planned is not None:
+            return view.model_copy(update={"members": planned.members, "preempts": planned.preempts})
+        self._wake()
+        return instance.view()
+
+    async def _planned(self, name: str, request: InstanceRequest) -> AllocationView:
+        """Where it would lie; what is held stays as far as it can."""
+        wish = compose(name, request).allocation
+        held = living(await self._neighbours.allocation(name))
+        if held is not None and any(getattr(held, field) != getattr(wish, field) for field in LIES_BY):
+            return await self._neighbours.move(name, wish, validate_only=True)
+        return await self._neighbours.reserve(name, wish, validate_only=True)
+
+    def _created(self, session: Session, name: str, request: InstanceRequest) -> InstanceRow:
+        instance = InstanceRow(
+            name=name,
+            project=request.project,
+            labels=request.labels,
+            spec=request.wire(),
+            state="Pending",
+            generation=1,
+            conditions=[],
+            observed_generation=0,
+            retry_at=0.0,
+            repairs=0,
+            members=[],
+            slices=[],
+            ready_nodes=0,
+        )
+        session.add(instance)
+        self._store.say(
+            session, name, "Requested", f"{request.nodes} nodes, {request.spares} spares", self._clock.now()
+        )
+        self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
+        return instance
+
+    def _changed(self, session: Session, instance: InstanceRow, request: InstanceRequest) -> None:
+        if instance.state == "Deleting":
+            raise Conflict(f"instance {instance.name!r} is being deleted; wait until it is gone")
+        held = instance.shape
+        if request.project != held.project:
+            raise Conflict("an instance stays in its project", field="project")
+        if request == held:
+            return
+        shape_changed = request.model_copy(update={"labels": held.labels}) != held
+        instance.spec, instance.labels = request.wire(), request.labels
+        if not shape_changed:
+            return
+        instance.generation += 1
+        instance.retry_at = 0.0
+        self._store.say(
+            session,
+            instance.name,
+            "Changed",
+            f"generation {instance.generation}: {request.nodes} nodes, {request.spares} spares",
+            self._clock.now(),
+        )
+        if instance.state == "Active":
+            self._sagas.open_change(session, instance)
+
+    def delete(self, name: str, *, if_match: str | None = None) -> InstanceView:
+        """Give everything back and forget the instance. Overtakes whatever was under way; asked again, it goes on."""
+        with self._store.transaction() as session:
+            instance = self._store.instance(session, name)
+            check_etag(instance, if_match)
+            if instance.state != "Deleting":
+                self._sagas.delete(session, instance, "Deleting", "everything is given back")
+        self._wake()
+        return instance.view()
+
+    async def renew(self, name: str, lease_s: float) -> InstanceView:
+        """Let an instance's lease start again, for this long. Raises Conflict where it has none."""
+        with self._store.reading() as session:
+            if self._store.instance(session, name).shape.lease_s is None:
+                raise Conflict(f"instance {name!r} has no lease", field="leaseS")
+        held = await self._neighbours.renew(name, lease_s)
+        with self._store.transaction() as session:
+            instance = self._store.instance(session, name)
+            instance.expires_at = from_timestamp(held.expires_at) if held.expires_at else None
+        return instance.view()
+
+    def retry(self, name: str) -> InstanceView:
+        """Try now what was refused, instead of when its time comes."""
+        with self._store.transaction() as session:
+            instance = self._store.instance(session, name)
+            instance.retry_at = 0.0
+        self._wake()
+        return instance.view()
+
+    def relocate(self, name: str, about: dict[str, str]) -> bool:
+        """Move one member to a node that is named, as a defragmentation asks: `about` is a `RelocateRequest`.
+
+        False while something else is under way, or when the instance is to be something else than it is.
+        """
+        with self._store.transaction() as session:
+            instance = session.get(InstanceRow, name)
+            if instance is None or instance.state != "Active" or instance.applied is None:
+                return False
+            settled = instance.generation == instance.observed_generation and self._clock.now() >= instance.retry_at
+            if not settled or self._store.open_sagas(session, name):
+                return False
+            self._sagas.open(session, RELOCATE, instance, "Updating", "Moving", about)
+        self._wake()
+        return True

@@ -1,0 +1,65 @@
+"""Opening: a saga is opened together with the state it brings the instance into, in the caller's transaction."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.resource_model import condition
+from matrixcompute.contract import InstanceRequest
+from matrixcompute.instances.composition import lies_otherwise
+from matrixcompute.operations.saga import MOVE, SagaRunner
+from matrixcompute.store import ComputeStore, InstanceRow
+
+
+def change_verb(instance: InstanceRow) -> str:
+    """The saga that brings an instance to its wish: a move where its place changes, or a move has not come to its end.
+
+    How far that one got, only MatrixResource knows; a move finds out, and where nothing is to be moved it scales.
+    """
+    moving = instance.generation != instance.observed_generation and (instance.operation or "").startswith(MOVE)
+    held = InstanceRequest.model_validate(instance.applied) if instance.applied else instance.shape
+    return MOVE if moving or lies_otherwise(instance.shape, held) else "scale-instance"
+
+
+class Opening:
+    """What the verbs and the tending share."""
+
+    def __init__(self, store: ComputeStore, runner: SagaRunner, clock: Clock) -> None:
+        self._store = store
+        self._runner = runner
+        self._clock = clock
+
+    def open_change(self, session: Session, instance: InstanceRow) -> None:
+        verb = change_verb(instance)
+        self.open(session, verb, instance, "Updating", "Moving" if verb == MOVE else "Scaling")
+
+    def open(
+        self,
+        session: Session,
+        verb: str,
+        instance: InstanceRow,
+        state: str,
+        reason: str,
+        about: dict[str, str] | None = None,
+    ) -> None:
+        self._runner.open(session, verb, instance, about)
+        instance.move(state)
+        instance.conditions = condition(
+            instance.conditions or [],
+            "Progressing",
+            True,
+            reason,
+            f"{verb} generation {instance.generation}",
+            generation=instance.generation,
+            now=self._clock.now(),
+        )
+
+    def delete(self, session: Session, instance: InstanceRow, reason: str, message: str) -> None:
+        instance.generation += 1
+        self._store.say(session, instance.name, reason, message, self._clock.now())
+        self.open(session, "delete-instance", instance, "Deleting", "Deleting")
+
+    def open_quietly(self, session: Session, verb: str, instance: InstanceRow) -> None:
+        """A saga that leaves the state as it is."""
+        self._runner.open(session, verb, instance)

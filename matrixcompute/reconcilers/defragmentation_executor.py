@@ -1,0 +1,64 @@
+"""Moves members of instances as approved defragmentations ask: the move under way, where it is an instance's.
+
+MatrixResource says which move is next and sees by itself when it has been made. What cannot be moved is said to it, so
+that the plan does not wait for ever.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from matrixcommon.model.hardware_names import NodeName
+from matrixcompute.clients.control_plane import Neighbours
+from matrixcompute.instances.service import Conductor
+from matrixcompute.operations.saga import RELOCATE
+from matrixcompute.store import ComputeStore, InstanceRow, SagaRow
+from matrixresource.contract.defragmentations import MoveRefused, MoveView
+
+PASSING = ("Conflict", "StaleGeneration")
+"""Refusals that may not come again: a newer wish, a repair that goes first, a node that was not free yet."""
+TRIES = 5
+
+
+class MemberMoves:
+    """`look` once per period and whenever a defragmentation changes."""
+
+    def __init__(self, store: ComputeStore, neighbours: Neighbours, conductor: Conductor) -> None:
+        self._store = store
+        self._neighbours = neighbours
+        self._conductor = conductor
+
+    async def look(self) -> str:
+        """Begin the moves that are ours and next. Returns a sentence about what it did."""
+        begun = 0
+        for plan in await self._neighbours.defragmentations():
+            move = next((each for each in plan.moves if each.state == "Moving" and each.by == "MatrixCompute"), None)
+            if move is None:
+                continue
+            about = {"defragmentation": plan.name, "node": move.source, "to": move.to}
+            if (refused := self._refusal(move, about)) is not None:
+                await self._neighbours.refuse_move(plan.name, refused)
+            else:
+                begun += self._conductor.relocate(move.allocation, about)
+        return f"{begun} moves begun"
+
+    def _refusal(self, move: MoveView, about: dict[str, str]) -> MoveRefused | None:
+        """What stood in the way when it was tried, unless it may be worth another try."""
+        with self._store.reading() as session:
+            wanted = select(SagaRow).where(SagaRow.target == move.allocation, SagaRow.verb == RELOCATE)
+            tried = [row for row in session.scalars(wanted.order_by(SagaRow.version)) if row.about == about]
+            failed = [row.error or {} for row in tried if row.status == "Failed"]
+            gone = session.get(InstanceRow, move.allocation) is None
+        if gone:
+            error = {"reason": "NotFound", "detail": f"there is no instance {move.allocation}"}
+        elif failed and (failed[-1].get("reason") not in PASSING or len(failed) >= TRIES):
+            error = failed[-1]
+        else:
+            return None
+        return MoveRefused(
+            allocation=move.allocation,
+            node=NodeName(move.source),
+            to=NodeName(move.to),
+            reason=str(error.get("reason", "InternalError")),
+            message=str(error.get("detail", ""))[:1000],
+        )

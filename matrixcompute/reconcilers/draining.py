@@ -1,0 +1,43 @@
+"""Who is to leave a domain that drains, and how many of them can at once. What runs there goes on until it moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from matrixcommon.model.errors import Conflict, MatrixError
+from matrixcommon.model.hardware_names import NodeName
+from matrixcompute.clients.control_plane import Neighbours
+from matrixresource.contract.allocations import AllocationRequest, MemberView
+
+
+def lying_in(members: Iterable[MemberView], domains: Sequence[str], role: str = "member") -> list[str]:
+    """The nodes of `members` in that role that stand in one of these cabinets or supernodes, in rank order."""
+    inside = [each for each in members if each.role == role and any(each.node.startswith(f"{d}-") for d in domains)]
+    return [each.node for each in sorted(inside, key=lambda each: (each.rank or 0, each.node))]
+
+
+async def who_can_leave(
+    neighbours: Neighbours, name: str, request: AllocationRequest, nodes: Sequence[str]
+) -> tuple[list[str], MatrixError | None]:
+    """As many of these members as there is room for elsewhere, all together where that goes, and what keeps the others.
+
+    Nothing is changed: each is asked of MatrixResource as a move that is only planned.
+    """
+    leaving: list[str] = []
+    refused: MatrixError | None = None
+    for more in [list(nodes), *([node] for node in nodes)]:
+        wish = without(request, [*leaving, *more])
+        try:
+            await neighbours.move(name, wish, validate_only=True)
+        except Conflict as why:
+            refused = why
+        else:
+            leaving += more
+        if len(leaving) == len(nodes):
+            return leaving, None
+    return leaving, refused
+
+
+def without(request: AllocationRequest, nodes: Iterable[str]) -> AllocationRequest:
+    """The same wish, elsewhere than on these nodes."""
+    return request.model_copy(update={"exclude_nodes": [NodeName(node) for node in nodes]})

@@ -1,0 +1,152 @@
+"""Tending: look at what the neighbours show, write it into each instance, open the saga the difference calls for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.model.resource_model import condition
+from matrixcompute.clients.control_plane import Neighbours
+from matrixcompute.instances.decision import Observed, conditions_of
+from matrixcompute.operations.saga import REPAIR, SagaRunner
+from matrixcompute.operations.saga_starter import Opening, change_verb
+from matrixcompute.reconcilers.preemption import TakenBack
+from matrixcompute.recovery.loss import Loss, living
+from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, plan_recovery
+from matrixcompute.store import ComputeStore, InstanceRow
+
+
+class Tending:
+    """`tend` once per period, and whenever a neighbour reports a change."""
+
+    def __init__(
+        self,
+        store: ComputeStore,
+        neighbours: Neighbours,
+        runner: SagaRunner,
+        clock: Clock,
+        policy: RecoveryPolicy,
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake` is called after a saga was opened, for the runner to take it up at once."""
+        self._store = store
+        self._neighbours = neighbours
+        self._runner = runner
+        self._clock = clock
+        self._policy = policy
+        self._wake = wake
+        self._sagas = Opening(store, runner, clock)
+        self._taken_back = TakenBack(store, neighbours, self._sagas, clock)
+
+    async def tend(self) -> str:
+        """Look at everything once: write down what is seen, and open the sagas that it calls for."""
+        with self._store.reading() as session:
+            if not self._store.instances(session):
+                return "no instances"
+        allocations = {each.name: each for each in await self._neighbours.allocations()}
+        slices = await self._neighbours.slices()
+        draining = await self._neighbours.draining()
+        lost = [m.node for each in allocations.values() for m in each.members if m.agent == "Lost"]
+        opened = 0
+        gone_spares: list[tuple[str, str]] = []
+        to_leave: dict[str, list[str]] = {}
+        losses: dict[str, Loss] = {}
+        with self._store.transaction() as session:
+            for instance in self._store.instances(session):
+                observed = Observed(allocations.get(instance.name), tuple(slices.get(instance.name, ())))
+                recovery = Recovery("keep")
+                if observed.allocation is not None:
+                    recovery = plan_recovery(observed.allocation.members, lost, self._policy)
+                self._write(instance, observed, recovery)
+                loss = self._taken_back.loss(instance, observed.allocation, allocations.values())
+                if loss is not None:
+                    losses[instance.name] = loss
+                elif not self._decide(session, instance, observed, recovery, gone_spares):
+                    self._taken_back.look_for_leavers(session, instance, observed, draining, to_leave, gone_spares)
+                else:
+                    opened += 1
+        for name, loss in losses.items():
+            opened += await self._taken_back.give_up(name, loss, allocations.values())
+        for name, nodes in to_leave.items():
+            opened += await self._taken_back.leave(name, nodes)
+        for name, node in gone_spares:
+            await self._neighbours.replace(name, node, "SpareGone")
+        if opened:
+            self._wake()
+        self._runner.nudge()
+        return f"{opened} sagas opened"
+
+    def _write(self, instance: InstanceRow, observed: Observed, recovery: Recovery) -> None:
+        instance.ready_nodes = observed.ready_nodes
+        held = living(observed.allocation)
+        if held is not None:
+            instance.expires_at = from_timestamp(held.expires_at) if held.expires_at else None
+        instance.members = [m.wire() for m in observed.allocation.members] if observed.allocation is not None else []
+        instance.slices = [each.wire() for each in observed.slices]
+        instance.conditions = conditions_of(
+            instance.conditions or [],
+            observed,
+            recovery,
+            state=instance.state,
+            nodes=instance.shape.nodes,
+            generation=instance.generation,
+            now=self._clock.now(),
+        )
+
+    def _decide(
+        self,
+        session: Session,
+        instance: InstanceRow,
+        observed: Observed,
+        recovery: Recovery,
+        gone_spares: list[tuple[str, str]],
+    ) -> int:
+        """Open at most one saga for an instance that has none under way."""
+        if self._store.open_sagas(session, instance.name):
+            return 0
+        now = self._clock.now()
+        if instance.state == "Deleting":
+            self._sagas.open_quietly(session, "delete-instance", instance)
+            return 1
+        if recovery.action == "hold":
+            self._store.say(session, instance.name, recovery.reason, recovery.message, now, "Warning")
+            return 0
+        repair_refused = (instance.operation or "").startswith(REPAIR)
+        if now < instance.retry_at and (recovery.action != "replace" or repair_refused):
+            return 0  # a refused change of shape does not keep a lost member from being replaced
+        if instance.state in ("Pending", "Provisioning"):
+            self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
+            return 1
+        if instance.state in ("Updating", "Repairing"):  # its saga ended without a word: bring it home
+            self._sagas.open_quietly(session, change_verb(instance), instance)
+            return 1
+        if recovery.action == "replace":
+            assert observed.allocation is not None
+            members = {m.node for m in observed.allocation.members if m.role == "member"}
+            if members & set(recovery.nodes):
+                self._store.say(session, instance.name, recovery.reason, recovery.message, now, "Warning")
+                instance.repairs += 1
+                self._sagas.open(session, REPAIR, instance, "Repairing", "Repairing")
+                return 1
+            gone_spares += [(instance.name, node) for node in recovery.nodes]
+            return 0
+        if instance.generation != instance.observed_generation or not self._whole(observed):
+            self._sagas.open_change(session, instance)
+            return 1
+        instance.conditions = condition(
+            instance.conditions or [],
+            "Progressing",
+            False,
+            "Settled",
+            "nothing is under way",
+            generation=instance.generation,
+            now=now,
+        )
+        return 0
+
+    def _whole(self, observed: Observed) -> bool:
+        """Whether everything an instance takes is still there."""
+        return observed.allocation is not None and observed.allocation.bound and len(observed.slices) == 3

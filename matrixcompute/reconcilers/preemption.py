@@ -1,0 +1,112 @@
+"""What MatrixResource took back or wants back.
+
+Who was put out gives way and waits, whose lease ended is deleted, and who lies in a domain that drains moves out of it,
+as far as there is room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.resource_model import condition
+from matrixcompute.clients.control_plane import Neighbours
+from matrixcompute.instances.composition import compose
+from matrixcompute.instances.decision import Observed
+from matrixcompute.operations.saga import GIVE_WAY, MOVE
+from matrixcompute.operations.saga_starter import Opening
+from matrixcompute.reconcilers.draining import lying_in, who_can_leave
+from matrixcompute.recovery.loss import Loss, loss_of
+from matrixcompute.store import ComputeStore, InstanceRow
+from matrixcompute.workflows.create_instance import RETRY_S
+from matrixresource.contract.allocations import AllocationView
+
+
+class TakenBack:
+    """Notes what calls for it while the instances are looked at, and opens it when each was asked about once more."""
+
+    def __init__(self, store: ComputeStore, neighbours: Neighbours, sagas: Opening, clock: Clock) -> None:
+        self._store = store
+        self._neighbours = neighbours
+        self._sagas = sagas
+        self._clock = clock
+
+    # -- what was taken back ---------------------------------------------------------------------------------------
+
+    def loss(
+        self, instance: InstanceRow, held: AllocationView | None, everybody: Iterable[AllocationView]
+    ) -> Loss | None:
+        """What became of an instance's nodes, if that calls for something else than the saga under way."""
+        loss = loss_of(instance.name, held, everybody, instance.expires_at, self._clock.now())
+        if loss is None or instance.state == "Deleting":
+            return None
+        serving = instance.state in ("Active", "Updating", "Repairing")
+        return loss if serving or (loss.reason == "LeaseEnded" and instance.expires_at is not None) else None
+
+    async def give_up(self, name: str, loss: Loss, everybody: Iterable[AllocationView]) -> int:
+        """Open what a loss calls for, when it still is one: between two looks a saga may have taken nodes."""
+        held = await self._neighbours.allocation(name)
+        with self._store.transaction() as session:
+            instance = session.get(InstanceRow, name)
+            if instance is None or self.loss(instance, held, everybody) is None:
+                return 0
+            now, generation = self._clock.now(), instance.generation
+            if loss.reason == "LeaseEnded":
+                self._sagas.delete(session, instance, loss.reason, loss.message)
+            else:
+                self._store.say(session, name, loss.reason, loss.message, now, "Warning")
+                self._sagas.open(session, GIVE_WAY, instance, "Pending", loss.reason)
+                instance.conditions = condition(
+                    instance.conditions, "Scheduled", False, loss.reason, loss.message, generation=generation, now=now
+                )
+            if loss.reason != "TakenBack":
+                instance.conditions = condition(
+                    instance.conditions, loss.reason, True, loss.reason, loss.message, generation=generation, now=now
+                )
+        return 1
+
+    # -- what is to leave ------------------------------------------------------------------------------------------
+
+    def look_for_leavers(
+        self,
+        session: Session,
+        instance: InstanceRow,
+        observed: Observed,
+        draining: Sequence[str],
+        to_leave: dict[str, list[str]],
+        gone_spares: list[tuple[str, str]],
+    ) -> None:
+        """Note the members of a settled instance that stand in a domain that drains; its spares there when none is."""
+        busy = instance.state != "Active" or self._store.open_sagas(session, instance.name)
+        if observed.allocation is None or busy or self._clock.now() < instance.retry_at:
+            return
+        nodes = lying_in(observed.allocation.members, draining)
+        if nodes:
+            to_leave[instance.name] = nodes
+        else:
+            spares = lying_in(observed.allocation.members, draining, "spare")
+            gone_spares += [(instance.name, node) for node in spares]
+
+    async def leave(self, name: str, nodes: Sequence[str]) -> int:
+        """Move whoever can leave a domain that drains; say who cannot, and why."""
+        with self._store.reading() as session:
+            wish = compose(name, self._store.instance(session, name).shape).allocation
+        leaving, refused = await who_can_leave(self._neighbours, name, wish, nodes)
+        with self._store.transaction() as session:
+            instance = session.get(InstanceRow, name)
+            if instance is None or instance.state != "Active" or self._store.open_sagas(session, name):
+                return 0
+            now = self._clock.now()
+            if refused is not None:
+                left = ", ".join(node for node in nodes if node not in leaving)
+                self._store.say(
+                    session, name, "DrainBlocked", f"{left} cannot leave: {refused.message}", now, "Warning"
+                )
+            if not leaving:
+                instance.retry_at = now + RETRY_S
+                return 0
+            self._store.say(session, name, "Draining", f"{', '.join(leaving)} move out of a closed domain", now)
+            self._sagas.open(session, MOVE, instance, "Updating", "Draining")
+        return 1

@@ -1,0 +1,48 @@
+"""loss_of: why an instance no longer holds what it was given, read off what MatrixResource shows. Pure.
+
+Who puts somebody out takes the place at once, so the victim's allocation may be gone before anybody looks; the one who
+came remembers whom it put out. A lease that has ended is known by its hour, for the same reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from matrixcommon.model.errors import InsufficientCapacity, MatrixError, Preempted
+from matrixresource.contract.allocations import AllocationView
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What became of an allocation, in a word and a sentence. The words are reasons of conditions and events."""
+
+    reason: Literal["Preempted", "LeaseEnded", "TakenBack"]
+    message: str
+
+    def error(self) -> MatrixError:
+        """The same as a refusal, for a saga that was under way."""
+        return (Preempted if self.reason == "Preempted" else InsufficientCapacity)(self.message)
+
+
+def living(held: AllocationView | None) -> AllocationView | None:
+    """The allocation, unless it is gone or going."""
+    return None if held is None or held.state == "Releasing" else held
+
+
+def loss_of(
+    name: str, held: AllocationView | None, everybody: Iterable[AllocationView], expires_at: float | None, now: float
+) -> Loss | None:
+    """Why `name` holds nothing (`held` is its allocation, `expires_at` the end of its lease); None while it does."""
+    if living(held) is not None:
+        return None
+    told = {each.type for each in held.conditions if each.status == "True"} if held is not None else set()
+    if "Expired" in told or (expires_at is not None and expires_at <= now):
+        return Loss("LeaseEnded", "its lease has ended")
+    by = next((each.name for each in everybody if name in each.preempts), None)
+    if by is not None:
+        return Loss("Preempted", f"{by} of higher priority took its place; it comes back when there is room")
+    if "Preempted" in told:
+        return Loss("Preempted", "somebody of higher priority took its place; it comes back when there is room")
+    return Loss("TakenBack", "its nodes were released behind its back")

@@ -1,0 +1,21 @@
+"""An instance whose nodes were taken back gives up what is left of it, and waits until there is room for it again."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.errors import MatrixError
+from matrixcompute.operations.saga import GIVE_WAY, Saga, Step
+from matrixcompute.store import InstanceRow
+from matrixcompute.workflows import steps
+
+
+def _refused(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+    """It waits anyhow; what is left is taken back when it is created anew, or as an orphan."""
+    instance.retry_at = now
+
+
+GIVE_WAY_INSTANCE = Saga(
+    GIVE_WAY, (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_waiting)), refused=_refused
+)
+"""Slices first: until their floors are free, who took the nodes may not get its own."""

@@ -1,0 +1,226 @@
+"""KubeClient: the few verbs the operator needs of any Kubernetes API, over httpx.
+
+A kubeconfig or the files of a pod's service account say where the API is and who we are; a bearer token or a client
+certificate proves it. Kopf has a client of its own for what it does; this one is for what we do beside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from matrixcommon.model.errors import Conflict, Gone, InternalError, InvalidField, MatrixError, NotFound, Unavailable
+
+MANAGER = "cloudmatrix-operator"
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True)
+class KubeAccess:
+    """Where a Kubernetes API is and how to prove who we are. Files are paths."""
+
+    server: str
+    ca_file: str | None = None
+    token: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path) -> KubeAccess:
+        """The current context of a kubeconfig. Inline certificates are written to private files."""
+        config = yaml.safe_load(path.read_text())
+        context = _named(config, "contexts", config["current-context"])["context"]
+        cluster = _named(config, "clusters", context["cluster"])["cluster"]
+        user = _named(config, "users", context["user"])["user"]
+        return cls(
+            server=cluster["server"],
+            ca_file=cluster.get("certificate-authority") or _file(cluster.get("certificate-authority-data")),
+            token=user.get("token"),
+            certificate_file=user.get("client-certificate") or _file(user.get("client-certificate-data")),
+            key_file=user.get("client-key") or _file(user.get("client-key-data")),
+        )
+
+    @classmethod
+    def in_cluster(cls) -> KubeAccess:
+        """From inside a pod."""
+        return cls(
+            server="https://kubernetes.default.svc",
+            ca_file=str(SERVICE_ACCOUNT / "ca.crt"),
+            token=(SERVICE_ACCOUNT / "token").read_text(),
+        )
+
+    def http(self) -> httpx.AsyncClient:
+        """A client that trusts this cluster's authority and shows our token."""
+        verify: ssl.SSLContext | bool = True
+        if self.ca_file or self.certificate_file:
+            verify = ssl.create_default_context(cafile=self.ca_file)
+            if self.certificate_file:
+                verify.load_cert_chain(self.certificate_file, self.key_file)
+        return httpx.AsyncClient(
+            base_url=self.server,
+            verify=verify,
+            trust_env=False,
+            headers={"Authorization": f"Bearer {self.token}", "User-Agent": MANAGER} if self.token else {},
+            timeout=httpx.Timeout(15.0, connect=3.0),
+        )
+
+
+def _named(config: dict[str, Any], section: str, name: str) -> dict[str, Any]:
+    found = next((entry for entry in config.get(section, []) if entry["name"] == name), None)
+    if found is None:
+        raise InvalidField(f"the kubeconfig has no {section} entry named {name!r}", field="kubeconfig")
+    return found
+
+
+def _file(data: str | None) -> str | None:
+    if data is None:
+        return None
+    with tempfile.NamedTemporaryFile(delete=False, prefix="cloudmatrix-", suffix=".pem") as file:
+        file.write(base64.b64decode(data))
+    return file.name
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A resource type, as its URL wants it."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        root = f"/api/{self.api_version}" if "/" not in self.api_version else f"/apis/{self.api_version}"
+        parts = [root]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts += [part for part in (self.plural, name, subresource) if part]
+        return "/".join(parts)
+
+
+POD = Kind("v1", "Pod", "pods")
+NODE = Kind("v1", "Node", "nodes", namespaced=False)
+EVENT = Kind("v1", "Event", "events")
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
+VOLCANO_GROUP = Kind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups")
+COSCHEDULING_GROUP = Kind("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups")
+CRD = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
+INSTANCE = Kind("cloudmatrix.io/v1alpha1", "CloudMatrixInstance", "cloudmatrixinstances")
+INFER = Kind("cloudmatrix.io/v1alpha1", "CloudMatrixInfer", "cloudmatrixinfers")
+FAULT = Kind("cloudmatrix.io/v1alpha1", "MatrixFault", "matrixfaults", namespaced=False)
+SUPERNODE = Kind("cloudmatrix.io/v1alpha1", "Supernode", "supernodes", namespaced=False)
+NETWORK_SLICE = Kind("cloudmatrix.io/v1alpha1", "NetworkSlice", "networkslices", namespaced=False)
+
+_ERRORS: dict[int, type[MatrixError]] = {404: NotFound, 409: Conflict, 410: Gone, 422: InvalidField}
+
+
+class KubeClient:
+    """Verbs raise NotFound, Conflict, Gone, InvalidField, Unavailable, or InternalError for the rest."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def _send(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        try:
+            answer = await self._http.request(method, path, **more)
+        except httpx.HTTPError as wrong:
+            raise Unavailable(f"Kubernetes API: {method} {path}: {type(wrong).__name__}: {wrong}") from wrong
+        if answer.status_code >= 400:
+            try:
+                message = answer.json().get("message", answer.text[:200])
+            except ValueError:
+                message = answer.text[:200]
+            retryable = answer.status_code in (429, 500, 502, 503, 504)
+            kind = _ERRORS.get(answer.status_code, Unavailable if retryable else InternalError)
+            raise kind(f"Kubernetes API: {method} {path}: {answer.status_code}: {message}")
+        return answer.json() if answer.content else {}
+
+    async def find(self, kind: Kind, name: str, namespace: str | None = None) -> dict[str, Any] | None:
+        try:
+            return await self._send("GET", kind.path(namespace, name))
+        except NotFound:
+            return None
+
+    async def list(
+        self, kind: Kind, namespace: str | None = None, labels: str | None = None
+    ) -> tuple[list[dict[str, Any]], str]:
+        """The objects and the resourceVersion to watch from."""
+        params = {"labelSelector": labels} if labels else None
+        answer = await self._send("GET", kind.path(namespace), params=params)
+        return list(answer.get("items") or []), answer["metadata"]["resourceVersion"]
+
+    async def apply(self, kind: Kind, body: dict[str, Any], subresource: str | None = None) -> dict[str, Any]:
+        """Server-side apply: what we say is ours, the rest is left alone."""
+        metadata = body["metadata"]
+        full = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+        return await self._send(
+            "PATCH",
+            kind.path(metadata.get("namespace"), metadata["name"], subresource),
+            params={"fieldManager": MANAGER, "force": "true"},
+            content=json.dumps(full),
+            headers={"Content-Type": "application/apply-patch+yaml"},
+        )
+
+    async def merge(
+        self, kind: Kind, name: str, body: dict[str, Any], namespace: str | None = None, subresource: str | None = None
+    ) -> dict[str, Any]:
+        return await self._send(
+            "PATCH",
+            kind.path(namespace, name, subresource),
+            content=json.dumps(body),
+            headers={"Content-Type": "application/merge-patch+json"},
+        )
+
+    async def create(self, kind: Kind, body: dict[str, Any], namespace: str | None = None) -> dict[str, Any]:
+        return await self._send(
+            "POST", kind.path(namespace), json={"apiVersion": kind.api_version, "kind": kind.kind, **body}
+        )
+
+    async def bind(self, name: str, namespace: str, body: dict[str, Any]) -> None:
+        """Bind a pod to the node in `body.target`. Raises Conflict where it is bound already."""
+        full = {"apiVersion": "v1", "kind": "Binding", **body}
+        await self._send("POST", POD.path(namespace, name, "binding"), json=full)
+
+    async def delete(
+        self, kind: Kind, name: str, namespace: str | None = None, grace_s: int | None = None, uid: str | None = None
+    ) -> bool:
+        """Ask for deletion, of the one with that `uid`; False where there is nothing of that name."""
+        options = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
+        preconditions = {} if uid is None else {"preconditions": {"uid": uid}}
+        try:
+            await self._send("DELETE", kind.path(namespace, name), json=options | preconditions)
+        except NotFound:
+            return False
+        return True
+
+    async def watch(
+        self, kind: Kind, resource_version: str, labels: str | None = None
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """(type, object) as they change, bookmarks included. Raises Gone when the version is too old."""
+        params = {"watch": "true", "resourceVersion": resource_version, "allowWatchBookmarks": "true"}
+        if labels:
+            params["labelSelector"] = labels
+        try:
+            async with self._http.stream(
+                "GET", kind.path(), params=params, timeout=httpx.Timeout(5.0, read=90.0)
+            ) as answer:
+                if answer.status_code >= 400:
+                    await answer.aread()
+                    raise _ERRORS.get(answer.status_code, Unavailable)(f"watch {kind.plural}: {answer.text[:200]}")
+                async for line in answer.aiter_lines():
+                    if line.strip():
+                        event = json.loads(line)
+                        if event["type"] == "ERROR":
+                            raise Gone(f"watch {kind.plural}: {event['object'].get('message')}")
+                        yield event["type"], event["object"]
+        except httpx.HTTPError as wrong:
+            raise Unavailable(f"watch {kind.plural}: {type(wrong).__name__}: {wrong}") from wrong

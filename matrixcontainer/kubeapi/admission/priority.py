@@ -1,0 +1,44 @@
+"""Pods get their priority from their PriorityClass, at creation, as the Priority admission plugin has it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.registry.options import Options
+from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.storage.store import Store
+
+CLASSES = "priorityclasses.scheduling.k8s.io"
+SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+Gate = Callable[[Resource, str, dict[str, Any] | None, dict[str, Any] | None, Options], Awaitable[None]]
+
+
+def priority_gate(store: Store) -> Gate:
+    async def gate(
+        resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
+    ) -> None:
+        if resource.storage != "pods" or verb != "CREATE" or new is None:
+            return
+        spec = new["spec"]
+        name = spec.get("priorityClassName", "")
+        found = _find(store, name)
+        if found is None:
+            pod = new["metadata"].get("name", "")
+            raise errors.forbidden("pods", "", pod, f"no PriorityClass with name {name} was found")
+        spec["priorityClassName"], spec["priority"], spec["preemptionPolicy"] = found
+        if not spec["priorityClassName"]:
+            del spec["priorityClassName"]
+
+    return gate
+
+
+def _find(store: Store, name: str) -> tuple[str, int, str] | None:
+    """(name, priority, preemption) of the class named, or of the global default; None when the name is unknown."""
+    if name in SYSTEM:
+        return name, SYSTEM[name], "PreemptLowerPriority"
+    for record in store.objects_of(CLASSES):
+        held = record.obj
+        if record.key[2] == name or (not name and held.get("globalDefault")):
+            return record.key[2], held.get("value", 0), held.get("preemptionPolicy", "PreemptLowerPriority")
+    return None if name else ("", 0, "PreemptLowerPriority")

@@ -1,0 +1,67 @@
+"""Nobody grants what they do not have: roles and bindings are judged against the rights of who writes them.
+
+A write of a role needs every right in it, or the verb `escalate` on it; a binding needs every right of the role it
+refers to, or the verb `bind` on that role. The server's own controllers are not asked. Contract: public
+documentation "Privilege escalation prevention and bootstrapping".
+"""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.auth.authentication import User
+from matrixcontainer.kubeapi.auth.authorizer import GROUP, MASTERS, Authorizer, Wish, uncovered
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.registry.options import Options
+from matrixcontainer.kubeapi.registry.resource import Resource
+
+
+class EscalationGate:
+    def __init__(self, authorizer: Authorizer) -> None:
+        self.authorizer = authorizer
+
+    async def __call__(
+        self, resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
+    ) -> None:
+        if resource.group != GROUP or new is None or options.caller is None or MASTERS in options.caller.groups:
+            return
+        if resource.plural in ("roles", "clusterroles"):
+            if old is None or new.get("rules") != old.get("rules") or "aggregationRule" in new:
+                self._judge_role(resource, new, options.caller)
+        elif old is None or new.get("subjects") != old.get("subjects") or new.get("roleRef") != old.get("roleRef"):
+            self._judge_binding(resource, new, options.caller)
+
+    def _judge_role(self, resource: Resource, role: dict[str, Any], user: User) -> None:
+        meta = role["metadata"]
+        name, namespace = meta.get("name", ""), meta.get("namespace", "")
+        if self.authorizer.allows(user, Wish("escalate", GROUP, resource.plural, namespace=namespace, name=name)):
+            return
+        if "aggregationRule" in role and not self.authorizer.allows(user, Wish("*", "*", "*")):
+            text = "must have cluster-admin privileges to use the aggregationRule"
+            raise errors.forbidden(resource.plural, GROUP, name, text)
+        self._demand_covered(resource, name, namespace, role.get("rules") or [], user)
+
+    def _judge_binding(self, resource: Resource, binding: dict[str, Any], user: User) -> None:
+        meta, ref = binding["metadata"], binding.get("roleRef") or {}
+        name, namespace = meta.get("name", ""), meta.get("namespace", "")
+        plural = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
+        if self.authorizer.allows(user, Wish("bind", GROUP, plural, namespace=namespace, name=ref.get("name", ""))):
+            return
+        try:
+            rules = self.authorizer.rules_of(ref, namespace)
+        except LookupError:
+            raise errors.not_found(plural, GROUP, ref.get("name", "")) from None
+        self._demand_covered(resource, name, namespace, rules, user)
+
+    def _demand_covered(
+        self, resource: Resource, name: str, namespace: str, rules: list[dict[str, Any]], user: User
+    ) -> None:
+        lacking = uncovered(self.authorizer.held(user).rules(namespace), rules)
+        if lacking:
+            groups = " ".join(errors.shown(group) for group in user.groups)
+            listed = "\n".join(lacking)
+            raise errors.forbidden(
+                resource.plural,
+                GROUP,
+                name,
+                f"user {errors.shown(user.name)} (groups=[{groups}]) is attempting to grant RBAC permissions not "
+                f"currently held:\n{listed}",
+            )

@@ -1,0 +1,113 @@
+"""One call of one webhook: the AdmissionReview that goes out, over HTTPS, and what its answer may say.
+
+`Caller.call` returns the `response` of an AdmissionReview v1, or raises `CallFailed` with a text for people: what
+comes of that is for the failure policy to say. Webhooks are reached by URL; a service reference cannot be followed
+here, because no network of pods lies behind this server.
+"""
+
+import asyncio
+import base64
+import binascii
+import ssl
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from matrixcontainer.kubeapi.admission.webhook_matcher import Hook
+
+ANSWER_BYTES_MAX = 3 * 2**20
+NO_SERVICES = "a webhook behind a Service cannot be reached here: give its address in clientConfig.url"
+
+
+class CallFailed(Exception):
+    """The webhook could not be asked, or gave no proper answer."""
+
+
+class Caller:
+    """Keeps one client per trusted certificate; `close` ends their connections."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, Any] = {}
+
+    async def call(self, hook: Hook, review: dict[str, Any]) -> dict[str, Any]:
+        url = (hook.said.get("clientConfig") or {}).get("url") or ""
+        if not url:
+            raise CallFailed(f"failed to call webhook: {NO_SERVICES}")
+        between = "&" if urlsplit(url).query else "?"
+        full = f"{url}{between}timeout={hook.timeout_s}s"
+        try:
+            async with asyncio.timeout(hook.timeout_s):
+                answer = await self._client(hook.ca).post(
+                    full, content=orjson.dumps(review), headers={"content-type": "application/json"}
+                )
+        except TimeoutError as failure:
+            raise CallFailed(f'failed to call webhook: Post "{full}": context deadline exceeded') from failure
+        except Exception as failure:  # whatever the network or the certificate is wrong with
+            raise CallFailed(f'failed to call webhook: Post "{full}": {_reason(failure)}') from failure
+        if answer.status_code != 200:
+            raise CallFailed(f"failed to call webhook: the server answered {answer.status_code} {answer.reason_phrase}")
+        return _response_of(answer.content, review["request"]["uid"])
+
+    def _client(self, ca: str) -> Any:
+        client = self._clients.get(ca)
+        if client is None:
+            import httpx
+
+            if len(self._clients) > 64:
+                self._clients.clear()
+            limits = httpx.Limits(max_connections=64, max_keepalive_connections=8)
+            client = httpx.AsyncClient(verify=_trust(ca), timeout=None, trust_env=False, limits=limits)
+            self._clients[ca] = client
+        return client
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()
+
+
+def _trust(ca: str) -> ssl.SSLContext:
+    """Trust exactly the bundle; a self-signed server certificate in it counts too, as it does in Go."""
+    context = ssl.create_default_context(cadata=ca) if ca else ssl.create_default_context()
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _reason(failure: Exception) -> str:
+    return str(failure) or type(failure).__name__
+
+
+def _response_of(content: bytes, uid: str) -> dict[str, Any]:
+    try:
+        review = orjson.loads(content)
+    except orjson.JSONDecodeError as failure:
+        raise CallFailed(f"failed to call webhook: couldn't parse the answer: {failure}") from failure
+    if not isinstance(review, dict) or not isinstance(review.get("response"), dict):
+        raise CallFailed("webhook response was absent")
+    stated = (review.get("apiVersion"), review.get("kind"))
+    if stated != ("admission.k8s.io/v1", "AdmissionReview"):
+        raise CallFailed(
+            f"expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {stated[0]}, Kind={stated[1]}"
+        )
+    response: dict[str, Any] = review["response"]
+    if response.get("uid") != uid:
+        raise CallFailed(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
+    if response.get("patch") and response.get("patchType") != "JSONPatch":
+        raise CallFailed("webhook returned response.patch but not response.patchType=JSONPatch")
+    return response
+
+
+def patch_of(response: dict[str, Any]) -> list[Any]:
+    """The JSON patch an answer carries, or []."""
+    text = response.get("patch")
+    if not text:
+        return []
+    try:
+        patch = orjson.loads(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, TypeError) as failure:
+        raise CallFailed(f"the patch is no JSON in base64: {failure}") from failure
+    if not isinstance(patch, list):
+        raise CallFailed("the patch is no list of operations")
+    return patch

@@ -1,0 +1,121 @@
+"""Which webhooks want to see a request: rules, scope, selectors and conditions of their configurations.
+
+`Hook` is one webhook of a stored configuration, taken apart once. Contract: public documentation "Dynamic Admission
+Control". `matchPolicy: Equivalent` also matches other versions of the same kind; the webhook then sees the object in
+the version it named.
+"""
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any
+
+from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
+from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is being admitted. `new` is None for DELETE, `old` for CREATE."""
+
+    resource: Resource
+    operation: str
+    namespace: str
+    name: str
+    subresource: str
+    new: dict[str, Any] | None
+    old: dict[str, Any] | None
+
+
+@dataclass
+class Hook:
+    name: str
+    mutating: bool
+    said: dict[str, Any]
+    configuration: str
+    ca: str = ""
+    rules: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def fails_closed(self) -> bool:
+        return bool(self.said.get("failurePolicy", "Fail") == "Fail")
+
+    @property
+    def timeout_s(self) -> int:
+        return int(self.said.get("timeoutSeconds") or 10)
+
+    @property
+    def harmless(self) -> bool:
+        """Whether a dry run may call it."""
+        return self.said.get("sideEffects") in ("None", "NoneOnDryRun")
+
+
+def hooks_of(configuration: dict[str, Any], mutating: bool) -> list[Hook]:
+    found = []
+    for said in configuration.get("webhooks") or []:
+        bundle = (said.get("clientConfig") or {}).get("caBundle") or ""
+        try:
+            ca = base64.b64decode(bundle).decode()
+        except ValueError:
+            ca = "not a certificate"
+        name = configuration["metadata"]["name"]
+        found.append(Hook(said.get("name", ""), mutating, said, name, ca, said.get("rules") or []))
+    return found
+
+
+def resource_for(hook: Hook, asked: Asked, others: list[Resource]) -> Resource | None:
+    """The resource in whose version the webhook wants the object, or None when no rule matches."""
+    if any(_rule_fits(rule, asked, asked.resource) for rule in hook.rules):
+        return asked.resource
+    if hook.said.get("matchPolicy", "Equivalent") != "Equivalent":
+        return None
+    for rule in hook.rules:
+        for other in others:
+            if _rule_fits(rule, asked, other):
+                return other
+    return None
+
+
+def _rule_fits(rule: dict[str, Any], asked: Asked, resource: Resource) -> bool:
+    scope = rule.get("scope") or "*"
+    return (
+        _among(rule.get("operations"), asked.operation)
+        and _among(rule.get("apiGroups"), resource.group)
+        and _among(rule.get("apiVersions"), resource.version)
+        and (scope == "*" or (scope == "Namespaced") == resource.namespaced)
+        and any(_plural_fits(text, resource.plural, asked.subresource) for text in rule.get("resources") or [])
+    )
+
+
+def _among(words: list[str] | None, word: str) -> bool:
+    return bool(words) and ("*" in words or word in words)  # type: ignore[operator]
+
+
+def _plural_fits(text: str, plural: str, subresource: str) -> bool:
+    wanted, _, sub = text.partition("/")
+    return wanted in ("*", plural) and sub in ("*", subresource)
+
+
+def selected(hook: Hook, asked: Asked, store: Store) -> bool:
+    """Whether the namespace and the object carry the labels the webhook asks for."""
+    selector = hook.said.get("namespaceSelector")
+    if selector and not _namespace_fits(selector, asked, store):
+        return False
+    selector = hook.said.get("objectSelector")
+    if not selector:
+        return True
+    return any(_labels_fit(selector, obj) for obj in (asked.new, asked.old) if obj is not None)
+
+
+def _labels_fit(selector: dict[str, Any], obj: dict[str, Any]) -> bool:
+    return matches_label_selector(selector, obj.get("metadata", {}).get("labels") or {})
+
+
+def _namespace_fits(selector: dict[str, Any], asked: Asked, store: Store) -> bool:
+    if asked.resource.storage == "namespaces":
+        obj = asked.new if asked.new is not None else asked.old
+        return obj is not None and _labels_fit(selector, obj)
+    if not asked.namespace:
+        return True
+    record = store.latest(("namespaces", "", asked.namespace))
+    return record is not None and _labels_fit(selector, record.obj)

@@ -1,0 +1,254 @@
+"""Admission webhooks: mutating ones change what is about to be written, validating ones may refuse it.
+
+Mutating webhooks are called one after another, by name of their configuration; those that ask for it are called once
+more when somebody after them changed the object. Validating ones see the final object, all at once. A webhook that
+cannot be asked refuses the write with 500 or is passed over, as its failure policy says. Webhook configurations
+themselves are never sent to webhooks. Contract: public documentation "Dynamic Admission Control".
+"""
+
+import asyncio
+import random
+from typing import Any
+
+from matrixcontainer.kubeapi.admission.webhook_client import Caller, CallFailed, patch_of
+from matrixcontainer.kubeapi.admission.webhook_matcher import Asked, Hook, hooks_of, resource_for, selected
+from matrixcontainer.kubeapi.auth.authentication import User
+from matrixcontainer.kubeapi.builtin.webhooks import warn_of_services
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.patch import patches
+from matrixcontainer.kubeapi.registry import object_meta
+from matrixcontainer.kubeapi.registry.options import Options
+from matrixcontainer.kubeapi.registry.resource import Registry, Resource
+from matrixcontainer.kubeapi.registry.scale import scale_of
+from matrixcontainer.kubeapi.schema.structural import copy_json
+from matrixcontainer.kubeapi.storage.objects import Change
+from matrixcontainer.kubeapi.storage.store import Store
+
+GROUP = "admissionregistration.k8s.io"
+MUTATING, VALIDATING = f"mutatingwebhookconfigurations.{GROUP}", f"validatingwebhookconfigurations.{GROUP}"
+OPTIONS_KIND = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+OTHER_OBJECTS = ("binding", "eviction", "token")  # subresources admitted as objects of their own
+
+
+class Admission:
+    """`mutate` and `validate` have the shape of the gates that verbs call."""
+
+    def __init__(self, store: Store, registry: Registry, chance: random.Random) -> None:
+        self.store, self.registry, self.chance = store, registry, chance
+        self.caller = Caller()
+        self._hooks: dict[str, list[Hook]] | None = None
+
+    def notice(self, change: Change) -> None:
+        if change.record.key[0] in (MUTATING, VALIDATING):
+            self._hooks = None
+
+    def hooks(self, pile: str) -> list[Hook]:
+        if self._hooks is None:
+            self._hooks = {
+                held: [hook for r in self.store.objects_of(held) for hook in hooks_of(r.obj, held == MUTATING)]
+                for held in (MUTATING, VALIDATING)
+            }
+        return self._hooks[pile]
+
+    # ---- the two moments
+
+    async def mutate(
+        self, resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
+    ) -> dict[str, Any] | None:
+        """The object as the webhooks want it, or None when they leave it alone."""
+        hooks = self.hooks(MUTATING)
+        if resource.group == GROUP and new is not None:
+            options.warnings += warn_of_services(new)
+        if not hooks or resource.group == GROUP or options.subresource in OTHER_OBJECTS:
+            return None
+        current, changed_at, seen_at = new, 0, dict[int, int]()
+        for turn in range(2):
+            for index, hook in enumerate(hooks):
+                again = hook.said.get("reinvocationPolicy") == "IfNeeded" and changed_at > seen_at.get(
+                    index, changed_at
+                )
+                if turn and not again:
+                    continue
+                after = await self._mutate_once(hook, resource, verb, current, old, options)
+                if after is not None and after != current:
+                    changed_at += 1
+                    current = after
+                seen_at[index] = changed_at
+        return current if current is not new else None
+
+    async def _mutate_once(
+        self,
+        hook: Hook,
+        resource: Resource,
+        verb: str,
+        new: dict[str, Any] | None,
+        old: dict[str, Any] | None,
+        options: Options,
+    ) -> dict[str, Any] | None:
+        asked = _asked(resource, verb, new, old, options)
+        wanted, response = await self._ask(hook, asked, options)
+        if wanted is None or response is None or new is None or options.subresource == "scale":
+            return None
+        try:
+            patch = patch_of(response)
+            if not patch:
+                return None
+            shown = _as(asked.resource, wanted, copy_json(new))
+            changed = patches.json_patch(shown, patch)
+        except (CallFailed, ApiError) as failure:
+            if not hook.fails_closed:
+                return None
+            raise errors.internal(f'failed calling webhook "{hook.name}": {failure}') from failure
+        if not isinstance(changed, dict) or not isinstance(changed.get("metadata", {}), dict):
+            raise errors.internal(f'webhook "{hook.name}" made something that is no object')
+        changed = _as(wanted, asked.resource, changed)
+        changed |= {"apiVersion": resource.api_version, "kind": resource.kind}
+        object_meta.clean_metadata(changed, resource)
+        return changed
+
+    async def validate(
+        self, resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
+    ) -> None:
+        hooks = self.hooks(VALIDATING)
+        if not hooks or resource.group == GROUP or options.subresource in OTHER_OBJECTS:
+            return
+        asked = _asked(resource, verb, new, old, options)
+        outcomes = await asyncio.gather(*(self._ask(hook, asked, options) for hook in hooks), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def admit_other(self, resource: Resource, name: str, namespace: str, body: Any, options: Options) -> None:
+        """What is created below an object: a binding, an eviction. Patches to it are not taken."""
+        asked = Asked(resource, "CREATE", namespace, name, options.subresource, body, None)
+        for pile in (MUTATING, VALIDATING):
+            for hook in self.hooks(pile):
+                await self._ask(hook, asked, options)
+
+    # ---- asking one webhook
+
+    async def _ask(self, hook: Hook, asked: Asked, options: Options) -> tuple[Resource | None, dict[str, Any] | None]:
+        """(resource in whose version it was asked, its answer); (None, None) when not asked, or passed over."""
+        others = [r for r in self.registry.all() if r.storage == asked.resource.storage and r is not asked.resource]
+        wanted = resource_for(hook, asked, others)
+        if wanted is None or not selected(hook, asked, self.store):
+            return None, None
+        request = self._request(asked, wanted, options)
+        try:
+            if not _conditions_hold(hook, request):
+                return None, None
+            if options.dry_run and not hook.harmless:
+                raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
+            review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+            response = await self.caller.call(hook, review)
+        except CallFailed as failure:
+            if not hook.fails_closed:
+                return None, None
+            raise errors.internal(f'failed calling webhook "{hook.name}": {failure}') from failure
+        options.warnings.extend(str(text) for text in response.get("warnings") or [])
+        if not response.get("allowed"):
+            raise _denial(hook, response.get("status") or {})
+        return wanted, response
+
+    def _request(self, asked: Asked, wanted: Resource, options: Options) -> dict[str, Any]:
+        resource = asked.resource
+        caller = options.caller or User(options.user, ("system:authenticated",))
+        own = asked.subresource in OTHER_OBJECTS
+        request: dict[str, Any] = {
+            "uid": object_meta.new_uid(self.chance),
+            "kind": _kind(wanted, asked),
+            "resource": {"group": wanted.group, "version": wanted.version, "resource": wanted.plural},
+            "requestKind": _kind(resource, asked),
+            "requestResource": {"group": resource.group, "version": resource.version, "resource": resource.plural},
+            "operation": asked.operation,
+            "userInfo": caller.info(),
+            "object": asked.new if own else _as(resource, wanted, asked.new),
+            "oldObject": _as(resource, wanted, asked.old),
+            "dryRun": options.dry_run,
+            "options": _options(asked.operation, options),
+        }
+        if asked.subresource == "scale" and resource.scale is not None:
+            for key in ("object", "oldObject"):
+                request[key] = scale_of(request[key], resource.scale) if request[key] else None
+        if asked.subresource:
+            request |= {"subResource": asked.subresource, "requestSubResource": asked.subresource}
+        if asked.name:
+            request["name"] = asked.name
+        if asked.namespace:
+            request["namespace"] = asked.namespace
+        return request
+
+
+def _asked(
+    resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
+) -> Asked:
+    meta = ((new if new is not None else old) or {}).get("metadata", {})
+    namespace = meta.get("namespace", "") if resource.namespaced else ""
+    if resource.storage == "namespaces":
+        namespace = meta.get("name", "")
+    return Asked(resource, verb, namespace, meta.get("name", ""), options.subresource, new, old)
+
+
+def _kind(resource: Resource, asked: Asked) -> dict[str, str]:
+    if asked.subresource in OTHER_OBJECTS:
+        said = next((s for s in resource.extra_subresources if s[0] == asked.subresource), ("", "", "", ()))
+        group, _, version = (said[1] or resource.version).rpartition("/")
+        return {"group": group, "version": version, "kind": said[2]}
+    if asked.subresource == "scale":
+        return {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    return {"group": resource.group, "version": resource.version, "kind": resource.kind}
+
+
+def _as(origin: Resource, wanted: Resource, obj: dict[str, Any] | None) -> Any:
+    """The object of one version in another."""
+    if obj is None or origin is wanted:
+        return obj
+    stored = origin.store_form(obj)
+    if wanted.from_storage is not None:
+        return wanted.from_storage(stored)
+    return stored | {"apiVersion": wanted.api_version}
+
+
+def _options(operation: str, options: Options) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": OPTIONS_KIND[operation], "apiVersion": "meta.k8s.io/v1"}
+    if options.dry_run:
+        found["dryRun"] = ["All"]
+    if operation != "DELETE":
+        found |= {"fieldManager": options.field_manager} if options.field_manager else {}
+        found |= {"fieldValidation": options.field_validation}
+    return found
+
+
+def _conditions_hold(hook: Hook, request: dict[str, Any]) -> bool:
+    """All matchConditions; one that is plainly false decides, one that fails is a failed call."""
+    conditions = hook.said.get("matchConditions") or []
+    if not conditions:
+        return True
+    from matrixcontainer.kubeapi.cel.environment import evaluate
+
+    plain = {key: value for key, value in request.items() if key not in ("object", "oldObject")}
+    variables = {"object": request["object"], "oldObject": request["oldObject"], "request": plain}
+    failed = ""
+    for condition in conditions:
+        try:
+            if not evaluate(condition.get("expression", ""), variables):
+                return False
+        except ValueError as failure:
+            failed = failed or f"matchCondition {condition.get('name', '')!r} failed: {failure}"
+    if failed:
+        raise CallFailed(failed)
+    return True
+
+
+def _denial(hook: Hook, status: dict[str, Any]) -> ApiError:
+    said = status.get("message") or status.get("reason") or ""
+    text = f'admission webhook "{hook.name}" denied the request'
+    code = status.get("code") if isinstance(status.get("code"), int) else 0
+    failure = ApiError(
+        code if code and code >= 400 else 400,
+        status.get("reason") or "",
+        f"{text}: {said}" if said else f"{text} without explanation",
+        status.get("details") or {},
+    )
+    return failure

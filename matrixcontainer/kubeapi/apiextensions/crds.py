@@ -1,0 +1,198 @@
+"""CustomResourceDefinitions: checked, defaulted, accepted, served.
+
+A CRD becomes one `Resource` per served version. The order matters to clients: paths, discovery and OpenAPI are served
+before Established=True is published. Updates take effect at once, for stored objects too; deletion empties the pile
+first.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+from matrixcontainer.kubeapi.apiextensions.decode import demand_shape
+from matrixcontainer.kubeapi.apiextensions.strategy import CustomStrategy
+from matrixcontainer.kubeapi.apiextensions.validation import check_crd, check_names
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
+from matrixcontainer.kubeapi.meta.selectors import field_reader
+from matrixcontainer.kubeapi.meta.timestamps import timestamp
+from matrixcontainer.kubeapi.registry.resource import Printed, Registry, Resource, ScalePaths, version_rank
+from matrixcontainer.kubeapi.registry.strategy import Strategy, keep_part
+from matrixcontainer.kubeapi.schema.structural import Schema
+
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+GROUP = "apiextensions.k8s.io"
+
+
+class CrdStrategy(Strategy):
+    """Checks and defaults of the CRD object itself."""
+
+    def clean(self, obj: dict[str, Any], resource: Resource) -> list[str]:
+        unknown = super().clean(obj, resource)
+        for index, version in enumerate((obj.get("spec") or {}).get("versions") or []):
+            document = (version.get("schema") or {}).get("openAPIV3Schema")
+            if document is not None:
+                demand_shape(document, f"spec.versions[{index}].schema.openAPIV3Schema", unknown)
+        return unknown
+
+    def default(self, obj: dict[str, Any]) -> None:
+        spec = obj.setdefault("spec", {})
+        names = spec.setdefault("names", {})
+        kind = names.get("kind") or ""
+        names["singular"] = names.get("singular") or kind.lower()
+        if kind:
+            names["listKind"] = names.get("listKind") or f"{kind}List"
+        spec["conversion"] = {"strategy": "None"} if spec.get("conversion") is None else spec["conversion"]
+
+    def prepare_create(self, obj: dict[str, Any], resource: Resource) -> None:
+        obj["status"] = {
+            "conditions": None,  # as Go prints what was never set
+            "acceptedNames": {"kind": "", "plural": ""},
+            "storedVersions": [
+                v.get("name", "") for v in obj.get("spec", {}).get("versions") or [] if v.get("storage")
+            ][:1],
+        }
+
+    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: Resource) -> None:
+        keep_part(new, old, "status")
+        status = new.setdefault("status", {})
+        stored = list(status.get("storedVersions") or [])
+        for version in new.get("spec", {}).get("versions") or []:
+            if version.get("storage") and version.get("name", "") not in stored:
+                stored.append(version.get("name", ""))
+        if stored != status.get("storedVersions"):
+            new["status"] = status | {"storedVersions": stored}
+
+    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+        if old is not None and old.get("spec") == obj.get("spec"):
+            return []
+        return check_crd(obj, old)
+
+    def validate_status(self, obj: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+        return check_names((obj.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames")
+
+
+# ---- serving
+
+
+def fingerprint(document: Any) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def resources_of(crd: dict[str, Any], revision: int) -> list[Resource]:
+    """A Resource per served version; objects written before `revision` are re-read through the present schema."""
+    spec = crd["spec"]
+    names = spec["names"]
+    storage_version = next(v["name"] for v in spec["versions"] if v.get("storage"))
+    found = []
+    for version in spec["versions"]:
+        if not version.get("served"):
+            continue
+        document = version["schema"]["openAPIV3Schema"]
+        sub = version.get("subresources") or {}
+        paths = _scale_paths(sub.get("scale"))
+        many = len([v for v in spec["versions"] if v.get("served")]) > 1
+        found.append(
+            Resource(
+                group=spec["group"],
+                version=version["name"],
+                plural=names["plural"],
+                kind=names["kind"],
+                namespaced=spec["scope"] == "Namespaced",
+                schema=(compiled := Schema(document)),
+                strategy=CustomStrategy(compiled, paths),
+                singular=names.get("singular", ""),
+                list_kind=names.get("listKind", ""),
+                short_names=tuple(names.get("shortNames") or ()),
+                categories=tuple(names.get("categories") or ()),
+                custom=True,
+                status="status" in sub,
+                scale=paths,
+                columns=tuple(_printed(column) for column in version.get("additionalPrinterColumns") or ()),
+                storage_version=f"{spec['group']}/{storage_version}",
+                document=document,
+                fields={
+                    field["jsonPath"].lstrip("."): field_reader(field["jsonPath"].lstrip("."))
+                    for field in version.get("selectableFields") or ()
+                },
+                refresh_before=2**63 if many and version["name"] != storage_version else revision,
+                fingerprint=fingerprint([version, names]),
+                deprecated=_deprecation(version, spec),
+            )
+        )
+    return found
+
+
+def _scale_paths(scale: dict[str, Any] | None) -> ScalePaths | None:
+    if not scale:
+        return None
+    return ScalePaths(scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath", ""))
+
+
+def _deprecation(version: dict[str, Any], spec: dict[str, Any]) -> str:
+    """What a client of a deprecated version is warned of: the best version to go to, when there is a better one."""
+    if not version.get("deprecated"):
+        return ""
+    if said := version.get("deprecationWarning"):
+        return str(said)
+    group, kind, rank = spec["group"], spec["names"]["kind"], version_rank(version["name"])
+    better = [one["name"] for one in spec["versions"] if one.get("served") and not one.get("deprecated")]
+    better = sorted((name for name in better if version_rank(name) < rank), key=version_rank)
+    text = f"{group}/{version['name']} {kind} is deprecated"
+    return f"{text}; use {group}/{better[0]} {kind}" if better else text
+
+
+def _printed(column: dict[str, Any]) -> Printed:
+    return Printed(
+        column["name"],
+        column.get("type", "string"),
+        JsonPath(column["jsonPath"]),
+        column.get("format", ""),
+        column.get("description", ""),
+        column.get("priority", 0),
+    )
+
+
+def judge_names(crd: dict[str, Any], registry: Registry) -> tuple[dict[str, Any], str, str]:
+    """(the names that are granted, reason, message); the last two are "" when nothing of it is taken by others."""
+    spec = crd["spec"]
+    names = spec["names"]
+    granted = dict((crd.get("status") or {}).get("acceptedNames") or {})
+    taken = [r for r in registry.all() if r.group == spec["group"] and r.plural != names["plural"]]
+    words = {r.plural for r in taken} | {r.singular for r in taken} | {s for r in taken for s in r.short_names}
+    kinds = {r.kind for r in taken} | {r.list_kind for r in taken}
+    reason = message = ""
+    for key, used in (
+        ("plural", words), ("singular", words), ("shortNames", words), ("kind", kinds), ("listKind", kinds),
+    ):  # fmt: skip
+        wanted, held = names.get(key), granted.get(key)
+        asked = wanted or [] if isinstance(wanted, list) else [wanted]
+        clashes = [
+            word for word in asked if word in used and word not in (held or [] if key == "shortNames" else [held])
+        ]
+        if clashes:
+            reason = f"{key[0].upper()}{key[1:]}Conflict"
+            texts = [f'"{word}" is already in use' for word in clashes]
+            message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        elif wanted:
+            granted[key] = wanted
+        else:
+            granted.pop(key, None)
+    if names.get("categories"):
+        granted["categories"] = names["categories"]
+    else:
+        granted.pop("categories", None)
+    return {"plural": "", "kind": ""} | granted, reason, message
+
+
+def set_condition(status: dict[str, Any], kind: str, value: str, reason: str, message: str, now: float) -> None:
+    """Set one condition in place; its transition time moves only when its status does."""
+    conditions = status["conditions"] = status.get("conditions") or []
+    fresh = {"type": kind, "status": value, "lastTransitionTime": timestamp(now), "reason": reason, "message": message}
+    for index, held in enumerate(conditions):
+        if held["type"] == kind:
+            if held["status"] == value:
+                fresh["lastTransitionTime"] = held.get("lastTransitionTime", fresh["lastTransitionTime"])
+            conditions[index] = fresh
+            return
+    conditions.append(fresh)

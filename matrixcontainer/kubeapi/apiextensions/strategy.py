@@ -1,0 +1,95 @@
+"""strategy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from matrixcontainer.kubeapi.apiextensions import embedded_objects, scale_rules
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
+from matrixcontainer.kubeapi.registry.strategy import Strategy, unreadable
+from matrixcontainer.kubeapi.schema import structural, validation
+
+if TYPE_CHECKING:
+    from matrixcontainer.kubeapi.registry.resource import Resource, ScalePaths
+
+
+class CustomStrategy(Strategy):
+    """Objects of a CRD: structural schema, defaults, full validation with ratcheting, then CEL rules."""
+
+    unconditional_update = False
+    strategic = False
+
+    def __init__(self, version_schema: structural.Schema, scale: "ScalePaths | None" = None) -> None:
+        self.schema = version_schema
+        self.scale = scale
+        self.with_rules = version_schema.has_rules()
+
+    def clean(self, obj: dict[str, Any], resource: "Resource") -> list[str]:
+        unknown: list[str] = []
+        structural.prune_custom(obj, self.schema, "", unknown, root=True)
+        deeper: list[str] = []
+        for cause in embedded_objects.clean_embedded(obj, self.schema, "", deeper):
+            raise unreadable(resource, str(cause))
+        return sorted(unknown) + sorted(deeper)
+
+    def default(self, obj: dict[str, Any]) -> None:
+        structural.apply_defaults(obj, self.schema)
+        structural.drop_nulls(obj, self.schema)
+
+    def refresh(self, obj: dict[str, Any], resource: "Resource") -> None:
+        structural.prune_custom(obj, self.schema, "", [], root=True)
+        structural.apply_defaults(obj, self.schema)
+
+    def prepare_status_update(self, new: dict[str, Any], old: dict[str, Any]) -> None:
+        super().prepare_status_update(new, old)
+        managed = new["metadata"].get("managedFields")
+        revision = new["metadata"].get("resourceVersion")
+        new["metadata"] = dict(old["metadata"])
+        if managed is not None:
+            new["metadata"]["managedFields"] = managed
+        if revision is not None:
+            new["metadata"]["resourceVersion"] = revision
+
+    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+        found = validation.validate(obj, self.schema, old=old if old is not None else ABSENT)
+        if self.scale is not None:
+            found += scale_rules.check_wanted(obj, self.scale) + scale_rules.check_told(obj, self.scale)
+        return self._finish(obj, old, found + embedded_objects.check_embedded(obj, self.schema))
+
+    def validate_status(self, obj: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+        """Through /status only the status is judged, and called by its own paths."""
+        found: list[Cause] = []
+        part = self.schema.properties.get("status")
+        if "status" in obj and part is not None:
+            before = old.get("status", ABSENT)
+            found += validation.validate(obj["status"], part, old=before, below="status")
+        if self.scale is not None:
+            found += scale_rules.check_told(obj, self.scale)
+        return self._finish(obj, old, found)
+
+    def _finish(self, obj: dict[str, Any], old: dict[str, Any] | None, found: list[Cause]) -> list[Cause]:
+        """Sets and map lists, then the rules, which are not run on what is broken already."""
+        twice = validation.find_duplicates(obj, self.schema)
+        if twice and (old is None or not validation.find_duplicates(old, self.schema)):
+            found += twice
+        if not self.with_rules:
+            return found
+        if any(cause.reason in BLOCKING for cause in found):
+            return [*found, UNCHECKED]
+        from matrixcontainer.kubeapi.cel import environment
+
+        return found + environment.check(self.schema, obj, old)
+
+
+BLOCKING = frozenset(
+    ["FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"]
+)
+
+
+UNCHECKED = errors.invalid(
+    "<nil>",
+    "null",
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
+    "validation",
+)

@@ -1,0 +1,90 @@
+"""Reviews: questions about who somebody is and what they may do, answered by the evaluation that is enforced."""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.auth.authentication import Access, User
+from matrixcontainer.kubeapi.auth.authorizer import MASTERS, Authorizer, Rule, Wish, rule_of
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+
+AUTHORIZATION = "authorization.k8s.io"
+ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+EVERYTHING = (
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+)
+
+
+def answer_review(
+    kind: str, body: dict[str, Any], namespace: str, user: User, access: Access, authorizer: Authorizer
+) -> dict[str, Any]:
+    """The body with its status filled in; 422 for a question that is none."""
+    spec = body.get("spec") or {}
+    if kind == "SelfSubjectReview":
+        return body | {"status": {"userInfo": user.info()}}
+    if kind == "TokenReview":
+        found = access.user_of(spec.get("token", ""))
+        status: dict[str, Any] = {"authenticated": found is not None}
+        status |= {"user": found.info()} if found else {"user": {}, "error": "unknown token"}
+        return body | {"status": status}
+    if kind == "SelfSubjectRulesReview":
+        return body | {"status": _rules_status(authorizer, user, spec)}
+    causes = _mistakes(kind, spec, body, namespace)
+    if causes:
+        raise errors.unprocessable("", AUTHORIZATION, "", causes)  # of no kind, as upstream has it
+    if kind != "SelfSubjectAccessReview":
+        groups = tuple(spec.get("groups") or spec.get("group") or ())
+        user = User(spec.get("user", ""), groups, spec.get("uid", ""), spec.get("extra") or {})
+    decision = authorizer.decide(user, _wish(spec))
+    status = {"allowed": decision.allowed}
+    return body | {"status": status | ({"reason": decision.reason} if decision.reason else {})}
+
+
+def _mistakes(kind: str, spec: dict[str, Any], body: dict[str, Any], namespace: str) -> list[Cause]:
+    found = []
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and path is not None:
+        found.append(
+            errors.invalid(
+                "spec.nonResourceAttributes",
+                path,
+                f"cannot be specified in combination with resourceAttributes: {ONE_OF}",
+            )
+        )
+    elif resource is None and path is None:
+        found.append(errors.invalid("spec.resourceAttributes", "null", ONE_OF))
+    if kind != "SelfSubjectAccessReview" and not (spec.get("user") or spec.get("groups")):
+        found.append(errors.invalid("spec.user", "", "at least one of user or group must be specified"))
+    if kind == "LocalSubjectAccessReview" and resource is not None and resource.get("namespace", "") != namespace:
+        text = "must match metadata.namespace"
+        found.append(errors.invalid("spec.resourceAttributes.namespace", resource.get("namespace", ""), text))
+    return found
+
+
+def _wish(spec: dict[str, Any]) -> Wish:
+    path = spec.get("nonResourceAttributes")
+    if path is not None:
+        return Wish(path.get("verb", ""), path=path.get("path", "") or "/")
+    said = spec["resourceAttributes"]
+    words = {key: said.get(key) or "" for key in ("group", "resource", "subresource", "namespace", "name")}
+    return Wish(said.get("verb", ""), **words)
+
+
+def _rules_status(authorizer: Authorizer, user: User, spec: dict[str, Any]) -> dict[str, Any]:
+    """Every rule that counts in the namespace."""
+    if MASTERS in user.groups:
+        rules = [rule_of(said) for said in EVERYTHING]
+    else:
+        rules = list(authorizer.held(user).rules(spec.get("namespace", "")))
+    return {
+        "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
+        "nonResourceRules": [
+            {"verbs": sorted(rule.verbs), "nonResourceURLs": list(rule.paths)} for rule in rules if rule.paths
+        ],
+        "incomplete": False,
+    }
+
+
+def _resource_rule(rule: Rule) -> dict[str, Any]:
+    found = {"verbs": sorted(rule.verbs), "apiGroups": sorted(rule.groups), "resources": sorted(rule.resources)}
+    return found | ({"resourceNames": sorted(rule.names)} if rule.names else {})

@@ -1,0 +1,254 @@
+"""Who may do what: roles and bindings, compiled once and asked for every request.
+
+`Authorizer.decide` answers one question from the committed RBAC objects: members of system:masters may do anything,
+everybody else what a binding to them, or to one of their groups, grants. Rules are compiled per (user, groups) and
+decisions kept until a role or binding changes. Reviews, impersonation and the check against escalation ask the same
+evaluation. Contract: public documentation "Using RBAC Authorization".
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from matrixcontainer.kubeapi.auth.authentication import User
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.storage.objects import Change, Record
+from matrixcontainer.kubeapi.storage.store import Store
+
+GROUP = "rbac.authorization.k8s.io"
+ROLES, BINDINGS = f"roles.{GROUP}", f"rolebindings.{GROUP}"
+CLUSTER_ROLES, CLUSTER_BINDINGS = f"clusterroles.{GROUP}", f"clusterrolebindings.{GROUP}"
+PILES = frozenset((ROLES, BINDINGS, CLUSTER_ROLES, CLUSTER_BINDINGS))
+MASTERS = "system:masters"
+DECISIONS_MAX = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One thing somebody wants to do: a verb on a resource, or on a path that is none (`path` set)."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @property
+    def full(self) -> str:
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A policy rule in sets, with the words that explain where it came from."""
+
+    verbs: frozenset[str]
+    groups: frozenset[str]
+    resources: frozenset[str]
+    names: frozenset[str]
+    paths: tuple[str, ...]
+    because: str = ""
+
+    def allows(self, wish: Wish) -> bool:
+        if "*" not in self.verbs and wish.verb not in self.verbs:
+            return False
+        if wish.path:
+            return any(_path_fits(pattern, wish.path) for pattern in self.paths)
+        if "*" not in self.groups and wish.group not in self.groups:
+            return False
+        if self.names and wish.name not in self.names:
+            return False
+        return (
+            "*" in self.resources
+            or wish.full in self.resources
+            or bool(wish.subresource and f"*/{wish.subresource}" in self.resources)
+        )
+
+
+def _path_fits(pattern: str, path: str) -> bool:
+    return pattern in ("*", path) or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
+
+
+def rule_of(said: dict[str, Any], because: str = "") -> Rule:
+    def words(key: str) -> frozenset[str]:
+        return frozenset(said.get(key) or ())
+
+    paths = tuple(said.get("nonResourceURLs") or ())
+    return Rule(words("verbs"), words("apiGroups"), words("resources"), words("resourceNames"), paths, because)
+
+
+@dataclass(frozen=True)
+class Decision:
+    allowed: bool
+    reason: str = ""
+
+
+class Authorizer:
+    """`changed` is the store's listener; everything else reads."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._rules: dict[tuple[str, tuple[str, ...]], Held] = {}
+        self._decisions: dict[tuple[str, tuple[str, ...], Wish], Decision] = {}
+
+    def notice(self, change: Change) -> None:
+        if change.record.key[0] in PILES:
+            self._rules.clear()
+            self._decisions.clear()
+
+    def decide(self, user: User, wish: Wish) -> Decision:
+        if MASTERS in user.groups:
+            return Decision(True)
+        key = (user.name, user.groups, wish)
+        found = self._decisions.get(key)
+        if found is None:
+            if len(self._decisions) >= DECISIONS_MAX:
+                self._decisions.clear()
+            found = self._decisions[key] = self._decide(user, wish)
+        return found
+
+    def _decide(self, user: User, wish: Wish) -> Decision:
+        held = self.held(user)
+        for rule in held.rules(wish.namespace if not wish.path else ""):
+            if rule.allows(wish):
+                return Decision(True, rule.because)
+        missing = held.missing.get("", []) + (held.missing.get(wish.namespace, []) if wish.namespace else [])
+        text = ", ".join(missing)
+        return Decision(False, f"RBAC: {text if len(missing) < 2 else f'[{text}]'}" if missing else "")
+
+    def allows(self, user: User, wish: Wish) -> bool:
+        return self.decide(user, wish).allowed
+
+    def demand(self, user: User, wish: Wish) -> None:
+        """Raise 403 in the words clients know."""
+        found = self.decide(user, wish)
+        if not found.allowed:
+            raise refusal(user, wish, found.reason)
+
+    def held(self, user: User) -> "Held":
+        key = (user.name, user.groups)
+        found = self._rules.get(key)
+        if found is None:
+            found = self._rules[key] = self._compile(user)
+        return found
+
+    def _compile(self, user: User) -> "Held":
+        held = Held({}, {})
+        for record in (*self.store.objects_of(CLUSTER_BINDINGS), *self.store.objects_of(BINDINGS)):
+            binding, namespace = record.obj, record.key[1]
+            subject = next((s for s in binding.get("subjects") or [] if _is(user, s, namespace)), None)
+            if subject is None:
+                continue
+            because = _because(record, binding, subject)
+            try:
+                rules = self.rules_of(binding.get("roleRef") or {}, namespace)
+            except LookupError as failure:
+                held.missing.setdefault(namespace, []).append(str(failure.args[0]))
+                continue
+            held.by_namespace.setdefault(namespace, []).extend(rule_of(said, because) for said in rules)
+        return held
+
+    def rules_of(self, role: dict[str, Any], namespace: str) -> list[dict[str, Any]]:
+        """The rules of a roleRef; LookupError names the role that is not there."""
+        cluster = role.get("kind") == "ClusterRole"
+        name = role.get("name", "")
+        record = self.store.get((CLUSTER_ROLES, "", name) if cluster else (ROLES, namespace, name))
+        if record is None:
+            raise LookupError(f'{"clusterrole" if cluster else "role"}.{GROUP} "{name}" not found')
+        return list(record.obj.get("rules") or [])
+
+
+@dataclass
+class Held:
+    """The rules somebody holds, by namespace ("" counts everywhere), and the roles that were not found."""
+
+    by_namespace: dict[str, list[Rule]]
+    missing: dict[str, list[str]]
+
+    def rules(self, namespace: str) -> Iterator[Rule]:
+        yield from self.by_namespace.get("", [])
+        if namespace:
+            yield from self.by_namespace.get(namespace, [])
+
+
+def _is(user: User, subject: dict[str, Any], namespace: str) -> bool:
+    kind, name = subject.get("kind"), subject.get("name", "")
+    if kind == "User":
+        return bool(user.name == name)
+    if kind == "Group":
+        return name in user.groups
+    where = subject.get("namespace") or namespace
+    return kind == "ServiceAccount" and bool(where) and user.name == f"system:serviceaccount:{where}:{name}"
+
+
+def _because(record: Record, binding: dict[str, Any], subject: dict[str, Any]) -> str:
+    role = binding.get("roleRef") or {}
+    where = f"/{record.key[1]}" if record.key[1] else ""
+    named = subject.get("name", "") + (f"/{subject['namespace']}" if subject.get("namespace") else "")
+    return (
+        f'RBAC: allowed by {binding.get("kind")} "{record.key[2]}{where}" of {role.get("kind")} "{role.get("name")}" '
+        f'to {subject.get("kind")} "{named}"'
+    )
+
+
+def refusal(user: User, wish: Wish, reason: str = "") -> ApiError:
+    if wish.path:
+        failure = ApiError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {wish.verb} path "{wish.path}"')
+        failure.shows_details = True
+        return failure
+    scope = f'in the namespace "{wish.namespace}"' if wish.namespace else "at the cluster scope"
+    text = f'User "{user.name}" cannot {wish.verb} resource "{wish.full}" in API group "{wish.group}" {scope}'
+    return errors.forbidden(wish.resource, wish.group, wish.name, f"{text}: {reason}" if reason else text)
+
+
+# ---- nobody grants what they have not
+
+
+def uncovered(owned: Iterable[Rule], wanted: Iterable[dict[str, Any]]) -> list[str]:
+    """What of `wanted` no single owned rule gives, as the API prints rules; sorted."""
+    held = list(owned)
+    lacking: dict[tuple[str, str, str], list[str]] = {}
+    for said in wanted:
+        for group, resource, name, verb in _atoms(said):
+            if not any(_covers(rule, group, resource, name, verb) for rule in held):
+                verbs = lacking.setdefault((group, resource, name), [])
+                if verb not in verbs:
+                    verbs.append(verb)
+    return sorted(_printed(*key, verbs) for key, verbs in lacking.items())
+
+
+def _atoms(said: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """(group, resource, name, verb); a path stands as group "/" with the path for the resource."""
+    for verb in said.get("verbs") or []:
+        for path in said.get("nonResourceURLs") or []:
+            yield "/", path, "", verb
+        for group in said.get("apiGroups") or []:
+            for resource in said.get("resources") or []:
+                for name in said.get("resourceNames") or [""]:
+                    yield group, resource, name, verb
+
+
+def _covers(rule: Rule, group: str, resource: str, name: str, verb: str) -> bool:
+    if "*" not in rule.verbs and verb not in rule.verbs:
+        return False
+    if group == "/":
+        return any(_path_fits(pattern, resource) for pattern in rule.paths)
+    if "*" not in rule.groups and group not in rule.groups:
+        return False
+    if rule.names and (not name or name not in rule.names):
+        return False
+    sub = resource.partition("/")[2]
+    return "*" in rule.resources or resource in rule.resources or bool(sub and f"*/{sub}" in rule.resources)
+
+
+def _printed(group: str, resource: str, name: str, verbs: list[str]) -> str:
+    def quoted(words: list[str]) -> str:
+        return "[" + " ".join(errors.shown(word) for word in words) + "]"
+
+    if group == "/":
+        return f"{{NonResourceURLs:{quoted([resource])}, Verbs:{quoted(verbs)}}}"
+    names = f", ResourceNames:{quoted([name])}" if name else ""
+    return f"{{APIGroups:{quoted([group])}, Resources:{quoted([resource])}{names}, Verbs:{quoted(verbs)}}}"

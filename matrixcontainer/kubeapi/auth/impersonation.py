@@ -1,0 +1,65 @@
+"""Acting as somebody else: the Impersonate-* headers, honoured for whoever may `impersonate` what they name.
+
+Users, groups and service accounts are resources of the core group here; uids and extra values belong to
+authentication.k8s.io. Contract: public documentation "Authenticating", section "User impersonation".
+"""
+
+from urllib.parse import unquote
+
+from matrixcontainer.kubeapi.auth.authentication import User, service_account_groups
+from matrixcontainer.kubeapi.auth.authorizer import Authorizer, Wish
+from matrixcontainer.kubeapi.meta.errors import BrokenRequest
+
+AUTHENTICATION = "authentication.k8s.io"
+VERSION = f"{AUTHENTICATION}/v1"
+AUTHENTICATED, UNAUTHENTICATED, ANONYMOUS = "system:authenticated", "system:unauthenticated", "system:anonymous"
+ACCOUNT = "system:serviceaccount:"
+EXTRA = "impersonate-extra-"
+
+
+def who_is_meant(user: User, headers: dict[str, str], authorizer: Authorizer) -> User:
+    """The user a request acts as. Repeated headers are separated by line ends. Raises 403, or 500 without a user."""
+    name = headers.get("impersonate-user", "")
+    groups = _values(headers, "impersonate-group")
+    uid = headers.get("impersonate-uid", "")
+    extra = {unquote(key[len(EXTRA) :]): _values(headers, key) for key in headers if key.startswith(EXTRA)}
+    if not name:
+        if not (groups or uid or extra):
+            return user
+        raise BrokenRequest(f"requested {_references(groups, uid, extra)} without impersonating a user")
+    for wish in _wishes(name, groups, uid, extra):
+        authorizer.demand(user, wish)
+    return User(name, _settled_groups(name, groups), uid, extra)
+
+
+def _references(groups: list[str], uid: str, extra: dict[str, list[str]]) -> str:
+    """What was asked for, as Go prints a list of object references: kind, namespace, name, uid, version, field."""
+    found = [f"{{Group  {group}    }}" for group in groups]
+    found += [f"{{UserExtra  {value}  {VERSION}  {key}}}" for key, values in extra.items() for value in values]
+    found += [f"{{UID  {uid}  {VERSION}  }}"] if uid else []
+    return f"[{' '.join(found)}]"
+
+
+def _values(headers: dict[str, str], key: str) -> list[str]:
+    return headers[key].split("\n") if key in headers else []
+
+
+def _wishes(name: str, groups: list[str], uid: str, extra: dict[str, list[str]]) -> list[Wish]:
+    where, _, account = name.removeprefix(ACCOUNT).partition(":")
+    if name.startswith(ACCOUNT) and where and account:
+        wishes = [Wish("impersonate", "", "serviceaccounts", namespace=where, name=account)]
+    else:
+        wishes = [Wish("impersonate", "", "users", name=name)]
+    wishes += [Wish("impersonate", "", "groups", name=group) for group in groups]
+    for key, values in extra.items():
+        wishes += [Wish("impersonate", AUTHENTICATION, "userextras", key, name=value) for value in values]
+    return wishes + ([Wish("impersonate", AUTHENTICATION, "uids", name=uid)] if uid else [])
+
+
+def _settled_groups(name: str, groups: list[str]) -> tuple[str, ...]:
+    """What every user of that sort belongs to, added to the groups that were named."""
+    where, _, account = name.removeprefix(ACCOUNT).partition(":")
+    if name.startswith(ACCOUNT) and where and account and not groups:
+        return service_account_groups(where)
+    wanted = UNAUTHENTICATED if name == ANONYMOUS else AUTHENTICATED
+    return tuple(groups if {AUTHENTICATED, UNAUTHENTICATED} & set(groups) else [*groups, wanted])

@@ -1,0 +1,204 @@
+"""What a typed server does to an object between reading and storing it, told by the table of types.
+
+`read_texts` reads what JSON carries as text or number (quantities, bytes) and refuses what cannot be read. `settle`
+fills in what Go would print anyway (zero values that are not left out, structs that are always there) and the defaults
+of each struct. Both walk only where a type has something to settle, by a plan made once for each type.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from matrixcontainer.kubeapi.builtin.defaults import DEEDS, DEFAULTS
+from matrixcontainer.kubeapi.meta.quantities import NoQuantity, canonical
+from matrixcontainer.kubeapi.schema.structural import copy_json
+from matrixcontainer.kubeapi.schema.types import ZEROS, flat_rows, rows_of, table
+
+Obj = dict[str, Any]
+STRUCT = object()
+ALWAYS_PRINTED = ("time", "microtime", "quantity", "intorstring", "raw", "fields", "json")
+BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+
+
+class Unreadable(ValueError):
+    """A text that a typed decoder cannot read; says why in its words."""
+
+
+@dataclass
+class Plan:
+    """What to do in one struct, and where to go on below it: (key, "one", "list" or "map", type)."""
+
+    zeros: list[tuple[str, Any]] = field(default_factory=list)
+    defaults: list[tuple[str, Any, bool]] = field(default_factory=list)  # key, value, only where there is nothing
+    deeds: list[Callable[[Obj], None]] = field(default_factory=list)
+    texts: list[tuple[str, str]] = field(default_factory=list)  # key, kind
+    children: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.zeros or self.defaults or self.deeds or self.texts or self.children)
+
+
+SHAPES = (("[]", "list"), ("map:", "map"), ("", "one"))
+
+
+def struct_of(kind: str) -> tuple[str, str]:
+    """(shape, type) of a field that holds structs, ("", "") of any other."""
+    for prefix, shape in SHAPES:
+        if kind.startswith(prefix) and "." in kind and kind[len(prefix) :] in table():
+            return shape, kind[len(prefix) :]
+    return "", ""
+
+
+_PLANS: dict[str, Plan] = {}
+
+
+def plan_of(name: str) -> Plan:
+    """The plan of a type; of one that holds itself, as far as it is made."""
+    if (found := _PLANS.get(name)) is not None:
+        return found
+    plan = _PLANS[name] = Plan()
+    for one in _inlined(name):
+        plan.deeds += DEEDS.get(one, ())
+        for key, value in DEFAULTS.get(one, {}).items():
+            plan.defaults.append((key, value, "p" in flat_rows(name)[key][3]))
+    for key, row in flat_rows(name).items():
+        kind, flags = row[2], row[3]
+        if len(row) > 4 and row[4].get("default"):
+            plan.defaults.append((key, row[4]["default"], "p" in flags))
+        shape, struct = struct_of(kind)
+        if shape == "one" and "p" not in flags:
+            plan.zeros.append((key, STRUCT))
+        elif kind in ("time", "microtime") and "p" not in flags:
+            plan.zeros.append((key, None))
+        elif "o" not in flags and "p" not in flags and not shape:
+            plan.zeros.append((key, {"quantity": "0", "intorstring": 0}.get(kind, ZEROS.get(kind))))
+        elif "o" not in flags and shape != "one":
+            plan.zeros.append((key, None))
+        if kind in ("map:quantity", "map:bytes", "bytes", "quantity"):
+            plan.texts.append((key, kind))
+        if shape and plan_of(struct):
+            plan.children.append((key, shape, struct))
+    return plan
+
+
+def _inlined(name: str) -> list[str]:
+    found = [name]
+    for row in rows_of(name):
+        if not row[0]:
+            found += _inlined(row[2])
+    return found
+
+
+def _below(value: Obj, plan: Plan) -> list[tuple[Obj, str]]:
+    found = []
+    for key, shape, struct in plan.children:
+        held = value.get(key)
+        if not held:
+            if shape == "one" and isinstance(held, dict):
+                found.append((held, struct))
+            continue
+        items = [held] if shape == "one" else held.values() if shape == "map" else held
+        found += [(item, struct) for item in items if isinstance(item, dict)]
+    return found
+
+
+def settle(value: Obj, name: str, root: bool = True) -> None:
+    """Fill in zero values and defaults, in place; the metadata of the object itself is left alone."""
+    plan = plan_of(name)
+    for key, zero in plan.zeros:
+        if key not in value and not (root and key == "metadata"):
+            value[key] = {} if zero is STRUCT else zero
+    for key, default, absent_only in plan.defaults:
+        held = value.get(key)
+        if held is None or (not absent_only and not held):
+            value[key] = copy_json(default)
+    for deed in plan.deeds:
+        deed(value)
+    for item, struct in _below(value, plan):
+        if not (root and item is value.get("metadata")):
+            settle(item, struct, False)
+
+
+@cache
+def _left_out(name: str) -> tuple[frozenset[str], tuple[tuple[str, str, str], ...]]:
+    """(fields that are not printed when empty, fields that hold structs) of a struct."""
+    empty, below = set(), []
+    for key, row in flat_rows(name).items():
+        shape, struct = struct_of(row[2])
+        if shape:
+            below.append((key, shape, struct))
+        if "o" in row[3] and "p" not in row[3] and shape != "one" and row[2] not in ALWAYS_PRINTED:
+            empty.add(key)
+    return frozenset(empty), tuple(below)
+
+
+def drop_empty(value: Obj, name: str) -> None:
+    """Take away what Go does not print: zero values of fields that are left out when empty."""
+    empty, below = _left_out(name)
+    for key in [key for key in value if key in empty and not value[key]]:
+        del value[key]
+    for key, shape, struct in below:
+        held = value.get(key)
+        if held and isinstance(held, dict | list):
+            items = [held] if shape == "one" else held.values() if isinstance(held, dict) else held
+            for item in items:
+                if isinstance(item, dict):
+                    drop_empty(item, struct)
+
+
+def read_texts(value: Obj, name: str, spell: bool = True) -> None:
+    """Looks at quantities and bytes and raises Unreadable; `spell` puts quantities in their shortest form."""
+    plan = plan_of(name)
+    for key, kind in plan.texts:
+        held = value.get(key)
+        if kind == "map:quantity" and isinstance(held, dict):
+            for resource, text in held.items():
+                shortest = _quantity(text)
+                if spell:
+                    held[resource] = shortest
+        elif kind == "quantity" and held is not None:
+            shortest = _quantity(held)
+            if spell:
+                value[key] = shortest
+        elif not spell and isinstance(held, dict):
+            for text in held.values():
+                _check_base64(text)
+        elif not spell and isinstance(held, str):
+            _check_base64(held)
+    for item, struct in _below(value, plan):
+        read_texts(item, struct, spell)
+
+
+def _quantity(text: Any) -> str:
+    try:
+        return canonical(f"{text:g}" if isinstance(text, float) else str(text).strip())
+    except NoQuantity as failure:
+        raise Unreadable(str(failure)) from failure
+
+
+def _check_base64(text: Any) -> None:
+    if isinstance(text, str) and (place := base64_fault(text)) >= 0:
+        raise Unreadable(f"illegal base64 data at input byte {place}")
+
+
+def base64_fault(text: str) -> int:
+    """Where a text stops being base64, as Go's decoder counts; -1 when it is base64."""
+    quantum = 0
+    for place, letter in enumerate(text):
+        if letter in "\r\n":
+            continue
+        if letter in BASE64:
+            quantum = (quantum + 1) % 4
+            continue
+        if letter != "=" or quantum < 2:
+            return place
+        rest = text[place + 1 :].replace("\r", "").replace("\n", "")
+        if quantum == 2:
+            if not rest:
+                return len(text)
+            if rest[0] != "=":
+                return place + 1
+            rest = rest[1:]
+        return len(text) - len(rest) if rest else -1
+    return len(text) - quantum if quantum else -1

@@ -1,0 +1,73 @@
+"""What the cells of tables are made of: ages, labels, containers, short lists."""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.registry.printer_columns import age_of
+
+Obj = dict[str, Any]
+NONE = "<none>"
+UNSET = "<unset>"
+LISTED = 3
+LABEL_OPERATORS = {
+    "In": "{key} in ({values})",
+    "NotIn": "{key} notin ({values})",
+    "Exists": "{key}",
+    "DoesNotExist": "!{key}",
+}
+
+
+def name(obj: Obj) -> str:
+    return str(obj["metadata"].get("name", ""))
+
+
+def age(obj: Obj, now: float) -> str:
+    return age_of(obj["metadata"].get("creationTimestamp"), now)
+
+
+def created(obj: Obj) -> str:
+    return str(obj["metadata"].get("creationTimestamp", ""))
+
+
+def dig(obj: Obj, *keys: str, default: Any = None) -> Any:
+    """What lies under these keys; the default where nothing does."""
+    value: Any = obj
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return default if value is None else value
+
+
+def labels(value: Obj | None) -> str:
+    return ",".join(f"{k}={v}" for k, v in sorted((value or {}).items())) or NONE
+
+
+def label_selector(selector: Obj | None, nothing: str = NONE) -> str:
+    """`a=b,c in (d,e),!f`, in the order of the keys."""
+    if not selector:
+        return nothing
+    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    for term in selector.get("matchExpressions") or []:
+        operator = LABEL_OPERATORS.get(term.get("operator", ""), "{key}")
+        values = ",".join(sorted(term.get("values") or []))
+        terms.append((term.get("key", ""), operator.format(key=term.get("key", ""), values=values)))
+    return ",".join(text for _, text in sorted(terms)) or nothing
+
+
+def containers(spec: Obj) -> list[Any]:
+    """Names and images of a pod spec's containers."""
+    held = spec.get("containers") or []
+    return [",".join(one.get("name", "") for one in held), ",".join(one.get("image", "") for one in held)]
+
+
+def template(obj: Obj) -> list[Any]:
+    return containers(dig(obj, "spec", "template", "spec", default={}))
+
+
+def shortened(words: list[str], empty: str, total: int | None = None) -> str:
+    """The first three, and how many more there are."""
+    count = len(words) if total is None else total
+    text = ",".join(words[:LISTED])
+    return f"{text} + {count - LISTED} more..." if count > LISTED else text or empty
+
+
+def truth(value: Any, default: bool = False) -> bool:
+    return default if value is None else bool(value)

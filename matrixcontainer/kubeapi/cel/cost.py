@@ -1,0 +1,109 @@
+"""What a rule may cost: estimated from the schema when a CRD is written, counted from the object when it runs.
+
+Both use one walk over the syntax tree. A loop (`all`, `exists`, `map`...) costs its body for every item, a step costs
+one. The estimate takes the largest sizes the schema admits, or what fits into a request of 3 MiB where it gives no
+bound; it is somewhat below the estimate of the original, so that nothing is refused here that is accepted there.
+Limits: public documentation "Resource use by validation functions" and k8s.io/apiserver for the estimate and for what a
+call and a request may cost; a step takes well below a microsecond here.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from matrixcontainer.kubeapi.schema.structural import Schema
+
+REQUEST_BYTES_MAX = 3 * 2**20
+RULE_ESTIMATE_MAX = 10_000_000
+SCHEMA_ESTIMATE_MAX = 100_000_000
+CALL_MAX = 1_000_000
+REQUEST_MAX = 10_000_000
+LOOPS = frozenset(("all", "exists", "exists_one", "map", "filter"))
+SMALLEST = {"string": 2, "integer": 1, "number": 1, "boolean": 4, "object": 2, "array": 2}
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How many items something has, at most, and what its parts are: by a schema, or by a value."""
+
+    schema: Schema | None = None
+    value: Any = None
+
+    @property
+    def size(self) -> int:
+        if self.value is not None:
+            return len(self.value) if isinstance(self.value, (list, dict)) else 1
+        if self.schema is None:
+            return 1
+        if self.schema.type == "array":
+            return largest(self.schema.max_items, self.schema.items)
+        if isinstance(self.schema.additional, Schema):
+            return largest(self.schema.max_properties, self.schema.additional, 3)
+        return max(len(self.schema.properties), 1)
+
+    def part(self, name: str) -> "Extent":
+        value = self.value.get(name) if isinstance(self.value, dict) else None
+        schema = self.schema.child(name) if self.schema is not None else None
+        return Extent(schema, value) if self.value is None or value is not None else Extent()
+
+    @property
+    def item(self) -> "Extent":
+        """One of its items; of values, the largest stands for all."""
+        if isinstance(self.value, list):
+            inner = [item for item in self.value if isinstance(item, (list, dict))]
+            return Extent(None, max(inner, key=len, default=0))
+        if self.value is not None or self.schema is None or self.schema.type != "array":
+            return Extent()  # the loop variable of a map is a key
+        return Extent(self.schema.items)
+
+
+def largest(stated: int | None, item: Schema | None, extra: int = 0) -> int:
+    smallest = SMALLEST.get(item.type, 1) if item is not None else 1
+    possible = REQUEST_BYTES_MAX // (smallest + 1 + extra)
+    return possible if stated is None else min(stated, possible)
+
+
+def cost(tree: Any, known: dict[str, Extent]) -> int:
+    """Steps of an expression, given the extents of its variables."""
+    data = getattr(tree, "data", None)
+    if data is None:
+        return 0
+    if data == "member_dot_arg" and str(tree.children[1]) in LOOPS and len(tree.children) > 2:
+        holder, variable = tree.children[0], _ident(tree.children[2].children[0])
+        extent = extent_of(holder, known)
+        inner = known | {variable: extent.item if extent else Extent()}
+        body = sum(cost(child, inner) for child in tree.children[2].children[1:])
+        return cost(holder, known) + (extent.size if extent else 1) * (1 + body)
+    own = 1 if data in ("ident", "member_dot", "member_index", "member_dot_arg", "ident_arg") else 0
+    return own + sum(cost(child, known) for child in tree.children)
+
+
+def extent_of(tree: Any, known: dict[str, Extent]) -> Extent | None:
+    """The extent of `self.a.b`, `x[0]` and of what filters or maps them; None when nothing is known."""
+    data = getattr(tree, "data", None)
+    if data == "ident":
+        return known.get(str(tree.children[0]))
+    if data == "member_dot":
+        holder = extent_of(tree.children[0], known)
+        return holder.part(str(tree.children[1])) if holder else None
+    if data == "member_index":
+        holder = extent_of(tree.children[0], known)
+        return holder.item if holder else None
+    if data == "member_dot_arg" and str(tree.children[1]) in ("filter", "map"):
+        return extent_of(tree.children[0], known)
+    if data is not None and len(tree.children) == 1:
+        return extent_of(tree.children[0], known)
+    return None
+
+
+def _ident(tree: Any) -> str:
+    while getattr(tree, "data", None) is not None and tree.data != "ident" and tree.children:
+        tree = tree.children[0]
+    return str(tree.children[0]) if getattr(tree, "data", None) == "ident" else ""
+
+
+def has_loops(tree: Any) -> bool:
+    return any(str(node.children[1]) in LOOPS for node in tree.find_data("member_dot_arg"))
+
+
+def times(factor: float) -> str:
+    return "more than 100x" if factor > 100 else f"{factor:.1f}x"

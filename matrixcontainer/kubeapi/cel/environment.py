@@ -1,0 +1,193 @@
+"""Validation rules in CEL: compiled once per expression, evaluated at the node they stand on.
+
+`check` runs all rules of a schema over an object; cel_check.py judges the rules themselves when a CRD is written.
+Rules that mention `oldSelf` are about changes: they run only where the old value can be found, through fields, maps
+and map lists. The grammar (cel-python) is loaded when the first rule is met; rules run as cel_program.py makes them.
+Contract: public documentation "Validation rules" of CustomResourceDefinitions. What rules may cost is estimated when
+they are written and counted when they run (cel_cost.py).
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from matrixcontainer.kubeapi.cel import cost
+from matrixcontainer.kubeapi.cel.preprocess import respell
+from matrixcontainer.kubeapi.cel.values import Optional, plain_cel, to_cel
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
+from matrixcontainer.kubeapi.schema.structural import Schema, join
+from matrixcontainer.kubeapi.schema.validation import correlate_list
+
+Program = Callable[[dict[str, Any]], Any]
+OLD_SELF = re.compile(r"\boldSelf\b")
+
+
+class Environment:
+    """The CEL engine with the Kubernetes functions, made once."""
+
+    def __init__(self) -> None:
+        import celpy
+
+        from matrixcontainer.kubeapi.cel.compiler import FAILURES, program
+
+        self.failures = (celpy.CELEvalError, *FAILURES)
+        self.parse_failure = celpy.CELParseError
+        self.celpy = celpy
+        self.engine = celpy.Environment()
+        self.program = program
+
+    def compile(self, expression: str) -> tuple[Any, Program]:
+        """(syntax tree, program); raises ValueError with a text for people when it does not parse."""
+        try:
+            tree = self.engine.compile(respell(expression))
+        except self.parse_failure as failure:
+            raise ValueError(f"Syntax error: {_first_line(failure)}") from failure
+        return tree, self.program(tree)
+
+
+def _first_line(failure: Exception) -> str:
+    text = str(failure.args[0] if failure.args else failure)
+    return " ".join(text.split())[:200]
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    return Environment()
+
+
+@dataclass(frozen=True)
+class Compiled:
+    program: Program
+    tree: Any
+    loops: bool
+
+
+@lru_cache(maxsize=2048)
+def prepared(expression: str) -> Compiled:
+    tree, program = environment().compile(expression)
+    return Compiled(program, tree, cost.has_loops(tree))
+
+
+def compiled(expression: str) -> Program:
+    return prepared(expression).program
+
+
+def evaluate(expression: str, variables: dict[str, Any]) -> bool:
+    """Whether an expression holds over plain JSON values; ValueError with a text for people when it fails."""
+    held = {name: plain_cel(value) for name, value in variables.items()}
+    try:
+        return bool(compiled(expression)(held))
+    except environment().failures as failure:
+        raise ValueError(_reason_of(failure)) from failure
+
+
+# ---- running
+
+
+def check(schema: Schema, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+    """What the rules say about an object, and about its change from `old`."""
+    found: list[Cause] = []
+    budget = [cost.REQUEST_MAX]
+    _check_node(schema, obj, old if old is not None else ABSENT, "", found, budget, root=True)
+    return found
+
+
+def _check_node(
+    schema: Schema, value: Any, old: Any, path: str, found: list[Cause], budget: list[int], root: bool = False
+) -> None:
+    if value is None or not schema.has_rules() or budget[0] < 0:
+        return
+    if schema.rules:
+        _run_rules(schema, value, old, path, found, budget, root)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            child = schema.child(key)
+            if child is not None:
+                before = old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
+                inner = join(path, key) if key in schema.properties else f"{path}[{key}]"
+                _check_node(child, item, before, inner, found, budget)
+    elif isinstance(value, list) and schema.items is not None:
+        former = correlate_list(schema, old) if isinstance(old, list) else None
+        for index, item in enumerate(value):
+            before = former(index, item) if former is not None else ABSENT
+            _check_node(schema.items, item, before, f"{path}[{index}]", found, budget)
+
+
+def _run_rules(
+    schema: Schema, value: Any, old: Any, path: str, found: list[Cause], budget: list[int], root: bool
+) -> None:
+    present = to_cel(value, schema, root)
+    unchanged = old is not ABSENT and old == value
+    for rule in schema.rules:
+        expression = rule["rule"]
+        variables = {"self": present}
+        if OLD_SELF.search(expression):
+            if rule.get("optionalOldSelf"):
+                variables["oldSelf"] = Optional(to_cel(old, schema, root) if old is not ABSENT else ABSENT)
+            elif old is ABSENT or old is None:
+                continue
+            else:
+                variables["oldSelf"] = to_cel(old, schema, root)
+        elif unchanged:
+            continue  # what was accepted once is not judged again
+        if refused := _pay(rule, value, old, budget):
+            found.append(errors.invalid(path, schema.type, refused))
+            return
+        where = path + _field_path(rule.get("fieldPath", ""), path)
+        try:
+            if bool(compiled(expression)(variables)):
+                continue
+            message = _message(rule, variables)
+        except environment().failures as failure:
+            message = f"{_reason_of(failure)} evaluating rule: {rule.get('message') or expression}".strip()
+        found.append(_cause(rule.get("reason", ""), where, schema.type, message))
+
+
+def _pay(rule: dict[str, Any], value: Any, old: Any, budget: list[int]) -> str:
+    """Take the cost of a run from the budget of the request; why it may not run, or ""."""
+    found = prepared(rule["rule"])
+    price = 1
+    if found.loops:
+        known = {"self": cost.Extent(None, value), "oldSelf": cost.Extent(None, None if old is ABSENT else old)}
+        price = cost.cost(found.tree, known)
+    if price > cost.CALL_MAX:
+        budget[0] = -1
+        text = rule.get("message") or rule["rule"]
+        return f"call cost exceeds limit for rule: {text}, no further validation rules will be run"
+    budget[0] -= price
+    if budget[0] < 0:
+        return "validation failed due to running out of cost budget, no further validation rules will be run"
+    return ""
+
+
+def _field_path(text: str, path: str) -> str:
+    return text if path or not text.startswith(".") else text[1:]
+
+
+def _reason_of(failure: BaseException) -> str:
+    return str(failure.args[0] if failure.args else failure)[:300]
+
+
+def _message(rule: dict[str, Any], variables: dict[str, Any]) -> str:
+    if rule.get("messageExpression"):
+        try:
+            text = str(compiled(rule["messageExpression"])(variables)).strip()
+            if text and "\n" not in text:
+                return text
+        except environment().failures:
+            pass
+    return rule.get("message") or f"failed rule: {' '.join(rule['rule'].split())}"
+
+
+def _cause(reason: str, path: str, shown: str, message: str) -> Cause:
+    """The type of the value stands for the value itself."""
+    if reason == "FieldValueForbidden":
+        return errors.forbidden_field(path, message)
+    if reason == "FieldValueRequired":
+        return errors.required(path, message)
+    if reason == "FieldValueDuplicate":
+        return errors.duplicate(path, shown)
+    return errors.invalid(path, shown, message)

@@ -1,0 +1,387 @@
+"""The functions Kubernetes adds to CEL: lists, regular expressions, strings, URLs, quantities, addresses, optionals.
+
+Each takes CEL values and returns one; a wrong argument raises ValueError, which makes the rule fail with its text.
+List: public documentation "Common Expression Language in Kubernetes". Not there: the authorizer.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from itertools import pairwise
+from typing import Any
+from urllib.parse import urlsplit
+
+from celpy import celtypes
+
+from matrixcontainer.kubeapi.cel.values import Optional
+from matrixcontainer.kubeapi.schema.structural import compile_pattern
+
+Int, Text, Bool, Double, Listed = (
+    celtypes.IntType, celtypes.StringType, celtypes.BoolType, celtypes.DoubleType, celtypes.ListType,
+)  # fmt: skip
+
+
+# ---- lists
+
+
+def is_sorted(items: Any) -> Any:
+    return Bool(all(a <= b for a, b in pairwise(items)))
+
+
+def total(items: Any) -> Any:
+    if not items:
+        return Int(0)
+    found = items[0]
+    for item in items[1:]:
+        found = found + item
+    return found
+
+
+def least(*items: Any) -> Any:
+    values = items[0] if len(items) == 1 and isinstance(items[0], list) else items
+    if not values:
+        raise ValueError("min called on empty list")
+    return min(values)
+
+
+def greatest(*items: Any) -> Any:
+    values = items[0] if len(items) == 1 and isinstance(items[0], list) else items
+    if not values:
+        raise ValueError("max called on empty list")
+    return max(values)
+
+
+def index_of(holder: Any, wanted: Any, start: int = 0) -> Any:
+    if isinstance(holder, str):
+        return Int(str(holder).find(str(wanted), int(start)))
+    return Int(next((place for place, item in enumerate(holder) if item == wanted), -1))
+
+
+def last_index_of(holder: Any, wanted: Any) -> Any:
+    if isinstance(holder, str):
+        return Int(str(holder).rfind(str(wanted)))
+    return Int(max((place for place, item in enumerate(holder) if item == wanted), default=-1))
+
+
+# ---- strings
+
+
+def split(text: Any, by: Any, limit: int = -1) -> Any:
+    parts = list(str(text)) if by == "" else str(text).split(str(by), int(limit) - 1 if limit > 0 else -1)
+    return Listed([Text(part) for part in ([] if limit == 0 else parts)])
+
+
+def join(items: Any, by: Any = "") -> Any:
+    return Text(str(by).join(str(item) for item in items))
+
+
+def replace(text: Any, old: Any, new: Any, limit: int = -1) -> Any:
+    return Text(str(text).replace(str(old), str(new), int(limit)))
+
+
+def substring(text: Any, start: int, end: int | None = None) -> Any:
+    stop = len(text) if end is None else int(end)
+    if not 0 <= start <= stop <= len(text):
+        raise ValueError(f"index out of range: {start}")
+    return Text(str(text)[int(start) : stop])
+
+
+def char_at(text: Any, place: int) -> Any:
+    if not 0 <= place <= len(text):
+        raise ValueError(f"index out of range: {place}")
+    return Text(str(text)[int(place) : int(place) + 1])
+
+
+def ascii_case(change: Callable[[str], str]) -> Callable[[Any], Any]:
+    return lambda text: Text("".join(change(letter) if letter.isascii() else letter for letter in str(text)))
+
+
+# ---- regular expressions
+
+
+def find(text: Any, pattern: Any) -> Any:
+    match = compile_pattern(str(pattern))(str(text))
+    return Text(match.group(0) if match else "")
+
+
+def find_all(text: Any, pattern: Any, limit: int = -1) -> Any:
+    compile_pattern(str(pattern))
+    found = [match.group(0) for match in re.finditer(str(pattern), str(text))]
+    return Listed([Text(word) for word in (found if limit < 0 else found[: int(limit)])])
+
+
+# ---- URLs
+
+
+def _url(text: Any) -> Any:
+    parts = urlsplit(str(text))
+    if not parts.scheme and not str(text).startswith("/"):
+        raise ValueError(f"URL parse error during conversion from string: {text}")
+    return parts
+
+
+def is_url(text: Any) -> Any:
+    try:
+        _url(text)
+    except ValueError:
+        return Bool(False)
+    return Bool(True)
+
+
+# ---- quantities
+
+SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+QUANTITY = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([KMGTPE]i|[numkMGTPE]))?$")
+
+
+class Quantity(Decimal):
+    """A Kubernetes quantity; equal when the amounts are."""
+
+
+def quantity(text: Any) -> Any:
+    match = QUANTITY.match(str(text))
+    if match is None:
+        raise ValueError(f"quantities must match the regular expression: {text}")
+    try:
+        number = Decimal(match[1] + (match[2] or ""))
+    except InvalidOperation as failure:
+        raise ValueError(str(text)) from failure
+    suffix = match[3] or ""
+    factor = Decimal(1024) ** BINARY[suffix] if suffix in BINARY else Decimal(10) ** SUFFIXES[suffix]
+    return Quantity(number * factor)
+
+
+def is_quantity(text: Any) -> Any:
+    return Bool(QUANTITY.match(str(text)) is not None)
+
+
+def as_integer(value: Quantity) -> Any:
+    if value != value.to_integral_value():
+        raise ValueError("cannot convert value to integer")
+    return Int(int(value))
+
+
+def _amount(value: Any) -> Decimal:
+    return value if isinstance(value, Decimal) else Decimal(int(value))
+
+
+# ---- addresses
+
+
+def is_address(text: Any) -> Any:
+    try:
+        ipaddress.ip_address(str(text))
+    except ValueError:
+        return Bool(False)
+    return Bool(True)
+
+
+def is_network(text: Any) -> Any:
+    try:
+        ipaddress.ip_network(str(text), strict=False)
+    except ValueError:
+        return Bool(False)
+    return Bool("/" in str(text))
+
+
+def contains_address(network: Any, address: Any) -> Any:
+    return Bool(ipaddress.ip_address(str(address)) in network)
+
+
+# ---- optionals
+
+
+def value_of(held: Optional) -> Any:
+    if not held.present:
+        raise ValueError("optional.none() dereference")
+    return held.value
+
+
+def select_optional(holder: Any, name: Any) -> Optional:
+    """`holder.?name`: what is not there stays not there further down."""
+    if isinstance(holder, Optional):
+        return select_optional(holder.value, name) if holder.present else holder
+    if isinstance(holder, dict):
+        return Optional(holder[name]) if name in holder else Optional()
+    if isinstance(holder, list):
+        return Optional(holder[int(name)]) if 0 <= int(name) < len(holder) else Optional()
+    return Optional()
+
+
+def of_non_zero(value: Any) -> Optional:
+    return Optional(value) if value not in (None, 0, "", False) and value != [] and value != {} else Optional()
+
+
+# ---- sets
+
+
+def set_contains(holder: Any, wanted: Any) -> Any:
+    return Bool(all(item in holder for item in wanted))
+
+
+# ---- text from values
+
+VERB = re.compile(r"%(?:\.(\d+))?([sdfexXob%])")
+
+
+def formatted(text: Any, values: Any) -> Any:
+    """`'%s is %d'.format([a, b])`; ValueError when verbs and values do not match."""
+    left = list(values)
+
+    def one(match: re.Match[str]) -> str:
+        digits, verb = match[1], match[2]
+        if verb == "%":
+            return "%"
+        if not left:
+            raise ValueError(f"index {len(values)} out of range")
+        value = left.pop(0)
+        if verb == "s":
+            return _printed(value)
+        if verb in "fe":
+            return f"{float(value):.{digits or 6}{verb}}"
+        if verb in "xX" and isinstance(value, str):
+            return value.encode().hex() if verb == "x" else value.encode().hex().upper()
+        return format(int(value), verb)
+
+    return Text(VERB.sub(one, str(text)))
+
+
+def _printed(value: Any) -> str:
+    if isinstance(value, celtypes.BoolType):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_printed, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_printed(k)}: {_printed(v)}" for k, v in sorted(value.items())) + "}"
+    return "null" if value is None else str(value)
+
+
+# ---- named formats
+
+
+class Format:
+    """A format by name; `validate` gives an optional list of what is wrong with a text."""
+
+    def __init__(self, name: str, mistake: Callable[[str], str]) -> None:
+        self.name, self.mistake = name, mistake
+
+
+def _matching(pattern: str, most: int) -> Callable[[str], str]:
+    compiled = re.compile(pattern)
+    return lambda text: "" if len(text) <= most and compiled.fullmatch(text) else f"must match {pattern}"
+
+
+LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+FORMATS = {
+    "dns1123Label": _matching(LABEL, 63),
+    "dns1123LabelPrefix": _matching(f"{LABEL}-?", 63),
+    "dns1123Subdomain": _matching(rf"{LABEL}(\.{LABEL})*", 253),
+    "dns1123SubdomainPrefix": _matching(rf"{LABEL}(\.{LABEL})*-?", 253),
+    "dns1035Label": _matching("[a-z]([-a-z0-9]*[a-z0-9])?", 63),
+    "dns1035LabelPrefix": _matching("[a-z]([-a-z0-9]*[a-z0-9])?-?", 63),
+    "qualifiedName": _matching(rf"({LABEL}(\.{LABEL})*/)?{NAME}", 317),
+    "labelValue": _matching(f"({NAME})?", 63),
+    "uuid": _matching("[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}", 36),
+    "byte": _matching("([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", 2**31),
+    "date": _matching(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", 10),
+    "datetime": _matching(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", 64),
+    "uri": lambda text: "" if is_url(text) else "must be a URI",
+}
+
+
+def named_format(name: Any) -> Optional:
+    return Optional(Format(str(name), FORMATS[str(name)])) if str(name) in FORMATS else Optional()
+
+
+def validated(by: Format, text: Any) -> Optional:
+    mistake = by.mistake(str(text))
+    return Optional(Listed([Text(mistake)])) if mistake else Optional()
+
+
+# ---- semantic versions
+
+SEMVER = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?"
+)
+
+
+class Version(tuple[Any, ...]):
+    """Comparable: numbers first, then pre-releases below the release."""
+
+
+def semver(text: Any, _normalize: Any = False) -> Any:
+    match = SEMVER.fullmatch(str(text))
+    if match is None:
+        raise ValueError(f"No Major.Minor.Patch elements found: {text}")
+    before = match[4]
+    parts = [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in before.split(".")] if before else [(2, 0, "")]
+    return Version((int(match[1]), int(match[2]), int(match[3]), *parts))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "isSorted": is_sorted,
+    "sum": total,
+    "min": least,
+    "max": greatest,
+    "indexOf": index_of,
+    "lastIndexOf": last_index_of,
+    "split": split,
+    "join": join,
+    "replace": replace,
+    "substring": substring,
+    "charAt": char_at,
+    "lowerAscii": ascii_case(str.lower),
+    "upperAscii": ascii_case(str.upper),
+    "trim": lambda text: Text(str(text).strip()),
+    "reverse": lambda holder: Text(str(holder)[::-1]) if isinstance(holder, str) else Listed(list(holder)[::-1]),
+    "find": find,
+    "findAll": find_all,
+    "url": _url,
+    "isURL": is_url,
+    "getScheme": lambda url: Text(url.scheme),
+    "getHost": lambda url: Text(url.netloc.rpartition("@")[2]),
+    "getHostname": lambda url: Text(url.hostname or ""),
+    "getPort": lambda url: Text(url.port or ""),
+    "getEscapedPath": lambda url: Text(url.path),
+    "quantity": quantity,
+    "isQuantity": is_quantity,
+    "sign": lambda value: Int((value > 0) - (value < 0)),
+    "isLessThan": lambda a, b: Bool(a < b),
+    "isGreaterThan": lambda a, b: Bool(a > b),
+    "compareTo": lambda a, b: Int((a > b) - (a < b)),
+    "add": lambda a, b: Quantity(a + _amount(b)),
+    "sub": lambda a, b: Quantity(a - _amount(b)),
+    "isInteger": lambda value: Bool(value == value.to_integral_value()),
+    "asInteger": as_integer,
+    "asApproximateFloat": lambda value: Double(float(value)),
+    "isIP": is_address,
+    "ip": lambda text: ipaddress.ip_address(str(text)),
+    "family": lambda address: Int(address.version),
+    "isCIDR": is_network,
+    "cidr": lambda text: ipaddress.ip_network(str(text), strict=False),
+    "containsIP": contains_address,
+    "optSelect": select_optional,
+    "optIndex": select_optional,
+    "optional_of": Optional,
+    "optional_none": lambda: Optional(),
+    "optional_ofNonZeroValue": of_non_zero,
+    "or": lambda held, other: held if held.present else other,
+    "sets_contains": set_contains,
+    "sets_equivalent": lambda a, b: Bool(bool(set_contains(a, b)) and bool(set_contains(b, a))),
+    "sets_intersects": lambda a, b: Bool(any(item in b for item in a)),
+    "format": formatted,
+    "format_named": named_format,
+    **{f"format_{name}": (lambda name=name: Format(name, FORMATS[name])) for name in FORMATS},
+    "validate": validated,
+    "semver": semver,
+    "isSemver": lambda text, _normalize=False: Bool(SEMVER.fullmatch(str(text)) is not None),
+    "major": lambda version: Int(version[0]),
+    "minor": lambda version: Int(version[1]),
+    "patch": lambda version: Int(version[2]),
+    "hasValue": lambda held: Bool(held.present),
+    "value": value_of,
+    "orValue": lambda held, other: held.value if held.present else other,
+}

@@ -1,0 +1,123 @@
+"""Request bodies: JSON, YAML or protobuf in, a dict out; with duplicate keys noticed, because Strict validation names
+them.
+"""
+
+import json
+from typing import Any
+
+from matrixcontainer.kubeapi.meta.errors import bad_request, unsupported_media_type
+
+JSON_TYPES = ("application/json", "text/json", "")
+YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+INT64 = 2**63
+
+
+def parse_body(body: bytes, media_type: str, duplicates: list[str]) -> Any:
+    """The value of a body; paths of duplicate keys are appended. 400 when malformed, 415 for another type."""
+    if media_type in JSON_TYPES:
+        return parse_json(body, duplicates)
+    if media_type in YAML_TYPES:
+        return parse_yaml(body, duplicates)
+    if media_type == PROTOBUF:
+        from matrixcontainer.kubeapi.codec.protobuf_decode import decode_body
+
+        return decode_body(body)
+    raise unsupported_media_type(["application/json", "application/yaml", PROTOBUF])
+
+
+def _integer(text: str) -> int | float:
+    value = int(text) if len(text) < 40 else float(text)
+    return value if -INT64 <= value < INT64 else float(text)
+
+
+def _number(text: str) -> int | float:
+    """A number with a point or exponent; whole ones become integers, as they would be printed back."""
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"number {text} is out of range")
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def _constant(text: str) -> Any:
+    raise ValueError(f"invalid character in {text!r} looking for beginning of value")
+
+
+def parse_json(body: bytes, duplicates: list[str]) -> Any:
+    repeated = False
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeated
+        made = dict(found)
+        repeated = repeated or len(made) < len(found)
+        return made
+
+    try:
+        text = body.decode()
+        value = json.loads(
+            text, object_pairs_hook=pairs, parse_int=_integer, parse_float=_number, parse_constant=_constant
+        )
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as failure:
+        raise bad_request(f"couldn't parse the body as JSON: {failure}") from failure
+    if repeated:
+        _find_repeated(json.loads(text, object_pairs_hook=_Pairs), "", duplicates)
+    return value
+
+
+class _Pairs(list[tuple[str, Any]]):
+    pass
+
+
+def _find_repeated(node: Any, path: str, found: list[str]) -> None:
+    if isinstance(node, _Pairs):
+        seen = set()
+        for key, value in node:
+            inner = f"{path}.{key}" if path else key
+            if key in seen:
+                found.append(inner)
+            seen.add(key)
+            _find_repeated(value, inner, found)
+    elif isinstance(node, list):
+        for index, item in enumerate(node):
+            _find_repeated(item, f"{path}[{index}]", found)
+
+
+def parse_yaml(body: bytes, duplicates: list[str]) -> Any:
+    """YAML whose dates stay text, whose keys are text, and whose repeated keys are noticed. JSON is tried first."""
+    if body.lstrip()[:1] in (b"{", b"["):
+        return parse_json(body, duplicates)
+    import yaml
+
+    try:
+        return json.loads(json.dumps(yaml.load(body, _loader(duplicates))))
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as failure:
+        raise bad_request(f"error parsing YAML: {failure}") from failure
+
+
+def _loader(duplicates: list[str]) -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers = {  # noqa: RUF012
+            letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+            for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen = set()
+            for key_node, _ in node.value:
+                if isinstance(key_node, yaml.ScalarNode):
+                    if key_node.value in seen:
+                        duplicates.append(key_node.value)
+                    seen.add(key_node.value)
+            return super().construct_mapping(node, deep)
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("aliases are not accepted")
+            return super().compose_node(parent, index)
+
+    return Loader

@@ -1,0 +1,96 @@
+"""Eviction: a delete that asks the disruption budgets first, and takes from the one that allows it.
+
+Pods that have ended, were never started or are on their way out need no permission. Two budgets over one pod are
+refused. Contract: public documentation "API-initiated Eviction".
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from matrixcontainer.kubeapi.builtin.disruption_budgets import BUDGETS, is_ready, selects
+from matrixcontainer.kubeapi.controllers.disruption_budget import options
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.timestamps import timestamp
+from matrixcontainer.kubeapi.registry.options import Deletion, Options
+from matrixcontainer.kubeapi.registry.resource import Resource
+
+if TYPE_CHECKING:
+    from matrixcontainer.kubeapi.server import KubeApi
+
+RETRY_AFTER_S = 10
+TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+
+
+async def evict(
+    api: "KubeApi", resource: Resource, namespace: str, name: str, body: dict[str, Any], asked: Options
+) -> None:
+    """Delete the pod if its budget allows it; raises 429 with the reason if not."""
+    stated = (body.get("metadata") or {}).get("name") or name
+    if stated != name:
+        raise errors.bad_request("name in URL does not match name in Eviction object")
+    said = body.get("deleteOptions") or {}
+    conditions = said.get("preconditions") or {}
+    wish = Deletion(
+        propagation=said.get("propagationPolicy") or "",
+        grace_s=said.get("gracePeriodSeconds"),
+        uid=conditions.get("uid") or "",
+        revision=conditions.get("resourceVersion") or "",
+        dry_run=asked.dry_run or "All" in (said.get("dryRun") or []),
+    )
+    pod = api.verbs.get(resource, namespace, name)
+    if not _needs_no_leave(pod):
+        budgets = [record for record in api.store.objects_of(BUDGETS, namespace) if selects(record.obj, pod)]
+        if len(budgets) > 1:
+            raise ApiError(500, "InternalError", TWO_BUDGETS)
+        if budgets and not _is_lame(pod, budgets[0].obj):
+            await _take_leave(api, namespace, budgets[0].key[2], name, wish.dry_run)
+    await api.verbs.delete(resource, namespace, name, wish, asked)
+
+
+def _needs_no_leave(pod: dict[str, Any]) -> bool:
+    phase = pod.get("status", {}).get("phase")
+    return phase in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
+
+
+def _is_lame(pod: dict[str, Any], budget: dict[str, Any]) -> bool:
+    """Whether a pod that is not ready may go without being counted."""
+    if is_ready(pod):
+        return False
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    desired = status.get("desiredHealthy", 0)
+    return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
+
+
+async def _take_leave(api: "KubeApi", namespace: str, budget: str, pod: str, dry_run: bool) -> None:
+    """One disruption less; the write fails if somebody else took the last one meanwhile."""
+    resource = api.registry.find("policy", "v1", "poddisruptionbudgets")
+    assert resource is not None
+
+    def change(obj: dict[str, Any]) -> dict[str, Any]:
+        status = obj.get("status") or {}
+        if status.get("observedGeneration", 0) < obj["metadata"].get("generation", 0):
+            raise _refusal(f"The disruption budget {budget} is still being processed by the server.", RETRY_AFTER_S)
+        if status.get("disruptionsAllowed", 0) < 1:
+            needed, held = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+            raise _refusal(f"The disruption budget {budget} needs {needed} healthy pods and has {held} currently")
+        disrupted = (status.get("disruptedPods") or {}) | {pod: timestamp(api.now())}
+        left = status["disruptionsAllowed"] - 1
+        return obj | {"status": status | {"disruptionsAllowed": left, "disruptedPods": disrupted}}
+
+    asked = options()
+    asked.dry_run = dry_run
+    await api.verbs.modify(resource, namespace, budget, change, asked)
+
+
+def _refusal(why: str, retry_after_s: int = 0) -> ApiError:
+    """A Retry-After would make client libraries wait in silence; only a budget not yet counted asks for it."""
+    details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": why}]}
+    if retry_after_s:
+        details["retryAfterSeconds"] = retry_after_s
+    text = "Cannot evict pod as it would violate the pod's disruption budget."
+    failure = ApiError(429, "TooManyRequests", text, details)
+    if retry_after_s:
+        failure.headers["Retry-After"] = str(retry_after_s)
+    return failure

@@ -1,0 +1,333 @@
+"""OpenAPI as clients read it: version 3 per group-version with an index, version 2 as one document.
+
+kubectl refuses to apply anything unless the documents name the `fieldValidation` parameter on PATCH, and it caches each
+document by the hash in the index, so the hash must change exactly when the content does. Hashes are taken from what a
+document is made of (CRD schemas, the built-in table); the documents themselves are made when somebody asks.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+from matrixcontainer.kubeapi.endpoints.discovery import subresource_entries
+from matrixcontainer.kubeapi.meta.version import VERSION
+from matrixcontainer.kubeapi.registry.resource import Registry, Resource
+from matrixcontainer.kubeapi.schema.types import component_name, openapi_of
+
+PRINTER_VERSION = "3"  # moved when this module prints something else from the same content
+
+V3 = "#/components/schemas/"
+V2 = "#/definitions/"
+VERSION_INFO = "io.k8s.apimachinery.pkg.version.Info"
+
+JSON_FORMS = ("application/json", "application/yaml")
+PATCH_FORMS = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
+
+VALUES = ("default", "enum", "example")  # what stands there is data and no schema
+
+QUERY = {
+    "pretty": "string", "allowWatchBookmarks": "boolean", "continue": "string", "fieldSelector": "string",
+    "labelSelector": "string", "limit": "integer", "resourceVersion": "string", "resourceVersionMatch": "string",
+    "sendInitialEvents": "boolean", "timeoutSeconds": "integer", "watch": "boolean", "dryRun": "string",
+    "fieldManager": "string", "fieldValidation": "string", "force": "boolean", "gracePeriodSeconds": "integer",
+    "orphanDependents": "boolean", "propagationPolicy": "string",
+}  # fmt: skip
+LIST_QUERY = (
+    "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion",
+    "resourceVersionMatch", "sendInitialEvents", "timeoutSeconds", "watch",
+)  # fmt: skip
+WRITE_QUERY = ("dryRun", "fieldManager", "fieldValidation")
+DELETE_QUERY = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+
+
+class OpenApi:
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._serial = -1
+        self._kept: dict[str, bytes] = {}
+
+    def _fresh(self) -> dict[str, bytes]:
+        if self._serial != self.registry.serial:
+            self._serial, self._kept = self.registry.serial, {}
+        return self._kept
+
+    # ---- version 3
+
+    def index(self) -> bytes:
+        kept = self._fresh()
+        if "index" not in kept:
+            paths = {}
+            for group, version in self._group_versions():
+                name = f"apis/{group}/{version}" if group else f"api/{version}"
+                url = f"/openapi/v3/{name}?hash={self.hash_of(group, version)}"
+                paths[name] = {"serverRelativeURL": url}
+            paths["version"] = {"serverRelativeURL": f"/openapi/v3/version?hash={self.hash_of('', 'version')}"}
+            kept["index"] = json.dumps({"paths": paths}, separators=(",", ":")).encode()
+        return kept["index"]
+
+    def version_document(self) -> bytes:
+        """The document of `/version`, which belongs to no group."""
+        shape = {key: {"type": "string"} for key in VERSION}
+        answer = {"description": "OK", "content": {"application/json": {"schema": {"$ref": f"{V3}{VERSION_INFO}"}}}}
+        body = {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": "v1.33.0"},
+            "paths": {"/version/": {"get": {"operationId": "getCodeVersion", "responses": {"200": answer}}}},
+            "components": {"schemas": {VERSION_INFO: {"type": "object", "properties": shape}}},
+        }
+        return json.dumps(body, separators=(",", ":")).encode()
+
+    def _group_versions(self) -> list[tuple[str, str]]:
+        pairs = [("", "v1")]
+        for group in self.registry.groups():
+            versions = self.registry.versions(group)
+            pairs += [(group, version) for version in versions if self.registry.of(group, version)]
+        return pairs
+
+    def hash_of(self, group: str, version: str) -> str:
+        digest = hashlib.sha256(PRINTER_VERSION.encode())
+        for resource in sorted(self.registry.of(group, version), key=lambda r: r.plural):
+            digest.update(f"{resource.plural} {resource.kind} {resource.fingerprint}\n".encode())
+        return digest.hexdigest()[:32].upper()
+
+    def document(self, group: str, version: str) -> bytes:
+        """The document of one group-version; KeyError when it is not served."""
+        kept = self._fresh()
+        name = f"{group}/{version}"
+        if name not in kept:
+            resources = self.registry.of(group, version)
+            if not resources:
+                raise KeyError(name)
+            schemas: dict[str, Any] = {}
+            paths: dict[str, Any] = {}
+            for resource in sorted(resources, key=lambda r: r.plural):
+                add_schemas(resource, schemas, V3)
+                paths |= paths_of(resource, 3)
+            for extra in ("meta.v1.DeleteOptions", "meta.v1.Status"):
+                openapi_of(extra, schemas, V3)
+            body = {
+                "openapi": "3.0.0",
+                "info": {"title": "Kubernetes", "version": "v1.33.0"},
+                "paths": paths,
+                "components": {"schemas": schemas},
+            }
+            kept[name] = json.dumps(body, separators=(",", ":")).encode()
+        return kept[name]
+
+    # ---- version 2
+
+    def swagger(self) -> bytes:
+        kept = self._fresh()
+        if "v2" not in kept:
+            definitions: dict[str, Any] = {}
+            paths: dict[str, Any] = {}
+            for resource in self.registry.all():
+                add_schemas(resource, definitions, V2)
+                paths |= paths_of(resource, 2)
+            body = {
+                "swagger": "2.0",
+                "info": {"title": "Kubernetes", "version": "v1.33.0"},
+                "paths": paths,
+                "definitions": definitions,
+            }
+            kept["v2"] = json.dumps(body, separators=(",", ":")).encode()
+        return kept["v2"]
+
+    def swagger_protobuf(self) -> bytes:
+        """Version 2 in protobuf: a title without paths or definitions (gnostic's Document, fields 1, 2, 8 and 9).
+
+        kubectl asks for it when it meets a kind it finds nowhere, and stumbles over a refusal before it can say so.
+        From a document that names nothing it concludes that there is nothing to check, and goes on to tell that the
+        kind is not served. All else is read from version 3.
+        """
+        info = b"\x0a\x0aKubernetes\x12\x07v1.33.0"
+        return b"\x0a\x032.0" + b"\x12" + bytes([len(info)]) + info + b"\x42\x00\x4a\x00"
+
+
+# ---- schemas
+
+
+def schema_name(resource: Resource) -> str:
+    if resource.type_name:
+        return component_name(resource.type_name)
+    reversed_group = ".".join(reversed(resource.group.split(".")))
+    return f"{reversed_group}.{resource.version}.{resource.kind}"
+
+
+def gvk(resource: Resource) -> dict[str, str]:
+    return {"group": resource.group, "version": resource.version, "kind": resource.kind}
+
+
+def add_schemas(resource: Resource, found: dict[str, Any], prefix: str) -> None:
+    """The kind and its list, with the marks clients find them by."""
+    name = schema_name(resource)
+    if resource.custom:
+        found[name] = custom_schema(resource.document or {"type": "object"}, prefix, found)
+    else:
+        openapi_of(resource.type_name, found, prefix)
+        properties = found[name]["properties"]
+        found[name]["properties"] = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}} | properties
+    found[name]["x-kubernetes-group-version-kind"] = [gvk(resource)]
+    if "list" not in resource.verbs:
+        return
+    found[f"{name}List"] = {
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "items": {"type": "array", "items": {"$ref": prefix + name}},
+        },
+        "x-kubernetes-group-version-kind": [gvk(resource) | {"kind": resource.list_kind}],
+    }
+
+
+def custom_schema(document: dict[str, Any], prefix: str, found: dict[str, Any]) -> dict[str, Any]:
+    """A CRD schema with apiVersion, kind and metadata put in; version 2 loses what swagger cannot say."""
+    openapi_of("meta.v1.ObjectMeta", found, prefix)
+    body = dict(document)
+    reference = {"$ref": prefix + component_name("meta.v1.ObjectMeta")}
+    standard = {
+        "apiVersion": {"type": "string", "description": "Versioned schema of this representation of an object."},
+        "kind": {"type": "string", "description": "Name of the REST resource this object represents."},
+        "metadata": reference if prefix == V2 else {"allOf": [reference], "description": "Standard object metadata."},
+    }
+    body = _for_swagger(body) if prefix == V2 else _for_version_3(body)
+    body["properties"] = {**(body.get("properties") or {}), **standard}
+    body.setdefault("type", "object")
+    return body
+
+
+def _for_version_3(node: Any) -> Any:
+    """What may be a number or a text says so in the words of OpenAPI as well."""
+    if isinstance(node, list):
+        return [_for_version_3(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    found = {key: value if key in VALUES else _for_version_3(value) for key, value in node.items()}
+    if node.get("x-kubernetes-int-or-string") is True and "anyOf" not in node:
+        found["anyOf"] = [{"type": "integer"}, {"type": "string"}]
+    return found
+
+
+def _for_swagger(node: Any) -> Any:
+    """Drop keywords swagger 2.0 has no word for, and everything below a node that keeps unknown fields."""
+    if not isinstance(node, dict):
+        return node
+    if node.get("x-kubernetes-preserve-unknown-fields"):
+        return {k: v for k, v in node.items() if k in ("description", "x-kubernetes-preserve-unknown-fields")}
+    skip = {"oneOf", "anyOf", "not", "nullable", "default"}
+    kept = {key: value for key, value in node.items() if key not in skip}
+    if "properties" in kept:
+        kept["properties"] = {key: _for_swagger(value) for key, value in kept["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if key in kept:
+            kept[key] = _for_swagger(kept[key])
+    return kept
+
+
+# ---- paths
+
+
+def paths_of(resource: Resource, version: int) -> dict[str, Any]:
+    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    scoped = (
+        f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
+    )
+    found: dict[str, Any] = {}
+    verbs = set(resource.verbs)
+    collection: dict[str, Any] = {}
+    if "list" in verbs:
+        collection["get"] = operation(resource, "list", LIST_QUERY, version)
+    if "create" in verbs:
+        collection["post"] = operation(resource, "post", WRITE_QUERY, version, body=True)
+    if "deletecollection" in verbs:
+        collection["delete"] = operation(resource, "deletecollection", DELETE_QUERY + LIST_QUERY[1:], version)
+    if collection:
+        found[scoped] = collection | parameters(resource, version, named=False)
+    if resource.namespaced and "list" in verbs:
+        found[f"{root}/{resource.plural}"] = {"get": operation(resource, "list", LIST_QUERY, version)}
+    one = {}
+    if "get" in verbs:
+        one["get"] = operation(resource, "get", (), version)
+    if "update" in verbs:
+        one["put"] = operation(resource, "put", WRITE_QUERY, version, body=True)
+    if "patch" in verbs:
+        one["patch"] = operation(resource, "patch", (*WRITE_QUERY, "force"), version, body=True)
+    if "delete" in verbs:
+        one["delete"] = operation(resource, "delete", DELETE_QUERY, version)
+    if one:
+        found[f"{scoped}/{{name}}"] = one | parameters(resource, version, named=True)
+    for name, _, _, sub_verbs in subresource_entries(resource):
+        ways = {
+            "get": ("get", "get"),
+            "update": ("put", "put"),
+            "patch": ("patch", "patch"),
+            "create": ("post", "post"),
+            "delete": ("delete", "delete"),
+        }
+        operations = {}
+        for verb in sub_verbs:
+            method, action = ways[verb]
+            query: tuple[str, ...] = (
+                () if verb == "get" else (*WRITE_QUERY, "force") if verb == "patch" else WRITE_QUERY
+            )
+            operations[method] = operation(resource, action, query, version, body=verb not in ("get", "delete"))
+        found[f"{scoped}/{{name}}/{name}"] = operations | parameters(resource, version, named=True)
+    return found
+
+
+def parameters(resource: Resource, version: int, named: bool) -> dict[str, Any]:
+    """What every operation of a path takes: its place and `pretty`."""
+    words = (["namespace"] if resource.namespaced else []) + (["name"] if named else [])
+    listed = []
+    for word in words:
+        place: dict[str, Any] = {"name": word, "in": "path", "required": True}
+        listed.append(
+            place | ({"schema": {"type": "string", "uniqueItems": True}} if version == 3 else {"type": "string"})
+        )
+    pretty: dict[str, Any] = {"name": "pretty", "in": "query"}
+    listed.append(
+        pretty | ({"schema": {"type": "string", "uniqueItems": True}} if version == 3 else {"type": "string"})
+    )
+    return {"parameters": listed}
+
+
+def operation(
+    resource: Resource, action: str, query: tuple[str, ...], version: int, body: bool = False
+) -> dict[str, Any]:
+    name = schema_name(resource) + ("List" if action == "list" else "")
+    scope = "Namespaced" if resource.namespaced else ""
+    found: dict[str, Any] = {
+        "operationId": f"{action}{resource.group.split('.')[0].title() or 'Core'}{resource.version.title()}{scope}{resource.kind}",  # noqa: E501
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": gvk(resource),
+    }
+    listed = []
+    for word in dict.fromkeys(query):
+        kind = QUERY[word]
+        place: dict[str, Any] = {"name": word, "in": "query"}
+        listed.append(place | ({"schema": {"type": kind, "uniqueItems": True}} if version == 3 else {"type": kind}))
+    forms: tuple[str, ...] = PATCH_FORMS if action == "patch" else JSON_FORMS
+    if resource.custom and action == "patch":
+        forms = PATCH_FORMS[:3]
+    if not resource.custom and action != "patch":
+        forms = ("*/*",)
+    if version == 3:
+        answer = {"description": "OK", "content": {form: {"schema": {"$ref": V3 + name}} for form in JSON_FORMS[:1]}}
+        if body:
+            shape: dict[str, Any] = {"type": "object"} if action == "patch" else {"$ref": V3 + name}
+            found["requestBody"] = {"required": True, "content": {form: {"schema": shape} for form in forms}}
+    else:
+        answer = {"description": "OK", "schema": {"$ref": V2 + name}}
+        found |= {"consumes": list(forms), "produces": ["application/json"], "schemes": ["https"]}
+        if body:
+            shape = {"type": "object"} if action == "patch" else {"$ref": V2 + name}
+            listed.append({"name": "body", "in": "body", "required": True, "schema": shape})
+    return found | {"parameters": listed, "responses": {"200": answer, "401": {"description": "Unauthorized"}}}

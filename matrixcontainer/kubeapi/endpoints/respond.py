@@ -1,0 +1,53 @@
+"""How an object goes back: as JSON, YAML or protobuf, whole, as a Table or as its metadata alone."""
+
+from typing import TYPE_CHECKING, Any
+
+from matrixcontainer.kubeapi.codec.negotiation import PROTOBUF, Answer, choose
+from matrixcontainer.kubeapi.codec.protobuf_encode import NoProtobufForm, encode_body
+from matrixcontainer.kubeapi.endpoints.request import Request
+from matrixcontainer.kubeapi.endpoints.response import Response, as_json
+from matrixcontainer.kubeapi.endpoints.table import TableForm, partial
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.registry.options import Outcome
+from matrixcontainer.kubeapi.registry.resource import Resource
+
+if TYPE_CHECKING:
+    from matrixcontainer.kubeapi.server import KubeApi
+
+
+class Answering:
+    """The part of the application that all answers to resource requests share."""
+
+    api: "KubeApi"
+
+    def allow(self, resource: Resource, verb: str) -> None:
+        if verb not in resource.verbs:
+            raise errors.method_not_allowed()
+
+    def outcome(self, request: Request, resource: Resource, outcome: Outcome) -> Response:
+        code = 201 if outcome.created else 200
+        answer = choose(request.accept)
+        if outcome.record is not None and not answer.form and answer.media == "application/json":
+            return Response(resource.shown_bytes(outcome.record), code)
+        return self.render(request, resource, outcome.obj, code)
+
+    def render(self, request: Request, resource: Resource, obj: dict[str, Any], code: int) -> Response:
+        answer = choose(request.accept, forms="list" in resource.verbs)
+        if answer.form == "Table":
+            form = TableForm(resource, request.query.get("includeObject", ""), self.api.now, answer.version)
+            obj = form.table([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
+        elif answer.form:
+            obj = partial(obj, answer.version)
+        return self._encoded(obj, code, answer)
+
+    def _encoded(self, value: Any, code: int, answer: Answer) -> Response:
+        if answer.media == "application/yaml":
+            import yaml
+
+            return Response(yaml.safe_dump(value, sort_keys=False).encode(), code, "application/yaml")
+        if answer.media == PROTOBUF:
+            try:
+                return Response(encode_body(value), code, PROTOBUF)
+            except NoProtobufForm:
+                raise errors.not_acceptable("application/json, application/yaml") from None
+        return as_json(value, code)

@@ -1,0 +1,26 @@
+"""What goes back: a code, a media type, headers, and bytes or a stream of them."""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from matrixcontainer.kubeapi.registry.watch import Watch
+
+
+class Response:
+    """Status code, body, media type and headers; the body may be a watch or a stream of chunks."""
+
+    def __init__(
+        self,
+        body: "bytes | Watch | AsyncIterator[bytes]",
+        code: int = 200,
+        media: str = "application/json",
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.body, self.code, self.media, self.headers = body, code, media, headers or {}
+
+
+def as_json(value: Any, code: int = 200) -> Response:
+    return Response(orjson.dumps(value), code)

@@ -1,0 +1,203 @@
+"""The containers of one pod: waiting, running, ready, ended, started again; init containers before the others.
+
+Works on the statuses inside a pod status, in place. Timestamps carry whole seconds, so a probe's delay counts from the
+end of the second its container started in: never early, at most a second late.
+"""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.kubelet.container_script import Deed, deed_of, noted
+from matrixcontainer.kubeapi.kubelet.stage_delays import Pace
+from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
+
+Obj = dict[str, Any]
+
+
+def earliest(*moments: float | None) -> float | None:
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+class Containers:
+    def __init__(self, pod: Obj, status: Obj, now: float, pace: Pace) -> None:
+        self.pod, self.status, self.now, self.pace = pod, status, now, pace
+        self.spec = pod["spec"]
+        self.policy = self.spec.get("restartPolicy", "Always")
+        self.init = self._paired("initContainers", "initContainerStatuses")
+        self.main = self._paired("containers", "containerStatuses")
+        self.init_failed = False
+
+    def _paired(self, specs: str, statuses: str) -> list[tuple[Obj, Obj]]:
+        """Each container with its status; those without one are waiting."""
+        held = {state["name"]: state for state in self.status.get(statuses) or []}
+        pairs = []
+        for container in self.spec.get(specs) or []:
+            state = held.get(container["name"])
+            if state is None:
+                reason = "PodInitializing" if self.spec.get("initContainers") else "ContainerCreating"
+                state = {
+                    "name": container["name"],
+                    "image": container.get("image", ""),
+                    "imageID": "",
+                    "ready": False,
+                    "started": False,
+                    "restartCount": 0,
+                    "lastState": {},
+                    "state": {"waiting": {"reason": reason}},
+                }
+            pairs.append((container, state))
+        if pairs:
+            self.status[statuses] = [state for _, state in pairs]
+        return pairs
+
+    # ---- going on
+
+    def advance(self) -> float | None:
+        """Bring every container to where it should be now; returns the moment of the next change."""
+        again = None
+        for container, state in self.init:
+            again = earliest(again, self._move(container, state, init=True))
+            if not self._init_done(container, state):
+                ended = state["state"].get("terminated")
+                self.init_failed = bool(ended and ended["exitCode"] and self.policy == "Never")
+                return None if self.init_failed else again
+        for container, state in self.main:
+            again = earliest(again, self._move(container, state, init=False))
+        return again
+
+    def _init_done(self, container: Obj, state: Obj) -> bool:
+        if container.get("restartPolicy") == "Always":
+            return bool(state.get("started"))
+        ended = state["state"].get("terminated")
+        return ended is not None and ended["exitCode"] == 0
+
+    def _move(self, container: Obj, state: Obj, init: bool) -> float | None:
+        """Moves of one container until nothing more is due."""
+        for _ in range(4):  # waiting, running, ended, and waiting for the next start
+            if "terminated" in state["state"]:
+                due = self._after_end(container, state, init)
+            elif "running" in state["state"]:
+                due = self._while_running(container, state, init)
+            else:
+                due = self._while_waiting(container, state, init)
+            if due is None or due > self.now:
+                return due
+        return self.now + 1.0
+
+    def _while_waiting(self, container: Obj, state: Obj, init: bool) -> float | None:
+        seed = f"{self.pod['metadata']['uid']} {container['name']}"
+        reason = state["state"].get("waiting", {}).get("reason")
+        if noted(self.pod, "image-pull", container["name"]) == "fail" and not state["restartCount"]:
+            text = f'Back-off pulling image "{container.get("image", "")}"'
+            state["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": text}}
+            return self.now + self.pace.delay("pull", seed)
+        if reason == "CrashLoopBackOff":
+            due = self._ended_at(state) + self.pace.back_off(state["restartCount"])
+        else:
+            due = self._may_start_from(init) + self.pace.delay("create", seed)
+        if self.now < due:
+            return due
+        if reason == "CrashLoopBackOff":
+            state["restartCount"] += 1
+        state["state"] = {"running": {"startedAt": timestamp(self.now)}}
+        state["started"] = False
+        state["containerID"] = f"emulated://{self.pod['metadata']['uid']}/{container['name']}/{state['restartCount']}"
+        state["imageID"] = container.get("image", "")
+        return self.now
+
+    def _may_start_from(self, init: bool) -> float:
+        """When the way was free: the pod was accepted, or the last init container ended."""
+        ends = [self._ended_at(state) for _, state in self.init if "terminated" in state["state"]]
+        return max([parse_timestamp(self.status["startTime"]), *ends])
+
+    def _ended_at(self, state: Obj) -> float:
+        ended = state["state"].get("terminated") or (state.get("lastState") or {}).get("terminated") or {}
+        return parse_timestamp(ended.get("finishedAt", ""))
+
+    def _while_running(self, container: Obj, state: Obj, init: bool) -> float | None:
+        began = parse_timestamp(state["state"]["running"]["startedAt"])
+        deed = self.deed(container, init)
+        if deed.run_s is not None and self.now >= began + deed.run_s:
+            self._end(state, deed.exit_code)
+            return self.now
+        ends = None if deed.run_s is None else began + deed.run_s
+        up = began + 1 + _passes_after(container["startupProbe"]) if container.get("startupProbe") else began
+        state["started"] = self.now >= up
+        ready = up
+        if probe := container.get("readinessProbe"):
+            ready = max(up, began + 1 + _passes_after(probe))
+        if init and container.get("restartPolicy") != "Always":
+            state["ready"] = False
+            return ends
+        refused = noted(self.pod, "ready", container["name"]) == "false"
+        state["ready"] = bool(state["started"] and self.now >= ready and not refused)
+        return earliest(ends, *(moment for moment in (up, ready) if moment > self.now))
+
+    def deed(self, container: Obj, init: bool) -> Deed:
+        deed = deed_of(self.pod, container)
+        if deed.run_s is not None or container.get("restartPolicy") == "Always":
+            return deed
+        seed = f"{self.pod['metadata']['uid']} {container['name']}"
+        if init:
+            return Deed(self.pace.delay("init", seed), deed.exit_code, deed.lines)
+        owners = self.pod["metadata"].get("ownerReferences") or []
+        if any(owner.get("kind") == "Job" and owner.get("controller") for owner in owners):
+            return Deed(self.pace.delay("job", seed), deed.exit_code, deed.lines)
+        return deed
+
+    def _end(self, state: Obj, code: int, reason: str = "") -> None:
+        began = state["state"].get("running", {}).get("startedAt", timestamp(self.now))
+        state["state"] = {
+            "terminated": {
+                "exitCode": code,
+                "reason": reason or ("Error" if code else "Completed"),
+                "startedAt": began,
+                "finishedAt": timestamp(self.now),
+                "containerID": state.get("containerID", ""),
+            }
+        }
+        state["ready"] = state["started"] = False
+
+    def _after_end(self, container: Obj, state: Obj, init: bool) -> float | None:
+        """Ended for good, or waiting to be started again."""
+        code = state["state"]["terminated"]["exitCode"]
+        policy = self.policy
+        if init:
+            state["ready"] = code == 0
+            policy = "Always" if container.get("restartPolicy") == "Always" else "Never" if code == 0 else policy
+        if policy == "Never" or (policy == "OnFailure" and code == 0):
+            return None
+        wait_s = self.pace.back_off(state["restartCount"])
+        text = f"back-off {wait_s:g}s restarting failed container={container['name']}"
+        state["lastState"] = state["state"]
+        state["state"] = {"waiting": {"reason": "CrashLoopBackOff", "message": text}}
+        return self.now
+
+    def end_all(self, code: int, reason: str) -> None:
+        for _, state in self.init + self.main:
+            if "terminated" not in state["state"]:
+                self._end(state, code, reason)
+
+    # ---- what it comes to
+
+    def exit_codes(self) -> list[int] | None:
+        """Of the main containers, once all have ended for good."""
+        ended = [state["state"].get("terminated") for _, state in self.main]
+        return [end["exitCode"] for end in ended] if all(ended) else None
+
+    def any_started(self) -> bool:
+        return any(
+            "running" in state["state"] or state.get("lastState") or "terminated" in state["state"]
+            for _, state in self.main
+        )
+
+    def waiting_init(self) -> list[str]:
+        return [container["name"] for container, state in self.init if not self._init_done(container, state)]
+
+    def unready(self) -> list[str]:
+        return [container["name"] for container, state in self.main if not state["ready"]]
+
+
+def _passes_after(probe: Obj) -> float:
+    """Seconds after the start until a probe that succeeds has succeeded often enough."""
+    more = max((probe.get("successThreshold") or 1) - 1, 0) * (probe.get("periodSeconds") or 10)
+    return float((probe.get("initialDelaySeconds") or 0) + more)

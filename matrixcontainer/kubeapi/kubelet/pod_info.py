@@ -1,0 +1,168 @@
+"""What controllers ask of pods, read once per change: owner, labels, node, readiness, what they take.
+
+`PodIndex` holds one `PodFacts` per pod and finds them by owner, by node, and those without an owner by namespace. It
+is rebuilt from the store at every start; nothing in it is the only copy.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from matrixcontainer.kubeapi.kubelet.milli_quantities import requests_of
+from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
+from matrixcontainer.kubeapi.storage.objects import Record
+
+Name = tuple[str, str]
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+TRACKING = "batch.kubernetes.io/job-tracking"
+
+
+@dataclass(slots=True)
+class PodFacts:
+    """A pod in brief. Times are seconds since the epoch; `ready_since` is 0 while it is not ready."""
+
+    key: Name
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    owner_uid: str = ""
+    owner_kind: str = ""
+    owner_name: str = ""
+    node: str = ""
+    phase: str = "Pending"
+    ready_since: float = 0.0
+    deleting: bool = False
+    created: float = 0.0
+    restarts: int = 0
+    cost: int = 0
+    scheduler: str = "default-scheduler"
+    gated: bool = False
+    priority: int = 0
+    ip: str = ""
+    asks: dict[str, int] | None = None
+    tracked: bool = False  # a Job has still to count it
+    finished: float = 0.0
+    restart_sum: int = 0
+
+    @property
+    def ready(self) -> bool:
+        return self.ready_since > 0
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def active(self) -> bool:
+        """Counts as a replica: neither ended nor on its way out."""
+        return not self.ended and not self.deleting
+
+    def available(self, min_ready_s: int, now: float) -> bool:
+        return self.ready and now >= self.ready_since + min_ready_s
+
+
+def controller_of(meta: dict[str, Any]) -> dict[str, Any] | None:
+    return next((owner for owner in meta.get("ownerReferences") or [] if owner.get("controller")), None)
+
+
+def facts_of(pod: dict[str, Any]) -> PodFacts:
+    meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    owner = controller_of(meta) or {}
+    ready = next((c for c in status.get("conditions") or [] if c["type"] == "Ready" and c["status"] == "True"), None)
+    states = status.get("containerStatuses") or []
+    ends = [(state.get("state") or {}).get("terminated") or {} for state in states]
+    cost = (meta.get("annotations") or {}).get(DELETION_COST, "0")
+    return PodFacts(
+        key=(meta.get("namespace", ""), meta.get("name", "")),
+        uid=meta.get("uid", ""),
+        labels=meta.get("labels") or {},
+        owner_uid=owner.get("uid", ""),
+        owner_kind=owner.get("kind", ""),
+        owner_name=owner.get("name", ""),
+        node=spec.get("nodeName", ""),
+        phase=status.get("phase", "Pending"),
+        ready_since=max(parse_timestamp(ready.get("lastTransitionTime") or ""), 1.0) if ready else 0.0,
+        deleting="deletionTimestamp" in meta,
+        created=parse_timestamp(meta.get("creationTimestamp", "")),
+        restarts=max((state.get("restartCount", 0) for state in states), default=0),
+        cost=int(cost) if cost.lstrip("+-").isdigit() else 0,
+        scheduler=spec.get("schedulerName", "default-scheduler"),
+        gated=bool(spec.get("schedulingGates")),
+        priority=spec.get("priority") or 0,
+        ip=status.get("podIP", ""),
+        asks=requests_of(spec),
+        tracked=TRACKING in (meta.get("finalizers") or []),
+        finished=max((parse_timestamp(end.get("finishedAt") or "") for end in ends), default=0.0),
+        restart_sum=sum(state.get("restartCount", 0) for state in states + (status.get("initContainerStatuses") or [])),
+    )
+
+
+class PodIndex:
+    def __init__(self) -> None:
+        self._facts: dict[Name, PodFacts] = {}
+        self._owned: dict[str, set[Name]] = {}
+        self._ownerless: dict[str, set[Name]] = {}
+        self._on_node: dict[str, set[Name]] = {}
+        self.taken: dict[str, dict[str, int]] = {}  # node: resource: thousandths that live pods take
+        self.unbound: set[Name] = set()
+        self.addresses: dict[str, Name] = {}
+
+    def get(self, key: Name) -> PodFacts | None:
+        return self._facts.get(key)
+
+    def owned_by(self, uid: str) -> list[PodFacts]:
+        return self._all(self._owned.get(uid, ()))
+
+    def ownerless(self, namespace: str) -> list[PodFacts]:
+        return self._all(self._ownerless.get(namespace, ()))
+
+    def on_node(self, node: str) -> list[PodFacts]:
+        return self._all(self._on_node.get(node, ()))
+
+    def tracked(self) -> list[PodFacts]:
+        return [facts for facts in self._facts.values() if facts.tracked]
+
+    def _all(self, keys: Iterable[Name]) -> list[PodFacts]:
+        return [self._facts[key] for key in sorted(keys)]
+
+    def put(self, record: Record) -> tuple[PodFacts | None, PodFacts]:
+        """Remember the pod as it is now; returns what was known before and what is known now."""
+        before = self.drop(record.key[1:])
+        facts = facts_of(record.obj)
+        self._facts[facts.key] = facts
+        self._owned.setdefault(facts.owner_uid, set()).add(
+            facts.key
+        ) if facts.owner_uid else self._ownerless.setdefault(facts.key[0], set()).add(facts.key)
+        if facts.node:
+            self._on_node.setdefault(facts.node, set()).add(facts.key)
+            self._weigh(facts, 1)
+        elif facts.active:
+            self.unbound.add(facts.key)
+        if facts.ip and not facts.ended:
+            self.addresses[facts.ip] = facts.key
+        return before, facts
+
+    def drop(self, key: Name) -> PodFacts | None:
+        facts = self._facts.pop(key, None)
+        if facts is None:
+            return None
+        for index, where in ((self._owned, facts.owner_uid), (self._ownerless, key[0]), (self._on_node, facts.node)):
+            if (held := index.get(where)) is not None:
+                held.discard(key)
+                if not held:
+                    del index[where]
+        self.unbound.discard(key)
+        if self.addresses.get(facts.ip) == key:
+            del self.addresses[facts.ip]
+        if facts.node:
+            self._weigh(facts, -1)
+        return facts
+
+    def _weigh(self, facts: PodFacts, sign: int) -> None:
+        if facts.ended:
+            return
+        taken = self.taken.setdefault(facts.node, {})
+        for name, amount in ((facts.asks or {}) | {"pods": 1000}).items():
+            taken[name] = taken.get(name, 0) + sign * amount
+        if not taken["pods"]:
+            del self.taken[facts.node]

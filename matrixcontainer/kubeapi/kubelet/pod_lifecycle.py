@@ -1,0 +1,146 @@
+"""The life of a pod on an emulated node, as one function: the pod as it is and the time, in; what comes next, out.
+
+`live` tells the status the pod should have now, whether it should be removed, and when to look again. Everything is
+read from the pod itself (when it was accepted, when each container started or ended), so a kubelet that was stopped
+and started goes on where the pod is. Stages and their delays are in pod_stages.yaml; what the containers do in
+commands.py. Container by container is in container_life.py.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from matrixcontainer.kubeapi.kubelet.container_lifecycle import Containers, earliest
+from matrixcontainer.kubeapi.kubelet.container_script import noted, number
+from matrixcontainer.kubeapi.kubelet.stage_delays import Pace
+from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
+from matrixcontainer.kubeapi.schema.structural import copy_json
+
+Obj = dict[str, Any]
+
+
+@dataclass
+class Next:
+    """`status` when it should change, `remove` when the pod should go, `at` the moment of the next stage."""
+
+    status: Obj | None = None
+    remove: bool = False
+    at: float | None = None
+
+
+def live(pod: Obj, now: float, pace: Pace, host_ip: str, pod_ip: str) -> Next:
+    meta, held = pod["metadata"], pod.get("status") or {}
+    if "deletionTimestamp" in meta:
+        return _leave(pod, now, pace)
+    if held.get("phase") in ("Succeeded", "Failed"):
+        return Next()
+    seen = _bound_at(pod) + pace.delay("accept", meta["uid"])
+    if "startTime" not in held:
+        if now < seen:
+            return Next(at=seen)
+        held = held | {"startTime": timestamp(now)}
+    status = copy_json(held)
+    status |= {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}], "podIP": pod_ip, "podIPs": [{"ip": pod_ip}]}
+    limit = pod["spec"].get("activeDeadlineSeconds")
+    ends = parse_timestamp(status["startTime"]) + limit if limit is not None else None
+    if ends is not None and now >= ends:
+        return Next(status=_out_of_time(pod, status, now))
+    containers = Containers(pod, status, now, pace)
+    again = containers.advance()
+    _conclude(pod, status, containers, now)
+    return Next(status if status != pod.get("status") else None, at=earliest(again, ends))
+
+
+def _bound_at(pod: Obj) -> float:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    bound = next((c.get("lastTransitionTime") for c in conditions if c["type"] == "PodScheduled"), None)
+    return parse_timestamp(bound or pod["metadata"].get("creationTimestamp", ""))
+
+
+# ---- phase and conditions
+
+
+def set_condition(status: Obj, kind: str, value: bool, now: float, reason: str = "", message: str = "") -> None:
+    conditions = status.setdefault("conditions", [])
+    held = next((c for c in conditions if c["type"] == kind), None)
+    word = "True" if value else "False"
+    since = held["lastTransitionTime"] if held and held["status"] == word else timestamp(now)
+    fresh = {"type": kind, "status": word, "lastProbeTime": None, "lastTransitionTime": since}
+    fresh |= {key: text for key, text in (("reason", reason), ("message", message)) if text}
+    if held is None:
+        conditions.append(fresh)
+    else:
+        conditions[conditions.index(held)] = fresh
+
+
+def _conclude(pod: Obj, status: Obj, containers: Containers, now: float) -> None:
+    codes = containers.exit_codes()
+    if containers.init_failed:
+        status["phase"] = "Failed"
+    elif codes is not None:
+        status["phase"] = "Failed" if any(codes) else "Succeeded"
+    else:
+        status["phase"] = "Running" if containers.any_started() else "Pending"
+    _conditions(pod, status, containers, now)
+
+
+def _conditions(pod: Obj, status: Obj, containers: Containers, now: float) -> None:
+    set_condition(status, "PodReadyToStartContainers", True, now)
+    waiting = containers.waiting_init()
+    text = f"containers with incomplete status: [{' '.join(waiting)}]" if waiting else ""
+    set_condition(status, "Initialized", not waiting, now, "ContainersNotInitialized" if waiting else "", text)
+    if status["phase"] == "Succeeded":
+        for kind in ("Ready", "ContainersReady"):
+            set_condition(status, kind, False, now, "PodCompleted")
+        return
+    unready = containers.unready()
+    if status["phase"] == "Failed":
+        for kind in ("Ready", "ContainersReady"):
+            set_condition(status, kind, False, now, "PodFailed")
+        return
+    text = f"containers with unready status: [{' '.join(unready)}]" if unready else ""
+    set_condition(status, "ContainersReady", not unready, now, "ContainersNotReady" if unready else "", text)
+    passed = {c["type"] for c in status["conditions"] if c["status"] == "True"}
+    gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or []]
+    closed = [gate for gate in gates if gate not in passed]
+    if unready or not closed:
+        set_condition(status, "Ready", not unready, now, "ContainersNotReady" if unready else "", text)
+    else:
+        text = f'the status of pod readiness gate "{closed[0]}" is not "True", but False'
+        set_condition(status, "Ready", False, now, "ReadinessGatesNotReady", text)
+
+
+def _out_of_time(pod: Obj, status: Obj, now: float) -> Obj:
+    containers = Containers(pod, status, now, Pace({}))
+    containers.end_all(137, "Error")
+    status |= {"phase": "Failed", "reason": "DeadlineExceeded"}
+    status["message"] = "Pod was active on the node longer than the specified deadline"
+    for kind in ("Ready", "ContainersReady"):
+        set_condition(status, kind, False, now, "PodFailed")
+    return status
+
+
+# ---- leaving
+
+
+def _leave(pod: Obj, now: float, pace: Pace) -> Next:
+    """Containers get their grace period; then they have ended, and the pod goes unless finalizers hold it."""
+    meta, held = pod["metadata"], pod.get("status") or {}
+    grace = meta.get("deletionGracePeriodSeconds") or 0
+    began = parse_timestamp(meta["deletionTimestamp"]) - grace
+    wish = number(noted(pod, "stop-seconds"))
+    stop_s = wish if wish is not None else pace.delay("stop", meta["uid"])
+    for container in pod["spec"].get("containers") or []:
+        hook = ((container.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
+        stop_s = max(stop_s, float(hook.get("seconds") or 0))
+    if "startTime" not in held or held.get("phase") in ("Succeeded", "Failed"):
+        return Next(remove=grace > 0 or not meta.get("finalizers"))
+    if now < (ends := began + min(stop_s, grace)):
+        return Next(at=ends)
+    status = copy_json(held)
+    containers = Containers(pod, status, now, pace)
+    code = 137 if stop_s > grace else 0 if pod["spec"].get("restartPolicy") == "Always" else 143
+    containers.end_all(code, "Error" if code else "Completed")
+    status["phase"] = "Failed" if any(containers.exit_codes() or ()) else "Succeeded"
+    for kind in ("Ready", "ContainersReady"):
+        set_condition(status, kind, False, now, "PodCompleted")
+    return Next(status, remove=grace > 0 or not meta.get("finalizers"))

@@ -1,0 +1,244 @@
+"""Failures as Kubernetes tells them: a Status object with a reason that clients branch on.
+
+Every refusal of the server is an `ApiError`. It renders itself as `kind: Status`; an Invalid one carries all causes
+found in the object, each naming its field. Go clients branch on `reason`, Python ones on the HTTP code, people read
+`message`. Texts follow the public API conventions, because tests of operators compare them.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One thing wrong with one field: reason (FieldValueInvalid, ...), message without the field, field path."""
+
+    reason: str
+    message: str
+    field: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+class Spelled(str):
+    """A refused value already spelled the way Go prints it, such as `[]string{"a"}` or `0x0`."""
+
+
+def go_list(values: list[str]) -> Spelled:
+    """A list of strings as Go source."""
+    return Spelled("[]string{" + ", ".join(map(shown, values)) + "}")
+
+
+def go_map(values: dict[str, str]) -> Spelled:
+    """A map of strings as Go source, in the order of its keys."""
+    return Spelled("map[string]string{" + ", ".join(f"{shown(k)}:{shown(v)}" for k, v in sorted(values.items())) + "}")
+
+
+def shown(value: Any) -> str:
+    """A refused value as the API prints it: strings quoted, everything else as JSON."""
+    if isinstance(value, Spelled):
+        return value
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def as_go(value: Any) -> Any:
+    """A refused value of no type of its own, as the Go source it is shown in; scalars stay what they are."""
+    return Spelled(_go_source(value)) if isinstance(value, (dict, list)) else value
+
+
+def _go_source(value: Any) -> str:
+    if isinstance(value, dict):
+        parts = ", ".join(f"{json.dumps(key, ensure_ascii=False)}:{_go_source(value[key])}" for key in sorted(value))
+        return "map[string]interface {}{" + parts + "}"
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(map(_go_source, value)) + "}"
+    return "interface {}(nil)" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def required(field: str, detail: str = "") -> Cause:
+    return Cause("FieldValueRequired", "Required value" + (f": {detail}" if detail else ""), field)
+
+
+def invalid(field: str, value: Any, detail: str) -> Cause:
+    return Cause("FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}", field)
+
+
+def type_invalid(field: str, value: Any, detail: str) -> Cause:
+    return Cause("FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}", field)
+
+
+def not_supported(field: str, value: Any, allowed: list[Any]) -> Cause:
+    words = ", ".join(shown(word) for word in allowed)
+    return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {words}", field)
+
+
+def duplicate(field: str, value: Any) -> Cause:
+    return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", field)
+
+
+def not_found_value(field: str, value: Any) -> Cause:
+    return Cause("FieldValueNotFound", f"Not found: {shown(value)}", field)
+
+
+def too_long(field: str, limit: int) -> Cause:
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
+
+
+def too_many(field: str, actual: int, limit: int) -> Cause:
+    return Cause("FieldValueTooMany", f"Too many: {actual}: must have at most {limit} items", field)
+
+
+def forbidden_field(field: str, detail: str) -> Cause:
+    return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
+
+
+class ApiError(Exception):
+    """A refusal with its HTTP code, reason, message and details; `headers` go out with it."""
+
+    def __init__(self, code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.headers: dict[str, str] = {}
+        self.metadata: dict[str, Any] = {}
+        self.shows_details = False  # even when there are none
+
+    def status(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details is not None or self.shows_details:
+            body["details"] = self.details or {}
+        return body | {"code": self.code}
+
+
+def qualified(plural: str, group: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def _details(name: str = "", group: str = "", kind: str = "", **more: Any) -> dict[str, Any]:
+    found = {"name": name, "group": group, "kind": kind, **more}
+    return {key: value for key, value in found.items() if value}
+
+
+def not_found(plural: str, group: str, name: str) -> ApiError:
+    text = f'{qualified(plural, group)} "{name}" not found'
+    return ApiError(404, "NotFound", text, _details(name, group, plural))
+
+
+def no_such_path() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+class PlainPage(ApiError):
+    """A refusal from before or beside the API: there is no Status, only a page of text."""
+
+    def page(self, path: str) -> str:
+        return f"{self.message}\n"
+
+
+class NoSuchPage(PlainPage):
+    """Outside of what any group serves."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found")
+
+
+class BrokenRequest(PlainPage):
+    """A request that fails before anybody knows what it is about."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(500, "", why)
+
+    def page(self, path: str) -> str:
+        return f"Internal Server Error: {json.dumps(path)}: {self.message}\n"
+
+
+def already_exists(plural: str, group: str, name: str, going: bool = False, generated: bool = False) -> ApiError:
+    """409; `going` says that the one there is being deleted, `generated` that the name was made here."""
+    text = f'{qualified(plural, group)} "{name}" already exists'
+    if generated:
+        text += ", the server was not able to generate a unique name for the object"
+    text = f"object is being deleted: {text}" if going else text
+    return ApiError(409, "AlreadyExists", text, _details(name, group, plural))
+
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def conflict(plural: str, group: str, name: str, why: str = STALE) -> ApiError:
+    text = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
+    return ApiError(409, "Conflict", text, _details(name, group, plural))
+
+
+def unprocessable(kind: str, group: str, name: str, causes: list[Cause]) -> ApiError:
+    """422 Invalid with every cause; the message joins them as the API does."""
+    texts = list(dict.fromkeys(str(cause) for cause in causes))
+    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    listed = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
+    text = f'{qualified(kind, group)} "{name}" is invalid: {joined}'
+    return ApiError(422, "Invalid", text, _details(name, group, kind, causes=listed))
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def forbidden(plural: str, group: str, name: str, why: str, causes: list[Cause] | None = None) -> ApiError:
+    listed = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes or []]
+    quoted = f' "{name}"' if name else ""
+    text = f"{qualified(plural, group)}{quoted} is forbidden: {why}"
+    return ApiError(403, "Forbidden", text, _details(name, group, plural, causes=listed))
+
+
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def method_not_allowed(why: str = "the server does not allow this method on the requested resource") -> ApiError:
+    return ApiError(405, "MethodNotAllowed", why, {})
+
+
+def not_acceptable(accepted: str) -> ApiError:
+    text = f"only the following media types are accepted: {accepted}"
+    return ApiError(406, "NotAcceptable", text)
+
+
+def unsupported_media_type(accepted: list[str]) -> ApiError:
+    text = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+    return ApiError(415, "UnsupportedMediaType", text)
+
+
+def too_large(limit: int) -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def expired(message: str) -> ApiError:
+    return ApiError(410, "Expired", message)
+
+
+def untyped(message: str) -> ApiError:
+    """A failure nobody gave a reason to: 500 with the bare message."""
+    return ApiError(500, "", message)
+
+
+def internal(message: str) -> ApiError:
+    return ApiError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [{"message": message}]})

@@ -1,0 +1,99 @@
+"""Label and field selectors: parsed once, asked often; a malformed one is a 400."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from matrixcontainer.kubeapi.meta.errors import bad_request
+from matrixcontainer.kubeapi.meta.label_selector import Reader, Requirement
+
+
+class LabelSelector:
+    """`app=web,tier in (a, b),!old` as a list of requirements; empty matches everything."""
+
+    def __init__(self, text: str) -> None:
+        self.requirements = Reader(text).requirements() if text else []
+
+    def __bool__(self) -> bool:
+        return bool(self.requirements)
+
+    def matches(self, obj: dict[str, Any]) -> bool:
+        return self.hold(obj.get("metadata", {}).get("labels") or {})
+
+    def hold(self, labels: dict[str, str]) -> bool:
+        return all(requirement.holds(labels) for requirement in self.requirements)
+
+
+Accessor = Callable[[dict[str, Any]], str]
+
+
+TERM = re.compile(r"(?:[^,\\]|\\.|\\$)+", re.DOTALL)  # a comma ends a term unless a backslash stands before it
+TERM_PARTS = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
+ESCAPE = re.compile(r"\\(.?)|([,=])", re.DOTALL)
+
+
+def _unescaped(text: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        if match[2]:
+            raise bad_request(f"invalid field selector: unescaped character in value: {ord(match[2])}")
+        if match[1] not in ("\\", ",", "="):
+            raise bad_request(f"invalid field selector: invalid escape sequence: \\{match[1]}")
+        return match[1]
+
+    return ESCAPE.sub(plain, text)
+
+
+class FieldSelector:
+    """`metadata.name=x,status.phase!=Running` over the fields a resource offers."""
+
+    def __init__(self, text: str, offered: dict[str, Accessor], standard: bool = False) -> None:
+        """`standard` for built-in kinds that offer no more than every kind does; they word a refusal their own way."""
+        self.terms: list[tuple[str, Accessor, str, bool]] = []
+        for part in sorted(TERM.findall(text)):
+            match = TERM_PARTS.match(part)
+            if match is None:
+                raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
+            wanted = _unescaped(match[3])
+            if match[1] not in offered:
+                if standard:
+                    known = 'known field selector: only "metadata.name", "metadata.namespace"'
+                    raise bad_request(f'"{match[1]}" is not a {known}')
+                raise bad_request(f"field label not supported: {match[1]}")
+            self.terms.append((match[1], offered[match[1]], wanted, match[2] != "!="))
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def matches(self, obj: dict[str, Any]) -> bool:
+        return all((read(obj) == wanted) == equal for _, read, wanted, equal in self.terms)
+
+    def required_name(self) -> str | None:
+        """The one name that can match, when the selector names it."""
+        return next((wanted for key, _, wanted, equal in self.terms if key == "metadata.name" and equal), None)
+
+
+def field_reader(path: str) -> Accessor:
+    """Reads a dotted path as the text a field selector compares; absent is ""."""
+    steps = path.split(".")
+
+    def read(obj: dict[str, Any]) -> str:
+        value: Any = obj
+        for step in steps:
+            value = value.get(step) if isinstance(value, dict) else None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return "" if value is None else str(value)
+
+    return read
+
+
+def matches_label_selector(selector: dict[str, Any] | None, labels: dict[str, str]) -> bool:
+    """A LabelSelector object (matchLabels, matchExpressions) against labels; None matches nothing."""
+    if selector is None:
+        return False
+    words = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
+    requirements = [Requirement(k, "in", frozenset([v])) for k, v in (selector.get("matchLabels") or {}).items()]
+    for term in selector.get("matchExpressions") or []:
+        values = frozenset(term.get("values") or [])
+        requirements.append(Requirement(term.get("key", ""), words.get(term.get("operator", ""), "in"), values))
+    return all(requirement.holds(labels) for requirement in requirements)

@@ -1,0 +1,333 @@
+"""Managed fields: who has set which part of an object; and server-side apply, which merges by that knowledge.
+
+Rules, as the public server-side apply documentation states them: an applier owns what it lists; a field owned by
+someone else with another value is a conflict unless forced; what an applier listed before and no longer lists goes
+away unless somebody else owns it; everyone else (create, update, patch) owns what they changed and takes it from the
+others. Entries are one per (manager, operation, apiVersion, subresource), Apply entries first.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.go_json import compact
+from matrixcontainer.kubeapi.patch.field_set import (
+    ANY,
+    NEVER_OWNED,
+    Path,
+    Paths,
+    applied_paths,
+    child_schema,
+    compare,
+    from_fields,
+    in_set_order,
+    is_associative,
+    is_granular,
+    item_element,
+    path_text,
+    to_fields,
+    with_fields,
+)
+from matrixcontainer.kubeapi.schema.structural import Schema, copy_json, drop_nulls
+from matrixcontainer.kubeapi.schema.types import zero_of
+
+UPDATE_ENTRIES_MAX = 10
+
+Owner = tuple[str, str, str, str]  # manager, operation, apiVersion, subresource
+
+
+@dataclass
+class Held:
+    """What one owner holds, and since when."""
+
+    paths: Paths
+    time: str
+
+
+def read_managers(obj: dict[str, Any]) -> dict[Owner, Held]:
+    found = {}
+    for entry in obj.get("metadata", {}).get("managedFields") or []:
+        owner = (
+            entry.get("manager", ""),
+            entry.get("operation", ""),
+            entry.get("apiVersion", ""),
+            entry.get("subresource", ""),
+        )
+        found[owner] = Held(from_fields(entry.get("fieldsV1") or {}), entry.get("time", ""))
+    return found
+
+
+def write_managers(obj: dict[str, Any], managers: dict[Owner, Held]) -> None:
+    """Put the owners that hold something into the object, Apply entries first, then by time."""
+    entries = []
+    order = sorted(managers.items(), key=lambda pair: (pair[0][1] != "Apply", pair[1].time, pair[0]))
+    for (manager, operation, api_version, subresource), held in order:
+        if not held.paths:
+            continue
+        entry = {
+            "manager": manager,
+            "operation": operation,
+            "apiVersion": api_version,
+            **({"time": held.time} if held.time else {}),
+            "fieldsType": "FieldsV1",
+            "fieldsV1": to_fields(held.paths),
+        }
+        entries.append(entry | ({"subresource": subresource} if subresource else {}))
+    if entries:
+        obj["metadata"]["managedFields"] = entries
+    else:
+        obj["metadata"].pop("managedFields", None)
+
+
+def _are_managers(entries: Any) -> bool:
+    """Whether entries are of the form managed fields are kept in."""
+
+    def is_set(node: Any) -> bool:
+        return isinstance(node, dict) and all(
+            key == "." or (key[:2] in ("f:", "k:", "v:", "i:") and is_set(child)) for key, child in node.items()
+        )
+
+    return all(
+        entry.get("operation") in ("Apply", "Update")
+        and bool(entry.get("apiVersion"))
+        and entry.get("fieldsType") == "FieldsV1"
+        and is_set(entry.get("fieldsV1") or {})
+        for entry in entries
+    )
+
+
+def without_ownership(obj: dict[str, Any]) -> dict[str, Any]:
+    return obj | {"metadata": {k: v for k, v in obj["metadata"].items() if k != "managedFields"}}
+
+
+def track_update(
+    old: dict[str, Any] | None, new: dict[str, Any], schema: Schema, manager: str, subresource: str, now: str
+) -> None:
+    """Record in `new` what `manager` changed. Called for every write that is not an apply.
+
+    Managers start from what the body says when it says something (an empty list resets), else from the old object;
+    an object whose managers were reset is tracked again from the first apply on.
+    """
+    stated = new["metadata"].get("managedFields")
+    if (subresource and old is not None) or (stated and stated != [{}] and not _are_managers(stated)):
+        stated = (old or new)["metadata"].get("managedFields") or None  # nobody rewrites them there, or not so
+    if stated == [] and not schema.ref:
+        stated = None  # an empty list is none, but for decoded types
+    if stated == [] or stated == [{}]:
+        managers: dict[Owner, Held] = {}
+        new["metadata"].pop("managedFields", None)
+        write_managers(new, managers)
+        return
+    managers = read_managers({"metadata": {"managedFields": stated}} if stated is not None else old or {"metadata": {}})
+    group = new["apiVersion"].rpartition("/")[0]
+    managers = {owner: held for owner, held in managers.items() if owner[2].rpartition("/")[0] == group}
+    if old is not None and not managers:
+        new["metadata"].pop("managedFields", None)
+        return
+    empty = zero_of(schema.ref) if schema.ref else {}
+    before = without_ownership(old) if old else {"metadata": {}} | empty | {"apiVersion": "", "kind": ""}
+    added, modified, removed = compare(before, without_ownership(new), schema)
+    touched = frozenset((added | modified) - NEVER_OWNED)
+    gone = frozenset(removed)
+    me: Owner = (manager, "Update", new["apiVersion"], subresource)
+    if touched or gone:
+        for owner, held in managers.items():
+            if owner != me:
+                held.paths = drop_under(held.paths - gone, touched, keep_nodes=True)
+        mine = managers.get(me, Held(frozenset(), now))
+        paths = (mine.paths | touched) - gone
+        if touched or me not in managers:
+            managers[me] = Held(paths, "" if subresource == "scale" else now)
+        else:
+            mine.paths = paths
+    write_managers(new, cap_updates(managers, now))
+
+
+def drop_under(paths: Paths, touched: Paths, keep_nodes: bool = False) -> Paths:
+    """`paths` without those that were touched; nodes above touched leaves stay."""
+    return paths - touched
+
+
+def cap_updates(managers: dict[Owner, Held], now: str) -> dict[Owner, Held]:
+    """Merge the oldest Update entries into one, so that their number stays bounded."""
+    updates = sorted((o for o in managers if o[1] == "Update"), key=lambda owner: (managers[owner].time, owner))
+    if len(updates) <= UPDATE_ENTRIES_MAX:
+        return managers
+    for owner in updates[: len(updates) - UPDATE_ENTRIES_MAX + 1]:
+        held = managers.pop(owner)
+        ancient: Owner = ("ancient-changes", "Update", owner[2], "")
+        earlier = managers.get(ancient, Held(frozenset(), held.time))
+        managers[ancient] = Held(earlier.paths | held.paths, held.time)
+    return managers
+
+
+# ---- apply
+
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+CLIENT = "kubectl"  # the manager whose client-side applies become its server-side ones
+BEFORE = "before-first-apply"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Who applies, where, when, and the configuration as it was sent."""
+
+    manager: str
+    subresource: str
+    force: bool
+    now: str
+    stated: dict[str, Any]
+
+
+def apply_config(live: dict[str, Any] | None, config: dict[str, Any], schema: Schema, wish: Wish) -> dict[str, Any]:
+    """The object after `wish.manager` applied `config`; raises ApiError 409 listing every conflict."""
+    base = live if live is not None else {"metadata": {}}
+    plain = without_ownership(base)
+    managers = read_managers(base)
+    if live is not None and not managers:
+        managers = _everything_before(plain, schema, config["apiVersion"], wish)
+    me: Owner = (wish.manager, "Apply", config["apiVersion"], wish.subresource)
+    earlier = [owner for owner in managers if owner[:2] == me[:2] and owner[3] == wish.subresource]
+    last: Paths = frozenset().union(*(managers[owner].paths for owner in earlier))
+    wanted = applied_paths(config, schema)
+    merged = merge(plain, config, schema)
+    added, modified, _ = compare(plain, merged, schema)
+    changed = frozenset(added | modified)
+    conflicts = [
+        (owner, path)
+        for owner, held in managers.items()
+        if owner not in earlier
+        for path in sorted(held.paths & changed, key=in_set_order)
+        if path in wanted or any(path[: len(w)] == w for w in wanted)
+    ]
+    if conflicts and not wish.force:
+        granted = _granted_to_client(plain, schema, config["apiVersion"]) if wish.manager == CLIENT else frozenset()
+        if left := [(owner, path) for owner, path in conflicts if path not in granted]:
+            raise conflict_error(left)
+    for owner, path in conflicts:
+        managers[owner].paths -= {path}
+    others: Paths = frozenset().union(*(held.paths for owner, held in managers.items() if owner not in earlier))
+    given_up = with_fields(last, schema) - with_fields(wanted | others, schema) - NEVER_OWNED
+    merged = remove_paths(merged, given_up, schema)
+    since = next((managers[owner].time for owner in earlier), "") if live is not None and merged == plain else wish.now
+    for owner in earlier:
+        del managers[owner]
+    managers[me] = Held(wanted, since)
+    living = {owner: held for owner, held in managers.items() if held.paths}
+    if live is not None:
+        _, _, removed = compare(plain, merged, schema)
+        for owner, held in living.items():
+            if owner != me:
+                held.paths -= frozenset(removed)
+    if wish.manager == CLIENT and (merged["metadata"].get("annotations") or {}).get(LAST_APPLIED):
+        annotations = merged["metadata"]["annotations"] | {LAST_APPLIED: _as_last_applied(wish.stated)}
+        merged = merged | {"metadata": merged["metadata"] | {"annotations": annotations}}
+    write_managers(merged, living)
+    return drop_nulls(merged, schema) if schema.ref else merged
+
+
+def _everything_before(plain: dict[str, Any], schema: Schema, api_version: str, wish: Wish) -> dict[Owner, Held]:
+    """Who owns what an object nobody was tracked for holds at its first apply."""
+    added, modified, _ = compare({"metadata": {}}, plain, schema)
+    paths = frozenset((added | modified) - NEVER_OWNED)
+    return {(BEFORE, "Update", api_version, wish.subresource): Held(paths, wish.now)} if paths else {}
+
+
+def _granted_to_client(plain: dict[str, Any], schema: Schema, api_version: str) -> Paths:
+    """What kubectl applied on the client's side and is still so: taking it over is no conflict."""
+    text = (plain["metadata"].get("annotations") or {}).get(LAST_APPLIED, "")
+    try:
+        last = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return frozenset()
+    if not isinstance(last, dict) or last.get("apiVersion") != api_version:
+        return frozenset()
+    added, modified, removed = compare(last, plain, schema)
+    return applied_paths(last, schema) - added - modified - removed
+
+
+def _as_last_applied(stated: dict[str, Any]) -> str:
+    meta = dict(stated.get("metadata") or {})
+    if LAST_APPLIED in (meta.get("annotations") or {}):
+        meta["annotations"] = {key: value for key, value in meta["annotations"].items() if key != LAST_APPLIED}
+    return compact(stated | {"metadata": meta}).decode() + "\n"
+
+
+def merge(live: Any, config: Any, schema: Schema, path: Path = ()) -> Any:
+    """Lay `config` over `live`: objects by field, associative lists by item, everything else replaced."""
+    if is_granular(schema, live) and is_granular(schema, config):
+        merged = dict(live)
+        for key, value in config.items():
+            child = child_schema(schema, key, path)
+            inner = (*path, f"f:{key}")
+            merged[key] = merge(live[key], value, child, inner) if key in live else copy_json(value)
+        return merged
+    if is_associative(schema, live) and is_associative(schema, config):
+        wanted = {item_element(schema, item): item for item in config}
+        items = []
+        for item in live:
+            element = item_element(schema, item)
+            if element in wanted:
+                items.append(merge(item, wanted.pop(element), schema.items or ANY, (*path, element)))
+            else:
+                items.append(item)
+        return items + [copy_json(item) for item in wanted.values()]
+    return copy_json(config)
+
+
+def remove_paths(value: Any, doomed: Paths, schema: Schema) -> Any:
+    """Take away what the applier gave up: what it held, and nobody holds now, goes with everything in it."""
+    return _without(value, set(doomed), schema, ())
+
+
+def _without(value: Any, doomed: set[Path], schema: Schema, path: Path) -> Any:
+    if not doomed:
+        return value
+    if is_granular(schema, value):
+        kept = {}
+        for key, item in value.items():
+            inner = (*path, f"f:{key}")
+            if inner in doomed:
+                continue
+            below = {p for p in doomed if p[: len(inner)] == inner}
+            result = _without(item, below, child_schema(schema, key, path), inner) if below else item
+            if below and result in ({}, []) and item not in ({}, []):
+                continue  # its last owned member went; an empty shell nobody listed goes with it
+            kept[key] = result
+        return kept
+    if is_associative(schema, value):
+        items = []
+        for item in value:
+            inner = (*path, item_element(schema, item))
+            if inner in doomed:
+                continue
+            below = {p for p in doomed if p[: len(inner)] == inner}
+            items.append(_without(item, below, schema.items or ANY, inner) if below else item)
+        return items
+    return value
+
+
+def conflict_error(conflicts: list[tuple[Owner, Path]]) -> ApiError:
+    causes = []
+    texts: dict[str, list[str]] = {}
+    for (manager, operation, api_version, subresource), path in conflicts:
+        who = f'"{manager}"'
+        if subresource:
+            who += f' with subresource "{subresource}"'
+        if operation == "Update":
+            who += f" using {api_version}"
+        causes.append({"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": path_text(path)})
+        texts.setdefault(who, []).append(path_text(path))
+    count = len(conflicts)
+    if count == 1:
+        body = f"conflict with {next(iter(texts))}: {path_text(conflicts[0][1])}"
+    else:
+        body = "\n".join(f"conflicts with {who}:\n" + "\n".join(f"- {p}" for p in texts[who]) for who in sorted(texts))
+    failure = errors.ApiError(
+        409, "Conflict", f"Apply failed with {count} conflict{'s' if count > 1 else ''}: {body}", {"causes": causes}
+    )
+    return failure

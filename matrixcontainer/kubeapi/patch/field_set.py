@@ -1,0 +1,237 @@
+"""Sets of field paths, as managedFields keeps them: which parts of an object someone has set.
+
+A path is a tuple of elements in their FieldsV1 spelling: `f:name` a field, `k:{"key":"v"}` an item of a map list,
+`v:"x"` a member of a set. A set of paths is a frozenset of such tuples; FieldsV1 is its tree form, where "." says
+that the node itself belongs to the set. What counts as one leaf follows the schema: atomic lists and maps are owned
+whole. Form: public server-side apply documentation (FieldsV1).
+"""
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from matrixcontainer.kubeapi.meta.errors import ABSENT
+from matrixcontainer.kubeapi.schema.structural import Schema
+from matrixcontainer.kubeapi.schema.types import schema_of
+
+Path = tuple[str, ...]
+Paths = frozenset[Path]
+
+ANY = Schema({"x-kubernetes-preserve-unknown-fields": True})
+
+NEVER_OWNED = frozenset(
+    [("f:apiVersion",), ("f:kind",), ("f:metadata",)]
+    + [
+        ("f:metadata", f"f:{key}")
+        for key in (
+            "name",
+            "namespace",
+            "uid",
+            "generation",
+            "creationTimestamp",
+            "resourceVersion",
+            "selfLink",
+            "managedFields",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        )
+    ]
+)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+def child_schema(schema: Schema, key: str, path: Path) -> Schema:
+    """The schema of a field; metadata has its own everywhere."""
+    if path == () and key == "metadata":
+        return schema_of("meta.v1.ObjectMeta")
+    return schema.child(key) or ANY
+
+
+def item_element(schema: Schema, item: Any) -> str:
+    """How an item of an associative list is called in a path."""
+    if schema.list_type == "set":
+        return "v:" + _compact(item)
+    keys = {}
+    for key in schema.list_keys:
+        value = item.get(key, ABSENT) if isinstance(item, dict) else ABSENT
+        if value is ABSENT and schema.items is not None and key in schema.items.properties:
+            value = schema.items.properties[key].default
+        if value is ABSENT and key == "protocol":
+            value = "TCP"
+        if value is not ABSENT:
+            keys[key] = value
+    return "k:" + _compact(keys)
+
+
+def is_associative(schema: Schema, value: Any) -> bool:
+    return isinstance(value, list) and schema.list_type in ("map", "set")
+
+
+def is_granular(schema: Schema, value: Any) -> bool:
+    return isinstance(value, dict) and schema.map_type != "atomic"
+
+
+def paths_of(value: Any, schema: Schema, path: Path = (), nodes: bool = False) -> set[Path]:
+    """The set of a whole value; with `nodes`, inner objects are members too, as when they have just appeared."""
+    found: set[Path] = set()
+    if is_granular(schema, value):
+        for key, item in value.items():
+            inner = (*path, f"f:{key}")
+            child = child_schema(schema, key, path)
+            found |= paths_of(item, child, inner, nodes)
+            declared = key in schema.properties or (not path and key in ("apiVersion", "kind", "metadata"))
+            bare = item is None or item == {} or not declared
+            if bare or (nodes and (is_granular(child, item) or is_associative(child, item))):
+                found.add(inner)
+    elif is_associative(schema, value):
+        for item in value:
+            inner = (*path, item_element(schema, item))
+            found |= paths_of(item, schema.items or ANY, inner, nodes)
+            found.add(inner)
+    else:
+        found.add(path)
+    return found
+
+
+def applied_paths(obj: dict[str, Any], schema: Schema) -> Paths:
+    return frozenset(paths_of(obj, schema) - NEVER_OWNED)
+
+
+def compare(old: Any, new: Any, schema: Schema, path: Path = ()) -> tuple[set[Path], set[Path], set[Path]]:
+    """(added, modified, removed) between two values of one schema."""
+    if type(old) is type(new) and old == new:
+        return set(), set(), set()
+    added: set[Path] = set()
+    modified: set[Path] = set()
+    removed: set[Path] = set()
+    if old is None:  # what Go prints as null was there all the same
+        old = {} if is_granular(schema, new) else [] if is_associative(schema, new) else None
+    if is_granular(schema, old) and is_granular(schema, new):
+        for key in old.keys() | new.keys():
+            inner = (*path, f"f:{key}")
+            child = child_schema(schema, key, path)
+            _compare_child(old.get(key, ABSENT), new.get(key, ABSENT), child, inner, added, modified, removed)
+    elif is_associative(schema, old) and is_associative(schema, new):
+        before = {item_element(schema, item): item for item in old}
+        after = {item_element(schema, item): item for item in new}
+        for element in before.keys() | after.keys():
+            inner = (*path, element)
+            child = schema.items or ANY
+            _compare_child(
+                before.get(element, ABSENT), after.get(element, ABSENT), child, inner, added, modified, removed
+            )
+    elif path:
+        modified.add(path)
+    return added, modified, removed
+
+
+def _compare_child(
+    old: Any, new: Any, schema: Schema, path: Path, added: set[Path], modified: set[Path], removed: set[Path]
+) -> None:
+    if old is ABSENT:
+        added.add(path)
+        added |= paths_of(new, schema, path, nodes=True)
+    elif new is ABSENT:
+        removed.add(path)
+        removed |= paths_of(old, schema, path, nodes=True)
+    else:
+        more = compare(old, new, schema, path)
+        added |= more[0]
+        modified |= more[1]
+        removed |= more[2]
+
+
+def with_fields(paths: Paths, schema: Schema) -> Paths:
+    """The set with every declared field that something in it stands below; entries of maps and lists are not added."""
+    found = set(paths)
+    for path in paths:
+        node = schema
+        for length, element in enumerate(path[:-1], 1):
+            kind, _, name = element.partition(":")
+            if kind != "f":
+                node = node.items or ANY
+                continue
+            if name in node.properties or (length == 1 and name == "metadata"):
+                found.add(path[:length])
+            node = child_schema(node, name, path[: length - 1])
+    return frozenset(found)
+
+
+def in_set_order(path: Path) -> list[tuple[bool, str]]:
+    """Sort key of a path: at every level what is in the set itself comes before what has more below."""
+    return [(place < len(path) - 1, element) for place, element in enumerate(path)]
+
+
+# ---- FieldsV1
+
+
+def to_fields(paths: Paths | set[Path]) -> dict[str, Any]:
+    """The tree form of a set; shared between objects of one shape, so it is only to be read."""
+    return _tree_of(frozenset(paths))
+
+
+@lru_cache(maxsize=1024)
+def _tree_of(paths: Paths) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for path in sorted(paths):
+        node = tree
+        for element in path:
+            node = node.setdefault(element, {})
+        node["."] = {}
+    return _tidy(tree)
+
+
+def _tidy(node: dict[str, Any]) -> dict[str, Any]:
+    if set(node) == {"."}:
+        return {}
+    return {key: _tidy(child) if key != "." else {} for key, child in sorted(node.items())}
+
+
+def from_fields(tree: dict[str, Any]) -> Paths:
+    """The set a tree form stands for; malformed members are ignored."""
+    return _parsed(_compact(tree))
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> Paths:
+    found: set[Path] = set()
+
+    def visit(node: Any, path: Path) -> None:
+        if not isinstance(node, dict):
+            return
+        if path and (not node or "." in node):
+            found.add(path)
+        for key, child in node.items():
+            if key != ".":
+                visit(child, (*path, _normal(key)))
+
+    visit(json.loads(text), ())
+    return frozenset(found)
+
+
+def _normal(element: str) -> str:
+    kind, _, rest = element.partition(":")
+    if kind in ("k", "v"):
+        try:
+            return f"{kind}:{_compact(json.loads(rest))}"
+        except ValueError:
+            return element
+    return element
+
+
+def path_text(path: Path) -> str:
+    """A path as conflict messages print it: `.spec.ports[port=80].name`."""
+    return "".join(map(element_text, path))
+
+
+def element_text(element: str) -> str:
+    kind, _, rest = element.partition(":")
+    if kind == "f":
+        return f".{rest}"
+    if kind == "k":
+        keys = ",".join(f"{key}={_compact(value)}" for key, value in json.loads(rest).items())
+        return f"[{keys}]"
+    return f"[={rest}]"

@@ -1,0 +1,390 @@
+"""The three patches that are not apply: JSON patch, JSON merge patch, and strategic merge for built-in kinds.
+
+Each takes a fresh object and returns the patched one; what cannot be done is an ApiError and leaves nothing half
+done. JSON patch: RFC 6902; merge patch: RFC 7386; strategic merge: the public document of the Kubernetes project
+("Strategic Merge Patch"): lists merge by their key, `$patch`, `$retainKeys`, `$setElementOrder/x`,
+`$deleteFromPrimitiveList/x`.
+"""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.meta.errors import ApiError, bad_request, untyped
+from matrixcontainer.kubeapi.patch.field_set import ANY
+from matrixcontainer.kubeapi.schema.structural import Schema, copy_json
+from matrixcontainer.kubeapi.schema.unmarshal_errors import json_name
+
+PATCH_OPERATIONS_MAX = 10_000
+
+
+class PatchFailed(ApiError):
+    """A patch that cannot be carried out: the client is told no more than that, the log and webhooks are told why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(422, "Invalid", "the server rejected our request due to an error in our request", {})
+        self.why = why
+
+    def __str__(self) -> str:
+        return self.why
+
+
+# ---- JSON patch
+
+
+def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
+    """All operations or none; a failed `test` or a missing path is a 422."""
+    if not isinstance(operations, list):
+        raise bad_request("error decoding patch: json: cannot unmarshal object into a list of operations")
+    if len(operations) > PATCH_OPERATIONS_MAX:
+        text = f"The allowed maximum operations in a JSON patch is {PATCH_OPERATIONS_MAX}, got {len(operations)}"
+        raise ApiError(413, "RequestEntityTooLarge", text)
+    root: Any = copy_json(obj)
+    for operation in operations:
+        _demand_operation(operation)
+        root = _operate(root, operation)
+    if not isinstance(root, dict):
+        raise PatchFailed("the patched document is not an object")
+    return root
+
+
+JSON_WORDS: dict[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
+
+
+def _demand_operation(operation: Any) -> None:
+    if not isinstance(operation, dict):
+        said = JSON_WORDS.get(type(operation), "null")
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {said} into Go value of type handlers.jsonPatchOp"
+        )
+    for word in ("op", "path", "from"):
+        if not isinstance(operation.get(word, ""), str):
+            said = json_name(operation[word])
+            where = f"Go struct field jsonPatchOp.{word} of type string"
+            raise bad_request(f"error decoding patch: json: cannot unmarshal {said} into {where}")
+
+
+OPERATION_WORDS = ("op", "path", "from", "value")
+
+
+def odd_words(operations: Any) -> list[str]:
+    """What operations say that no operation has."""
+    return [
+        f'json patch unknown field "[{index}].{word}"'
+        for index, operation in enumerate(operations if isinstance(operations, list) else [])
+        for word in (operation if isinstance(operation, dict) else ())
+        if word not in OPERATION_WORDS
+    ]
+
+
+def _operate(root: Any, operation: dict[str, Any]) -> Any:
+    op, value = operation.get("op"), operation.get("value")
+    if "path" not in operation:
+        raise PatchFailed(f"{op} operation has no path")
+    path = pointer(operation["path"])
+    if op == "test":
+        if not _same(_read(root, path), value):
+            raise PatchFailed(f"testing value {operation['path']} failed")
+        return root
+    if op == "replace" and not path:
+        return copy_json(value)
+    if op in ("add", "replace"):
+        return _write(root, path, copy_json(value), insert=op == "add")
+    if op == "remove":
+        return _remove(root, path)
+    if op in ("move", "copy"):
+        source = pointer(str(operation.get("from", "")))
+        held = copy_json(_read(root, source))
+        if op == "move":
+            root = _remove(root, source)
+        return _write(root, path, held, insert=True)
+    raise PatchFailed(f"Unexpected kind: {op}")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal as JSON, where true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
+
+
+def pointer(text: str) -> list[str]:
+    """The tokens of an RFC 6901 pointer."""
+    if text == "":
+        return []
+    if not text.startswith("/"):
+        raise PatchFailed(f"path {text!r} does not start with /")
+    return [token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/")]
+
+
+def _missing(token: str) -> PatchFailed:
+    return PatchFailed(f"missing path: no value at {token!r}: the requested path does not exist")
+
+
+def _index(token: str, limit: int) -> int:
+    """A place in a list; negative ones count from its end."""
+    try:
+        place = int(token)
+    except ValueError:
+        raise _missing(token) from None
+    place += limit + 1 if place < 0 else 0
+    if not 0 <= place <= limit:
+        raise _missing(token)
+    return place
+
+
+def _step(container: Any, token: str) -> Any:
+    if isinstance(container, dict) and container.get(token) is not None:
+        return container[token]
+    if isinstance(container, list):
+        return container[_index(token, len(container) - 1)]
+    raise _missing(token)
+
+
+def _read(root: Any, path: list[str]) -> Any:
+    """The value at a path; a key its object does not have is null."""
+    if not path:
+        return root
+    container = root
+    for token in path[:-1]:
+        container = _step(container, token)
+    if isinstance(container, dict):
+        return container.get(path[-1])
+    return _step(container, path[-1])
+
+
+def _holder(root: Any, path: list[str]) -> Any:
+    container = root
+    for token in path[:-1]:
+        container = _step(container, token)
+    if not path or not isinstance(container, (dict, list)):
+        raise _missing(path[-1] if path else "")
+    return container
+
+
+def _write(root: Any, path: list[str], value: Any, insert: bool) -> Any:
+    container, token = _holder(root, path), path[-1]
+    if isinstance(container, dict):
+        container[token] = value
+    elif insert:
+        container.insert(len(container) if token == "-" else _index(token, len(container)), value)
+    else:
+        container[_index(token, len(container) - 1)] = value
+    return root
+
+
+def _remove(root: Any, path: list[str]) -> Any:
+    container, token = _holder(root, path), path[-1]
+    if isinstance(container, list):
+        del container[_index(token, len(container) - 1)]
+    elif token in container:
+        del container[token]
+    else:
+        raise _missing(token)
+    return root
+
+
+# ---- merge patch
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7386: null deletes, objects merge, everything else replaces."""
+    if not isinstance(patch, dict):
+        return copy_json(patch)
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge_patch(result.get(key), value)
+    return result
+
+
+# ---- strategic merge patch
+
+REPLACE, DELETE, MERGE = "replace", "delete", "merge"
+ORDER, DROP = "$setElementOrder/", "$deleteFromPrimitiveList/"
+GO_NAMES: dict[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    dict: "map[string]interface {}",
+}
+
+
+def strategic_patch(target: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """Merge `patch` into `target` with the merge keys and strategies of the schema."""
+    return _merge_object(copy_json(target), patch, schema)
+
+
+def _merge_object(target: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    if "$patch" in patch:
+        directive = patch["$patch"]
+        if directive == REPLACE:
+            return {key: copy_json(value) for key, value in patch.items() if key != "$patch"}
+        if directive == DELETE:
+            return {}
+        raise untyped(f"unknown patch type: {spelled(directive)} in map: {spelled(patch)}")
+    if "$retainKeys" in patch:
+        target = _retained(target, patch)
+    done = {"$retainKeys"}
+    for key, order in patch.items():
+        if key.startswith(ORDER):
+            name = key.removeprefix(ORDER)
+            done |= {key, name}
+            _merge_in_order(target, name, patch, order, schema)
+    for key, value in patch.items():
+        if key in done:
+            continue
+        if key.startswith(DROP):
+            name = key.removeprefix(DROP)
+            if name in target:
+                target[name] = [item for item in target[name] or [] if item not in value]
+        elif value is None:
+            target.pop(key, None)
+        else:
+            target[key] = _merge_value(target.get(key), value, schema.child(key) or ANY)
+    return target
+
+
+def _retained(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    kept = patch["$retainKeys"]
+    said = [k for k, v in patch.items() if v is not None and not k.startswith((DROP, ORDER)) and k != "$retainKeys"]
+    if not isinstance(kept, list) or any(key not in kept for key in said):
+        raise bad_request("invalid patch format of retainKeys")
+    return {key: value for key, value in target.items() if key in kept}
+
+
+def _merge_in_order(target: dict[str, Any], name: str, patch: dict[str, Any], order: Any, schema: Schema) -> None:
+    """Merge a list whose order the patch tells: what it names comes in its order, the others where they stood."""
+    held, said = target.get(name), patch.get(name)
+    for value in (order, held, said):
+        if value is not None and not isinstance(value, list):
+            raise untyped(f"expected a []interface {{}}, but received a {GO_NAMES[type(value)]}")
+    if name not in schema.properties and schema.ref:
+        struct = schema.ref.rsplit(".", 1)[1]
+        raise untyped(f'unable to find api field in struct {struct} for the json field "{name}"')
+    child = schema.child(name) or ANY
+    _demand_order(said or [], order, child.merge_key)
+    if held is None and said is None:
+        return
+    before = list(held or [])
+    merged = before if said is None else _merge_value(held, said, child)
+    target[name] = _in_order(merged, order, before, child.merge_key)
+
+
+def _demand_order(said: list[Any], order: list[Any], merge_key: str) -> None:
+    """What a patch adds or changes comes in the order it tells."""
+    wanted = [item for item in said if not (isinstance(item, dict) and "$patch" in item)]
+    place = 0
+    for item in order if wanted else ():
+        if place < len(wanted) and _identity(wanted[place], merge_key) == _identity(item, merge_key):
+            place += 1
+    if order and place < len(wanted):
+        raise untyped(
+            f"The order in patch list:\n{spelled(said)}\n doesn't match $setElementOrder list:\n{spelled(order)}\n"
+        )
+
+
+def _merge_value(target: Any, value: Any, schema: Schema) -> Any:
+    if isinstance(value, dict) and isinstance(target, dict):
+        return copy_json(value) if REPLACE in schema.strategy else _merge_object(target, value, schema)
+    if isinstance(value, list) and isinstance(target, list) and "merge" in schema.strategy:
+        return _merge_list(list(target), value, schema)
+    return _without_directives(value)
+
+
+def _without_directives(value: Any) -> Any:
+    """What is new is taken from the patch as it is, but for what bears a directive."""
+    if isinstance(value, dict):
+        return {key: _without_directives(item) for key, item in value.items() if not _is_directive(item)}
+    if isinstance(value, list):
+        return [_without_directives(item) for item in value if not _is_directive(item)]
+    return value
+
+
+def _is_directive(value: Any) -> bool:
+    return isinstance(value, dict) and "$patch" in value
+
+
+def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any]:
+    key = schema.merge_key
+    if not key:
+        merged = list({_identity(item, ""): item for item in target + patch}.values())
+        return _in_order(merged, patch, target, "")
+    wanted, replaces = [], False
+    for item in patch:
+        if not isinstance(item, dict):
+            raise untyped(f"list element types are not identical: {spelled([target, patch])}")
+        directive = item.get("$patch")
+        if directive is None and "$patch" not in item:
+            wanted.append(item)
+        elif directive == DELETE:
+            _demand_key(item, key)
+            target = [held for held in target if held.get(key) != item[key]]
+        elif directive == REPLACE:
+            replaces = True
+        elif directive == MERGE:
+            raise untyped("merging lists cannot yet be specified in the patch")
+        else:
+            raise untyped(f"unknown patch type: {spelled(directive)} in map: {spelled(item)}")
+    if replaces:
+        return [copy_json(item) for item in wanted]
+    merged = list(target)
+    for item in wanted:
+        _demand_key(item, key)
+        place = next((i for i, held in enumerate(merged) if held.get(key) == item[key]), None)
+        if place is None:
+            merged.append(copy_json(item))
+        else:
+            merged[place] = _merge_object(merged[place], item, schema.items or ANY)
+    return _in_order(merged, wanted, target, key)
+
+
+def _demand_key(item: dict[str, Any], key: str) -> None:
+    if key not in item:
+        raise untyped(f"map: {spelled(item)} does not contain declared merge key: {key}")
+
+
+def _identity(item: Any, merge_key: str) -> str:
+    return spelled(item.get(merge_key)) if merge_key and isinstance(item, dict) else spelled(item)
+
+
+def _in_order(merged: list[Any], order: list[Any], before: list[Any], merge_key: str) -> list[Any]:
+    """What `order` names in its order, the others in the order of `before`; both woven by their places in `before`.
+
+    Where one of two was not there before, the named one goes first.
+    """
+    wanted = {_identity(item, merge_key): place for place, item in reversed(list(enumerate(order)))}
+    stood = {_identity(item, merge_key): place for place, item in reversed(list(enumerate(before)))}
+    named = sorted(
+        (item for item in merged if _identity(item, merge_key) in wanted),
+        key=lambda item: wanted[_identity(item, merge_key)],
+    )
+    others = [item for item in merged if _identity(item, merge_key) not in wanted]
+    woven = []
+    while named and others:
+        left, right = (stood.get(_identity(one[0], merge_key)) for one in (others, named))
+        woven.append((others if left is not None and right is not None and left < right else named).pop(0))
+    return woven + named + others
+
+
+def spelled(value: Any) -> str:
+    """A value as Go prints it in passing: `map[name:a port:1]`."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{spelled(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(spelled, value)) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "<nil>", True: "true", False: "false"}[value]
+    return str(value)

@@ -1,0 +1,108 @@
+"""Whether an applied configuration has the types its kind declares; server-side apply merges nothing else.
+
+Unlike validation this knows only shapes: scalars, lists, maps, which fields there are, and that members of sets and
+keyed lists come once. Wording is that of the library the API server merges with, Go spelling of values included.
+"""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.patch.field_set import child_schema, element_text, item_element
+from matrixcontainer.kubeapi.patch.patches import spelled
+from matrixcontainer.kubeapi.schema.structural import Schema
+
+GO_NAMES: dict[type, str] = {str: "string", bool: "bool", list: "[]interface {}", dict: "map[string]interface {}"}
+
+Mistakes = list[tuple[str, str]]  # path, what is wrong there
+
+
+def demand_typed(config: dict[str, Any], schema: Schema, api_version: str) -> None:
+    """Raises ApiError 500 naming everything in the configuration that has not the declared type."""
+    found: Mistakes = []
+    _check_map(config, schema, "", (), found)
+    if not found:
+        return
+    meta = config.get("metadata")
+    said = meta if isinstance(meta, dict) else {}
+    who = f"{said.get('namespace', '')}/{said.get('name', '')}"
+    group = api_version if "/" in api_version else f"/{api_version}"
+    texts = [f"{path}: {text}" if path else text for path, text in found]
+    told = texts[0] if len(texts) == 1 else "errors:\n" + "\n".join(f"  {text}" for text in texts)
+    raise errors.untyped(f"failed to create typed patch object ({who}; {group}, Kind={config.get('kind', '')}): {told}")
+
+
+def _check(value: Any, schema: Schema, at: str, path: tuple[str, ...], found: Mistakes) -> None:
+    if value is None or schema.int_or_string:
+        return
+    kind = schema.type
+    if kind == "object":
+        if isinstance(value, dict):
+            _check_map(value, schema, at, path, found)
+        else:
+            found.append((at, f"expected map, got &{{{spelled(value)}}}"))
+    elif kind == "array":
+        if isinstance(value, list):
+            _check_list(value, schema, at, path, found)
+        else:
+            found.append((at, f"expected list, got &{{{spelled(value)}}}"))
+    elif kind in ("integer", "number"):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            found.append((at, f"expected numeric (int or float), got {GO_NAMES[type(value)]}"))
+    elif kind == "string" and not isinstance(value, str):
+        found.append(
+            (at, f"expected string, got &value.valueUnstructured{{Value:{errors.shown(errors.as_go(value))}}}")
+        )
+    elif kind == "boolean" and not isinstance(value, bool):
+        found.append((at, f"expected boolean, got &{{{spelled(value)}}}"))
+
+
+def _check_map(value: dict[str, Any], schema: Schema, at: str, path: tuple[str, ...], found: Mistakes) -> None:
+    free = schema.preserve or (schema.additional is None and not schema.properties) or schema.additional is True
+    for key, item in value.items():
+        if path == () and key in ("apiVersion", "kind"):
+            continue
+        inner = (*path, f"f:{key}")
+        declared = key in schema.properties or (path == () and key == "metadata")
+        if declared or isinstance(schema.additional, Schema):
+            _check(item, child_schema(schema, key, path), f"{at}.{key}", inner, found)
+        elif not free:
+            found.append((f"{at}.{key}", "field not declared in schema"))
+            return
+
+
+def _check_list(value: list[Any], schema: Schema, at: str, path: tuple[str, ...], found: Mistakes) -> None:
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        where = f"[{index}]"
+        if schema.list_type in ("set", "map"):
+            if why := _no_member(item, schema):
+                found.append((at, f"element {index}: {why}"))
+                return
+            element = item_element(schema, item)
+            where = element_text(element)
+            if element in seen:
+                found.append((at, f"duplicate entries for key {where}"))
+            seen.add(element)
+        if schema.items is not None:
+            _check(item, schema.items, at + where, (*path, where), found)
+
+
+def _no_member(item: Any, schema: Schema) -> str:
+    """Why this can be no member of a set or keyed list."""
+    if schema.list_type == "set":
+        if isinstance(item, dict):
+            return "associative list without keys has an element that's a map type"
+        if isinstance(item, list):
+            return "not supported: associative list with lists as elements"
+        return "associative list without keys has an element that's an explicit null" if item is None else ""
+    if item is None:
+        return "associative list with keys may not have a null element"
+    if not isinstance(item, dict):
+        return "associative list with keys may not have non-map elements"
+    if schema.items is None or schema.items.ref:
+        return ""  # keys of built-in types have defaults
+    for key in schema.list_keys:
+        field = schema.items.properties.get(key)
+        if key not in item and (field is None or not field.has_default()):
+            return f'associative list with keys has an element that omits key field "{key}" (and doesn\'t have default value)'  # noqa: E501
+    return ""

@@ -1,0 +1,136 @@
+"""Lists: one snapshot, filtered, in pages that all show the same moment.
+
+A continue token names the revision of the first page and the last key shown; the state of that moment is rebuilt from
+the history, so tokens survive a restart and cost nothing to hold. Once the history no longer reaches back, the answer
+is 410 with a token that goes on from the same key in the present.
+"""
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.selectors import FieldSelector, LabelSelector
+from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.storage.objects import Record
+from matrixcontainer.kubeapi.storage.store import Store
+
+
+@dataclass
+class Query:
+    """What a list or watch asks for."""
+
+    namespace: str = ""
+    labels: LabelSelector | None = None
+    fields: FieldSelector | None = None
+    limit: int = 0
+    token: str = ""
+    revision: str = ""
+    match: str = ""  # NotOlderThan, Exact
+    matches_all: bool = True
+
+    def matches(self, resource: Resource, record: Record) -> bool:
+        if self.labels and not self.labels.hold(record.labels):
+            return False
+        return not self.fields or self.fields.matches(resource.show(record))
+
+
+@dataclass
+class Page:
+    records: list[Record]
+    revision: int
+    token: str = ""
+    remaining: int | None = None
+
+    def meta(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"resourceVersion": str(self.revision)}
+        if self.token:
+            found["continue"] = self.token
+            if self.remaining is not None:
+                found["remainingItemCount"] = self.remaining
+        return found
+
+
+def list_page(store: Store, resource: Resource, query: Query) -> Page:
+    """One page; raises ApiError 400 for a bad token, 410 for an expired one."""
+    if query.token:
+        revision, after = read_token(query.token)
+        if revision == 0:
+            revision = store.revision
+        elif revision < store.floor:
+            failure = errors.expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new list "  # noqa: E501
+                "without the continue parameter, or use the continue token in this response to retrieve the remainder of "  # noqa: E501
+                "the results. Continuing with the provided token results in an inconsistent list - objects that were "
+                "created, modified, or deleted between the time the first chunk was returned and now may show up in the list."  # noqa: E501
+            )
+            failure.metadata = {"continue": write_token(0, after)}
+            raise failure
+        records = [record for record in _at(store, resource, query.namespace, revision) if list(record.key[1:]) > after]
+    else:
+        revision = store.revision
+        if query.match == "Exact":
+            revision = int(query.revision)
+            if revision < store.floor:
+                raise errors.expired(f"The resourceVersion for the provided list is too old: {revision}")
+        _demand_reached(store, query)
+        records = _at(store, resource, query.namespace, revision)
+    chosen = _select(records, resource, query)
+    page = Page(chosen, revision)
+    if query.limit > 0 and len(chosen) > query.limit:
+        page.records = chosen[: query.limit]
+        page.token = write_token(revision, list(page.records[-1].key[1:]))
+        if not query.labels and not query.fields:
+            page.remaining = len(chosen) - query.limit
+    return page
+
+
+def _at(store: Store, resource: Resource, namespace: str, revision: int) -> list[Record]:
+    if revision >= store.revision:
+        return store.objects_of(resource.storage, namespace)
+    return store.objects_at(resource.storage, namespace, revision)
+
+
+def _select(records: list[Record], resource: Resource, query: Query) -> list[Record]:
+    if query.fields and (name := query.fields.required_name()) is not None:
+        records = [record for record in records if record.key[2] == name]
+    if not query.labels and not query.fields:
+        return records
+    return [record for record in records if query.matches(resource, record)]
+
+
+def _demand_reached(store: Store, query: Query) -> None:
+    if query.revision and int(query.revision) > store.revision:
+        text = f"Timeout: Too large resource version: {query.revision}, current: {store.revision}"
+        details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+        raise ApiError(504, "Timeout", text, details | {"retryAfterSeconds": 1})
+
+
+def write_token(revision: int, after: list[str]) -> str:
+    text = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": after}, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def read_token(token: str) -> tuple[int, list[str]]:
+    try:
+        found = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        start = found["start"]
+        if found["v"] != "meta.k8s.io/v1" or not all(isinstance(word, str) for word in start) or len(start) != 2:
+            raise ValueError
+        return int(found["rv"]), start
+    except (ValueError, KeyError, TypeError) as failure:
+        raise errors.bad_request("continue key is not valid") from failure
+
+
+def render_list(resource: Resource, page: Page) -> bytes:
+    """The list as JSON text, put together from the stored texts."""
+    meta = page.meta() if resource.type_name else {"continue": ""} | page.meta()  # custom ones always show the token
+    head = json.dumps(
+        {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta},
+        separators=(",", ":"),
+    ).encode()
+    items: Callable[[Record], bytes] = resource.item_bytes
+    return head[:-1] + b',"items":[' + b",".join(map(items, page.records)) + b"]}"

@@ -1,0 +1,196 @@
+"""The metadata every object has: what the server sets, what clients may say, and all that can be wrong with it."""
+
+import random
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.meta.qualified_names import label_value_mistakes, qualified_mistakes
+from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
+from matrixcontainer.kubeapi.schema import structural, validation
+from matrixcontainer.kubeapi.schema.types import schema_of
+from matrixcontainer.kubeapi.schema.unmarshal_errors import unmarshal_mistake
+
+if TYPE_CHECKING:
+    from matrixcontainer.kubeapi.registry.resource import Resource
+
+NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that chance spells no words
+ANNOTATIONS_BYTES_MAX = 256 * 1024
+
+SERVER_OWNED = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "resourceVersion",
+    "generation",
+    "selfLink",
+)
+
+
+def new_uid(chance: random.Random) -> str:
+    bits = chance.getrandbits(128)
+    bits = bits & ~(0xF000 << 64) | (0x4000 << 64)
+    bits = bits & ~(0xC000 << 48) | (0x8000 << 48)
+    text = f"{bits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def generated_name(prefix: str, chance: random.Random) -> str:
+    return prefix[:58] + "".join(chance.choice(NAME_LETTERS) for _ in range(5))
+
+
+def clean_metadata(obj: dict[str, Any], resource: "Resource") -> list[str]:
+    """Drop unknown metadata fields and nulls; returns the unknown paths; 400 when metadata has a wrong shape."""
+    meta = obj.setdefault("metadata", {})
+    if meta is None:
+        meta = obj["metadata"] = {}
+    if not isinstance(meta, dict):
+        raise _undecodable(meta, resource)
+    known = schema_of("meta.v1.ObjectMeta")
+    unknown: list[str] = []
+    structural.drop_nulls(meta, known)
+    if meta.get("creationTimestamp", "") is None:
+        del meta["creationTimestamp"]
+    structural.prune(meta, known, "metadata", unknown)
+    if any(cause.reason == "FieldValueTypeInvalid" for cause in validation.validate(meta, known, "metadata")):
+        raise _undecodable(meta, resource)
+    for key in CHECKED:
+        if key in meta and not meta[key]:
+            del meta[key]
+    return unknown
+
+
+def _undecodable(meta: Any, resource: "Resource") -> errors.ApiError:
+    why = unmarshal_mistake("meta.v1.ObjectMeta", meta)
+    if not resource.custom:  # decoded together with what is around it
+        why = why.replace("struct field ObjectMeta.", "struct field ObjectMeta.metadata.")
+    return errors.bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}'
+    )
+
+
+def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
+    """Everything wrong with metadata, name included."""
+    meta = obj["metadata"]
+    found: list[Cause] = []
+    if (prefix := meta.get("generateName")) and (why := resource.strategy.check_name(_masked(prefix))):
+        found.append(errors.invalid("metadata.generateName", prefix, why))
+    name = meta.get("name", "")
+    if not name:
+        found.append(errors.required("metadata.name", "name or generateName is required"))
+    elif why := resource.strategy.check_name(name):
+        found.append(errors.invalid("metadata.name", name, why))
+    found += _check_marks(meta)
+    for index, finalizer in enumerate(meta.get("finalizers") or []):
+        found += [errors.invalid("metadata.finalizers", finalizer, why) for why in qualified_mistakes(finalizer)]
+        if "/" not in finalizer and not resource.custom and finalizer not in STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            found.append(errors.invalid(f"metadata.finalizers[{index}]", finalizer, why))
+    both = [word for word in ("foregroundDeletion", "orphan") if word in (meta.get("finalizers") or [])]
+    if len(both) == 2:
+        why = "finalizer orphan and foregroundDeletion cannot be both set"
+        found.append(errors.invalid("metadata.finalizers", errors.go_list(meta["finalizers"]), why))
+    return found
+
+
+def _masked(prefix: str) -> str:
+    """A prefix may end in a dash, as no name may."""
+    return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
+
+
+def _check_marks(meta: dict[str, Any]) -> list[Cause]:
+    """Labels, annotations and owners."""
+    found: list[Cause] = []
+    for key, value in (meta.get("labels") or {}).items():
+        found += [errors.invalid("metadata.labels", key, why) for why in qualified_mistakes(key)]
+        found += [errors.invalid("metadata.labels", value, why) for why in label_value_mistakes(value)]
+    total = 0
+    for key, value in (meta.get("annotations") or {}).items():
+        total += len(key) + len(value)
+        found += [errors.invalid("metadata.annotations", key, why) for why in qualified_mistakes(key.lower())]
+    if total > ANNOTATIONS_BYTES_MAX:
+        found.append(errors.too_long("metadata.annotations", ANNOTATIONS_BYTES_MAX))
+    return found + _check_owners(meta.get("ownerReferences") or [])
+
+
+def _check_owners(owners: list[dict[str, Any]]) -> list[Cause]:
+    found: list[Cause] = []
+    controller = ""
+    path = "metadata.ownerReferences"
+    for owner in owners:
+        for key in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(key) or (key == "apiVersion" and owner[key].count("/") > 1):
+                word = "version" if key == "apiVersion" else key
+                found.append(errors.invalid(f"{path}.{key}", owner.get(key, ""), f"{word} must not be empty"))
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            found.append(errors.invalid(path, _owner_as_go(owner), "/v1, Kind=Event is disallowed from being an owner"))
+        if owner.get("controller"):
+            this = f"{owner.get('kind', '')}/{owner.get('name', '')}"
+            if controller:
+                text = 'Only one reference can have Controller set to true. Found "true" in references for '
+                listed = errors.Spelled(f"[]v1.OwnerReference{{{', '.join(map(_owner_as_go, owners))}}}")
+                found.append(errors.invalid(path, listed, f"{text}{controller} and {this}"))
+            controller = controller or this
+    return found
+
+
+def _owner_as_go(owner: dict[str, Any]) -> errors.Spelled:
+    words = [f"{name}:{errors.shown(owner.get(key, ''))}" for name, key in OWNER_WORDS]
+    flags = [
+        f"{key[0].upper()}{key[1:]}:(*bool)({'nil' if owner.get(key) is None else f'{id(owner):#x}'})"
+        for key in ("controller", "blockOwnerDeletion")
+    ]
+    return errors.Spelled(f"v1.OwnerReference{{{', '.join(words + flags)}}}")
+
+
+OWNER_WORDS = (("APIVersion", "apiVersion"), ("Kind", "kind"), ("Name", "name"), ("UID", "uid"))
+CHECKED = ("labels", "annotations", "ownerReferences", "finalizers")
+
+
+def changed(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    """Whether an update touches metadata that has to be looked at."""
+    before, after = old["metadata"], new["metadata"]
+    return any(before.get(key) != after.get(key) for key in CHECKED)
+
+
+def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """What may not change, and which finalizers may not come while an object is going; told twice, as upstream does."""
+    found: list[Cause] = []
+    before, after = old["metadata"], new["metadata"]
+    if before.get("deletionTimestamp"):
+        added = [f for f in after.get("finalizers") or [] if f not in (before.get("finalizers") or [])]
+        if added:
+            listed = errors.go_list(sorted(added))
+            text = f"no new finalizers can be added if the object is being deleted, found new finalizers {listed}"
+            found.append(errors.forbidden_field("metadata.finalizers", text))
+    return (found + _check_marks(after)) * 2
+
+
+def check_identity(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """What nobody may change; told twice, as the common rules and those of the kind both look at it."""
+    found: list[Cause] = []
+    if new.get("uid") and new["uid"] != old["uid"]:
+        found.append(errors.invalid("metadata.uid", new["uid"], "field is immutable"))
+    if new.get("deletionTimestamp") and not old.get("deletionTimestamp"):
+        moment = datetime.fromtimestamp(parse_timestamp(str(new["deletionTimestamp"])), UTC)
+        shown = errors.Spelled(moment.strftime("%Y-%m-%d %H:%M:%S +0000 UTC"))
+        found.append(errors.invalid("metadata.deletionTimestamp", shown, "field is immutable"))
+    grace = new.get("deletionGracePeriodSeconds")
+    if grace is not None and grace != old.get("deletionGracePeriodSeconds"):
+        found.append(errors.invalid("metadata.deletionGracePeriodSeconds", grace, "field is immutable"))
+    return found * 2
+
+
+STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion", "customresourcecleanup.apiextensions.k8s.io")
+VERSION_NUMBER = re.compile(r"^\d+$")
+
+
+def stated_revision(obj: dict[str, Any], resource: "Resource", name: str) -> str:
+    """The resourceVersion a body names, "" when none; 500 when it is no number."""
+    stated = str(obj["metadata"].get("resourceVersion") or "")
+    if stated and not VERSION_NUMBER.match(stated):
+        raise errors.untyped(f'strconv.ParseUint: parsing "{stated}": invalid syntax')
+    return "" if stated == "0" else stated

@@ -1,0 +1,127 @@
+"""The verbs that change a part: patches of three kinds, and server-side apply."""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.meta import errors, timestamps
+from matrixcontainer.kubeapi.patch import apply, patches
+from matrixcontainer.kubeapi.patch.typed_value import demand_typed
+from matrixcontainer.kubeapi.registry import object_meta
+from matrixcontainer.kubeapi.registry.options import Options, Outcome
+from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.registry.rest import Verbs
+from matrixcontainer.kubeapi.schema.structural import copy_json
+from matrixcontainer.kubeapi.schema.unmarshal_errors import json_name
+from matrixcontainer.kubeapi.schema.validation import type_of
+
+
+class PatchingVerbs(Verbs):
+    """A patch is laid on the newest state, again if somebody was faster."""
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch_type: str,
+        patch: Any,
+        options: Options,
+    ) -> Outcome:
+        """`patch_type` is json, merge or strategic; the patch is already parsed."""
+        warned = len(options.warnings)
+
+        def change(old: dict[str, Any]) -> dict[str, Any]:
+            del options.warnings[warned:]
+            if patch_type == "json":
+                self.report_unknown(patches.odd_words(patch), resource, options)
+                new = patches.json_patch(old, patch)
+            elif not isinstance(patch, dict):
+                why = f"json: cannot unmarshal {json_name(patch)} into Go value of type map[string]interface {{}}"
+                raise errors.bad_request(why if patch_type == "strategic" else f"error decoding patch: {why}")
+            elif patch_type == "merge":
+                new = patches.merge_patch(old, patch)
+            else:
+                new = patches.strategic_patch(old, patch, resource.schema)
+                new |= {"apiVersion": resource.api_version, "kind": resource.kind}  # whatever it says of them
+            made = self.decode_patched(resource, new, options)
+            self.demand_name(made, namespace, name)
+            return made
+
+        return await self._retrying(resource, namespace, name, change, options)
+
+    async def apply(
+        self, resource: Resource, namespace: str, name: str, config: dict[str, Any], options: Options
+    ) -> Outcome:
+        """Server-side apply: creates the object when it is not there."""
+        if not options.field_manager:
+            cause = errors.required("fieldManager", "is required for apply patch")
+            raise errors.unprocessable("PatchOptions", "meta.k8s.io", "", [cause])
+        if not isinstance(config, dict):
+            raise errors.bad_request(
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+                f"{type_of(config)} into Go value of type map[string]interface {{}}"
+            )
+        said = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
+        if said != (resource.api_version, resource.kind):
+            raise errors.bad_request(f"invalid object type: {said[0] or '/'}, Kind={said[1]}")
+        if (config.get("metadata") or {}).get("managedFields"):
+            raise errors.bad_request("metadata.managedFields must be nil")
+        demand_typed(config, resource.schema, resource.api_version)
+        stated_config = copy_json(config)
+        config = self.decode(resource, config, options)
+        _restore_nulls(config, stated_config)
+        meta = config["metadata"]
+        if meta.get("name", name) != name:
+            raise errors.bad_request(
+                f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+            )
+        meta["name"] = name
+        stated = object_meta.stated_revision(config, resource, name)
+        meta.pop("resourceVersion", None)
+        self._settle_namespace(resource, namespace, meta)
+        self._narrow(resource, config, options)
+        record = self.store.latest((resource.storage, namespace, name))
+        if record is None:
+            if options.subresource:
+                raise errors.not_found(resource.plural, resource.group, name)
+            if uid := meta.get("uid"):
+                why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                raise errors.conflict(resource.plural, resource.group, name, why)
+            if resource.namespaced:
+                self._demand_namespace(resource, namespace, name)
+            now = timestamps.timestamp(self.now())
+            wish = apply.Wish(options.manager, "", options.force, now, stated_config)
+            obj = apply.apply_config(None, config, resource.schema, wish)
+            return await self._insert(
+                resource, namespace, await self._prepare_new(resource, obj, options, True), options
+            )
+
+        def change(old: dict[str, Any]) -> dict[str, Any]:
+            now = timestamps.timestamp(self.now())
+            sub = options.subresource
+            wish = apply.Wish(options.manager, sub, options.force, now, stated_config)
+            merged = apply.apply_config(old, config, resource.schema, wish)
+            if stated and stated != old["metadata"]["resourceVersion"]:
+                raise errors.conflict(resource.plural, resource.group, name)
+            return merged
+
+        return await self._retrying(resource, namespace, name, change, options, track=False)
+
+    def _narrow(self, resource: Resource, config: dict[str, Any], options: Options) -> None:
+        """An apply owns only what its endpoint writes: status on /status, everything else on the main one."""
+        if options.subresource == "status":
+            for key in set(config) - {"apiVersion", "kind", "metadata", "status"}:
+                del config[key]
+            if not resource.custom:
+                config["metadata"] = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}
+        elif resource.status:
+            config.pop("status", None)
+
+
+def _restore_nulls(config: Any, stated: Any) -> None:
+    """An applied null is owned, though decoding it into a type drops it."""
+    if isinstance(config, dict) and isinstance(stated, dict):
+        for key, value in stated.items():
+            if value is None:
+                config.setdefault(key, None)
+            elif key in config and key != "metadata":
+                _restore_nulls(config[key], value)

@@ -1,0 +1,202 @@
+"""The kinds the server knows: one `Resource` per group, version and plural, built-in or from a CRD.
+
+Discovery, OpenAPI, routing and storage are all read from one `Registry`, so they cannot disagree. Several versions of
+a kind, and the two event groups, share one stored form: `storage` names the pile the objects lie in, and a Resource
+knows how to show a stored object in its own version.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
+from matrixcontainer.kubeapi.meta.selectors import Accessor, field_reader
+from matrixcontainer.kubeapi.registry.strategy import Strategy
+from matrixcontainer.kubeapi.schema.structural import Schema
+from matrixcontainer.kubeapi.storage.objects import Record
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+Convert = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class ScalePaths:
+    """Where an object keeps its replica counts, as JSON paths like `.spec.replicas`."""
+
+    spec: str
+    status: str
+    selector: str = ""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A column of the table form: its definition and the path its cell is read from."""
+
+    name: str
+    type: str
+    path: JsonPath
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+@dataclass
+class Resource:
+    """One plural of one version, with everything a request to it needs."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    schema: Schema
+    strategy: Strategy
+    singular: str = ""
+    list_kind: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    custom: bool = False
+    status: bool = False
+    scale: ScalePaths | None = None
+    extra_subresources: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()  # name, group/version, kind, verbs
+    columns: tuple[Printed, ...] = ()
+    cells: Callable[[dict[str, Any], float], list[Any]] | None = None
+    storage: str = ""
+    storage_version: str = ""
+    type_name: str = ""
+    document: dict[str, Any] | None = None
+    fields: dict[str, Accessor] = field(default_factory=dict)
+    to_storage: Convert | None = None
+    from_storage: Convert | None = None
+    refresh_before: int = 0
+    fingerprint: str = ""
+    deprecated: str = ""
+    acted_on: str = ""
+    computed: Callable[..., Any] | None = None  # answers instead of the store: (app, request, resource, target)
+    ending: bool = False  # its definition is being deleted: nothing new may come
+
+    def __post_init__(self) -> None:
+        self.singular = self.singular or self.kind.lower()
+        self.list_kind = self.list_kind or f"{self.kind}List"
+        self.storage = self.storage or (f"{self.plural}.{self.group}" if self.group else self.plural)
+        self.storage_version = self.storage_version or self.api_version
+        self.fields = {"metadata.name": field_reader("metadata.name")} | self.fields
+        if self.namespaced:
+            self.fields.setdefault("metadata.namespace", field_reader("metadata.namespace"))
+        self._head = b'{"apiVersion":"%s","kind":"%s"' % (self.api_version.encode(), self.kind.encode())
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    # ---- stored form and shown form
+
+    def show(self, record: Record) -> dict[str, Any]:
+        """The object in this version."""
+        obj = record.obj
+        if self.from_storage is not None:
+            return self.from_storage(obj)
+        obj["apiVersion"] = self.api_version
+        if record.revision <= self.refresh_before:
+            self.strategy.refresh(obj, self)
+        return obj
+
+    def shown_bytes(self, record: Record) -> bytes:
+        """The same as JSON text; usually the stored bytes themselves."""
+        if self.from_storage is None and record.revision > self.refresh_before:
+            if record.body.startswith(self._head):
+                return record.body
+            return self._head + record.body[record.body.index(b',"', record.body.index(b',"kind"') + 1) :]
+        from matrixcontainer.kubeapi.storage.objects import encode
+
+        return encode(self.show(record))
+
+    def item_bytes(self, record: Record) -> bytes:
+        """An item of a list: built-in items leave apiVersion and kind to the list."""
+        body = self.shown_bytes(record)
+        return body if self.custom else b"{" + body[len(self._head) + 1 :]
+
+    def store_form(self, obj: dict[str, Any]) -> dict[str, Any]:
+        if self.to_storage is not None:
+            return self.to_storage(obj)
+        return obj | {"apiVersion": self.storage_version}
+
+
+def version_rank(version: str) -> tuple[int, int, int, str]:
+    """Sort key: GA before beta before alpha, higher numbers first, anything else last by name."""
+    match = re.match(r"^v(\d+)(?:(alpha|beta)(\d+))?$", version)
+    if match is None:
+        return (3, 0, 0, version)
+    stage = {None: 0, "beta": 1, "alpha": 2}[match[2]]
+    return (stage, -int(match[1]), -int(match[3] or 0), "")
+
+
+ANY_NAME = "*"
+"""The plural of a resource that answers for every name in its group and is not listed."""
+
+
+class Registry:
+    """All served resources by (group, version, plural). Every change moves `serial`, which caches compare."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str], Resource] = {}
+        self.serial = 0
+
+    def add(self, resource: Resource) -> None:
+        self._found[resource.group, resource.version, resource.plural] = resource
+        self.serial += 1
+
+    def remove(self, group: str, plural: str, version: str | None = None) -> None:
+        for key in [k for k in self._found if k[0] == group and k[2] == plural and version in (None, k[1])]:
+            del self._found[key]
+        self.serial += 1
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        return self._found.get((group, version, plural)) or self._found.get((group, version, ANY_NAME))
+
+    def all(self) -> list[Resource]:
+        """Every one that is listed."""
+        return [resource for resource in self._found.values() if resource.plural != ANY_NAME]
+
+    def groups(self) -> list[str]:
+        """Named groups, built-in ones first in order of registration; the core group ("") is not among them."""
+        return list(dict.fromkeys(resource.group for resource in self._found.values() if resource.group))
+
+    def is_built_in(self, group: str) -> bool:
+        """Whether the group, "" for the core, has kinds that no definition made."""
+        return any(resource.group == group and not resource.custom for resource in self._found.values())
+
+    def versions(self, group: str) -> list[str]:
+        found = {resource.version for resource in self._found.values() if resource.group == group}
+        return sorted(found, key=version_rank)
+
+    def of(self, group: str, version: str) -> list[Resource]:
+        """Those that are listed."""
+        found = (r for r in self._found.values() if r.group == group and r.version == version)
+        return [resource for resource in found if resource.plural != ANY_NAME]
+
+    def by_kind(self, api_version: str, kind: str) -> Resource | None:
+        return next((r for r in self._found.values() if r.api_version == api_version and r.kind == kind), None)
+
+    def preferred(self) -> list[Resource]:
+        """Each stored pile once, in its preferred version: what controllers walk."""
+        seen: dict[str, Resource] = {}
+        for resource in self._found.values():
+            if "delete" not in resource.verbs:
+                continue
+            held = seen.get(resource.storage)
+            if held is None or (
+                held.group == resource.group and version_rank(resource.version) < version_rank(held.version)
+            ):
+                seen[resource.storage] = resource
+        return list(seen.values())
+
+    def by_storage(self, storage: str) -> Resource | None:
+        return next((resource for resource in self.preferred() if resource.storage == storage), None)

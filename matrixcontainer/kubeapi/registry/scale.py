@@ -1,0 +1,46 @@
+"""scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
+from matrixcontainer.kubeapi.registry.resource import Printed, Resource, ScalePaths
+from matrixcontainer.kubeapi.registry.strategy import Strategy
+from matrixcontainer.kubeapi.schema.types import schema_of
+
+SCALES = Resource(
+    "autoscaling",
+    "v1",
+    "scales",
+    "Scale",
+    True,
+    schema_of("autoscaling.v1.Scale"),
+    Strategy(),
+    columns=(
+        Printed("Desired", "integer", JsonPath(".spec.replicas"), description="The number wanted."),
+        Printed("Available", "integer", JsonPath(".status.replicas"), description="The number there is."),
+        Printed("Age", "date", JsonPath(".metadata.creationTimestamp"), description="Since when the object is."),
+    ),
+)
+
+
+def scale_of(obj: dict[str, Any], paths: ScalePaths) -> dict[str, Any]:
+    """The autoscaling/v1 Scale view of an object."""
+    meta = obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: dict[str, Any] = {"replicas": JsonPath(paths.status).first(obj) or 0}
+    selector = JsonPath(paths.selector).first(obj) if paths.selector else None
+    if selector is None and obj.get("apiVersion", "").startswith("apps/"):
+        labels = ((obj.get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
+        selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    if selector:
+        status["selector"] = selector
+    replicas = JsonPath(paths.spec).first(obj)
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: meta[key] for key in kept if key in meta},
+        "spec": {"replicas": replicas} if replicas else {},  # as Go leaves a zero out
+        "status": status,
+    }

@@ -1,0 +1,19 @@
+"""store_errors."""
+
+from __future__ import annotations
+
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.storage.objects import StoreLost
+
+
+def store_lost(failure: StoreLost) -> ApiError:
+    """What the database failed at, with the code that tells a client whether asking again may help."""
+    code, reason = {
+        "Full": (507, "InsufficientStorage"),
+        "Locked": (503, "ServiceUnavailable"),
+    }.get(failure.kind, (500, "InternalError"))
+    refusal = ApiError(code, reason, str(failure))
+    if code == 503:
+        refusal.details = {"retryAfterSeconds": 1}
+        refusal.headers = {"Retry-After": "1"}
+    return refusal

@@ -1,0 +1,193 @@
+"""Watches: what changed after a revision, in order, as lines of JSON, until the time is up or the client has gone.
+
+Every watcher walks the store's log of its resource at its own pace and is called after each commit; the line of a
+change is encoded once per form and shared by all watchers. An object that enters or leaves a selector appears as
+ADDED or DELETED. Bookmarks carry the store's revision, and only once everything up to it has been handed over.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.registry.list import Query
+from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.storage.objects import Change, Record
+from matrixcontainer.kubeapi.storage.store import Store
+
+BOOKMARK_S = 50.0  # clients call a stream dead after 70 s of silence
+LAST_BOOKMARK_S = 2.0
+
+Form = Callable[[dict[str, Any], bool], dict[str, Any]]  # (object, first of the stream) -> what is sent as `object`
+
+
+@dataclass
+class WatchOptions:
+    timeout_s: float = 0.0
+    bookmarks: bool = False
+    initial_events: bool = False
+    form_name: str = ""
+    form: Form | None = None
+
+
+def line(kind: str, obj: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), obj)
+
+
+class Watch:
+    """One client's stream. `open` says whom to call when there may be more, `take` gives what is new as whole lines.
+
+    The client's connection asks at its own pace: a slow one misses nothing until the history forgets it, and then it is
+    told so. `ended` tells that nothing will follow, `due` when to ask although nothing happened.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        resource: Resource,
+        query: Query,
+        options: WatchOptions,
+        chance: random.Random,
+        gone: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.store, self.resource, self.query, self.options = store, resource, query, options
+        self.gone = gone
+        self.log = store.log(resource.storage)
+        self.timeout_s = options.timeout_s or chance.uniform(1800, 3600)
+        self.first = True
+        self.ended = False
+        self._plain = options.form is None and not query.labels and not query.fields
+        self._namespace = query.namespace
+        self._place: int | None = None
+        self._wake: Callable[[], None] | None = None
+        self._clock = asyncio.get_running_loop().time
+        self._ends = self._clock() + self.timeout_s
+        self._next_bookmark = self._clock() + min(BOOKMARK_S, max(self.timeout_s - LAST_BOOKMARK_S, 0.0))
+
+    def open(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self.log.waiters.add(wake)
+
+    def close(self) -> None:
+        if self._wake is not None:
+            self.log.waiters.discard(self._wake)
+
+    @property
+    def behind(self) -> bool:
+        """Whether there is something `take` has not given yet."""
+        return self._place is None or self._place != self.log.end()
+
+    @property
+    def due(self) -> float:
+        """The moment, on the loop's clock, to take again at the latest."""
+        return min(self._ends, self._next_bookmark) if self.options.bookmarks else self._ends
+
+    def take(self) -> bytes:
+        """What is new; b"" when nothing is. Never called again once it has ended."""
+        if self._place is None:
+            return self._begin()
+        log = self.log
+        if self._place < log.start:
+            return self._too_old(self.store.floor)
+        fresh = log.since(self._place)
+        self._place += len(fresh)
+        if fresh:
+            lines = [line for change in fresh if (line := self._line_of(change)) is not None]
+            if lines:
+                return lines[0] if len(lines) == 1 else b"".join(lines)
+        now = self._clock()
+        if now >= self._ends or self.gone():
+            self.ended = True
+        elif self.options.bookmarks and now >= self._next_bookmark:
+            final = self._ends - LAST_BOOKMARK_S
+            self._next_bookmark = final if now < final < now + BOOKMARK_S else now + BOOKMARK_S
+            return self._bookmark()
+        return b""
+
+    def _begin(self) -> bytes:
+        revision = self.query.revision
+        if revision in ("", "0"):
+            self._place = self.log.end()
+            return self._present()
+        if int(revision) < self.store.floor:
+            return self._too_old(int(revision))
+        self._place = self.log.position_after(int(revision))
+        return self.take()
+
+    # ---- lines
+
+    def _present(self) -> bytes:
+        """What exists now, as ADDED, and the mark that ends it when asked for."""
+        present = self.store.objects_of(self.resource.storage, self.query.namespace)
+        lines = [line("ADDED", self._body(record)) for record in present if self._selects(record)]
+        if self.options.initial_events:
+            lines.append(self._bookmark({"k8s.io/initial-events-end": "true"}))
+        return b"".join(lines)
+
+    def _selects(self, record: Record | None) -> bool:
+        if record is None or (self.query.namespace and record.key[1] != self.query.namespace):
+            return False
+        if not self.query.labels and not self.query.fields:
+            return True
+        return self.query.matches(self.resource, record)
+
+    def _line_of(self, change: Change) -> bytes | None:
+        record = change.record
+        if self._namespace and record.key[1] != self._namespace:
+            return None
+        if self._plain:
+            return self._shared_line(change.type, change)
+        now = change.type != "DELETED" and self._selects(record)
+        before = self._selects(change.previous)
+        if not now and not before:
+            return None
+        kind = "MODIFIED" if now and before else "ADDED" if now else "DELETED"
+        if kind == "DELETED" and change.type != "DELETED":
+            assert change.previous is not None
+            last = change.previous.obj
+            last["metadata"]["resourceVersion"] = str(change.revision)
+            record = Record(record.key, record.uid, change.revision, orjson.dumps(last))
+            return line(kind, self._body(record))
+        if self.options.form is not None:
+            return line(kind, self._body(record))
+        return self._shared_line(kind, change)
+
+    def _shared_line(self, kind: str, change: Change) -> bytes:
+        token = (kind, self.resource.api_version)
+        encoded: bytes | None = change.encoded.get(token)
+        if encoded is None or self.resource.refresh_before >= change.record.revision:
+            encoded = change.encoded[token] = line(kind, self._body(change.record))
+        return encoded
+
+    def _body(self, record: Record) -> bytes:
+        if self.options.form is None:
+            return self.resource.shown_bytes(record)
+        shown = self.options.form(self.resource.show(record), self.first)
+        self.first = False
+        return orjson.dumps(shown)
+
+    def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
+        revision = str(self.store.revision)
+        meta: dict[str, Any] = {"resourceVersion": revision}
+        if not self.resource.custom:
+            meta["creationTimestamp"] = None  # as Go prints what a type has and nobody set
+        if annotations:
+            meta["annotations"] = annotations
+        obj: dict[str, Any] = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": meta}
+        if self.options.form_name:
+            obj |= {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+        if self.options.form_name == "Table":
+            row: dict[str, Any] = {"cells": None, "object": obj}
+            obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": revision}}
+            obj |= {"columnDefinitions": None, "rows": [row]}
+        return line("BOOKMARK", json.dumps(obj, separators=(",", ":")).encode())
+
+    def _too_old(self, revision: int) -> bytes:
+        self.ended = True
+        failure = errors.expired(f"too old resource version: {revision} ({self.store.floor})")
+        return line("ERROR", json.dumps(failure.status(), separators=(",", ":")).encode())

@@ -1,0 +1,123 @@
+"""The checks of single values that a schema compiles into: types, texts, numbers and enumerations."""
+
+from collections.abc import Callable
+from typing import Any
+
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.schema.structural import Judge, Schema
+
+NAMES: dict[type, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+FORMS = {"integer": "int64", "number": "double"}  # which form a bare number has
+
+
+def type_mistake(python: type, types: tuple[str, ...], form: str) -> Judge | None:
+    """What is wrong with every value of this kind, or None when nothing is."""
+    actual = NAMES[python]
+    texts = python in (str, list)
+    numeric = "number" in types or "integer" in types
+    if actual in types or (actual == "integer" and "number" in types):
+        return None
+    if form and texts and not numeric:
+        return None  # the format alone decides
+    shown, wanted = actual, ",".join(types)
+    if form and not texts:
+        shown, wanted = FORMS.get(actual, ""), form
+    whole_fits = python is float and "integer" in types
+
+    def check(value: Any, name: str, old: Any, found: list[Cause]) -> int:
+        if whole_fits and value.is_integer():
+            return 1
+        found.append(errors.type_invalid(name, shown, f'{name} in body must be of type {wanted}: "{shown}"'))
+        return 0
+
+    return check
+
+
+def string_checks(schema: Schema, well_formed: Callable[[str], bool] | None) -> list[Judge]:
+    most, least, pattern, text, form = (
+        schema.max_length,
+        schema.min_length,
+        schema.pattern,
+        schema.pattern_text,
+        schema.format,
+    )
+
+    def check(value: str, name: str, old: Any, found: list[Cause]) -> int:
+        if most is not None and len(value) > most:
+            found.append(errors.too_long(name, most))
+        elif least is not None and len(value) < least:
+            found.append(errors.invalid(name, value, f"{name} in body should be at least {least} chars long"))
+        elif pattern is not None and not pattern(value):
+            found.append(errors.invalid(name, value, f"{name} in body should match '{text}'"))
+        if well_formed is not None and not well_formed(value):
+            detail = f"{name} in body must be of type {form}: {errors.shown(value)}"
+            found.append(errors.type_invalid(name, value, detail))
+        return 0
+
+    if most is None and least is None and pattern is None and well_formed is None:
+        return []
+    return [check]
+
+
+def number_checks(schema: Schema) -> list[Judge]:
+    """Bounds and steps. Whole values are held against whole bounds, whatever the schema says behind the point."""
+    low, high, step = schema.minimum, schema.maximum, schema.multiple_of
+    if low is None and high is None and step is None:
+        return []
+
+    def check(value: float, name: str, old: Any, found: list[Cause]) -> int:
+        whole = isinstance(value, int)
+        if step is not None and not is_multiple(value, int(step) if whole else step):
+            factor = as_number(int(step) if whole else step)
+            found.append(errors.invalid(name, value, f"{name} in body should be a multiple of {factor}"))
+        if low is not None:
+            bound = int(low) if whole else low
+            if value <= bound if schema.exclusive_minimum else value < bound:
+                words = "greater than" if schema.exclusive_minimum else "greater than or equal to"
+                found.append(errors.invalid(name, value, f"{name} in body should be {words} {as_number(bound)}"))
+        if high is not None:
+            bound = int(high) if whole else high
+            if value >= bound if schema.exclusive_maximum else value > bound:
+                words = "less than" if schema.exclusive_maximum else "less than or equal to"
+                found.append(errors.invalid(name, value, f"{name} in body should be {words} {as_number(bound)}"))
+        return 0
+
+    return [check]
+
+
+def is_multiple(value: float, step: float) -> bool:
+    if step <= 0:
+        return False
+    if isinstance(value, int) and isinstance(step, int):
+        return value % step == 0
+    ratio = 1 / step * value if step < 1 else value / step
+    return abs(ratio - round(ratio)) <= 1e-9 * max(1.0, abs(ratio))
+
+
+def as_number(value: float) -> str:
+    """A number as Go prints it in passing."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    return str(value)
+
+
+def enum_check(allowed: list[Any]) -> Judge:
+    words = [word if isinstance(word, str) else errors.as_json(word) for word in allowed]
+
+    def check(value: Any, name: str, old: Any, found: list[Cause]) -> int:
+        kind = type(value) is bool
+        if value is None or not any(value == word and (type(word) is bool) == kind for word in allowed):
+            shown = "null" if value is None else errors.as_go(value)
+            found.append(errors.not_supported(name, shown, words))
+        return 0
+
+    return check

@@ -1,0 +1,293 @@
+"""Structural schemas: what an object may hold, which defaults it takes, and everything that is wrong with it.
+
+A `Schema` is compiled once from the OpenAPI v3 form of a CRD version or from the table of built-in types, and then
+asked three things in this order: `prune` (drop and report unknown fields), `default`, `validate`. All mistakes of an
+object are returned together, with the field paths, reasons and wording that clients of a Kubernetes API know.
+Structural CRD schemas follow the public "Extend the API" documentation; wording follows its validation errors.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+
+from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
+
+Judge = Callable[[Any, str, Any, list[Cause]], int]  # value, its name, its former self, mistakes: checks that held
+
+try:
+    import re2
+except ImportError:  # the standard engine differs in corner cases and can be slow on hostile patterns
+    re2 = None
+
+
+def compile_pattern(pattern: str) -> Callable[[str], Any]:
+    """A search function with the semantics of Go's RE2 (search, not full match); raises ValueError on a bad pattern."""
+    try:
+        return (re2 or re).compile(pattern).search
+    except Exception as failure:
+        raise ValueError(_as_go_tells_it(failure)) from failure
+
+
+RE2_SAYS = {  # what the engine says, and what Go says of the same mistake
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+}
+
+
+def _as_go_tells_it(failure: Exception) -> str:
+    said = failure.args[0] if failure.args else str(failure)
+    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    what, colon, where = text.partition(": ")
+    return f"error parsing regexp: {RE2_SAYS.get(what, what)}" + (f": `{where}`" if colon else "")
+
+
+class Schema:
+    """One node of a structural schema; children are Schemas too."""
+
+    __slots__ = (
+        "additional",
+        "all_of",
+        "any_of",
+        "default",
+        "description",
+        "embedded",
+        "enum",
+        "exclusive_maximum",
+        "exclusive_minimum",
+        "format",
+        "int_or_string",
+        "items",
+        "judge",
+        "list_keys",
+        "list_type",
+        "map_type",
+        "max_items",
+        "max_length",
+        "max_properties",
+        "maximum",
+        "merge_key",
+        "min_items",
+        "min_length",
+        "min_properties",
+        "minimum",
+        "multiple_of",
+        "negated",
+        "nullable",
+        "one_of",
+        "pattern",
+        "pattern_text",
+        "preserve",
+        "properties",
+        "ref",
+        "required",
+        "rules",
+        "strategy",
+        "type",
+        "unique_items",
+        "with_embedded",
+        "with_rules",
+        "with_unique_lists",
+    )
+
+    def __init__(self, document: dict[str, Any] | None = None) -> None:
+        d = document or {}
+        self.type: str = d.get("type", "")
+        self.properties: dict[str, Schema] = {k: Schema(v) for k, v in (d.get("properties") or {}).items()}
+        self.required: list[str] = d.get("required") or []
+        extra = d.get("additionalProperties")
+        self.additional: Schema | bool | None = Schema(extra) if isinstance(extra, dict) else extra
+        self.items: Schema | None = Schema(d["items"]) if isinstance(d.get("items"), dict) else None
+        self.preserve: bool = bool(d.get("x-kubernetes-preserve-unknown-fields"))
+        self.int_or_string: bool = bool(d.get("x-kubernetes-int-or-string"))
+        self.embedded: bool = bool(d.get("x-kubernetes-embedded-resource"))
+        self.nullable: bool = bool(d.get("nullable"))
+        self.default: Any = d.get("default", ABSENT)
+        self.enum: list[Any] | None = d.get("enum")
+        self.format: str = d.get("format", "")
+        self.minimum, self.maximum = d.get("minimum"), d.get("maximum")
+        self.exclusive_minimum = bool(d.get("exclusiveMinimum"))
+        self.exclusive_maximum = bool(d.get("exclusiveMaximum"))
+        self.multiple_of = d.get("multipleOf")
+        self.min_length, self.max_length = d.get("minLength"), d.get("maxLength")
+        self.min_items, self.max_items = d.get("minItems"), d.get("maxItems")
+        self.min_properties, self.max_properties = d.get("minProperties"), d.get("maxProperties")
+        self.unique_items = bool(d.get("uniqueItems"))
+        self.pattern_text: str = d.get("pattern", "")
+        self.pattern = compile_pattern(self.pattern_text) if self.pattern_text else None
+        self.list_type: str = d.get("x-kubernetes-list-type", "")
+        self.list_keys: list[str] = d.get("x-kubernetes-list-map-keys") or []
+        self.map_type: str = d.get("x-kubernetes-map-type", "")
+        self.merge_key: str = d.get("x-kubernetes-patch-merge-key", "")
+        self.strategy: list[str] = [w for w in d.get("x-kubernetes-patch-strategy", "").split(",") if w]
+        self.rules: list[dict[str, Any]] = d.get("x-kubernetes-validations") or []
+        self.all_of = [Schema(s) for s in d.get("allOf") or []]
+        self.any_of = [Schema(s) for s in d.get("anyOf") or []]
+        self.one_of = [Schema(s) for s in d.get("oneOf") or []]
+        self.negated: Schema | None = Schema(d["not"]) if isinstance(d.get("not"), dict) else None
+        self.description: str = d.get("description", "")
+        self.ref = ""
+        self.with_rules: bool | None = None
+        self.with_embedded: bool | None = None
+        self.with_unique_lists: bool | None = None
+        self.judge: Judge | None = None  # compiled when first asked
+
+    def child(self, key: str) -> "Schema | None":
+        """The schema of an object's field, from its properties or its additional ones."""
+        if (found := self.properties.get(key)) is not None:
+            return found
+        return self.additional if isinstance(self.additional, Schema) else None
+
+    def has_default(self) -> bool:
+        return self.default is not ABSENT
+
+    def has_rules(self) -> bool:
+        """Whether this node or any below it has validation rules; looked up once."""
+        if self.with_rules is None:
+            self.with_rules = any(node.rules for node in walk(self))
+        return self.with_rules
+
+    def has_unique_lists(self) -> bool:
+        """Whether any list here or below is a set or a map; looked up once."""
+        if self.with_unique_lists is None:
+            self.with_unique_lists = any(node.list_type in ("set", "map") for node in walk(self))
+        return self.with_unique_lists
+
+    def has_embedded(self) -> bool:
+        """Whether whole objects with metadata stand here or below; looked up once."""
+        if self.with_embedded is None:
+            self.with_embedded = any(node.embedded for node in walk(self))
+        return self.with_embedded
+
+
+def walk(schema: Schema) -> Iterator[Schema]:
+    """Every structural node, itself first."""
+    yield schema
+    for child in schema.properties.values():
+        yield from walk(child)
+    if isinstance(schema.additional, Schema):
+        yield from walk(schema.additional)
+    if schema.items is not None:
+        yield from walk(schema.items)
+
+
+def join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+# ---- prune
+
+
+def prune(value: Any, schema: Schema, path: str = "", unknown: list[str] | None = None, root: bool = False) -> Any:
+    """Drop, in place, every field the schema does not know; their paths are appended to `unknown`."""
+    if isinstance(value, dict):
+        exempt = {"apiVersion", "kind", "metadata"} if root or schema.embedded else ()
+        for key in list(value):
+            if key in exempt:
+                continue
+            if key in schema.properties:
+                prune(value[key], schema.properties[key], join(path, key), unknown)
+            elif isinstance(schema.additional, Schema):
+                prune(value[key], schema.additional, join(path, key), unknown)
+            elif schema.additional is True or schema.preserve:
+                continue
+            elif schema.type == "object" or schema.properties or root:
+                del value[key]
+                if unknown is not None:
+                    unknown.append(join(path, key))
+    elif isinstance(value, list) and schema.items is not None:
+        for index, item in enumerate(value):
+            prune(item, schema.items, f"{path}[{index}]", unknown)
+    return value
+
+
+def prune_custom(
+    value: Any, schema: Schema | None, path: str, unknown: list[str], root: bool = False, keeps: bool = False
+) -> None:
+    """The same for values that were not decoded into types: even below a scalar nothing unknown stays."""
+    keeps = keeps or (schema is not None and schema.preserve)
+    if isinstance(value, dict):
+        exempt = ("apiVersion", "kind", "metadata") if root or (schema is not None and schema.embedded) else ()
+        for key in list(value):
+            if key in exempt:
+                continue
+            item = value[key]
+            if schema is not None and (child := schema.properties.get(key)) is not None:
+                if isinstance(item, (dict, list)):
+                    prune_custom(item, child, join(path, key), unknown)
+            elif schema is not None and schema.additional is not None:
+                if isinstance(item, (dict, list)) and (isinstance(schema.additional, Schema) or not keeps):
+                    inner = schema.additional if isinstance(schema.additional, Schema) else None
+                    prune_custom(item, inner, join(path, key), unknown)
+            elif not keeps:
+                del value[key]
+                unknown.append(join(path, key))
+    elif isinstance(value, list):
+        inner = schema.items if schema is not None else None
+        if keeps and inner is None:
+            return
+        for index, item in enumerate(value):
+            if isinstance(item, (dict, list)):
+                prune_custom(item, inner, f"{path}[{index}]", unknown, keeps=keeps)
+
+
+# ---- default
+
+
+def copy_json(value: Any) -> Any:
+    """A deep copy of JSON."""
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except orjson.JSONEncodeError:  # deeper or odder than it prints
+        return _copied(value)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _copied(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_copied(v) for v in value]
+    return value
+
+
+def apply_defaults(value: Any, schema: Schema) -> Any:
+    """Fill in missing fields in place; a null where null is not allowed and a default exists counts as missing."""
+    if isinstance(value, dict):
+        for key, child in schema.properties.items():
+            if child.default is not ABSENT and (
+                key not in value or (value[key] is None and not child.nullable and child.default is not None)
+            ):
+                value[key] = copy_json(child.default)
+            if value.get(key) is not None:
+                apply_defaults(value[key], child)
+        if isinstance(schema.additional, Schema):
+            for key, item in value.items():
+                if key not in schema.properties:
+                    apply_defaults(item, schema.additional)
+    elif isinstance(value, list) and schema.items is not None:
+        for item in value:
+            apply_defaults(item, schema.items)
+    return value
+
+
+def drop_nulls(value: Any, schema: Schema) -> Any:
+    """Remove nulls the schema does not allow and does not default, as decoding into a typed field would."""
+    if isinstance(value, dict):
+        for key in list(value):
+            child = schema.child(key)
+            if value[key] is None and child is not None and not child.nullable and not child.preserve:
+                if child.type or child.int_or_string:
+                    del value[key]
+            elif child is not None:
+                drop_nulls(value[key], child)
+    elif isinstance(value, list) and schema.items is not None:
+        for item in value:
+            drop_nulls(item, schema.items)
+    return value

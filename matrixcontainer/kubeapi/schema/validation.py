@@ -1,0 +1,269 @@
+"""Everything that is wrong with a value under its schema, told together, in the wording clients of the API know.
+
+A schema is compiled once, on first use, into a judge: a function that knows for each kind of JSON value which checks
+apply and asks no more than those. Unchanged parts of an object are not judged again (ratcheting), so that a stricter
+schema does not block other changes. Wording follows the validation errors of the public API; where nothing in an
+anyOf or oneOf fits, the part that came nearest tells its mistakes too.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
+from matrixcontainer.kubeapi.schema.combinators import junctions_of
+from matrixcontainer.kubeapi.schema.formats import FORMATS, normal_name
+from matrixcontainer.kubeapi.schema.scalars import NAMES, enum_check, number_checks, string_checks, type_mistake
+from matrixcontainer.kubeapi.schema.structural import Judge, Schema
+
+NOWHERE = "<nil>"  # how a mistake without a field is shown
+
+
+def type_of(value: Any) -> str:
+    return NAMES[type(value)]
+
+
+def fits_type(value: Any, wanted: str) -> bool:
+    actual = type_of(value)
+    if actual == wanted:
+        return True
+    if wanted == "number":
+        return actual == "integer"
+    return wanted == "integer" and actual == "number" and float(value).is_integer()
+
+
+def validate(value: Any, schema: Schema, path: str = "", old: Any = ABSENT, below: str = "") -> list[Cause]:
+    """Every mistake in `value`; an unchanged part of `old` is not judged again (ratcheting).
+
+    `path` is how messages and fields call the value; `below` stands before it in fields only.
+    """
+    found: list[Cause] = []
+    judge_of(schema)(value, path, old, found)
+    if not found:
+        return found
+    return [_placed(cause, below) for cause in dict.fromkeys(found)]
+
+
+def _placed(cause: Cause, below: str) -> Cause:
+    name = cause.field.removeprefix(".")
+    if name == NOWHERE or not name:
+        return Cause(cause.reason, cause.message, below or NOWHERE)
+    return Cause(cause.reason, cause.message, f"{below}.{name}" if below else name)
+
+
+def judge_of(schema: Schema) -> Judge:
+    """The compiled form of a schema."""
+    if schema.judge is None:
+        schema.judge = _compiled(schema)
+    return schema.judge
+
+
+def _compiled(schema: Schema) -> Judge:
+    types = ("integer", "string") if schema.int_or_string else (schema.type,) if schema.type else ()
+    kind = normal_name(schema.format)
+    form = schema.format if kind in FORMATS else ""
+    shared = [*junctions_of(schema, judge_of)]
+    last = enum_check(schema.enum) if schema.enum else None
+    plans: dict[type, tuple[int, tuple[Judge, ...]]] = {}
+    for python in (str, int, float, bool, list, dict):
+        checks: list[Judge] = []
+        count = 4  # the junctions, the enum and the value itself are always counted
+        if types or form:
+            if (mistake := type_mistake(python, types, form)) is not None:
+                checks.append(mistake)
+                count += 1
+            else:
+                count += 2
+        checks += shared
+        if python is str:
+            checks += string_checks(schema, FORMATS.get(kind))
+            count += 2 if kind in FORMATS else 1
+        elif python in (int, float):
+            checks += number_checks(schema)
+            count += 2
+        elif python is list:
+            checks += _list_checks(schema)
+            count += 2
+        if last is not None:
+            checks.append(last)
+        if python is dict:
+            checks += _object_checks(schema)
+            count += 1
+        plans[python] = (count, tuple(checks))
+    nullable = schema.nullable or not types
+
+    def judge(value: Any, name: str, old: Any, found: list[Cause]) -> int:
+        if value is None:
+            if not nullable:
+                text = f'{name} in body must be of type {",".join(types)}: "null"'
+                found.append(errors.type_invalid(name, "null", text))
+            if last is not None:
+                last(value, name, old, found)
+            return 1
+        if old is not ABSENT and type(old) is type(value) and old == value:
+            return 1
+        matches, checks = plans[type(value)]
+        for check in checks:
+            matches += check(value, name, old, found)
+        return matches
+
+    return judge
+
+
+# ---- lists
+
+
+def _list_checks(schema: Schema) -> list[Judge]:
+    most, least, items = schema.max_items, schema.min_items, schema.items
+    found: list[Judge] = []
+    if items is not None:
+        inner = judge_of(items)
+
+        def each(value: list[Any], name: str, old: Any, found: list[Cause]) -> int:
+            before = correlate_list(schema, old) if isinstance(old, list) else None
+            matches = 0
+            for index, item in enumerate(value):
+                earlier = before(index, item) if before is not None else ABSENT
+                matches += inner(item, f"{name}[{index}]", earlier, found)
+            return matches
+
+        found.append(each)
+    if least is not None or most is not None or schema.unique_items:
+
+        def size(value: list[Any], name: str, old: Any, found: list[Cause]) -> int:
+            if least is not None and len(value) < least:
+                text = f"{name} in body should have at least {least} items"
+                found.append(errors.invalid(name, len(value), text))
+            if most is not None and len(value) > most:
+                found.append(errors.too_many(name, len(value), most))
+            if schema.unique_items and len({errors.shown(item) for item in value}) < len(value):
+                found.append(errors.invalid(name, "", f"{name} in body shouldn't contain duplicates"))
+            return 0
+
+        found.append(size)
+    return found
+
+
+def correlate_list(schema: Schema, old: list[Any]) -> Callable[[int, Any], Any]:
+    """How an item finds its former self: by key in map lists; nowhere else."""
+    if schema.list_type == "map":
+        by_key = {list_key(schema, item): item for item in old if isinstance(item, dict)}
+        return lambda index, item: by_key.get(list_key(schema, item), ABSENT) if isinstance(item, dict) else ABSENT
+    return lambda index, item: ABSENT
+
+
+def list_key(schema: Schema, item: dict[str, Any]) -> str:
+    """The identity of an item of a map list, defaults of key fields included."""
+    parts = []
+    for key in schema.list_keys:
+        value = item.get(key, ABSENT)
+        if value is ABSENT and schema.items is not None and key in schema.items.properties:
+            value = schema.items.properties[key].default
+        parts.append(None if value is ABSENT else value)
+    return errors.shown(parts)
+
+
+# ---- objects
+
+
+def _object_checks(schema: Schema) -> list[Judge]:
+    least, most, required = schema.min_properties, schema.max_properties, tuple(schema.required)
+    children = {key: judge_of(child) for key, child in schema.properties.items()}
+    extra = judge_of(schema.additional) if isinstance(schema.additional, Schema) else None
+    closed = schema.additional is False
+
+    def parts(value: dict[str, Any], name: str, old: Any, found: list[Cause]) -> int:
+        matches = 0
+        dotted = f"{name}." if name else ""
+        before = old if isinstance(old, dict) else None
+        for key, item in value.items():
+            child = children.get(key)
+            if child is not None:
+                where = dotted + key
+            elif extra is not None:
+                child, where = extra, f"{name}.{key}"
+            elif closed:
+                found.append(errors.invalid(name, key, f"{name}.{key} in body is a forbidden property"))
+                continue
+            else:
+                continue
+            earlier = ABSENT if before is None else before.get(key, ABSENT)
+            matches += child(item, where, earlier, found)
+        return matches
+
+    def size(value: dict[str, Any], name: str, old: Any, found: list[Cause]) -> int:
+        if least is not None and len(value) < least:
+            text = f"{name} in body should have at least {least} properties"
+            found.append(errors.invalid(name, len(value), text))
+        if most is not None and len(value) > most:
+            found.append(errors.too_many(name, len(value), most))
+        return 0
+
+    def demands(value: dict[str, Any], name: str, old: Any, found: list[Cause]) -> int:
+        found.extend(errors.required(f"{name}.{key}") for key in required if key not in value)
+        return 0
+
+    checks: list[Judge] = []
+    if least is not None or most is not None:
+        checks.append(size)
+    if children or extra is not None or closed:
+        checks.append(parts)
+    if required:
+        checks.append(demands)
+    return checks
+
+
+# ---- sets and map lists
+
+
+def find_duplicates(value: Any, schema: Schema, path: str = "") -> list[Cause]:
+    """Members that come twice where lists say they are sets or maps; the second of each is named."""
+    found: list[Cause] = []
+    if schema.has_unique_lists():
+        _find_duplicates(value, schema, path, found)
+    return found
+
+
+def _find_duplicates(value: Any, schema: Schema, path: str, found: list[Cause]) -> None:
+    if isinstance(value, list):
+        if schema.list_type in ("set", "map"):
+            _check_unique(value, schema, path, found)
+        if schema.items is not None and schema.items.has_unique_lists():
+            for index, item in enumerate(value):
+                _find_duplicates(item, schema.items, f"{path}[{index}]", found)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if (child := schema.properties.get(key)) is not None:
+                _find_duplicates(item, child, f"{path}.{key}" if path else key, found)
+            elif isinstance(schema.additional, Schema):
+                _find_duplicates(item, schema.additional, f"{path}[{key}]", found)
+
+
+def _check_unique(value: list[Any], schema: Schema, path: str, found: list[Cause]) -> None:
+    keys = schema.list_keys
+    if schema.list_type == "map":
+        for index, item in enumerate(value):
+            if item is not None and not isinstance(item, dict):
+                text = "must be an object for an array of list-type map"
+                found.append(errors.invalid(f"{path}[{index}]", errors.as_go(item), text))
+                return
+    seen: dict[Any, int] = {}
+    for index, item in enumerate(value):
+        if schema.list_type == "set":
+            identity = _identity(item)
+        elif isinstance(item, dict):
+            identity = tuple([_identity(item.get(key, ABSENT)) for key in keys])
+        else:
+            identity = tuple([_identity(ABSENT)] * len(keys))
+        times = seen[identity] = seen.get(identity, 0) + 1
+        if times == 2:
+            held = item or {}
+            shown = item if schema.list_type == "set" else {key: held[key] for key in keys if key in held}
+            found.append(errors.duplicate(f"{path}[{index}]", errors.as_go(shown)))
+
+
+def _identity(member: Any) -> Any:
+    """What equal members share, and others do not: true is not 1, and text is no number."""
+    if isinstance(member, str):
+        return member
+    return (type(member), errors.as_json(member) if isinstance(member, (dict, list)) else member)

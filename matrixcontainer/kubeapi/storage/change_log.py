@@ -1,0 +1,103 @@
+"""The changes of the last minutes, per resource and all together, and who waits for more.
+
+Watches and paged lists go back as far as this reaches; `floor` is the newest revision whose successors may have been
+forgotten.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from matrixcontainer.kubeapi.storage.objects import Change
+
+HISTORY_S_MIN = 300.0  # changes younger than this are kept unless there are too many of them
+HISTORY_S_MAX = 900.0
+HISTORY_CHANGES_MAX = 40_000
+HISTORY_BYTES_MAX = 48 * 2**20
+
+
+@dataclass
+class Log:
+    """The changes of one resource, oldest first, and whom to call when there are more. `start` counts what was
+    trimmed away.
+    """
+
+    changes: deque[Change] = field(default_factory=deque)
+    start: int = 0
+    waiters: set[Callable[[], None]] = field(default_factory=set)
+
+    def end(self) -> int:
+        return self.start + len(self.changes)
+
+    def position_after(self, revision: int) -> int:
+        """The place of the first change newer than `revision`."""
+        low, high = 0, len(self.changes)
+        while low < high:
+            middle = (low + high) // 2
+            if self.changes[middle].revision <= revision:
+                low = middle + 1
+            else:
+                high = middle
+        return self.start + low
+
+    def since(self, place: int) -> list[Change]:
+        """The changes from a place on; the newest are looked for from the end, where they are."""
+        missing = self.end() - place
+        if missing <= 0:
+            return []
+        if missing == 1:
+            return [self.changes[-1]]
+        return [self.changes[index] for index in range(place - self.start, len(self.changes))]
+
+    def wake(self) -> None:
+        for waiter in list(self.waiters):
+            waiter()
+
+
+class History:
+    """All logs. Old changes are forgotten by age, by number and by size."""
+
+    def __init__(self) -> None:
+        self.floor = 0
+        self.changes: deque[Change] = deque()
+        self.logs: dict[str, Log] = {}
+        self._bytes = 0
+
+    def log(self, resource: str) -> Log:
+        found = self.logs.get(resource)
+        if found is None:
+            found = self.logs[resource] = Log()
+        return found
+
+    def remember(self, change: Change) -> None:
+        self.log(change.record.key[0]).changes.append(change)
+        self.changes.append(change)
+        self._bytes += len(change.record.body)
+        while self.changes and self._too_much(change.at):
+            self._forget_oldest()
+
+    def forget_until(self, moment: float) -> None:
+        """Forget what happened before that moment."""
+        while self.changes and self.changes[0].at < moment:
+            self._forget_oldest()
+
+    def forget_all(self, floor: int) -> None:
+        """After a gap: nobody can go on from before `floor`."""
+        while self.changes:
+            self._forget_oldest()
+        self.floor = floor
+
+    def _forget_oldest(self) -> None:
+        oldest = self.changes.popleft()
+        self._bytes -= len(oldest.record.body)
+        self.floor = oldest.revision
+        log = self.logs[oldest.record.key[0]]
+        log.changes.popleft()
+        log.start += 1
+
+    def _too_much(self, now: float) -> bool:
+        return (
+            len(self.changes) > HISTORY_CHANGES_MAX
+            or self._bytes > HISTORY_BYTES_MAX
+            or now - self.changes[0].at > HISTORY_S_MAX
+        )

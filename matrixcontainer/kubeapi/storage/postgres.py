@@ -1,0 +1,219 @@
+"""The store's database as PostgreSQL, for one process or several.
+
+The row of the revision counter is the turn to write: whoever holds it locked writes, and by then sees all that others
+have committed, so that revisions have one order without gaps. Each commit notifies the channel `kube_changes`; a
+replica that hears it reads the changes it has not seen. The lead, that is whose controllers act, is a lock of a session
+of its own: it ends with the process, however that ends.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+
+from matrixcontainer.kubeapi.storage.backend import ChangeRow, Gap, ObjectRow, change_rows, object_rows
+from matrixcontainer.kubeapi.storage.objects import Change, StoreLost
+
+CHANNEL = "kube_changes"
+LEAD_KEY = 0x6B756265  # "kube"
+PATIENCE_S = 5  # for a connection, and for the turn to write
+LOOK_AGAIN_S = 1.0  # a listener looks for itself that often, should a notification be lost
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS kube_changes (revision BIGINT PRIMARY KEY, type VARCHAR(8) NOT NULL,
+    resource VARCHAR(320) NOT NULL, namespace VARCHAR(63) NOT NULL, name VARCHAR(253) NOT NULL,
+    uid VARCHAR(36) NOT NULL, body BYTEA NOT NULL, previous BYTEA, at DOUBLE PRECISION NOT NULL);
+CREATE TABLE IF NOT EXISTS kube_counters (name VARCHAR(32) PRIMARY KEY, value BIGINT NOT NULL);
+CREATE TABLE IF NOT EXISTS kube_identity (name VARCHAR(64) PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS kube_objects (resource VARCHAR(320) NOT NULL, namespace VARCHAR(63) NOT NULL,
+    name VARCHAR(253) NOT NULL, uid VARCHAR(36) NOT NULL, revision BIGINT NOT NULL, body BYTEA NOT NULL,
+    PRIMARY KEY (resource, namespace, name));
+"""
+
+
+class Postgres:
+    """Connections are made when needed and made again after they broke."""
+
+    shared = True
+
+    def __init__(self, url: str) -> None:
+        self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        self.place = self._url.rpartition("@")[2]
+        self._held: psycopg.Connection[Any] | None = None
+        self._lead: psycopg.Connection[Any] | None = None
+        self._leading = False
+        self._listener: threading.Thread | None = None
+        self._closing = threading.Event()
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        """A connection whose end is noticed within seconds even when the other side falls silent."""
+        return psycopg.connect(
+            self._url,
+            autocommit=True,
+            connect_timeout=PATIENCE_S,
+            keepalives_idle=5,
+            keepalives_interval=2,
+            keepalives_count=3,
+            options=f"-c lock_timeout={PATIENCE_S}s -c idle_in_transaction_session_timeout={2 * PATIENCE_S}s",
+        )
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        if self._held is None or self._held.closed:
+            self._held = self._connect()
+        return self._held
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as failure:
+            kind = "Lost"
+            if isinstance(failure, (psycopg.errors.DiskFull, psycopg.errors.OutOfMemory)):
+                kind = "Full"
+            elif isinstance(failure, (psycopg.errors.LockNotAvailable, psycopg.errors.CannotConnectNow)):
+                kind = "Locked"
+            elif isinstance(failure, (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)):
+                kind = "Damaged"
+            said = str(failure).strip().replace("\n", " ") or type(failure).__name__
+            raise StoreLost(f"PostgreSQL at {self.place}: {said}", kind) from failure
+
+    def create_tables(self) -> None:
+        with self._told():
+            self.connection.execute(TABLES)
+
+    def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
+        with self._told():
+            run = self.connection.execute
+            for name in ("revision", "floor"):
+                run("INSERT INTO kube_counters VALUES (%s, 0) ON CONFLICT DO NOTHING", (name,))
+            with self.connection.transaction():
+                run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                known = dict(run("SELECT name, value FROM kube_counters").fetchall())
+                objects = run(SELECT_OBJECTS, binary=True).fetchall()
+                changes = run(SELECT_CHANGES, (-1,), binary=True).fetchall()
+        return known["revision"], known["floor"], objects, changes
+
+    def newest(self) -> int:
+        with self._told():
+            row = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    # ---- a turn to write
+
+    def turn(self, after: int) -> list[ChangeRow]:
+        try:
+            with self._told():
+                taken = self.connection.execute(TAKE_TURN)
+                taken.nextset()  # one answer to each statement
+                row = taken.fetchone()
+                assert row is not None
+                return [] if row[0] == after else self.changes_after(after)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def write(self, batch: Sequence[Change]) -> None:
+        kept, gone = object_rows(batch)
+        with self._told(), self.connection.pipeline(), self.connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO kube_changes VALUES (%s, %s, %s, %s, %s, %s, %b, %b, %s)", change_rows(batch)
+            )
+            if kept:
+                cursor.executemany(UPSERT, kept)
+            if gone:
+                cursor.executemany(
+                    "DELETE FROM kube_objects WHERE resource = %s AND namespace = %s AND name = %s", gone
+                )
+            cursor.execute("UPDATE kube_counters SET value = %s WHERE name = 'revision'", (batch[-1].revision,))
+
+    def commit(self) -> None:
+        try:
+            with self._told():
+                self.connection.execute(f"NOTIFY {CHANNEL}; COMMIT")
+        except StoreLost:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        if self._held is not None and not self._held.closed:
+            with suppress(psycopg.Error):
+                self._held.execute("ROLLBACK")
+                return
+            self._held.close()
+
+    def changes_after(self, revision: int) -> list[ChangeRow]:
+        """Raises Gap when some of them have been forgotten."""
+        with self._told():
+            found: list[ChangeRow] = self.connection.execute(SELECT_CHANGES, (revision,), binary=True).fetchall()
+            if found:
+                complete = found[0][0] == revision + 1
+            else:
+                row = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'floor'").fetchone()
+                complete = row is not None and row[0] <= revision
+        if not complete:
+            raise Gap
+        return found
+
+    def forget(self, floor: int) -> int:
+        with self._told(), self.connection.transaction():
+            self.connection.execute("UPDATE kube_counters SET value = %s WHERE name = 'floor'", (floor,))
+            return self.connection.execute("DELETE FROM kube_changes WHERE revision <= %s", (floor,)).rowcount
+
+    # ---- among several
+
+    def lead(self) -> bool:
+        try:
+            if self._lead is None or self._lead.closed:
+                self._lead, self._leading = self._connect(), False
+            ask = "SELECT true" if self._leading else f"SELECT pg_try_advisory_lock({LEAD_KEY})"
+            row = self._lead.execute(ask).fetchone()
+            self._leading = bool(row and row[0])
+        except psycopg.Error:
+            if self._lead is not None:
+                self._lead.close()
+            self._lead, self._leading = None, False
+        return self._leading
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        def run() -> None:
+            while not self._closing.is_set():
+                try:
+                    with self._connect() as connection:
+                        connection.execute(f"LISTEN {CHANNEL}")
+                        heard()
+                        while not self._closing.is_set():
+                            said = list(connection.notifies(timeout=LOOK_AGAIN_S, stop_after=1))
+                            held = self._held
+                            own = held.info.backend_pid if held is not None and not held.closed else 0
+                            if not said or any(one.pid != own for one in said):
+                                heard()
+                except psycopg.Error:
+                    self._closing.wait(LOOK_AGAIN_S)
+
+        self._listener = threading.Thread(target=run, name="kube-changes", daemon=True)
+        self._listener.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._listener is not None:
+            self._listener.join(2 * LOOK_AGAIN_S)
+        for connection in (self._held, self._lead):
+            if connection is not None:
+                connection.close()
+
+
+TAKE_TURN = "BEGIN; SELECT value FROM kube_counters WHERE name = 'revision' FOR UPDATE"
+SELECT_OBJECTS = "SELECT resource, namespace, name, uid, revision, body FROM kube_objects"
+SELECT_CHANGES = (
+    "SELECT revision, type, resource, namespace, name, uid, body, previous, at FROM kube_changes"
+    " WHERE revision > %s ORDER BY revision"
+)
+ADD_CHANGE = "INSERT INTO kube_changes VALUES (%s, %s, %s, %s, %s, %s, %b, %b, %s)"
+UPSERT = (
+    "INSERT INTO kube_objects VALUES (%s, %s, %s, %s, %s, %b) ON CONFLICT (resource, namespace, name)"
+    " DO UPDATE SET uid = excluded.uid, revision = excluded.revision, body = excluded.body"
+)

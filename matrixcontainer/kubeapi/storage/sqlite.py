@@ -1,0 +1,185 @@
+"""The store's database as one SQLite file, in WAL mode.
+
+With `synchronous=NORMAL` an acknowledged write survives `kill -9` of the process at any instruction; a loss of power
+may cost the last moments but never consistency. With FULL it survives loss of power too, at the price of one disk flush
+per batch. What the log has gathered is moved into the file by a thread of its own, over a connection of its own, so
+that no commit has to wait for it; should that fall behind, a commit does the rest. Tables are those of the migrations;
+`tests/services/test_kube_tables.py` compares them.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+from matrixcontainer.kubeapi.storage.backend import ChangeRow, ObjectRow, change_rows, object_rows
+from matrixcontainer.kubeapi.storage.objects import Change, StoreLost
+
+CHECKPOINT_BYTES = 2**20  # of objects written, after which the log is moved into the file
+LOG_PAGES_MAX = 4000  # when a commit does it itself
+LOCK_WAIT_S = 0.25  # the event loop waits for it, and a client does better to ask again
+
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS kube_changes (revision BIGINT NOT NULL, type VARCHAR(8) NOT NULL,"
+    " resource VARCHAR(320) NOT NULL, namespace VARCHAR(63) NOT NULL, name VARCHAR(253) NOT NULL,"
+    " uid VARCHAR(36) NOT NULL, body BLOB NOT NULL, previous BLOB, at FLOAT NOT NULL, PRIMARY KEY (revision))",
+    "CREATE TABLE IF NOT EXISTS kube_counters (name VARCHAR(32) NOT NULL, value BIGINT NOT NULL, PRIMARY KEY (name))",
+    "CREATE TABLE IF NOT EXISTS kube_identity (name VARCHAR(64) NOT NULL, value TEXT NOT NULL, PRIMARY KEY (name))",
+    "CREATE TABLE IF NOT EXISTS kube_objects (resource VARCHAR(320) NOT NULL, namespace VARCHAR(63) NOT NULL,"
+    " name VARCHAR(253) NOT NULL, uid VARCHAR(36) NOT NULL, revision BIGINT NOT NULL, body BLOB NOT NULL,"
+    " PRIMARY KEY (resource, namespace, name))",
+)
+
+REMEDIES = {  # what to do, by the beginning of SQLite's name of the failure
+    "SQLITE_FULL": ("Full", "the disk is full; make room, nothing already acknowledged is lost"),
+    "SQLITE_IOERR": ("Full", "the disk refuses to read or write; look at its space, limits and health"),
+    "SQLITE_BUSY": ("Locked", "another program holds the database; end it, or try again"),
+    "SQLITE_LOCKED": ("Locked", "another program holds the database; end it, or try again"),
+    "SQLITE_CORRUPT": ("Damaged", "put a sound copy in its place, or move it away to begin anew"),
+    "SQLITE_NOTADB": (
+        "Damaged",
+        "put a sound copy in its place, or move it away to begin anew",
+    ),
+    "SQLITE_READONLY": ("Refused", "the file may not be written; look at its permissions"),
+    "SQLITE_CANTOPEN": ("Refused", "the file cannot be opened; look at its folder and permissions"),
+}
+
+
+def told(path: str, failure: sqlite3.Error) -> StoreLost:
+    name = getattr(failure, "sqlite_errorname", "") or type(failure).__name__
+    unknown = ("Lost", "look at the file, its folder and its disk")
+    kind, remedy = next((found for start, found in REMEDIES.items() if name.startswith(start)), unknown)
+    return StoreLost(f"{path}: {failure} ({name}): {remedy}", kind)
+
+
+class Sqlite:
+    """One connection; used by one thread at a time, though not always the same."""
+
+    shared = False
+
+    def __init__(self, path: str, synchronous: str = "NORMAL") -> None:
+        if synchronous not in ("NORMAL", "FULL"):
+            raise ValueError(f"synchronous is NORMAL or FULL, not {synchronous}")
+        self.place = path
+        with self._told():
+            self.connection = sqlite3.connect(
+                path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False, cached_statements=64
+            )
+            self.connection.execute("PRAGMA journal_mode=WAL")
+            self.connection.execute(f"PRAGMA synchronous={synchronous}")
+            self.connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
+        self._mover: ThreadPoolExecutor | None = None
+        self._moving: Future[None] | None = None
+        self._written = 0
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Failures of SQLite as StoreLost, which says what would help."""
+        try:
+            yield
+        except sqlite3.Error as failure:
+            raise told(self.place, failure) from failure
+
+    def create_tables(self) -> None:
+        with self._told():
+            for statement in TABLES:
+                self.connection.execute(statement)
+
+    def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
+        with self._told():
+            known: dict[str, int] = dict(self.connection.execute("SELECT name, value FROM kube_counters"))
+            for name in ("revision", "floor"):
+                if name not in known:
+                    self.connection.execute("INSERT INTO kube_counters VALUES (?, 0)", (name,))
+            objects: list[ObjectRow] = self.connection.execute(SELECT_OBJECTS).fetchall()
+            changes: list[ChangeRow] = self.connection.execute(SELECT_CHANGES, (-1,)).fetchall()
+        return known.get("revision", 0), known.get("floor", 0), objects, changes
+
+    def newest(self) -> int:
+        with self._told():
+            return int(self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0])
+
+    def turn(self, after: int) -> list[ChangeRow]:
+        with self._told():
+            self.connection.execute("BEGIN IMMEDIATE")
+            found = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0]
+        if found != after:
+            self.abandon()
+            raise StoreLost(f"{self.place}: another process writes to this store", "Lost")
+        return []
+
+    def write(self, batch: Sequence[Change]) -> None:
+        kept, gone = object_rows(batch)
+        run = self.connection.executemany
+        with self._told():
+            run("INSERT INTO kube_changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", change_rows(batch))
+            if kept:
+                run("INSERT OR REPLACE INTO kube_objects VALUES (?, ?, ?, ?, ?, ?)", kept)
+            if gone:
+                run("DELETE FROM kube_objects WHERE resource = ? AND namespace = ? AND name = ?", gone)
+            run("UPDATE kube_counters SET value = ? WHERE name = 'revision'", [(batch[-1].revision,)])
+        self._written += sum(len(change.record.body) for change in batch)
+
+    def commit(self) -> None:
+        try:
+            with self._told():
+                self.connection.execute("COMMIT")
+        except StoreLost:
+            self.abandon()
+            raise
+        if self._written > CHECKPOINT_BYTES and self.place != ":memory:":
+            self._move_the_log()
+
+    def _move_the_log(self) -> None:
+        """Begin to, unless it is being done."""
+        if self._moving is not None and not self._moving.done():
+            return
+        self._written = 0
+        if self._mover is None:
+            self._mover = ThreadPoolExecutor(1, "kube-log")
+        self._moving = self._mover.submit(self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        """What cannot be moved now will be later; a commit, or the next start, sees to it."""
+        with suppress(sqlite3.Error), closing(sqlite3.connect(self.place, timeout=0.0, isolation_level=None)) as apart:
+            apart.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def abandon(self) -> None:
+        with suppress(sqlite3.Error):
+            self.connection.execute("ROLLBACK")
+
+    def changes_after(self, revision: int) -> list[ChangeRow]:
+        with self._told():
+            return self.connection.execute(SELECT_CHANGES, (revision,)).fetchall()
+
+    def forget(self, floor: int) -> int:
+        try:
+            with self._told():
+                self.connection.execute("BEGIN IMMEDIATE")
+                self.connection.execute("UPDATE kube_counters SET value = ? WHERE name = 'floor'", (floor,))
+                gone = self.connection.execute("DELETE FROM kube_changes WHERE revision <= ?", (floor,)).rowcount
+                self.connection.execute("COMMIT")
+        except StoreLost:
+            self.abandon()
+            raise
+        return gone
+
+    def lead(self) -> bool:
+        return True
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        """Nobody else writes to it."""
+
+    def close(self) -> None:
+        if self._mover is not None:
+            self._mover.shutdown()
+        with suppress(sqlite3.Error):
+            self.connection.close()
+
+
+SELECT_OBJECTS = "SELECT resource, namespace, name, uid, revision, body FROM kube_objects"
+SELECT_CHANGES: Any = (
+    "SELECT revision, type, resource, namespace, name, uid, body, previous, at FROM kube_changes"
+    " WHERE revision > ? ORDER BY revision"
+)

@@ -1,0 +1,436 @@
+"""Where objects live: one counter of revisions, every object once, every change in order, durable before acknowledged.
+
+The database is the truth; a copy of the living objects is kept in memory as encoded JSON, filled at start, so that
+reads and watches never wait for it. A write is checked against the newest state, gets the next revision, and joins the
+batch that goes next. One batch is under way at a time: one transaction, and while the disk makes it durable the next
+one gathers. Only after the commit are writers answered, readers served the new state and watchers woken, all in
+revision order.
+
+On a database that others write to as well (`database.shared`) each batch first takes the turn to write. What others
+wrote in the meantime is shown first; then the batch is held against it: writes that lost are refused as Stale, the
+others get the revisions that are free. A commit of somebody else is followed as soon as it is heard of.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+
+from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, Gap, change_of, records_of
+from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, Log
+from matrixcontainer.kubeapi.storage.objects import Change, Key, Record, Stale, StoreLost, encode
+
+log = logging.getLogger(__name__)
+
+INLINE_S = 0.0005  # a disk that is faster than this is not worth a change of threads
+LOST = -1  # the revision of a write that somebody else's came before
+
+
+class Batch:
+    """Changes that become durable together; `done` is settled when they have or have not."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+
+class Store:
+    """`await put(...)` and `await remove(...)` return when the change is durable; reads never wait.
+
+    With `threaded` a disk that takes its time is waited for in a thread of its own; without, in the event loop, which
+    suits memory.
+    """
+
+    def __init__(self, database: Database, now: Callable[[], float], threaded: bool = False) -> None:
+        self.database = database
+        self.now = now
+        self.revision = 0
+        self.history = History()
+        self.listeners: list[Callable[[Change], None]] = []
+        self._next = 0
+        self._objects: dict[str, dict[tuple[str, str], Record]] = {}
+        self._sorted: dict[str, list[Record]] = {}
+        self._lent: set[str] = set()  # whose sorted list somebody may be reading
+        self._pending: dict[Key, Record | None] = {}
+        self._gathering: Batch | None = None
+        self._under_way: Batch | None = None
+        self._worker = ThreadPoolExecutor(1, "kube-store") if threaded else None
+        self._disk_s = 0.0  # what a commit takes, the last ones weighing most
+        self._looking: asyncio.Future[None] | None = None
+        self._load()
+
+    # ---- reading
+
+    @property
+    def shared(self) -> bool:
+        return self.database.shared
+
+    @property
+    def floor(self) -> int:
+        """The newest revision whose successors may have been forgotten."""
+        return self.history.floor
+
+    def log(self, resource: str) -> Log:
+        return self.history.log(resource)
+
+    def get(self, key: Key) -> Record | None:
+        """The committed state."""
+        return self._objects.get(key[0], {}).get(key[1:])
+
+    def latest(self, key: Key) -> Record | None:
+        """The newest state, what is being written included: what a read-modify-write starts from."""
+        return self._pending[key] if key in self._pending else self.get(key)
+
+    def objects_of(self, resource: str, namespace: str = "") -> list[Record]:
+        """Committed objects of a resource by namespace and name; all namespaces when none is given."""
+        ordered = self._sorted.get(resource)
+        if ordered is None:
+            ordered = sorted(self._objects.get(resource, {}).values(), key=_place)
+            self._sorted[resource] = ordered
+        if not namespace:
+            self._lent.add(resource)
+            return ordered
+        first = bisect_left(ordered, (resource, namespace, ""), key=_place)
+        return ordered[first : bisect_left(ordered, (resource, namespace + "\0", ""), key=_place)]
+
+    def objects_at(self, resource: str, namespace: str, revision: int) -> list[Record]:
+        """The objects as they were at `revision`, which must not be older than `floor`."""
+        state = dict(self._objects.get(resource, {}))
+        for change in reversed(self.log(resource).changes):
+            if change.revision <= revision:
+                break
+            if change.previous is None:
+                state.pop(change.record.key[1:], None)
+            else:
+                state[change.record.key[1:]] = change.previous
+        found = sorted(state.values(), key=_place)
+        return [record for record in found if not namespace or record.key[1] == namespace]
+
+    def count(self, resource: str) -> int:
+        return len(self._objects.get(resource, {}))
+
+    def resources(self) -> Iterable[str]:
+        return [resource for resource, held in self._objects.items() if held]
+
+    # ---- writing
+
+    async def put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
+        """Create (`expected` None) or replace the object; sets metadata.resourceVersion. Raises Stale, StoreLost."""
+        old = self.latest(key)
+        if (old.revision if old else 0) != (expected.revision if expected else 0):
+            raise Stale(key)
+        record = self._revised(key, obj)
+        return await self._enqueue(Change("MODIFIED" if old else "ADDED", record, old, self.now()))
+
+    async def remove(self, key: Key, obj: dict[str, Any], expected: Record) -> Record:
+        """Delete the object; `obj` is its last state, shown to watchers with the revision of the deletion."""
+        old = self.latest(key)
+        if old is None or old.revision != expected.revision:
+            raise Stale(key)
+        return await self._enqueue(Change("DELETED", self._revised(key, obj), old, self.now()))
+
+    def _revised(self, key: Key, obj: dict[str, Any]) -> Record:
+        self._next += 1
+        obj["metadata"]["resourceVersion"] = str(self._next)
+        return Record(key, obj["metadata"]["uid"], self._next, encode(obj))
+
+    async def _enqueue(self, change: Change) -> Record:
+        batch = self._gathering
+        if batch is None:
+            batch = self._gathering = Batch()
+            if self._under_way is None:
+                asyncio.get_running_loop().call_soon(self._begin)
+        batch.changes.append(change)
+        self._pending[change.record.key] = _left_by(change)
+        await asyncio.shield(batch.done)
+        if change.record.revision == LOST:
+            raise Stale(change.record.key)
+        return change.record
+
+    def _begin(self) -> None:
+        """Send the gathered batch on its way, unless one is under way; its end begins the next."""
+        if self._under_way is not None or self._gathering is None:
+            return
+        self._under_way, self._gathering = self._gathering, None
+        after = self.revision
+        if not self._under_way.changes:
+            self._settle(None, None)
+            return
+        if self.shared:
+            self._do(lambda: self.database.turn(after), self._have_turn)
+            return
+        try:
+            self.database.turn(after)
+            self._write()
+        except StoreLost as failure:
+            self._settle(None, failure)
+            return
+        if self._disk_s < INLINE_S:  # sooner done than handed over
+            self._settle(*_outcome(self._timed_commit))
+        else:
+            self._do(self._timed_commit, self._settle)
+
+    def _timed_commit(self) -> None:
+        began = time.perf_counter()
+        self.database.commit()
+        self._disk_s += 0.25 * (time.perf_counter() - began - self._disk_s)
+
+    def _have_turn(self, foreign: list[ChangeRow] | None, failure: Exception | None) -> None:
+        if foreign is None:
+            self._settle(None, failure)
+            return
+        if foreign:
+            self._follow(foreign)
+            self._rebase()
+        assert self._under_way is not None
+        if self._under_way.changes:
+            self._do(self._write_and_commit, self._settle)
+        else:
+            self._do(self.database.abandon, self._settle)
+
+    def _write(self) -> None:
+        assert self._under_way is not None
+        try:
+            self.database.write(self._under_way.changes)
+        except StoreLost:
+            self.database.abandon()
+            raise
+
+    def _write_and_commit(self) -> None:
+        self._write()
+        self.database.commit()
+
+    def _do(self, job: Callable[[], Any], then: Callable[[Any, Exception | None], None]) -> None:
+        """Run a job of the database, in its thread if there is one, and go on with its result or failure."""
+        if self._worker is None:
+            then(*_outcome(job))
+            return
+        loop = asyncio.get_running_loop()
+        self._worker.submit(lambda: loop.call_soon_threadsafe(then, *_outcome(job)))
+
+    def _settle(self, _: Any, failure: Exception | None) -> None:
+        """The batch is durable, or lost with all that was built on it."""
+        batch, self._under_way = self._under_way, None
+        assert batch is not None
+        if failure is not None:
+            self._lose(batch, failure)
+            return
+        for change in batch.changes:
+            self._show(change)
+        if batch.changes:
+            self.revision = batch.changes[-1].revision
+        gathered = self._gathering.changes if self._gathering else []
+        self._pending = {change.record.key: _left_by(change) for change in gathered} if gathered else {}
+        batch.done.set_result(None)
+        self._wake(batch.changes)
+        self._begin()
+
+    def _lose(self, batch: Batch, failure: Exception) -> None:
+        lost = failure if isinstance(failure, StoreLost) else StoreLost(f"the store failed: {failure!r}")
+        for one in (batch, self._gathering):
+            if one is not None:
+                one.done.set_exception(lost)
+                one.done.exception()  # every writer of the batch may have gone already
+        self._gathering, self._pending = None, {}
+        self._next = self.revision
+        if isinstance(failure, Gap):
+            self._reload()
+        # A commit whose answer was lost may have been kept all the same; then it is found as somebody else's would be.
+        self.look()
+
+    # ---- what others wrote
+
+    def _rebase(self) -> None:
+        """Number anew what waits, after what others wrote; who expected another state has lost."""
+        self._next, self._pending = self.revision, {}
+        for batch in (self._under_way, self._gathering):
+            if batch is not None:
+                batch.changes = [change for change in batch.changes if self._renumber(change)]
+
+    def _renumber(self, change: Change) -> bool:
+        record = change.record
+        if self.latest(record.key) is not change.previous:
+            record.revision = LOST
+            return False
+        obj = record.obj
+        self._next += 1
+        record.revision = self._next
+        obj["metadata"]["resourceVersion"] = str(self._next)
+        record.body = orjson.dumps(obj)
+        self._pending[record.key] = _left_by(change)
+        return True
+
+    def _follow(self, rows: Iterable[ChangeRow]) -> None:
+        """Show what others committed."""
+        seen = []
+        for row in rows:
+            if row[0] <= self.revision:
+                continue
+            change = change_of(row, self.get((row[2], row[3], row[4])))
+            self._show(change)
+            self.revision = change.revision
+            seen.append(change)
+        if seen and self._under_way is None and self._gathering is None:
+            self._next = self.revision
+        self._wake(seen)
+
+    def look(self) -> "asyncio.Future[None]":
+        """See what others wrote up to now; done when it has been shown. All who ask meanwhile share one look."""
+        if self._looking is None:
+            looking = self._looking = asyncio.get_running_loop().create_future()
+
+            def begin() -> None:
+                after = self.revision
+                if self._looking is looking:
+                    self._looking = None  # who asks from here on may want to see more
+                self._do(
+                    lambda: self.database.changes_after(after), lambda rows, lost: self._looked(looking, rows, lost)
+                )
+
+            asyncio.get_running_loop().call_soon(begin)
+        return self._looking
+
+    def _looked(self, looking: "asyncio.Future[None]", rows: list[ChangeRow] | None, failure: Exception | None) -> None:
+        if rows:
+            self._follow(rows)
+            if self._under_way is None:
+                self._rebase()
+        elif isinstance(failure, Gap):
+            self._reload()
+        if looking.cancelled():
+            return
+        if isinstance(failure, StoreLost):
+            looking.set_exception(failure)
+            looking.exception()
+        else:
+            looking.set_result(None)
+
+    async def see_all(self) -> None:
+        """Return when everything committed before now, by whomever, can be read. Raises StoreLost."""
+        if self.shared:
+            await asyncio.shield(self.look())
+
+    def listen(self) -> None:
+        """From now on follow the commits of others by themselves."""
+        loop = asyncio.get_running_loop()
+
+        def heard() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self.look)
+
+        self.database.listen(heard)
+
+    async def lead(self) -> bool:
+        """Whether the controllers of this process, among all on the database, are to act."""
+        if self._worker is None:
+            return self.database.lead()
+        return await asyncio.get_running_loop().run_in_executor(self._worker, self.database.lead)
+
+    # ---- showing
+
+    def _show(self, change: Change) -> None:
+        key = change.record.key
+        held = self._objects.setdefault(key[0], {})
+        left = _left_by(change)
+        if left is None:
+            held.pop(key[1:], None)
+        else:
+            held[key[1:]] = left
+        self._keep_sorted(key, left)
+        self.history.remember(change)
+        for listener in self.listeners:
+            try:
+                listener(change)
+            except Exception:
+                # What is written must be seen by its writer and by everybody else, whatever a listener makes of it.
+                log.exception("a listener failed", extra={"resource": key[0], "object": "/".join(key[1:])})
+
+    def _keep_sorted(self, key: Key, record: Record | None) -> None:
+        """Mend the sorted list instead of sorting anew; readers keep the list they have."""
+        ordered = self._sorted.get(key[0])
+        if ordered is None:
+            return
+        at = bisect_left(ordered, key, key=_place)
+        end = at + 1 if at < len(ordered) and ordered[at].key == key else at
+        if key[0] in self._lent:
+            self._lent.discard(key[0])
+            ordered = self._sorted[key[0]] = ordered.copy()
+        ordered[at:end] = [record] if record else []
+
+    def _wake(self, changes: list[Change]) -> None:
+        for resource in {change.record.key[0] for change in changes}:
+            self.log(resource).wake()
+
+    # ---- life
+
+    async def compact(self) -> int:
+        """Delete from the database the changes no longer remembered, and forget old ones; returns rows deleted."""
+        while self._under_way is not None:
+            await asyncio.wait((self._under_way.done,))
+        self.history.forget_until(self.now() - HISTORY_S_MIN)
+        floor, place = self.floor, Batch()
+        self._under_way = place  # so that nothing is written meanwhile
+        deleted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def then(count: int, failure: Exception | None) -> None:
+            if failure is None:
+                deleted.set_result(count)
+            else:
+                deleted.set_exception(failure)
+            self._settle(None, None)
+
+        self._do(lambda: self.database.forget(floor), then)
+        return await deleted
+
+    def _load(self) -> None:
+        self.revision, floor, objects, changes = self.database.load()
+        self._next = self.revision
+        self.history.floor = floor
+        for record in records_of(objects):
+            self._objects.setdefault(record.key[0], {})[record.key[1:]] = record
+        seen: dict[Key, Record | None] = {}
+        for row in changes:
+            change = change_of(row)
+            key = change.record.key
+            if change.previous is not None:
+                change.previous = seen.get(key) or change.previous
+            now = self.get(key)
+            if now is not None and now.revision == change.revision:
+                change.record = now
+            seen[key] = _left_by(change)
+            self.history.remember(change)
+
+    def _reload(self) -> None:
+        """After a gap: everything anew; every watch has to begin again."""
+        self.history.forget_all(self.revision)
+        self._objects.clear()
+        self._sorted.clear()
+        self._load()
+        for held in list(self.history.logs.values()):
+            held.wake()
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.shutdown()
+        self.database.close()
+
+
+def _place(record: Record) -> Key:
+    return record.key
+
+
+def _left_by(change: Change) -> Record | None:
+    return None if change.type == "DELETED" else change.record
+
+
+def _outcome(job: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    try:
+        return job(), None
+    except Exception as failure:
+        return None, failure

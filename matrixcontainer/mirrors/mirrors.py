@@ -1,0 +1,139 @@
+"""Keeps mirrors of the services' state in Kubernetes: Nodes, Supernodes and NetworkSlices.
+
+Each mirror compares what should be there with what it last wrote and applies the difference. It runs at every change
+the services report and on a period, and after a start it compares with what is really there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from matrixcommon.model.errors import Conflict, NotFound
+from matrixcontainer.client.client import NETWORK_SLICE, NODE, SUPERNODE, Kind, KubeClient
+from matrixcontainer.client.events import kube_time
+from matrixcontainer.mirrors.objects import node_object, node_status, slice_object, supernode_object
+from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
+from matrixcontainer.scheduler.scheduler import GANG_LABEL
+from matrixresource.client import ResourceClient
+from matrixresource.contract.allocations import AllocationView
+from matrixresource.contract.nodes import NodeView, SupernodeView
+
+log = logging.getLogger(__name__)
+
+ANEW_S = 300.0
+"""How often everything is written anew, whatever we believe to be there: who writes over a mirror is written over."""
+
+
+class Mirror:
+    """Objects of one kind, made to match `wanted`: name to (object, status)."""
+
+    def __init__(self, kube: KubeClient, kind: Kind) -> None:
+        self._kube = kube
+        self._kind = kind
+        self._written: dict[str, tuple[str, str]] = {}
+        self._looked = False
+
+    async def match(self, wanted: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> int:
+        """Write what differs, delete what is ours and unwanted; returns how many objects were touched."""
+        if not self._looked:
+            present, _ = await self._kube.list(self._kind, labels=f"{MANAGED_LABEL}={MANAGED_BY}")
+            self._written |= {each["metadata"]["name"]: ("", "") for each in present}
+            self._looked = True
+        touched = 0
+        for name, (body, status) in wanted.items():
+            texts = (json.dumps(body, sort_keys=True), json.dumps(_undated(status), sort_keys=True))
+            held = self._written.get(name, ("", ""))
+            if held[0] != texts[0]:
+                await self._kube.apply(self._kind, body)
+            if held[1] != texts[1]:
+                await self._kube.merge(self._kind, name, {"status": status}, subresource="status")
+            self._written[name] = texts
+            touched += held != texts
+        for name in set(self._written) - set(wanted):
+            await self._kube.delete(self._kind, name)
+            del self._written[name]
+            touched += 1
+        return touched
+
+    def forget(self) -> None:
+        """Compare with what is really there the next time."""
+        self._looked = False
+        self._written.clear()
+
+
+def npus_without_pods(allocations: Iterable[AllocationView]) -> dict[str, int]:
+    """By node, the NPUs of which somebody holds a die as a part of the node without being a gang of pods."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for allocation in allocations:
+        if GANG_LABEL not in allocation.labels:
+            for member in allocation.members:
+                found[member.node] |= {die // 2 for die in member.dies or []}
+    return {node: len(npus) for node, npus in found.items()}
+
+
+def _undated(status: dict[str, Any]) -> dict[str, Any]:
+    """The status without what only says when it was looked at."""
+    dates = ("lastHeartbeatTime", "lastTransitionTime")
+    conditions = [{k: v for k, v in c.items() if k not in dates} for c in status.get("conditions", [])]
+    return {**status, "conditions": conditions} if conditions else status
+
+
+class Mirrors:
+    """All mirrors. `slices` asks MatrixLink for the views of its slices."""
+
+    def __init__(
+        self,
+        kube: KubeClient,
+        resource: ResourceClient,
+        slices: Callable[[], Any],
+        wall: Callable[[], float],
+        shared: bool = False,
+    ) -> None:
+        """`shared`: whether the cluster has machines and pods of its own."""
+        self._kube = kube
+        self._shared = shared
+        self._resource = resource
+        self._slices = slices
+        self._wall = wall
+        self._nodes = Mirror(kube, NODE)
+        self._supernodes = Mirror(kube, SUPERNODE)
+        self._links = Mirror(kube, NETWORK_SLICE)
+        self._statuses: dict[str, dict[str, Any]] = {}
+        self._anew_at = 0.0
+
+    async def look(self) -> str:
+        """Bring every mirror up to date."""
+        if self._wall() >= self._anew_at:
+            self._forget()
+            self._anew_at = self._wall() + ANEW_S
+        try:
+            touched = await self._look()
+        except (NotFound, Conflict):
+            self._forget()
+            raise
+        return f"{touched} mirrored objects touched"
+
+    def _forget(self) -> None:
+        for mirror in (self._nodes, self._supernodes, self._links):
+            mirror.forget()
+
+    async def _look(self) -> int:
+        at = kube_time(self._wall())
+        nodes: list[NodeView] = await self._resource.nodes()
+        wanted = {}
+        taken = npus_without_pods(await self._resource.allocations()) if any(node.shared_by for node in nodes) else {}
+        for node in nodes:
+            status = node_status(node, at, self._statuses.get(node.name), taken.get(node.name, 0))
+            self._statuses[node.name] = status
+            wanted[node.name] = (node_object(node, self._shared), self._statuses[node.name])
+        touched = await self._nodes.match(wanted)
+        answer = await self._resource.get("/v1/supernodes")
+        supernodes = [SupernodeView.model_validate(item) for item in answer["items"]]
+        touched += await self._supernodes.match({each.name: supernode_object(each) for each in supernodes})
+        views = await self._slices()
+        touched += await self._links.match({view["name"]: slice_object(view) for view in views})
+        return touched

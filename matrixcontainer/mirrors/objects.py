@@ -1,0 +1,129 @@
+"""Nodes of the supernode as Kubernetes Nodes: labels of where they stand, capacity of what they have, health as
+MatrixResource sees it. A mirror: what somebody else writes into these fields is written over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matrixcontainer.kubeapi.kubelet.node_info import node_info
+from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
+from matrixcontainer.operator.workload import NPU_RESOURCE
+from matrixresource.contract.nodes import NodeView, SupernodeView
+
+PODS_PER_NODE = 110
+"""The kubelet's own default."""
+
+
+def node_object(node: NodeView, shared: bool = False) -> dict[str, Any]:
+    """The Node without its status. In a `shared` cluster its taint keeps other pods off it."""
+    labels = {
+        MANAGED_LABEL: MANAGED_BY,
+        "kubernetes.io/hostname": node.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "arm64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "arm64",
+        "node.kubernetes.io/instance-type": "cloudmatrix384.node",
+        "topology.kubernetes.io/zone": node.cabinet,
+        "cloudmatrix.io/supernode": node.supernode,
+        "cloudmatrix.io/cabinet": node.cabinet,
+        "volcano.sh/hypernode": node.supernode,
+    }
+    if node.allocation is not None:
+        labels |= {"cloudmatrix.io/instance": node.allocation, "cloudmatrix.io/instance-role": node.role or "member"}
+    if node.shared_by:
+        labels["cloudmatrix.io/shared-by"] = str(node.shared_by)
+    spec: dict[str, Any] = {"providerID": f"cloudmatrix://{node.supernode}/{node.name}"}
+    spec["taints"] = _taints(node, shared)
+    return {"metadata": {"name": node.name, "labels": labels}, "spec": spec}
+
+
+def _taints(node: NodeView, shared: bool) -> list[dict[str, str]]:
+    """Who may be there; and of a node that is not ready, what the node controller of a real cluster would add too."""
+    taints = []
+    if shared:
+        taints.append({"key": NPU_RESOURCE, "value": "present", "effect": "NoSchedule"})
+    if node.allocation is not None:
+        taints.append({"key": "cloudmatrix.io/instance", "value": node.allocation, "effect": "NoSchedule"})
+    why = {"Unknown": "node.kubernetes.io/unreachable", "False": "node.kubernetes.io/not-ready"}.get(_ready(node))
+    if why is not None:
+        taints += [{"key": why, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+    return taints
+
+
+def _ready(node: NodeView) -> str:
+    if node.state == "Enrolled":
+        return "Unknown"
+    return {"Connected": "True", "Stale": "Unknown", "Lost": "Unknown"}.get(node.agent, "False")
+
+
+def node_status(node: NodeView, at: str, before: dict[str, Any] | None, taken: int = 0) -> dict[str, Any]:
+    """The Node's status; `at` is the wall's time in RFC 3339, used where a condition changes.
+
+    `taken` NPUs are parts that somebody holds without pods: they are nothing pods could have.
+    """
+    npus = str(node.npus)
+    capacity = {"cpu": str(node.cpus * 48), "memory": "1536Gi", "pods": str(PODS_PER_NODE), NPU_RESOURCE: npus}
+    separated = len({f.component.split("-")[0] for f in node.faults if f.level.startswith("Separate")})
+    healthy = str(max(0, node.npus - separated - taken))
+    ready = _ready(node)
+    held = {c["type"]: c for c in (before or {}).get("conditions") or []}
+    conditions = []
+    for type, status, reason, message in (
+        ("Ready", ready, f"Agent{node.agent}", f"the resource agent is {node.agent}; the node is {node.state}"),
+        (
+            "NPUHealthy",
+            "True" if node.health == "Healthy" else "False",
+            node.health,
+            "; ".join(f"{fault.component}: {fault.code} ({fault.level})" for fault in node.faults) or "no faults",
+        ),
+    ):
+        since = held.get(type, {}).get("lastTransitionTime", at) if held.get(type, {}).get("status") == status else at
+        conditions.append(
+            {
+                "type": type,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": since,
+                "lastTransitionTime": since,
+            }
+        )
+    return {
+        "capacity": capacity,
+        "allocatable": capacity | {NPU_RESOURCE: healthy},
+        "conditions": conditions,
+        "addresses": [{"type": "Hostname", "address": node.name}],
+        "nodeInfo": node_info(node.name),
+    }
+
+
+def supernode_object(supernode: SupernodeView) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The Supernode mirror and its status."""
+    return (
+        {"metadata": {"name": supernode.name, "labels": {MANAGED_LABEL: MANAGED_BY}}, "spec": {}},
+        {
+            "state": supernode.state,
+            "topologyVersion": supernode.topology_version,
+            "cabinets": supernode.cabinets,
+            "nodes": supernode.nodes,
+            "npus": supernode.npus,
+            "cpus": supernode.cpus,
+            "availableNodes": supernode.available_nodes,
+            "heldNodes": supernode.held_nodes,
+            "lostNodes": supernode.lost_nodes,
+        },
+    )
+
+
+def slice_object(view: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The NetworkSlice mirror of one of MatrixLink's slices (its view), and its status."""
+    asked = ("plane", "instance", "allocation", "qosClass", "floorGbpsPerNpu", "ceilingGbpsPerNpu", "weight")
+    told = ("state", "isolation", "isolationKey", "programmed", "floorKeptGbpsPerNpu")
+    return (
+        {
+            "metadata": {"name": view["name"], "labels": {MANAGED_LABEL: MANAGED_BY}},
+            "spec": {key: view[key] for key in asked if key in view},
+        },
+        {key: view[key] for key in told if key in view} | {"members": len(view.get("members", []))},
+    )

@@ -1,0 +1,126 @@
+"""The kubelets of the emulated nodes, for a Kubernetes that does not emulate any: a cluster with machines of its own.
+
+Each keeps its node's Lease, as a real kubelet does, so that the cluster's node controller knows it alive; what is bound
+to the node runs and what is deleted ends, by the same stages and the same function that the embedded API's kubelets
+use (`kubeapi/controllers/pod_life.py`), and those leave a node with a Lease to us. A kubelet whose node is lost does
+nothing: its Lease runs out, and its pods stay as they are until somebody removes them by force.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from matrixcommon.model.errors import Conflict, NotFound
+from matrixcontainer.client.client import EVENT, LEASE, NODE, POD, KubeClient
+from matrixcontainer.client.events import event_body
+from matrixcontainer.kubeapi.kubelet.node_info import made_up_address
+from matrixcontainer.kubeapi.kubelet.pod_events import News, news
+from matrixcontainer.kubeapi.kubelet.pod_lifecycle import Next, live
+from matrixcontainer.kubeapi.kubelet.stage_delays import Pace, load_pace
+from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
+from matrixresource.client import ResourceClient
+
+log = logging.getLogger(__name__)
+
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_DURATION_S = 40
+"""What a kubelet asks for; it renews four times in that while (its defaults)."""
+RENEW_S = 10.0
+
+
+class Kubelets:
+    """All of them. `again_s` after a look: when a pod's next stage is due, None when none is."""
+
+    def __init__(
+        self, kube: KubeClient, resource: ResourceClient, wall: Callable[[], float], pace: Pace | None = None
+    ) -> None:
+        self._kube = kube
+        self._resource = resource
+        self._wall = wall
+        self._pace = pace or load_pace()
+        self.again_s: float | None = None
+
+    async def look(self) -> str:
+        """Bring every pod on a living node to the stage it should be at."""
+        self.again_s = None
+        pods = [pod for pod in (await self._kube.list(POD))[0] if pod["spec"].get("nodeName")]
+        if not pods:
+            return "no pods"
+        alive = await self._alive()
+        touched = 0
+        for pod in pods:
+            if pod["spec"]["nodeName"] in alive:
+                touched += await self._tend(pod)
+        return f"{touched} pods touched"
+
+    async def renew_leases(self) -> str:
+        """Say that every living node is alive. The Lease goes with its Node."""
+        alive = await self._alive()
+        nodes, _ = await self._kube.list(NODE, labels=f"{MANAGED_LABEL}={MANAGED_BY}")
+        mirrored = {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
+        for name in sorted(alive & set(mirrored)):
+            await self._kube.apply(LEASE, self._lease(name, mirrored[name]))
+        return f"{len(alive & set(mirrored))} leases renewed"
+
+    async def _alive(self) -> set[str]:
+        return {node.name for node in await self._resource.nodes() if node.agent == "Connected"}
+
+    def _lease(self, name: str, uid: str) -> dict[str, Any]:
+        at = datetime.fromtimestamp(self._wall(), UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+        return {
+            "metadata": {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
+            "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_DURATION_S, "renewTime": at},
+        }
+
+    async def _tend(self, pod: dict[str, Any]) -> int:
+        now = self._wall()
+        coming = live(pod, now, self._pace, made_up_address(pod["spec"]["nodeName"]), _pod_address(pod))
+        if coming.at is not None:
+            self.again_s = min(self.again_s or coming.at - now, coming.at - now)
+        if coming.status is None and not coming.remove:
+            return 0
+        with contextlib.suppress(NotFound, Conflict):  # somebody was faster; the next look sees it
+            await self._carry_out(pod, coming)
+        return 1
+
+    async def _carry_out(self, pod: dict[str, Any], coming: Next) -> None:
+        metadata = pod["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        if coming.status is not None:
+            held = pod.get("status") or {}
+            gone = {key: None for key in held if key not in coming.status}
+            body = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": coming.status | gone}
+            await self._kube.merge(POD, name, body, namespace, "status")
+            for told in news(pod, coming.status):
+                await self._tell(pod, told)
+        if coming.remove:
+            await self._kube.delete(POD, name, namespace, grace_s=0, uid=metadata["uid"])
+
+    async def _tell(self, pod: dict[str, Any], told: News) -> None:
+        metadata = pod["metadata"]
+        about = {"apiVersion": "v1", "kind": "Pod"} | {key: metadata[key] for key in ("name", "namespace", "uid")}
+        digest = hashlib.sha256(f"{metadata['uid']}{metadata['resourceVersion']}{told}".encode()).hexdigest()[:12]
+        body = event_body(
+            f"{metadata['name'][:240]}.{digest}",
+            about,
+            type="Warning" if told.warning else "Normal",
+            reason=told.reason,
+            message=told.message,
+            component="kubelet",
+            at=self._wall(),
+        )
+        with contextlib.suppress(NotFound, Conflict):
+            await self._kube.create(EVENT, body, metadata["namespace"])
+
+
+def _pod_address(pod: dict[str, Any]) -> str:
+    """The address it has, or one drawn from its uid, in a block of this emulation's own."""
+    held = (pod.get("status") or {}).get("podIP")
+    mark = hashlib.sha256(pod["metadata"]["uid"].encode()).digest()
+    return held or f"10.{244 + mark[0] % 4}.{mark[1]}.{mark[2] % 254 + 1}"

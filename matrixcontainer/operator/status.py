@@ -1,0 +1,176 @@
+"""The status of a CloudMatrixInstance, true to what the services show: as a whole, of each member, of each plane.
+
+Conditions of a Kubernetes object carry the wall's time (its readers compute ages from it), so a condition's transition
+is dated when the operator saw it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_model import condition
+from matrixcompute.contract import InstanceView
+from matrixcontainer.client.events import event_body
+from matrixcontainer.operator.decision import INSTANCE_LABEL, MANAGED_BY, lease_over, next_action
+
+
+def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_now: float) -> dict[str, Any]:
+    """The status of a CloudMatrixInstance. `observedGeneration` moves once the instance follows that generation."""
+    before = body.get("status") or {}
+    generation = body["metadata"].get("generation", 1)
+    if observed is None and lease_over(body):
+        conditions = condition(
+            before.get("conditions") or [],
+            "Ready",
+            False,
+            "LeaseEnded",
+            "its lease has ended; another spec begins a new one",
+            generation=generation,
+            now=wall_now,
+        )
+        gone: dict[str, Any] = {"state": "Ended", "readyNodes": 0, "readySpares": 0, "members": [], "slices": []}
+        return gone | {"conditions": conditions}
+    if observed is None:
+        conditions = condition(
+            before.get("conditions") or [],
+            "Ready",
+            False,
+            "Pending",
+            "MatrixCompute has not taken the instance up yet",
+            generation=generation,
+            now=wall_now,
+        )
+        return {"state": "Pending", "readyNodes": 0, "readySpares": 0, "conditions": conditions}
+    settled = observed.generation == observed.observed_generation and next_action(body, observed).verb == "Nothing"
+    conditions = before.get("conditions") or []
+    seen = {each["type"] for each in conditions}
+    of = (generation if settled else before.get("observedGeneration", 0)) or generation
+    for held in observed.conditions:
+        status = {"True": True, "False": False}.get(held.status)
+        conditions = condition(conditions, held.type, status, held.reason, held.message, generation=of, now=wall_now)
+        seen.discard(held.type)
+    return {
+        "state": observed.state,
+        "observedGeneration": generation if settled else before.get("observedGeneration", 0),
+        "readyNodes": observed.ready_nodes,
+        "readySpares": sum(member.role == "spare" and member.ready for member in observed.members),
+        "selector": f"{INSTANCE_LABEL}={observed.name}",
+        "operation": observed.operation or "",
+        "repairs": observed.repairs,
+        "expiresAt": observed.expires_at or "",
+        "members": _members(before, observed, of, wall_now),
+        "slices": _planes(before, observed, of, wall_now),
+        "conditions": [each for each in conditions if each["type"] not in seen],
+    }
+
+
+def planned_status(
+    body: dict[str, Any],
+    observed: InstanceView | None,
+    plan: InstanceView | None,
+    refused: MatrixError | None,
+    wall_now: float,
+) -> dict[str, Any]:
+    """The status of a resource that is only planned: whether it fits now and where, or why not. Nothing is changed.
+
+    Of an instance that is there already the plan also says who would go and who would come.
+    """
+    generation = body["metadata"].get("generation", 1)
+    told: dict[str, Any] = {"generation": generation, "fits": plan is not None, "plannedAt": timestamp(wall_now)}
+    if plan is not None:
+        told["members"] = [
+            {"node": member.node, "cabinet": member.cabinet, "role": member.role} for member in plan.members
+        ]
+        told["cabinets"] = len({member.cabinet for member in plan.members})
+        told["preempts"] = plan.preempts
+        if observed is not None:
+            here, there = _places(observed), _places(plan)
+            told["moves"] = [
+                {"rank": rank, "from": here.get(rank, ""), "to": there.get(rank, "")}
+                for rank in sorted(here.keys() | there.keys())
+                if here.get(rank) != there.get(rank)
+            ]
+    elif refused is not None:
+        told |= {"reason": refused.reason, "message": refused.message, "blocking": refused.blocking}
+    if observed is not None:
+        return instance_status(body, observed, wall_now) | {"observedGeneration": generation, "plan": told}
+    conditions = condition(
+        (body.get("status") or {}).get("conditions") or [],
+        "Scheduled",
+        False,
+        "DryRun" if refused is None else refused.reason,
+        "it would fit; remove dryRun to commit it" if refused is None else refused.message,
+        generation=generation,
+        now=wall_now,
+    )
+    return {"state": "Planned", "observedGeneration": generation, "plan": told, "conditions": conditions}
+
+
+def _members(before: dict[str, Any], observed: InstanceView, of: int, wall_now: float) -> list[dict[str, Any]]:
+    """Every node of the instance, each with its conditions."""
+    held = {each["node"]: each.get("conditions") or [] for each in before.get("members") or []}
+    told = []
+    for member in observed.members:
+        conditions = held.get(member.node, [])
+        for type, status, reason, message in (
+            ("Ready", member.ready, member.state, f"the node is {member.state}, its agent {member.agent}"),
+            ("Healthy", member.health != "Unhealthy", member.health, f"its hardware is {member.health}"),
+        ):
+            conditions = condition(conditions, type, status, reason, message, generation=of, now=wall_now)
+        told.append(member.wire() | {"conditions": conditions})
+    return told
+
+
+def _planes(before: dict[str, Any], observed: InstanceView, of: int, wall_now: float) -> list[dict[str, Any]]:
+    """The instance's share of every plane, each with its conditions."""
+    held = {each["plane"]: each.get("conditions") or [] for each in before.get("slices") or []}
+    told = []
+    for each in observed.slices:
+        conditions = held.get(each.plane.value, [])
+        for type, status, reason, message in (
+            ("Programmed", each.programmed, each.state, each.message),
+            (
+                "FloorsKept",
+                each.floors_kept,
+                "FloorsKept" if each.floors_kept else "FloorsBroken",
+                "what was promised is there" if each.floors_kept else "links lack what was promised",
+            ),
+        ):
+            conditions = condition(conditions, type, status, reason, message, generation=of, now=wall_now)
+        told.append(each.wire() | {"conditions": conditions})
+    return told
+
+
+def _places(view: InstanceView) -> dict[int, str]:
+    """Which node has which rank."""
+    return {member.rank: member.node for member in view.members if member.role == "member" and member.rank is not None}
+
+
+def told_of(
+    body: dict[str, Any], type: str, reason: str, message: str, wall_now: float, since: str = ""
+) -> dict[str, Any]:
+    """An Event on a resource of ours, in its namespace. Of the same transition (`since`) it is the same Event."""
+    metadata = body["metadata"]
+    about = {key: body[key] for key in ("apiVersion", "kind")} | {key: metadata[key] for key in ("name", "uid")}
+    about["namespace"] = metadata.get("namespace", "")
+    mark = f"{metadata['uid']} {metadata.get('generation', 1)} {reason} {message} {since}"
+    name = f"{metadata['name'][:200]}.{hashlib.sha256(mark.encode()).hexdigest()[:12]}"
+    event = event_body(name, about, type=type, reason=reason, message=message[:1000], component=MANAGED_BY, at=wall_now)
+    event["metadata"]["namespace"] = metadata.get("namespace", "default")
+    return event
+
+
+def event_object(event: dict[str, Any], namespace: str, uid: str, wall_now: float) -> dict[str, Any]:
+    """A Kubernetes Event for one of MatrixCompute's; its name derives from it, so that it is told once."""
+    about = {
+        "apiVersion": "cloudmatrix.io/v1alpha1",
+        "kind": "CloudMatrixInstance",
+        "name": event["instance"],
+        "namespace": namespace,
+        "uid": uid,
+    }
+    told = {key: event[key] for key in ("type", "reason", "message")}
+    return event_body(event["name"], about, **told, component=MANAGED_BY, at=wall_now)

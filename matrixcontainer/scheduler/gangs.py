@@ -1,0 +1,224 @@
+"""Pods that belong together, and how they may lie: read off the pods in the vocabularies people already use.
+
+| whose | what is read | means here |
+| --- | --- | --- |
+| Volcano | annotation `scheduling.k8s.io/group-name` | the gang's name |
+| coscheduling | label `scheduling.x-k8s.io/pod-group` | the gang's name |
+| Kueue | label `kueue.x-k8s.io/pod-group-name`, annotation `kueue.x-k8s.io/pod-group-total-count` | name and size |
+| Kueue | annotations `kueue.x-k8s.io/podset-required-topology` and `-preferred-` with a node label | the domain |
+| MindCluster | label `huawei.com/schedule_minAvailable` | the gang's size |
+| MindCluster | annotation `sp-block`, in dies (16 a node) | a block: must divide the gang |
+| MindCluster | annotation `reserve-nodes` | nodes held ready beside the gang to step in for a lost one |
+| Volcano, coscheduling | PodGroup: `minMember`, `networkTopology` | size and domain (`pod_groups.py`) |
+| Kubernetes | `spec.priority` (of a PriorityClass), `spec.preemptionPolicy` | whom it may put out |
+
+A gang is placed whole: all its pods or none. A pod takes up to a node's worth of NPUs (8); pods of a gang that ask for
+fewer share nodes as far as they fill them evenly. Who speaks MindCluster may count a whole node in dies (16). A pod
+with scheduling gates is not there yet. Everything a gang gets lies in one supernode, which is what a tier-1 HyperNode
+of CCE asks for; a gang with a `sp-block` may take several, each block whole in one.
+Sources: Volcano and Kueue API documentation; Ascend/mind-cluster scheduling documentation (commit 22bb3d98).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
+from matrixcontainer.operator.workload import NPU_RESOURCE
+from matrixcontainer.scheduler.pod_groups import PodGroup, group_named
+from matrixresource.contract.allocations import AllocationRequest, AllocationView, Block, Placement
+
+SCHEDULER_NAME = "matrix-scheduler"
+DIES_PER_NODE = 16
+SPARES_MAX = 48
+
+CABINET_KEYS = ("cloudmatrix.io/cabinet", "topology.kubernetes.io/zone")
+SUPERNODE_KEYS = ("cloudmatrix.io/supernode", "volcano.sh/hypernode")
+
+
+@dataclass
+class Gang:
+    """Pods to be placed together. `size` is how many there must be before any is placed."""
+
+    namespace: str
+    name: str
+    pods: list[dict[str, Any]] = field(default_factory=list)
+    size: int = 1
+    group: PodGroup = field(default_factory=PodGroup)
+
+    @property
+    def allocation(self) -> str:
+        """Derived from the gang, so that asking twice finds the first."""
+        digest = hashlib.sha256(f"{self.namespace}/{self.name}".encode()).hexdigest()[:8]
+        return f"pods-{self.name[:44].strip('-.').replace('.', '-')}-{digest}"
+
+    def alive(self) -> list[dict[str, Any]]:
+        """Pods that need a place or have one, in rank order."""
+        living = [pod for pod in self.pods if not finished(pod) and not pod["metadata"].get("deletionTimestamp")]
+        return sorted((pod for pod in living if not pod["spec"].get("schedulingGates")), key=_rank)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What is said of the gang, by its PodGroup and, before that, by its first pod."""
+        return {**self.group.annotations, **(self.pods[0]["metadata"].get("annotations") or {})}
+
+    @property
+    def spares(self) -> int:
+        """Nodes to hold ready beside it."""
+        text = self.notes.get("reserve-nodes", "0")
+        return min(int(text), SPARES_MAX) if text.isdigit() else 0
+
+    def placement(self) -> Placement:
+        """How the gang may lie. Raises InvalidField for a key that is no domain here."""
+        chosen, block = self._domain(), self.notes.get("sp-block")
+        if block is None:
+            return chosen or Placement()
+        blocks = [Block(nodes=int(block) // (2 * self.each * self.share), level="supernode")]
+        return (chosen or Placement(level="supernode")).model_copy(update={"blocks": blocks})
+
+    def _domain(self) -> Placement | None:
+        """The domain that is asked for, if one is."""
+        annotations = self.notes
+        for strength, required in (("required", True), ("preferred", False)):
+            key = annotations.get(f"kueue.x-k8s.io/podset-{strength}-topology")
+            if key in CABINET_KEYS:
+                return Placement(policy="pack", level="cabinet", required=required)
+            if key in SUPERNODE_KEYS:
+                return Placement(policy="pack", level="supernode", required=required)
+            if key is not None:
+                raise InvalidField(
+                    f"{key!r} is no topology level; use one of {', '.join(CABINET_KEYS + SUPERNODE_KEYS)}"
+                )
+        return self.group.placement
+
+    @property
+    def each(self) -> int:
+        """NPUs of one pod."""
+        asked = max((npus_of(pod) for pod in self.alive()), default=NPUS_PER_NODE)
+        return min(asked, NPUS_PER_NODE)
+
+    @property
+    def share(self) -> int:
+        """How many of its pods lie on one node: as many as go evenly."""
+        pods = len(self.alive())
+        return max(count for count in range(1, NPUS_PER_NODE // self.each + 1) if pods % count == 0)
+
+    @property
+    def priority(self) -> int:
+        """The highest of its pods', as their PriorityClass has written it into them."""
+        return max((int(pod["spec"].get("priority") or 0) for pod in self.alive()), default=0)
+
+    @property
+    def preemption(self) -> Literal["Never", "LowerPriority"]:
+        never = any(pod["spec"].get("preemptionPolicy") == "Never" for pod in self.alive())
+        return "Never" if never else "LowerPriority"
+
+    def request(self, held: AllocationView | None) -> AllocationRequest:
+        """What it needs; of one that holds something already the share of a node and the placement stay."""
+        each = self.each
+        per = (held.npus_per_node or NPUS_PER_NODE) if held is not None else each * self.share
+        members = -(-len(self.alive()) // max(1, int(per // each)))
+        return AllocationRequest(
+            nodes=members,
+            npus_per_node=None if per == NPUS_PER_NODE else per,
+            spares=self.spares,
+            placement=self.placement() if held is None else held.placement,
+            priority=self.priority,
+            preemption=self.preemption,
+        )
+
+    def check(self) -> None:
+        """Raises what cannot be placed as it is asked for."""
+        for pod in self.alive():
+            npus, name = npus_of(pod), pod["metadata"]["name"]
+            if npus == DIES_PER_NODE and _speaks_mindcluster(pod, self.notes):
+                npus = NPUS_PER_NODE
+            if npus > NPUS_PER_NODE:
+                raise InvalidField(
+                    f"pod {name} asks for {npus} {NPU_RESOURCE}; a node has {NPUS_PER_NODE}: "
+                    f"make it a gang of pods with {NPUS_PER_NODE} each"
+                )
+            if npus < 1:
+                raise InvalidField(f"pod {name} asks for 0 {NPU_RESOURCE}; leave it to the default scheduler")
+            if npus != self.each:
+                raise InvalidField(f"pod {name} asks for {npus} {NPU_RESOURCE}, another of its gang for {self.each}")
+        block = self.notes.get("sp-block")
+        if block is not None:
+            dies, member = int(block) if block.isdigit() else 0, 2 * self.each * self.share
+            gang = 2 * self.each * self.size
+            if dies < member or dies % member or gang % dies:
+                raise InvalidField(
+                    f"sp-block {block!r} must be a multiple of {member} dies that divides the gang's {gang}"
+                )
+
+
+def gangs_of(pods: Iterable[dict[str, Any]], groups: Mapping[tuple[str, str], PodGroup] | None = None) -> list[Gang]:
+    """The pods of our scheduler, gathered into gangs; a pod that names none is a gang of its own.
+
+    `groups` are the PodGroups that there are, by namespace and name.
+    """
+    found: dict[tuple[str, str], Gang] = {}
+    sizes: dict[tuple[str, str], int] = defaultdict(int)
+    for pod in pods:
+        if pod["spec"].get("schedulerName") != SCHEDULER_NAME:
+            continue
+        metadata = pod["metadata"]
+        name, size = _named(pod)
+        key = (metadata["namespace"], name)
+        group = (groups or {}).get(key, PodGroup()) if group_named(pod) == name else PodGroup()
+        found.setdefault(key, Gang(*key, group=group)).pods.append(pod)
+        sizes[key] = max(sizes[key], size, group.least)
+    for key, gang in found.items():
+        gang.size = max(sizes[key], 1)
+    return sorted(found.values(), key=lambda gang: (gang.namespace, gang.name))
+
+
+def _named(pod: dict[str, Any]) -> tuple[str, int]:
+    labels = pod["metadata"].get("labels") or {}
+    annotations = pod["metadata"].get("annotations") or {}
+    name = group_named(pod) or labels.get("kueue.x-k8s.io/pod-group-name") or pod["metadata"]["name"]
+    size = (
+        annotations.get("kueue.x-k8s.io/pod-group-total-count") or labels.get("huawei.com/schedule_minAvailable") or "1"
+    )
+    return name, int(size) if size.isdigit() else 1
+
+
+def npus_of(pod: dict[str, Any]) -> int:
+    """NPUs that a pod's containers ask for together."""
+    total = 0
+    for container in pod["spec"]["containers"]:
+        resources = container.get("resources") or {}
+        wanted = (resources.get("requests") or {}).get(NPU_RESOURCE) or (resources.get("limits") or {}).get(
+            NPU_RESOURCE
+        )
+        total += int(wanted or 0)
+    return total
+
+
+def _speaks_mindcluster(pod: dict[str, Any], notes: Mapping[str, str]) -> bool:
+    """Whether it bears the words of MindCluster, for which a node has sixteen chips."""
+    labels = pod["metadata"].get("labels") or {}
+    return "sp-block" in notes or any(key.startswith("huawei.com/schedule_") for key in labels)
+
+
+def finished(pod: dict[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _rank(pod: dict[str, Any]) -> tuple[int, str]:
+    annotations = {**(pod["metadata"].get("labels") or {}), **(pod["metadata"].get("annotations") or {})}
+    index = annotations.get("batch.kubernetes.io/job-completion-index", "")
+    return (int(index) if index.isdigit() else 1 << 30, pod["metadata"]["name"])
+
+
+def bindings(pods: list[dict[str, Any]], ready: list[NodeName], share: int = 1) -> dict[str, NodeName]:
+    """Which unbound pod goes to which of the ready nodes (in rank order), each of which takes `share` pods in all."""
+    there = Counter(pod["spec"].get("nodeName") for pod in pods)
+    free = [node for node in ready for _ in range(share - there[node])]
+    waiting = [pod["metadata"]["name"] for pod in pods if not pod["spec"].get("nodeName")]
+    return dict(zip(waiting, free, strict=False))

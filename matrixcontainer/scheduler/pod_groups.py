@@ -1,0 +1,60 @@
+"""PodGroup objects, where a cluster has them: how many pods must be there, and how far apart they may lie.
+
+Volcano (scheduling.volcano.sh/v1beta1) and coscheduling (scheduling.x-k8s.io/v1alpha1) brought a kind of that name;
+`spec.minMember` means the same in both. Volcano's `spec.networkTopology` names a tier of HyperNodes: tier 1 is one
+supernode, as CCE has it, and so are those above while there are no larger domains. They are read, never written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from matrixcommon.model.errors import NotFound
+from matrixcontainer.client.client import COSCHEDULING_GROUP, VOLCANO_GROUP, KubeClient
+from matrixresource.contract.allocations import Placement
+
+GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
+
+
+@dataclass(frozen=True)
+class PodGroup:
+    """What one of them asks for."""
+
+    least: int = 1
+    placement: Placement | None = None
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+def group_named(pod: dict[str, Any]) -> str | None:
+    """The PodGroup a pod says it belongs to."""
+    metadata = pod["metadata"]
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    found = [annotations.get(key) for key in GROUP_ANNOTATIONS] + [labels.get(key) for key in GROUP_LABELS]
+    return next((name for name in found if name), None)
+
+
+def read_group(body: dict[str, Any]) -> PodGroup:
+    """A PodGroup of either kind."""
+    spec = body.get("spec") or {}
+    least, topology = spec.get("minMember"), spec.get("networkTopology")
+    placement = None
+    if topology:
+        placement = Placement(policy="pack", level="supernode", required=topology.get("mode", "hard") == "hard")
+    return PodGroup(max(int(least or 1), 1), placement, body["metadata"].get("annotations") or {})
+
+
+async def pod_groups(kube: KubeClient, pods: list[dict[str, Any]]) -> dict[tuple[str, str], PodGroup]:
+    """Those that `pods` name, by namespace and name. Asks nobody where none is named."""
+    named = {(pod["metadata"]["namespace"], name) for pod in pods if (name := group_named(pod))}
+    if not named:
+        return {}
+    found = []
+    with contextlib.suppress(NotFound):  # not installed here
+        found += (await kube.list(COSCHEDULING_GROUP))[0]
+    with contextlib.suppress(NotFound):
+        found += (await kube.list(VOLCANO_GROUP))[0]
+    groups = {(body["metadata"]["namespace"], body["metadata"]["name"]): read_group(body) for body in found}
+    return {key: group for key, group in groups.items() if key in named}

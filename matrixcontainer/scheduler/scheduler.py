@@ -1,0 +1,159 @@
+"""Places pods that ask for NPUs under `schedulerName: matrix-scheduler`, gangs whole, on nodes MatrixResource chooses.
+
+A gang gets an allocation of its own; a pod is bound once its node's agent has reported it active. What stands in the
+way is told as an event and as the pod's PodScheduled condition, in MatrixResource's own words. When the last pod of a
+gang is gone, so is its allocation. Works through bindings, on any Kubernetes API.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Callable
+
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
+from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
+from matrixcontainer.client.client import EVENT, POD, KubeClient
+from matrixcontainer.client.events import event_body
+from matrixcontainer.scheduler.gangs import SCHEDULER_NAME, Gang, bindings, gangs_of
+from matrixcontainer.scheduler.pod_groups import pod_groups
+from matrixresource.client import ResourceClient
+from matrixresource.contract.allocations import AllocationView
+from matrixresource.contract.defragmentations import POD_LABEL
+
+log = logging.getLogger(__name__)
+
+GANG_LABEL = POD_LABEL
+COMPONENT = "matrix-scheduler"
+
+
+class PodScheduler:
+    """`look` does everything there is to do once; run at every change of pods and on a period."""
+
+    def __init__(self, kube: KubeClient, resource: ResourceClient, wall: Callable[[], float]) -> None:
+        self._kube = kube
+        self._resource = resource
+        self._wall = wall
+        self._told: dict[str, str] = {}
+
+    async def look(self) -> str:
+        """Place what waits, release what is over. A sentence about what was done."""
+        pods, _ = await self._kube.list(POD)
+        ours = [pod for pod in pods if pod["spec"].get("schedulerName") == SCHEDULER_NAME]
+        gangs = gangs_of(ours, await pod_groups(self._kube, ours))
+        held = {each.name: each for each in await self._resource.allocations() if GANG_LABEL in each.labels}
+        bound = 0
+        for gang in gangs:
+            if gang.alive():
+                bound += await self._place(gang, held.get(gang.allocation))
+        wanted = {gang.allocation for gang in gangs if gang.alive()}
+        for name in set(held) - wanted:
+            await self._resource.release(name)
+        return f"{bound} pods bound, {len(set(held) - wanted)} gangs released"
+
+    async def _place(self, gang: Gang, held: AllocationView | None) -> int:
+        pods = gang.alive()
+        try:
+            gang.check()
+            if len(pods) < gang.size:
+                await self._explain(gang, "Waiting", f"{len(pods)} of the gang's {gang.size} pods are there")
+                return 0
+            if await self._put_out(gang, held):
+                return 0
+            wish = gang.request(held).model_copy(update={"labels": {GANG_LABEL: f"{gang.namespace}.{gang.name}"[:63]}})
+            if held is None or (held.nodes, held.spares, held.priority) != (wish.nodes, wish.spares, wish.priority):
+                held = await self._resource.reserve(gang.allocation, wish)
+            if not held.bound:
+                held = await self._resource.bind(gang.allocation)
+        except MatrixError as refused:
+            if refused.retryable:
+                raise
+            await self._explain(gang, refused.reason, _words(refused))
+            return 0
+        await self._replace_lost(gang, held)
+        ready = [NodeName(m.node) for m in held.members if m.role == "member" and m.ready]
+        placed = bindings(pods, ready, max(1, int(held.npus_per_node or NPUS_PER_NODE) // gang.each))
+        for name, node in placed.items():
+            await self._bind(gang, name, node)
+        missing = sum(not pod["spec"].get("nodeName") for pod in pods) - len(placed)
+        if missing:
+            await self._explain(
+                gang, "Deploying", f"{held.nodes} nodes are committed; {missing} are still being deployed"
+            )
+        return len(placed)
+
+    async def _bind(self, gang: Gang, name: str, node: NodeName) -> None:
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body = {"metadata": {"name": name, "namespace": gang.namespace}, "target": target}
+        with contextlib.suppress(Conflict, NotFound):  # bound or gone meanwhile: the next look sees it
+            await self._kube.bind(name, gang.namespace, body)
+            await self._tell(gang, name, "Normal", "Scheduled", f"assigned {gang.namespace}/{name} to {node}")
+
+    async def _put_out(self, gang: Gang, held: AllocationView | None) -> bool:
+        """Whether its nodes were taken back (somebody of higher priority came): its pods leave, and it waits anew."""
+        bound = [pod for pod in gang.alive() if pod["spec"].get("nodeName")]
+        if held is not None and held.state != "Releasing":
+            return False
+        why = next((c.message for c in held.conditions if c.type == "Preempted"), "") if held is not None else ""
+        message = why or "its nodes were taken back"
+        for pod in bound:
+            name = pod["metadata"]["name"]
+            await self._tell(gang, name, "Warning", "Preempted", message)
+            with contextlib.suppress(NotFound):
+                await self._kube.delete(POD, name, gang.namespace, grace_s=0)
+        if held is not None:
+            await self._explain(gang, "Preempted", message)
+        return held is not None or bool(bound)
+
+    async def _replace_lost(self, gang: Gang, held: AllocationView) -> None:
+        """A node that was lost under a gang is replaced; its pod is removed, for its owner to make it again."""
+        for member in held.members:
+            if member.role == "member" and (member.agent == "Lost" or member.health == "Unhealthy"):
+                with contextlib.suppress(InsufficientCapacity):
+                    await self._resource.replace(held.name, member.node, "NodeLost")
+                    for pod in gang.alive():
+                        if pod["spec"].get("nodeName") == member.node:
+                            await self._kube.delete(POD, pod["metadata"]["name"], gang.namespace, grace_s=0)
+
+    async def _explain(self, gang: Gang, reason: str, message: str) -> None:
+        """Why the gang waits, on each of its unbound pods; said once until it changes."""
+        for pod in gang.alive():
+            name = pod["metadata"]["name"]
+            if pod["spec"].get("nodeName") or self._told.get(pod["metadata"]["uid"]) == message:
+                continue
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+            with contextlib.suppress(NotFound, Conflict):
+                await self._kube.merge(POD, name, {"status": {"conditions": [condition]}}, gang.namespace, "status")
+                await self._tell(gang, name, "Warning", "FailedScheduling", f"{reason}: {message}")
+            self._told[pod["metadata"]["uid"]] = message
+
+    async def _tell(self, gang: Gang, name: str, type: str, reason: str, message: str) -> None:
+        pod = next(pod for pod in gang.pods if pod["metadata"]["name"] == name)
+        digest = hashlib.sha256(f"{pod['metadata']['uid']}{reason}{message}".encode()).hexdigest()[:12]
+        about = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": name,
+            "namespace": gang.namespace,
+            "uid": pod["metadata"]["uid"],
+        }
+        event = event_body(
+            f"{name[:240]}.{digest}",
+            about,
+            type=type,
+            reason=reason,
+            message=message[:1000],
+            component=COMPONENT,
+            at=self._wall(),
+        )
+        with contextlib.suppress(Conflict, NotFound):
+            await self._kube.create(EVENT, event, gang.namespace)
+
+
+def _words(refused: MatrixError) -> str:
+    """The refusal, with the domains that come closest."""
+    domains = [entry for entry in refused.blocking if "domain" in entry]
+    domains.sort(key=lambda entry: -entry.get("free", 0))
+    near = ", ".join(f"{entry['domain']} has {entry['free']} of {entry['nodes']} free" for entry in domains[:3])
+    return f"{refused.message} ({near})" if near else refused.message

@@ -1,0 +1,179 @@
+"""admit: may this slice have its floor on every link it needs, and if not, what stands in the way and what would fit.
+
+Floors are booked link by link at the most the hose model can ask (`routing.py`), protected ones at the most it can ask
+after any one failure they are to survive (`protection.py`). The sum of bookings on a link never exceeds what the link
+has. When links are lost under floors already promised, `regrant` keeps as much of each as fits, the better class first,
+and puts all of it back when the links return. Amounts are GB/s each way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from matrixcommon.model.errors import InsufficientBandwidth
+from matrixcommon.model.planes import Plane
+from matrixlink.admission.bandwidth_ledger import Booking, FloorBook
+from matrixlink.model.protection import Protection
+from matrixlink.routing.routes import Demand, Needs, Vector
+
+BLOCKING_MAX = 20
+"""A refusal names at most this many links; it says how many there are."""
+
+NONE_CUT: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FloorClaim:
+    """A floor asked for, GB/s per NPU, and what one GB/s of it takes."""
+
+    owner: str
+    plane: Plane
+    needs: Needs
+    floor_gbps: float
+    protection: Protection = Protection.NONE
+    rank: tuple[Any, ...] = ()
+    """Who keeps a floor when not all can: lowest first."""
+
+    @property
+    def floors(self) -> Demand:
+        return scaled(self.needs.need, self.floor_gbps)
+
+    @property
+    def protected(self) -> bool:
+        return self.protection != Protection.NONE
+
+    def booking(self) -> Booking:
+        """The whole floor with the whole reserve."""
+        floors = self.floors
+        if self.needs.reserve is self.needs.need:
+            return Booking(self.plane, floors, floors)
+        return Booking(self.plane, floors, scaled(self.needs.reserve, self.floor_gbps))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a slice has of its floor (its part on the worst link, 0 to 1), and why its protection is lost, if it is."""
+
+    part: float = 1.0
+    unprotected: str = ""
+
+
+def admit(book: FloorBook, claim: FloorClaim) -> Booking:
+    """What the floor takes of each link. Books nothing. Raises InsufficientBandwidth with what is in the way."""
+    needs = claim.needs
+    if claim.floor_gbps > 0 and needs.cut:
+        raise _no_path(claim, needs.cut, f"cannot reach each other on plane {claim.plane}")
+    if claim.floor_gbps > 0 and needs.cut_by_failure:
+        raise _no_path(claim, needs.cut_by_failure, f"would be cut off by one failure ({claim.protection})")
+    booking = claim.booking()
+    short = book.short(claim.plane, booking.whole, claim.owner)
+    if not short:
+        return booking
+    fits = claim.floor_gbps * _part(book, claim.plane, booking.whole, claim.owner)
+    lines = [_blocking(book, claim, owner, at, booking.whole[owner][at]) for owner, at in short[:BLOCKING_MAX]]
+    surviving = f" that survives {claim.protection}" if claim.protected else ""
+    raise InsufficientBandwidth(
+        f"a floor of {claim.floor_gbps:g} GB/s per NPU{surviving} on plane {claim.plane} does not fit on {len(short)} "
+        f"links; {fits:.4g} would",
+        field="floorGbpsPerNpu",
+        blocking=[{"plane": claim.plane, "links": len(short), "fitsFloorGbpsPerNpu": round(fits, 6)}, *lines],
+    )
+
+
+def regrant(book: FloorBook, claims: Iterable[FloorClaim], when_whole: FloorBook | None = None) -> dict[str, Kept]:
+    """Book every claim anew as far as it fits. What each one keeps.
+
+    First everybody who is protected gets what was set aside for that (`when_whole` says how much), so that nobody's
+    detour takes it; then all floors are filled up in order of rank; last, what is left protects anew.
+    """
+    ordered = sorted(claims, key=lambda claim: claim.rank)
+    for claim in ordered:
+        book.release(claim.owner)
+    for claim in ordered:
+        aside = when_whole.booking(claim.owner) if when_whole and claim.protected else None
+        if aside is not None:
+            granted = {
+                owner: np.minimum(amount, aside.whole.get(owner, np.zeros_like(amount)))
+                for owner, amount in claim.floors.items()
+            }
+            granted, _ = grantable(book, claim.plane, granted, claim.owner)
+            book.put(claim.owner, Booking(claim.plane, granted, granted))
+    kept = {}
+    for claim in ordered:
+        granted, part = grantable(book, claim.plane, claim.floors, claim.owner)
+        book.put(claim.owner, Booking(claim.plane, granted, granted))
+        kept[claim.owner] = Kept(0.0 if claim.needs.cut and claim.floor_gbps > 0 else part)
+    for claim in ordered:
+        if claim.protected:
+            lost = _protect(book, claim, kept[claim.owner].part)
+            kept[claim.owner] = Kept(kept[claim.owner].part, lost)
+    return kept
+
+
+def _protect(book: FloorBook, claim: FloorClaim, part: float) -> str:
+    """Set aside what another failure would take, if there is room. Why there is not."""
+    if part < 1:
+        return "the floor itself is not whole"
+    if claim.needs.cut_by_failure:
+        a, b = claim.needs.cut_by_failure[0]
+        return f"one more failure would cut {a} from {b}"
+    booking = claim.booking()
+    short = book.short(claim.plane, booking.whole, claim.owner)
+    if short:
+        owner, at = short[0]
+        link = book.fabric.ports.links(claim.plane, owner)[at]
+        return f"no room on {len(short)} links for one more failure, {link} among them"
+    book.put(claim.owner, booking)
+    return ""
+
+
+def grantable(book: FloorBook, plane: Plane, wanted: Demand, name: str) -> tuple[Demand, float]:
+    """As much of `wanted` as each link has, in place of what `name` holds, and the least part that any link has. A lost
+    link takes its own share of a floor and leaves what the others carry alone."""
+    if not book.short(plane, wanted, name):
+        return wanted, 1.0
+    granted = {
+        owner: np.minimum(amount, np.maximum(book.free(plane, owner, name), 0.0)) for owner, amount in wanted.items()
+    }
+    part = min((_least(granted[owner], amount) for owner, amount in wanted.items()), default=1.0)
+    return granted, 1.0 if part > 1 - 1e-9 else round(part, 9)
+
+
+def _part(book: FloorBook, plane: Plane, wanted: Demand, name: str) -> float:
+    return grantable(book, plane, wanted, name)[1]
+
+
+def _least(granted: Vector, wanted: Vector) -> float:
+    asked = wanted > 0
+    return float((granted[asked] / wanted[asked]).min()) if asked.any() else 1.0
+
+
+def scaled(need: Demand, factor: float) -> Demand:
+    """The demand of a floor of that many GB/s. Nodes that share a vector share the product."""
+    made: dict[int, Vector] = {}
+    for vector in need.values():
+        if id(vector) not in made:
+            product = vector * factor
+            product.flags.writeable = False
+            made[id(vector)] = product
+    return {owner: made[id(vector)] for owner, vector in need.items()} if factor > 0 else {}
+
+
+def _no_path(claim: FloorClaim, cut: tuple[tuple[str, str], ...], what: str) -> InsufficientBandwidth:
+    pairs = [{"plane": claim.plane, "from": a, "to": b, "freeGbps": 0.0} for a, b in cut[:BLOCKING_MAX]]
+    return InsufficientBandwidth(f"{len(cut)} pairs of members {what}", field="members", blocking=pairs)
+
+
+def _blocking(book: FloorBook, claim: FloorClaim, owner: str, at: int, wanted: float) -> dict[str, Any]:
+    link = book.fabric.ports.links(claim.plane, owner)[at]
+    return {
+        "plane": claim.plane,
+        "link": link,
+        "freeGbps": round(float(book.free(claim.plane, owner, claim.owner)[at]), 6),
+        "needGbps": round(float(wanted), 6),
+        "owners": sorted(name for name in book.owners(link) if name != claim.owner)[:5],
+    }

@@ -1,0 +1,89 @@
+"""backup_paths: over what a protected slice would go after each failure that it is to survive.
+
+A backup of a slice is no second path kept idle: it is the other paths, which already carry their part, carrying more.
+So an alternative says, for each thing that may fail, which sub-planes (RDMA: subnets) and how many disjoint paths are
+left to the worst pair of members, and the largest part of a floor that any one path then has. Disjoint between nodes:
+two L2 chips share no link, nor do two spines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from matrixcommon.model.planes import Plane
+from matrixlink.admission.slice_index import Terms
+from matrixlink.contract.slices import BackupPath, BackupPathsView
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.model.protection import Protection
+from matrixlink.routing.rdma_routing import RdmaSurvey, less, survey_states, way
+from matrixlink.routing.ub_routing import kinds_of, pair_states
+
+
+def backup_paths(fabric: Fabric, terms: Terms) -> BackupPathsView:
+    """The alternatives of one protected slice on the fabric as it is."""
+    states = list((_ub if terms.plane == Plane.UB else _rdma)(fabric, terms))
+    return BackupPathsView(
+        name=terms.name,
+        plane=terms.plane,
+        protection=terms.protection,
+        protected=not terms.unprotected,
+        message=terms.unprotected,
+        floor_gbps_per_npu=terms.floor_gbps,
+        now=states[0],
+        alternatives=states[1:],
+    )
+
+
+def _ub(fabric: Fabric, terms: Terms) -> Iterator[BackupPath]:
+    """State by state, the least over all pairs of kinds of members."""
+    kinds = list(dict.fromkeys(kinds_of(fabric, terms.members).values()))
+    fails = terms.protection.fails
+    ways = [
+        pair_states(a.chips, die, b.chips, their, fails)
+        for at, a in enumerate(kinds)
+        for b in kinds[at:]
+        for die, _ in a.dies
+        for their, _ in b.dies
+    ]
+    names = ["", *_ub_names(terms, fabric)]
+    for state, name in enumerate(names):
+        used = np.min([planes[state] > 0 for planes, _ in ways], axis=0)
+        paths = min(int((chips[state] > 0).sum()) for _, chips in ways)
+        largest = max(float(chips[state].max()) for _, chips in ways)
+        yield BackupPath(
+            fails=name, sub_planes=np.flatnonzero(used).tolist(), paths=paths, largest_share=round(largest, 9)
+        )
+
+
+def _ub_names(terms: Terms, fabric: Fabric) -> list[str]:
+    """What fails in each state, in the order of `pair_states`: where a member's own part may, any member's."""
+    supernode, ub = terms.members[0].partition("-")[0], fabric.spec.ub
+    planes, chips = range(ub.sub_planes), range(ub.l2_per_sub_plane)
+    patterns = {
+        Protection.ANY_CABLE: [f"*.ub-p{p}-k{k:02d}" for p in planes for k in chips],
+        Protection.ANY_L2_CHIP: [f"{supernode}-l2p{p}-k{k:02d}" for p in planes for k in chips],
+        Protection.ANY_L1_CHIP: [f"*-l1p{p}" for p in planes],
+        Protection.ANY_SUB_PLANE: [f"{supernode}-ub-p{p}" for p in planes],
+    }
+    return patterns[terms.protection]
+
+
+def _rdma(fabric: Fabric, terms: Terms) -> Iterator[BackupPath]:
+    survey = RdmaSurvey(fabric, list(terms.members))
+    spines = fabric.spec.rdma.spines
+    whole, *failures = survey_states(terms.protection.fails, survey.dies)
+    port = terms.protection == Protection.ANY_PORT
+    names = [f"*.rdma-npu*-die{d}" if port else f"rdma-p{d}" for d in range(survey.dies)]
+    for name, left in [("", whole), *zip(names, failures, strict=True)]:
+        used, paths, largest = set(range(survey.dies)), survey.dies * spines, 0.0
+        for cabinet, kinds in survey.kinds.items():
+            for mine in kinds:
+                for theirs, between in survey.peers(cabinet):
+                    found = way(less(mine, left), less(theirs, left), between)
+                    weights = found.weights if found else (0.0,) * survey.dies
+                    open_to = {d for d, weight in enumerate(weights) if weight > 0}
+                    lanes = [1 if between.same else sum(s > 0 for s in between.spines[d]) for d in open_to]
+                    used, paths, largest = used & open_to, min(paths, sum(lanes)), max(largest, *weights)
+        yield BackupPath(fails=name, sub_planes=sorted(used), paths=paths, largest_share=round(largest, 9))

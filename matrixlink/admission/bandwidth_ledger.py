@@ -1,0 +1,150 @@
+"""FloorBook: who has been promised how much of which port.
+
+A booking is a slice's floor as a vector per node or RDMA leaf, and beside it what is set aside so that the floor
+survives a failure. All or nothing, and never more on a port than it has: the sum on each port is taken anew whenever a
+booking on it changes, so floats do not drift over a life of bookings. It knows nothing of routes or classes; admission
+decides with it. Amounts are GB/s each way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from matrixcommon.model.planes import Plane
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.routing.routes import Demand, Vector
+
+ROUNDING = 1e-9
+"""How far floats may exceed a port, relative to its capacity, by rounding alone."""
+
+Place = tuple[Plane, str]
+"""A plane, and the node or RDMA leaf whose ports a vector tells of."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Booking:
+    """What one slice holds on one plane: its floor, and floor and reserve together (the same where nothing is set
+    aside)."""
+
+    plane: Plane
+    floors: Demand
+    whole: Demand
+
+
+class FloorBook:
+    """`capacity(plane, owner)` is asked each time, so a link may change under its bookings (`overbooked` tells)."""
+
+    def __init__(self, fabric: Fabric, capacity: Callable[[Plane, str], Vector]) -> None:
+        self.fabric = fabric
+        self._capacity = capacity
+        self._held: dict[str, Booking] = {}
+        self._on: dict[Place, dict[str, Vector]] = {}
+        self._sum: dict[Place, Vector] = {}
+
+    def copy(self, fabric: Fabric, capacity: Callable[[Plane, str], Vector]) -> FloorBook:
+        """The same bookings over another fabric, to change and look at."""
+        other = FloorBook(fabric, capacity)
+        other._held = dict(self._held)
+        other._on = {place: dict(owners) for place, owners in self._on.items()}
+        other._sum = dict(self._sum)
+        return other
+
+    # ---- in vectors -------------------------------------------------------------------------------------------------
+
+    def free(self, plane: Plane, owner: str, instead_of: str = "") -> Vector:
+        """What nobody else than `instead_of` has been promised of each port; negative where a port has lost capacity
+        under its bookings."""
+        capacity, booked = self._capacity(plane, owner), self._sum.get((plane, owner))
+        if booked is None:
+            return capacity
+        own = self._on[plane, owner].get(instead_of)
+        left: Vector = capacity - booked if own is None else capacity - (booked - own)
+        return left
+
+    def short(self, plane: Plane, amounts: Demand, instead_of: str = "") -> list[tuple[str, int]]:
+        """Ports (owner and place) that cannot carry `amounts` with what `instead_of` holds given back. Empty: it
+        fits."""
+        found: list[tuple[str, int]] = []
+        for owner, amount in amounts.items():
+            over = amount - self.free(plane, owner, instead_of)
+            if over.max() <= 0:
+                continue
+            slack = ROUNDING * np.maximum(self._capacity(plane, owner), 1.0)
+            if (lacking := np.flatnonzero(over > slack)).size:
+                found += [(owner, int(at)) for at in lacking]
+        return found
+
+    def put(self, name: str, booking: Booking) -> None:
+        """Write a booking down in place of what the slice held, without asking whether it fits."""
+        self.release(name)
+        self._held[name] = booking
+        for owner, amount in booking.whole.items():
+            place = (booking.plane, owner)
+            owners = self._on.setdefault(place, {})
+            owners[name] = amount
+            self._sum[place] = amount if len(owners) == 1 else self._sum[place] + amount
+
+    def release(self, name: str) -> None:
+        """Give back all that a slice holds; nothing happens if it holds nothing."""
+        booking = self._held.pop(name, None)
+        for owner in booking.whole if booking else ():
+            place = (booking.plane, owner)  # type: ignore[union-attr]
+            owners = self._on[place]
+            del owners[name]
+            if owners:
+                left = list(owners.values())
+                self._sum[place] = left[0] if len(left) == 1 else np.sum(left, axis=0)
+            else:
+                del self._on[place], self._sum[place]
+
+    def booking(self, name: str) -> Booking | None:
+        return self._held.get(name)
+
+    def all_owners(self) -> set[str]:
+        return set(self._held)
+
+    def total(self, plane: Plane, owner: str) -> Vector:
+        """All promises on each port of a node or leaf."""
+        booked = self._sum.get((plane, owner))
+        return booked if booked is not None else np.zeros_like(self._capacity(plane, owner))
+
+    def places(self) -> Iterator[tuple[Place, Vector]]:
+        """Every node and leaf that carries bookings, with their sum."""
+        yield from self._sum.items()
+
+    # ---- link by link -----------------------------------------------------------------------------------------------
+
+    def booked(self, link: str) -> float:
+        """All promises on a link, by its name."""
+        owner, _, port = link.partition(".")
+        place = self.fabric.ports.place(port)
+        total = self._sum.get((place[0], owner)) if place else None
+        return 0.0 if total is None or place is None else float(total[place[1]])
+
+    def owners(self, link: str) -> list[str]:
+        """Who has been promised something of a link."""
+        owner, _, port = link.partition(".")
+        place = self.fabric.ports.place(port)
+        on = self._on.get((place[0], owner), {}) if place else {}
+        return [name for name, amount in on.items() if place and amount[place[1]] > 0]
+
+    def held(self, name: str) -> Mapping[str, float]:
+        """What a slice holds of each link."""
+        booking = self._held.get(name)
+        found: dict[str, float] = {}
+        for owner, amount in booking.whole.items() if booking else ():
+            links = self.fabric.ports.links(booking.plane, owner)  # type: ignore[union-attr]
+            found |= {link: float(each) for link, each in zip(links, amount, strict=True) if each}
+        return found
+
+    def overbooked(self) -> list[str]:
+        """Links promised beyond what they have."""
+        found = []
+        for (plane, owner), total in self._sum.items():
+            capacity = self._capacity(plane, owner)
+            over = np.flatnonzero(total > capacity + ROUNDING * np.maximum(capacity, 1.0))
+            found += [self.fabric.ports.links(plane, owner)[at] for at in over]
+        return found

@@ -1,0 +1,117 @@
+"""Terms: what has to be known of a slice to decide on others, in memory beside its row.
+
+Rows are read from the tables when they are changed; decisions about who has what read these. `terms_of` takes them from
+a row, `Roll` keeps them by name and by node.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from matrixcommon.model.planes import Plane
+from matrixlink.model.protection import Protection
+from matrixlink.model.qos import TERMS, QosClass
+from matrixlink.model.slice_states import ADMITTED, WITHDRAWING
+from matrixlink.store.tables import SliceRow
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """One slice. `kept` is the part of its floor that it has, `unprotected` why its protection is lost, `seen` the
+    ports that its routes were made around, `view` what it was shown it may use, node by node."""
+
+    name: str
+    project: str
+    plane: Plane
+    members: tuple[str, ...]
+    floor_gbps: float
+    ceiling_gbps: float | None
+    weight: float
+    rank: tuple[int, int]
+    protection: Protection
+    isolation: str
+    isolation_key: int
+    kept: float
+    unprotected: str
+    seen: dict[str, dict[str, float]]
+    view: dict[str, Any] = field(repr=False)
+    withdrawing: bool = False
+    asked: bool = False
+    """Agents were asked to program the present wish."""
+
+
+def terms_of(row: SliceRow) -> Terms:
+    # SQLAlchemy's own look-ups take longer than all the rest; what is not there has no value yet.
+    held = row.__dict__
+    get, state = held.get, held.get("state")
+    withdrawing = state == WITHDRAWING
+    kept, qos = get("kept"), QosClass(held["qos_class"])
+    return Terms(
+        held["name"], get("project") or "default", Plane(held["plane"]), tuple(held["members"]), held["floor_gbps"],
+        get("ceiling_gbps"), held["weight"], (TERMS[qos].rank, get("admitted_order") or 0),
+        Protection(get("protection") or Protection.NONE), get("isolation") or "", get("isolation_key") or 0,
+        1.0 if kept is None else kept, get("unprotected") or "", get("ports_seen") or {},
+        (get("fabric_view") or {}).get("nodes", {}), withdrawing,
+        bool(get("program_generation")) and not withdrawing and state != ADMITTED,
+    )  # fmt: skip
+
+
+class Roll:
+    """All slices by name, by plane and node, and by isolation key."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Terms] = {}
+        self._on: defaultdict[tuple[Plane, str], dict[str, None]] = defaultdict(dict)
+        self._keys: defaultdict[str, dict[int, str]] = defaultdict(dict)
+        self.trimmed: set[str] = set()
+        """Those that have less than they were promised."""
+
+    def __iter__(self) -> Iterator[Terms]:
+        return iter(self._by_name.values())
+
+    def get(self, name: str) -> Terms | None:
+        return self._by_name.get(name)
+
+    def __getitem__(self, name: str) -> Terms:
+        return self._by_name[name]
+
+    def on(self, plane: Plane, node: str) -> list[Terms]:
+        """The slices that have this node as a member on this plane, in the order they came."""
+        return [self._by_name[name] for name in self._on.get((plane, node), ())]
+
+    def touching(self, plane: Plane, nodes: Iterable[str]) -> list[str]:
+        return sorted({name for node in nodes for name in self._on.get((plane, node), ())})
+
+    def keys(self, isolation: str) -> dict[int, str]:
+        """Who holds which key of a kind."""
+        return self._keys[isolation]
+
+    def put(self, terms: Terms) -> None:
+        held = self._by_name.get(terms.name)
+        if held is None or (held.members, held.isolation_key) != (terms.members, terms.isolation_key):
+            self.drop(terms.name)
+            for node in terms.members:
+                self._on[terms.plane, node][terms.name] = None
+            if terms.isolation:
+                self._keys[terms.isolation][terms.isolation_key] = terms.name
+        self._by_name[terms.name] = terms
+        less = not terms.withdrawing and (terms.kept < 1 or bool(terms.unprotected))
+        (self.trimmed.add if less else self.trimmed.discard)(terms.name)
+
+    def drop(self, name: str) -> None:
+        held = self._by_name.pop(name, None)
+        if held is None:
+            return
+        for node in held.members:
+            self._on[held.plane, node].pop(name, None)
+        self._keys[held.isolation].pop(held.isolation_key, None)
+        self.trimmed.discard(name)
+
+    def clear(self) -> None:
+        self._by_name.clear()
+        self._on.clear()
+        self._keys.clear()
+        self.trimmed.clear()

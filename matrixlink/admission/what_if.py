@@ -1,0 +1,185 @@
+"""suppose: what would become of the slices if parts of the fabric failed, were drained or repaired.
+
+The fabric's condition and the books are copied, changed as the question says, and decided upon with the functions that
+decide when it happens: nothing of what is real changes. Only slices whose ports would change are looked at, and those
+of their planes that have less than they were promised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.planes import Plane
+from matrixlink.admission.admission import FloorClaim, Kept, regrant
+from matrixlink.admission.admission_state import Promises
+from matrixlink.admission.bandwidth_ledger import Booking
+from matrixlink.admission.slice_index import Terms
+from matrixlink.contract.what_if import CutPair, OverfullLink, PlaneEffect, SliceEffect, WhatIfRequest, WhatIfView
+from matrixlink.fabric.condition.elements import Ports, all_ports, by_plane
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.model.qos import of_rank
+from matrixlink.routing.routing import choose_routes
+
+CUT_SHOWN = 20
+OVERFULL_SHOWN = 100
+
+Overfull = tuple[float, float, str]
+"""Floors, capacity, GB/s, and the link."""
+
+
+@dataclass(frozen=True)
+class Supposed:
+    """A fabric as it would be, and the ports by which it differs."""
+
+    fabric: Fabric
+    changed: Ports = field(default_factory=dict)
+
+
+def what_if(promises: Promises, asked: WhatIfRequest) -> WhatIfView:
+    """The answer to a question. Raises InvalidField for what the fabric does not have."""
+    if not (asked.fail or asked.drain or asked.repair):
+        raise InvalidField("name something that fails, is drained or is repaired", field="fail")
+    supposed = suppose(promises.fabric, asked)
+    return judge(promises, supposed, asked)
+
+
+def suppose(fabric: Fabric, asked: WhatIfRequest) -> Supposed:
+    """A copy of the fabric, changed as asked: repairs first, so that what is named twice has failed."""
+    other = fabric.copy()
+    repaired = all_ports(fabric, asked.repair, "repair")
+    failed, drained = all_ports(fabric, asked.fail, "fail"), all_ports(fabric, asked.drain, "drain")
+    for owner, ports in repaired.items():
+        other.set_ports(owner, {port: gbps for port, gbps in fabric.below(owner).items() if port not in ports})
+    for owner, ports in failed.items():
+        other.set_ports(owner, {**other.below(owner), **dict.fromkeys(ports, 0.0)})
+    out = {owner: set(ports) - repaired.get(owner, set()) for owner, ports in fabric.all_drained().items()}
+    for owner, ports in drained.items():
+        out.setdefault(owner, set()).update(ports)
+    other.set_drained(out)
+    return Supposed(other, differing(fabric, other))
+
+
+def differing(fabric: Fabric, other: Fabric) -> Ports:
+    """The ports of which routes may use more or less in one of two fabrics than in the other."""
+    found: Ports = {}
+    for owner in fabric.touched() | other.touched():
+        before, after = fabric.lacking(owner), other.lacking(owner)
+        if ports := {port for port in {*before, *after} if before.get(port) != after.get(port)}:
+            found[owner] = ports
+    return found
+
+
+def judge(promises: Promises, supposed: Supposed, asked: WhatIfRequest | None = None) -> WhatIfView:
+    """What would become of whom."""
+    asked = asked or WhatIfRequest()
+    fabric = supposed.fabric
+    affected = [terms for terms in promises.roll if not terms.withdrawing and _moves(promises, supposed, terms)]
+    planes = {terms.plane for terms in affected}
+    names = {terms.name for terms in affected} | {name for plane in planes for name in promises.trimmed(plane)}
+    concerned = [promises.roll[name] for name in sorted(names)]
+    claims = [promises.claim(terms, fabric) for terms in concerned]
+    book = promises.ledger.copy(fabric, fabric.usable)
+    kept = regrant(book, claims, promises.when_whole)
+    moved = {terms.name for terms in affected}
+    effects = [
+        _effect(promises, fabric, terms, claim, kept[terms.name], terms.name in moved)
+        for terms, claim in zip(concerned, claims, strict=True)
+    ]
+    overfull = _overfull(promises, fabric, claims)
+    return WhatIfView(
+        fail=asked.fail,
+        drain=asked.drain,
+        repair=asked.repair,
+        floors_hold=not any(effect.broken for effect in effects),
+        planes=[_plane(plane, supposed.changed, promises, effects, overfull[plane]) for plane in Plane],
+        slices=effects,
+        links_overfull=_fullest(overfull),
+    )
+
+
+def _moves(promises: Promises, supposed: Supposed, terms: Terms) -> bool:
+    concerned = promises.owners(terms.plane, promises.reached(terms))
+    if not any(owner in supposed.changed for owner in concerned):
+        return False
+    return promises.around_slice(terms) != promises.around_slice(terms, supposed.fabric)
+
+
+def _effect(
+    promises: Promises, fabric: Fabric, terms: Terms, claim: FloorClaim, kept: Kept, moved: bool
+) -> SliceEffect:
+    rerouted, cut = False, list[tuple[str, str]]()
+    if moved:
+        before = choose_routes(promises.fabric, terms.plane, terms.members)
+        after = choose_routes(fabric, terms.plane, terms.members)
+        cut = [pair for pair in after.cut if pair not in set(before.cut)]
+        rerouted = before.nodes != after.nodes
+    return SliceEffect(
+        slice=terms.name,
+        project=terms.project,
+        plane=terms.plane,
+        qos_class=of_rank(terms.rank[0]),
+        floor_gbps_per_npu=terms.floor_gbps,
+        kept_before_gbps_per_npu=round(terms.floor_gbps * terms.kept, 6),
+        kept_after_gbps_per_npu=round(terms.floor_gbps * kept.part, 6),
+        broken=kept.part < terms.kept and terms.floor_gbps > 0,
+        rerouted=rerouted,
+        pairs_cut=len(cut),
+        cut=[CutPair(a=a, b=b) for a, b in cut[:CUT_SHOWN]],
+        protection_lost=kept.unprotected if claim.protected and not terms.unprotected else "",
+    )
+
+
+def _overfull(promises: Promises, fabric: Fabric, claims: list[FloorClaim]) -> dict[Plane, list[Overfull]]:
+    """By plane, the links on which the floors, whole, would need more than there is."""
+    book = promises.ledger.copy(fabric, fabric.usable)
+    for claim in claims:
+        floors = claim.floors
+        book.put(claim.owner, Booking(claim.plane, floors, floors))
+    found: dict[Plane, list[Overfull]] = {plane: [] for plane in Plane}
+    for plane, owner in sorted({(claim.plane, owner) for claim in claims for owner in claim.needs.need}):
+        total, capacity = book.total(plane, owner), fabric.usable(plane, owner)
+        over = total > capacity + 1e-9 * np.maximum(capacity, 1.0)
+        if over.any():
+            ports = fabric.ports.of(plane, owner)
+            found[plane] += [
+                (float(total[at]), float(capacity[at]), f"{owner}.{ports[at]}") for at in np.flatnonzero(over)
+            ]
+    return found
+
+
+def _fullest(overfull: dict[Plane, list[Overfull]]) -> list[OverfullLink]:
+    """The worst of them: dead links first, then by how far their floors exceed what they have."""
+    ordered = sorted(
+        (-(floors / gbps if gbps else np.inf), link, floors, gbps, plane)
+        for plane, links in overfull.items()
+        for floors, gbps, link in links
+    )
+    return [
+        OverfullLink(
+            link=link, plane=plane, floors_gbps=round(floors, 6), gbps=gbps,
+            share=round(-share, 6) if gbps else None,
+        )
+        for share, link, floors, gbps, plane in ordered[:OVERFULL_SHOWN]
+    ]  # fmt: skip
+
+
+def _plane(
+    plane: Plane, changed: Ports, promises: Promises, effects: list[SliceEffect], overfull: list[Overfull]
+) -> PlaneEffect:
+    here = [effect for effect in effects if effect.plane == plane]
+    npus = {effect.slice: promises.npus(promises.roll[effect.slice]) for effect in here}
+    return PlaneEffect(
+        plane=plane,
+        ports_changed=by_plane(changed)[plane],
+        slices_affected=len(here),
+        slices_rerouted=sum(effect.rerouted for effect in here),
+        floors_broken=sum(effect.broken for effect in here),
+        floors_before_gbps=round(sum(each.kept_before_gbps_per_npu * npus[each.slice] for each in here), 6),
+        floors_after_gbps=round(sum(each.kept_after_gbps_per_npu * npus[each.slice] for each in here), 6),
+        pairs_cut=sum(effect.pairs_cut for effect in here),
+        links_overfull=len(overfull),
+        protections_lost=sum(bool(effect.protection_lost) for effect in here),
+    )

@@ -1,0 +1,206 @@
+"""MatrixLink over HTTP: one call in, one view out."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from matrixcommon.api.authorization import Asker, speaks_for
+from matrixcommon.api.fast_path import HotRouter
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection, derived, shown
+from matrixcommon.model.errors import NotFound
+from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_model import View
+from matrixcommon.persistence.group_commit import Groups
+from matrixlink.admission.backup_paths import backup_paths
+from matrixlink.contract.slices import (
+    BackupPathsView,
+    LinkReportAnswers,
+    LinkReports,
+    LinkView,
+    PlaneSummary,
+    ProgramView,
+    QosClassView,
+    SliceRequest,
+    SliceView,
+    SwitchView,
+)
+from matrixlink.controllers.link_reports import LinkReportReader
+from matrixlink.fabric.condition.fabric_view import FabricView, PlaneView, joined
+from matrixlink.model.protection import Protection
+from matrixlink.model.slice_states import WITHDRAWING
+from matrixlink.ports import Allocations
+from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.store.tables import SliceRow
+from matrixlink.telemetry.inventory import FabricInventory, qos_classes
+
+
+def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: Allocations | None = None) -> APIRouter:
+    """The routes over one switchboard. `allocations`: who knows which nodes a slice may have, if anybody is asked."""
+    api = HotRouter(prefix="/v1")
+    store = switchboard.store
+    groups = Groups(store.records)
+    inventory = FabricInventory(switchboard)
+
+    # -- the fabric ----------------------------------------------------------------------------------------------------
+
+    @api.get("/planes")
+    async def list_planes(request: Request, params: Params) -> Response:
+        return derived(request, params, store.records, inventory.planes)
+
+    @api.get("/planes/{name}")
+    async def get_plane(name: str) -> PlaneSummary:
+        return inventory.plane(name)
+
+    @api.get("/switches")
+    async def list_switches(request: Request, params: Params) -> Response:
+        return derived(request, params, store.records, inventory.switches)
+
+    @api.get("/switches/{name}")
+    async def get_switch(name: str) -> SwitchView:
+        return inventory.switch(name)
+
+    @api.get("/links")
+    async def list_links(
+        request: Request,
+        params: Params,
+        plane: Annotated[str | None, Query(description="ub, rdma or vpc")] = None,
+        node: Annotated[str | None, Query(description="links of one node")] = None,
+    ) -> Response:
+        if params.watch:
+            return collection(request, params, store.records, "link", lambda: inventory.links(plane, node))
+        narrowed = not {"filter", "orderBy"}.isdisjoint(request.query_params)
+        shown = inventory.link_page(plane, node, params, narrowed)
+        return JSONResponse(shown | {"resourceVersion": store.records.latest()})
+
+    @api.get("/links/{name}")
+    async def get_link(name: str) -> LinkView:
+        return inventory.link(name)
+
+    @api.get("/qos-classes")
+    async def list_classes(request: Request, params: Params) -> Response:
+        return derived(request, params, store.records, qos_classes)
+
+    @api.get("/qos-classes/{name}")
+    async def get_class(name: str) -> QosClassView:
+        found = next((view for view in qos_classes() if view.name == name), None)
+        if found is None:
+            raise NotFound(f"there is no QoS class named {name[:40]!r}", field="name")
+        return found
+
+    # -- slices ------------------------------------------------------------------------------------------------------
+
+    @api.get("/slices")
+    async def list_slices(request: Request, params: Params) -> Response:
+        def views() -> list[View]:
+            with store.reading() as session:
+                return [row.view() for row in store.slices(session)]
+
+        return collection(request, params, store.records, "slice", views)
+
+    @api.get("/slices/{name}")
+    async def get_slice(name: str) -> SliceView:
+        with store.reading() as session:
+            return store.slice(session, name).view()
+
+    @api.hot("PUT", "slices", SliceRequest, asks_who=True)
+    @api.put("/slices/{name}", response_model=SliceView)
+    async def ensure_slice(
+        name: str, body: SliceRequest, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> Response:
+        speaks_for(asker, body.project)
+        if allocations is not None:
+            await allocations.check(body.allocation, body.members)
+
+        def verb() -> SliceView:
+            may = partial(speaks_for, asker)
+            return switchboard.admit(name, body, if_match=if_match, validate_only=validate_only, may=may)
+
+        return shown(verb() if validate_only else await groups.run(verb))
+
+    @api.post("/slices/{name}:program", response_model=SliceView)
+    async def program(name: str, asker: Asker) -> Response:
+        return shown(await groups.run(lambda: switchboard.program(name, may=partial(speaks_for, asker))))
+
+    @api.hot("DELETE", "slices", asks_who=True)
+    @api.delete("/slices/{name}")
+    async def withdraw(
+        name: str, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> Response:
+        may = partial(speaks_for, asker)
+        if validate_only:
+            with store.reading() as session:
+                row = store.slice(session, name)
+                may(row.project)
+                return shown(row.view())
+        view = await groups.run(lambda: switchboard.withdraw(name, if_match=if_match, may=may))
+        return Response(status_code=204) if view is None else shown(view, 202)
+
+    # -- what may be used --------------------------------------------------------------------------------------------
+
+    @api.get("/slices/{name}/fabric-view")
+    async def slice_fabric_view(name: str) -> FabricView:
+        with store.reading() as session:
+            return _fabric_view(store.slice(session, name))
+
+    @api.get("/fabric-views/{instance}")
+    async def instance_fabric_view(instance: str) -> FabricView:
+        with store.reading() as session:
+            rows = [row for row in store.of_instance(session, instance) if row.state != WITHDRAWING]
+            if not rows:
+                raise NotFound(f"no slice belongs to an instance named {instance[:80]!r}", field="instance")
+            return joined(instance, [_fabric_view(row) for row in rows])
+
+    @api.get("/backup-paths", summary="Over what each protected slice would go after a failure")
+    async def list_backup_paths(request: Request, params: Params) -> Response:
+        def views() -> list[BackupPathsView]:
+            protected = [terms for terms in switchboard.promises.roll if terms.protection != Protection.NONE]
+            return [backup_paths(switchboard.fabric, terms) for terms in protected]
+
+        return derived(request, params, store.records, views)
+
+    @api.get("/backup-paths/{name}")
+    async def get_backup_paths(name: str) -> BackupPathsView:
+        terms = switchboard.promises.roll.get(name)
+        if terms is None or terms.protection == Protection.NONE:
+            raise NotFound(f"there is no protected slice named {name[:80]!r}", field="name")
+        return backup_paths(switchboard.fabric, terms)
+
+    # -- agents ------------------------------------------------------------------------------------------------------
+
+    @api.get("/programs")
+    @api.get("/routes")
+    async def list_programs(request: Request, params: Params) -> Response:
+        def views() -> list[View]:
+            with store.reading() as session:
+                return [row.view() for row in store.programs(session)]
+
+        return collection(request, params, store.records, "program", views)
+
+    @api.get("/programs/{name}")
+    @api.get("/routes/{name}")
+    async def get_program(name: str) -> ProgramView:
+        with store.reading() as session:
+            found = next((row for row in store.programs(session) if row.name == name), None)
+            if found is None:
+                raise NotFound(f"there is no program named {name[:80]!r}", field="name")
+            return found.view()
+
+    @api.hot_post("link-reports", LinkReports)
+    @api.post("/link-reports", response_model=LinkReportAnswers)
+    async def take_reports(body: LinkReports) -> Response:
+        return shown(LinkReportAnswers(answers=await groups.run(lambda: reports.take(body.reports))))
+
+    return api
+
+
+def _fabric_view(row: SliceRow) -> FabricView:
+    return FabricView(
+        slice=row.name,
+        instance=row.instance,
+        generation=row.view_generation,
+        planes={Plane(row.plane): PlaneView.model_validate(row.fabric_view)},
+    )

@@ -1,0 +1,68 @@
+"""Telemetry over HTTP: rates by link, switch, node, plane, slice or project; the top of them; and as a stream.
+
+GET /v1/telemetry?by=link&top=10&filter=plane=ub
+GET /v1/telemetry?by=slice&orderBy=droppedGbps desc
+GET /v1/telemetry?by=plane&watch=true
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from matrixcommon.api.listing import BOOKMARK_PERIOD_WALL_S, ListParams, Params, page
+from matrixcommon.model.errors import InvalidField
+from matrixlink.telemetry.views import GROUPS, Telemetry
+
+LOOK_PERIOD_WALL_S = 0.25
+"""How often a stream looks whether reports brought anything new."""
+TOP_BY = "utilisation desc"
+
+
+def telemetry_routes(telemetry: Telemetry) -> APIRouter:
+    api = APIRouter(prefix="/v1")
+
+    @api.get("/telemetry")
+    async def show(
+        request: Request,
+        params: Params,
+        by: Annotated[str, Query(description=", ".join(GROUPS))] = "link",
+        top: Annotated[int | None, Query(ge=1, le=1000, description="only so many, the busiest first")] = None,
+    ) -> Response:
+        if by not in GROUPS:
+            raise InvalidField(f"{by[:40]!r} is nothing to add up by; use one of {', '.join(GROUPS)}", field="by")
+        if params.watch:
+            return StreamingResponse(
+                _stream(request, params, by, top),
+                media_type="text/event-stream",
+                headers={"Cache-Control": "no-cache"},
+            )
+        return JSONResponse(_shown(params, by, top))
+
+    def _shown(params: ListParams, by: str, top: int | None) -> dict[str, Any]:
+        if top is not None:
+            params.order_by, params.page_size, params.page_token = params.order_by or TOP_BY, top, None
+        found = page([view.wire() for view in telemetry.by(by)], params)
+        if top is not None:
+            found.pop("nextPageToken", None)
+        return found | {"by": by, "resourceVersion": telemetry.rates.version}
+
+    async def _stream(request: Request, params: ListParams, by: str, top: int | None) -> AsyncIterator[str]:
+        """The present state, and again whenever reports changed it; a bookmark where nothing did for long."""
+        loop, sent, silent_since = asyncio.get_running_loop(), -1, 0.0
+        while not await request.is_disconnected():
+            version = telemetry.rates.version
+            if version != sent:
+                sent, silent_since = version, loop.time()
+                yield f"event: MODIFIED\nid: {version}\ndata: {json.dumps(_shown(params, by, top))}\n\n"
+            elif loop.time() - silent_since >= BOOKMARK_PERIOD_WALL_S:
+                silent_since = loop.time()
+                yield f"event: BOOKMARK\nid: {version}\ndata: {{}}\n\n"
+            await asyncio.sleep(LOOK_PERIOD_WALL_S)
+
+    return api

@@ -1,0 +1,249 @@
+"""Communicators: ensure, show and delete named traffic, and have it follow slices and ports.
+
+What was asked is in the table; everything else is worked out: a communicator's ranks from its slice's members, its
+paths from the forwarding tables, its rates from everybody's flows. `follow` takes no input and may be called at any
+moment: it lets go of communicators whose slice is gone, brings flows to the slices' members and to the ports as they
+are, and so a restart, a failed transaction or a missed nudge leaves nothing to mend. Ranks that are no members of the
+slice (any more) send nothing and are sent nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.planes import Plane
+from matrixcommon.persistence.database_session import ResourceRow, check_etag, find
+from matrixlink.communicators.groups import Group, check_terms, group_of
+from matrixlink.communicators.patterns import ceilings
+from matrixlink.communicators.ub_traffic import UbTraffic
+from matrixlink.communicators.views import traffic_view, transfers_cut
+from matrixlink.contract.communicators import FLOWS_MAX, CommunicatorRequest, CommunicatorView
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.forwarding.path_policies import SPRAY, Transfers
+from matrixlink.model.slice_states import WITHDRAWING
+from matrixlink.store.communicators import CommunicatorRow
+from matrixlink.store.store import LinkStore
+from matrixlink.store.tables import SliceRow
+
+FLOWING, CUT, IDLE = "Flowing", "Cut", "Idle"
+"""Every transfer has a path; some have none; the slice has no two ranks of it, or is being withdrawn."""
+
+
+class Communicators:
+    """The verbs. One plane of tables and flows per supernode, made when it is first asked for."""
+
+    def __init__(self, store: LinkStore, fabric: Fabric, clock: Clock) -> None:
+        self.store = store
+        self._fabric = fabric
+        self._clock = clock
+        self._traffic: dict[str, UbTraffic] = {}
+        self._groups: dict[str, Group] = {}
+        self._look_again = True
+        store.records.before_commit.append(self._note)
+
+    # -- verbs ---------------------------------------------------------------------------------------------------------
+
+    def ensure(
+        self, name: str, request: CommunicatorRequest, *, if_match: str | None = None, validate_only: bool = False
+    ) -> CommunicatorView:
+        """Have a communicator as wished; the same wish again is no news. Raises InvalidField, Conflict."""
+        checked_resource_name(name)
+        self.follow()
+        with self.store.transaction(dry=validate_only) as session:
+            row = session.get(CommunicatorRow, name)
+            check_etag(row, if_match)
+            slice, wish = self._slice_of(session, request), _wished(name, request)
+            group = self._group(wish, slice.members)
+            self._refuse_too_many(name, group, wish.routing)
+            if row is not None and row.slice != wish.slice:
+                raise Conflict(f"communicator {name!r} is of slice {row.slice}; delete it first", field="slice")
+            if row is None:
+                wish.state = FLOWING if len(group.source) else IDLE
+                row = wish
+                session.add(row)
+            elif row.wish != wish.wish:
+                for column in ("project", "labels", "pattern", "routing", "ranks", "offered_gbps", "shift", "holders",
+                               "seed"):  # fmt: skip
+                    setattr(row, column, getattr(wish, column))
+                row.generation += 1
+            session.flush()
+            view = row.view()
+        return view if validate_only else self.get(name)
+
+    def delete(self, name: str, *, if_match: str | None = None) -> None:
+        with self.store.transaction() as session:
+            row = find(session, CommunicatorRow, name)
+            check_etag(row, if_match)
+            session.delete(row)
+        self.follow()
+
+    def get(self, name: str) -> CommunicatorView:
+        """With how its flows are. Raises NotFound."""
+        self.follow()
+        with self.store.reading() as session:
+            return self._shown(find(session, CommunicatorRow, name))
+
+    def all(self) -> list[CommunicatorView]:
+        self.follow()
+        with self.store.reading() as session:
+            return [self._shown(row) for row in session.scalars(select(CommunicatorRow).order_by(CommunicatorRow.name))]
+
+    def traffic_of(self, name: str) -> tuple[UbTraffic, Group | None]:
+        """Where a communicator's flows are; no group while it is idle. Raises NotFound."""
+        self.follow()
+        group = self._groups.get(name)
+        if group is not None:
+            return self._traffic[group.supernode], group
+        with self.store.reading() as session:
+            row = find(session, CommunicatorRow, name)
+            return self.plane(find(session, SliceRow, row.slice).members[0].partition("-")[0]), None
+
+    def plane(self, supernode: str) -> UbTraffic:
+        """The tables and flows of a supernode, as the ports are now. KeyError when there is no such supernode."""
+        if supernode not in self._traffic:
+            made = UbTraffic(self._fabric.supernodes[supernode])
+            made.follow(self._fabric, self._clock.now())
+            made.events = 0
+            self._traffic[supernode] = made
+        return self._traffic[supernode]
+
+    # -- following -----------------------------------------------------------------------------------------------------
+
+    async def watch(self) -> str:
+        """Follow, and write down which communicators were cut or made whole."""
+        followed = self.follow()
+        with self.store.transaction() as session:
+            for row in session.scalars(select(CommunicatorRow)):
+                if row.state != (state := self._state(row.name)):
+                    row.state = state
+        return followed
+
+    def follow(self) -> str:
+        """Bring flows to the ports and slices as they are."""
+        for gone in [name for name in self._traffic if name not in self._fabric.supernodes]:
+            del self._traffic[gone]
+        changes = [traffic.follow(self._fabric, self._clock.now()) for traffic in self._traffic.values()]
+        if self._look_again:
+            self._look_again = False
+            try:
+                self._look()
+            except BaseException:
+                self._look_again = True
+                raise
+        return f"{sum(len(change.repathed) for change in changes if change)} flows on other paths"
+
+    def _note(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
+        """Slices or communicators are about to change. Should the commit fail, looking once more does no harm."""
+        self._look_again = self._look_again or any(isinstance(row, SliceRow | CommunicatorRow) for row in rows)
+
+    def _look(self) -> None:
+        """Bring the groups of flows to what the tables say."""
+        wanted, orphans = {}, []
+        with self.store.reading() as session:
+            for row in session.scalars(select(CommunicatorRow)):
+                slice = session.get(SliceRow, row.slice)
+                if slice is None:
+                    orphans.append(row.name)
+                elif slice.state != WITHDRAWING:
+                    group = self._group(row, slice.members)
+                    if len(group.source):
+                        wanted[row.name] = (group, row.offered_gbps, row.routing, row.seed)
+        self._put_groups(wanted)
+        if orphans:
+            with self.store.transaction() as session:
+                for name in orphans:
+                    orphan = session.get(CommunicatorRow, name)
+                    if orphan is not None and session.get(SliceRow, orphan.slice) is None:
+                        session.delete(orphan)
+
+    def _put_groups(self, wanted: dict[str, tuple[Group, float | None, str, int]]) -> None:
+        held = self._groups
+        gone = [name for name, group in held.items() if name not in wanted or not wanted[name][0].same(group)]
+        for supernode, traffic in self._traffic.items():
+            leaving = [name for name in gone if held[name].supernode == supernode]
+            for name in leaving:
+                traffic.changes.pop(name, None)
+            if leaving:
+                traffic.flows.remove(leaving)
+        fresh: dict[str, dict[str, Transfers]] = {}
+        for name, (group, offered, routing, seed) in wanted.items():
+            if name not in held or name in gone:
+                most = ceilings(group.source, offered)
+                source, target = group.ends[group.source], group.ends[group.target]
+                shape = self.plane(group.supernode).shape
+                made = Transfers.of(shape, source, target, policy=routing, ceiling=most, seed=seed)
+                fresh.setdefault(group.supernode, {})[name] = made
+        for supernode, groups in fresh.items():
+            self.plane(supernode).flows.put(groups)
+        self._groups = {name: group for name, (group, *_) in wanted.items()}
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _slice_of(self, session: Session, request: CommunicatorRequest) -> SliceRow:
+        """The slice of a wish that can be; InvalidField for what cannot, whatever it is about."""
+        slice = session.get(SliceRow, request.slice)
+        if slice is None:
+            raise InvalidField(f"there is no slice named {request.slice[:80]!r}", field="slice")
+        if slice.plane != Plane.UB:
+            raise InvalidField(f"slice {slice.name!r} is on plane {slice.plane}; flows are on ub", field="slice")
+        if slice.state == WITHDRAWING:
+            raise Conflict(f"slice {slice.name!r} is being withdrawn", field="slice")
+        members = set(slice.members)
+        for at, rank in enumerate(request.ranks or ()):
+            node = str(rank.npu.node)
+            if node not in members:
+                raise InvalidField(f"{rank} is on no member of slice {slice.name!r}", field=f"ranks[{at}]")
+            if rank not in self.plane(node.partition("-")[0]).end_number:
+                raise InvalidField(f"there is no die {rank}", field=f"ranks[{at}]")
+        twice = {rank: at for at, rank in enumerate(request.ranks or ())}
+        for at, rank in enumerate(request.ranks or ()):
+            if twice[rank] != at:
+                raise InvalidField(f"{rank} is there twice", field=f"ranks[{twice[rank]}]")
+        check_terms(request)
+        return slice
+
+    def _group(self, row: CommunicatorRow, members: list[str]) -> Group:
+        return group_of(row, members, self.plane(members[0].partition("-")[0]))
+
+    def _refuse_too_many(self, name: str, group: Group, routing: str) -> None:
+        traffic = self.plane(group.supernode)
+        shape = traffic.shape
+        flows = len(group.source) * shape.sub_planes * (shape.chips if routing == SPRAY else 1)
+        held = traffic.flows.flows_of(name) if name in traffic.flows.groups else slice(0, 0)
+        others = len(traffic.flows) - (held.stop - held.start)
+        if flows + others > FLOWS_MAX:
+            raise InvalidField(
+                f"{flows:,} flows beside {others:,} of other communicators; {FLOWS_MAX:,} are followed in a supernode",
+                field="pattern",
+            )
+
+    def _state(self, name: str) -> str:
+        group = self._groups.get(name)
+        if group is None:
+            return IDLE
+        return CUT if transfers_cut(self._traffic[group.supernode], name) else FLOWING
+
+    def _shown(self, row: CommunicatorRow) -> CommunicatorView:
+        view = row.view()
+        group = self._groups.get(row.name)
+        if group is None:
+            return view.model_copy(update={"state": IDLE})
+        traffic = self._traffic[group.supernode]
+        told = traffic_view(traffic, row.name, group)
+        return view.model_copy(update={"state": self._state(row.name), "traffic": told})
+
+
+def _wished(name: str, request: CommunicatorRequest) -> CommunicatorRow:
+    wish: dict[str, Any] = {
+        "project": request.project, "labels": request.labels, "slice": request.slice, "pattern": str(request.pattern),
+        "routing": str(request.routing), "ranks": None if request.ranks is None else [str(r) for r in request.ranks],
+        "offered_gbps": request.offered_gbps, "shift": request.shift, "holders": request.holders, "seed": request.seed,
+    }  # fmt: skip
+    return CommunicatorRow(name=name, generation=1, **wish)

@@ -1,0 +1,34 @@
+"""What is asked and told of drains: parts of the fabric that are taken out of use for maintenance."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from matrixcommon.model.resource_model import View, Wire
+from matrixlink.contract.what_if import ELEMENTS_MAX, Element, WhatIfView
+
+
+class DrainRequest(Wire):
+    """Elements to take out of use: links, switches, a node's uplinks of a sub-plane, whatever a what-if takes too.
+    Refused where it would break a floor or cut members off, unless `even_if_floors_break`."""
+
+    project: str = Field("default", min_length=1, max_length=63)
+    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    elements: Annotated[list[Element], Field(min_length=1, max_length=ELEMENTS_MAX)]
+    reason: str = Field("", max_length=300)
+    even_if_floors_break: bool = False
+
+
+class DrainView(View):
+    """A drain: how many ports are out, and how many programs may still send over them. `what_if` is told where only
+    validation was asked."""
+
+    elements: list[str]
+    reason: str = ""
+    even_if_floors_break: bool = False
+    ports: int
+    waiting_for: int
+    message: str = ""
+    what_if: WhatIfView | None = None

@@ -1,0 +1,90 @@
+"""What is asked and told of things that have not happened. Rates are GB/s (10^9 bytes per second) each way."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_model import Wire
+from matrixlink.model.qos import QosClass
+
+ELEMENTS_MAX = 256
+Element = Annotated[str, Field(min_length=1, max_length=80)]
+Elements = Annotated[list[Element], Field(max_length=ELEMENTS_MAX)]
+
+
+class WhatIfRequest(Wire):
+    """Parts of the fabric that are to fail, to be drained or to be repaired, all at once: links, switches, nodes,
+    cabinets, sub-planes, planes. What is repaired is whole and in use."""
+
+    fail: Elements = Field(default_factory=list)
+    drain: Elements = Field(default_factory=list)
+    repair: Elements = Field(default_factory=list)
+
+
+class CutPair(Wire):
+    """Two members without a path; `*` is everybody."""
+
+    a: str
+    b: str
+
+
+class SliceEffect(Wire):
+    """What would become of one slice. `cut` names at most 20 of `pairs_cut`."""
+
+    slice: str
+    project: str
+    plane: Plane
+    qos_class: QosClass
+    floor_gbps_per_npu: float
+    kept_before_gbps_per_npu: float
+    kept_after_gbps_per_npu: float
+    broken: bool
+    """Less of its floor would be kept than now."""
+    rerouted: bool
+    pairs_cut: int = 0
+    cut: list[CutPair] = Field(default_factory=list)
+    protection_lost: str = ""
+    """Why its protection would be lost; empty where it would not, or is lost already."""
+
+
+class OverfullLink(Wire):
+    """A link whose floors would need more than it had."""
+
+    link: str
+    plane: Plane
+    floors_gbps: float
+    gbps: float
+    share: float | None = None
+    """Floors over capacity; unset for a dead link."""
+
+
+class PlaneEffect(Wire):
+    """One plane: ports that would change, and the floors of all its members' NPUs together."""
+
+    plane: Plane
+    ports_changed: int
+    slices_affected: int
+    slices_rerouted: int
+    floors_broken: int
+    floors_before_gbps: float
+    floors_after_gbps: float
+    pairs_cut: int
+    links_overfull: int
+    protections_lost: int
+
+
+class WhatIfView(Wire):
+    """What would become of the slices that it concerns. Nothing was changed."""
+
+    fail: list[str]
+    drain: list[str]
+    repair: list[str]
+    floors_hold: bool
+    """No slice would keep less of its floor than now."""
+    planes: list[PlaneEffect]
+    slices: list[SliceEffect]
+    links_overfull: list[OverfullLink] = Field(default_factory=list)
+    """At most 100; `planes` has their numbers."""

@@ -1,0 +1,56 @@
+"""Which link agents are alive, by when they were last heard.
+
+Leases are kept in memory: one that outlived us is worth nothing. After our own start every agent is forgiven its
+silence for a while. The newest life of each agent is durable, so that a report of an older one is refused for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.persistence.transaction import as_it_was
+
+
+@dataclass
+class Lease:
+    """When the agent was last heard, for how long that holds, and how far its reports have come."""
+
+    heard_at: float
+    lease_s: float
+    epoch: int
+    sequence: int
+
+
+class Leases:
+    """`grace_s`: emulated seconds after our start in which silence is not held against anybody."""
+
+    def __init__(self, clock: Clock, grace_s: float) -> None:
+        self._clock = clock
+        self._grace_s = grace_s
+        self._started_at = clock.now()
+        self._leases: dict[str, Lease] = {}
+
+    def newer(self, node: str, epoch: int, sequence: int, epoch_before: int) -> bool:
+        """Whether a report comes after all that were taken. `epoch_before` is the durable one."""
+        held = self._leases.get(node)
+        seen = (held.epoch, held.sequence) if held else (epoch_before, -1)
+        return (epoch, sequence) > seen
+
+    def renew(self, node: str, lease_s: float, epoch: int, sequence: int) -> Callable[[], None]:
+        """Returns how to undo it, should the report that renews it not be taken after all."""
+        undo = as_it_was(self._leases, node)
+        self._leases[node] = Lease(self._clock.now(), lease_s, epoch, sequence)
+        return undo
+
+    def reachable(self, node: str) -> bool:
+        held = self._leases.get(node)
+        if held is None:
+            return self._clock.now() - self._started_at < self._grace_s
+        return self._clock.now() - held.heard_at <= held.lease_s
+
+    def silent_s(self, node: str) -> float:
+        """How long ago the agent was last heard; since our own start, where it never was."""
+        held = self._leases.get(node)
+        return self._clock.now() - (self._started_at if held is None else held.heard_at)

@@ -1,0 +1,27 @@
+"""Looks at what agents reported and probes found, lets damped ports go, and asks the switchboard to reroute around what
+was lost, and back when it returns; finishes withdrawals that wait for agents nobody can reach. Nudged by reports, and
+on a period in case a nudge was lost."""
+
+from __future__ import annotations
+
+from matrixlink.link_health.fault_localisation import Diagnosis
+from matrixlink.link_health.link_state import LinkConditions
+from matrixlink.slices.slice_controller import Switchboard
+
+
+class LinkHealth:
+    """One run looks at everything and does only what is due."""
+
+    def __init__(self, switchboard: Switchboard, conditions: LinkConditions, diagnosis: Diagnosis) -> None:
+        self._switchboard = switchboard
+        self._conditions = conditions
+        self._diagnosis = diagnosis
+
+    async def watch(self) -> str:
+        found = self._diagnosis.look()
+        if self._conditions.damped():
+            with self._switchboard.promises.changing() as session:
+                self._conditions.release(session)
+        rerouted = self._switchboard.reroute()
+        gone = self._switchboard.settle_all()
+        return f"{len(found)} parts judged by probes, {len(rerouted)} slices rerouted, {len(gone)} gone"

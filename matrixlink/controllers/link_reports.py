@@ -1,0 +1,252 @@
+"""Reads what link agents report: which programs they hold, what they read back of them, which ports are below their
+rate, which probes went wrong.
+
+Reports come in batches; each node's is taken or refused by itself. One of an earlier life of the agent, or older than
+the last one taken, is refused. What was taken renews the agent's lease and writes only what changed. The answer says
+all that is wished of the node: a slice the agent holds and nobody wishes for is to be cleared, a table that is not what
+is wished (by its digest) is to be written again, and a fence falls once a slice is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.persistence.transaction import as_it_was
+from matrixlink.contract.slices import DesiredProgram, LinkReport, LinkReportAnswer, ReportedProgram
+from matrixlink.controllers.agent_leases import Leases
+from matrixlink.link_health.fault_localisation import Diagnosis
+from matrixlink.link_health.link_state import LinkConditions
+from matrixlink.model.program_digest import digest
+from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.store.store import LinkStore
+from matrixlink.store.tables import AgentRow, FenceRow, ProgramRow
+from matrixlink.telemetry.rates import PortRates
+from matrixresource.topology import Supernode
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Batch:
+    """What reports taken together have brought: slices to settle, and whether some link carries more or less."""
+
+    touched: set[str] = field(default_factory=set)
+    news: bool = False
+
+
+class LinkReportReader:
+    """Takes reports in. `nudge` is called after a batch in which some link changed or some probe went wrong."""
+
+    def __init__(
+        self,
+        switchboard: Switchboard,
+        leases: Leases,
+        conditions: LinkConditions,
+        diagnosis: Diagnosis,
+        rates: PortRates,
+        clock: Clock,
+        nudge: Callable[[], None],
+    ) -> None:
+        self.counters: Counter[str] = Counter()
+        self._switchboard = switchboard
+        self._store: LinkStore = switchboard.store
+        self._leases = leases
+        self._conditions = conditions
+        self._diagnosis = diagnosis
+        self._rates = rates
+        self._clock = clock
+        self._nudge = nudge
+        self._wished: dict[str, tuple[dict[str, Any], str]] = {}
+        self._drifts: dict[str, int] = {}
+
+    def take(self, reports: list[LinkReport]) -> list[LinkReportAnswer]:
+        """An answer per report, in their order. What else they bring is passed on once they are durable."""
+        nodes = [str(report.node) for report in reports]
+        batch = Batch()
+        with self._switchboard.promises.changing() as session:
+            programs = self._store.programs_by_node(session, nodes)
+            fences = self._store.fences_by_node(session, nodes)
+            agents = self._store.agents(session, nodes)
+            taken = [self._take(session, report, agents, programs, fences, batch) for report in reports]
+            for slice, generation in self._ahead(reports, taken, programs).items():
+                self._switchboard.outrun(session, slice, generation)
+                batch.touched.add(slice)
+            if batch.touched:
+                self._switchboard.settle(session, batch.touched)
+            answers = [
+                self._answer(session, report, reason, programs) for report, reason in zip(reports, taken, strict=True)
+            ]
+        accepted = [report for report, reason in zip(reports, taken, strict=True) if reason is None]
+        self._store.records.once_committed(lambda: self._pass_on(accepted, batch.news))
+        return answers
+
+    def _pass_on(self, reports: list[LinkReport], news: bool) -> None:
+        heard = [self._diagnosis.hear(report) for report in reports]
+        for report in reports:
+            self._rates.hear(report)
+        if news or any(heard):
+            self._nudge()
+
+    def _take(
+        self,
+        session: Session,
+        report: LinkReport,
+        agents: dict[str, AgentRow],
+        programs: dict[str, list[ProgramRow]],
+        fences: dict[str, list[FenceRow]],
+        batch: Batch,
+    ) -> tuple[str, str] | None:
+        """Take one report in; a reason and a sentence where it is refused."""
+        node = str(report.node)
+        fabric = self._switchboard.fabric
+        if not fabric.has(node) and not self._discovered(report.node):
+            return "NotFound", f"there is no node {node}"
+        agent = agents.get(node)
+        if not self._leases.newer(node, report.epoch, report.sequence, agent.epoch if agent else -1):
+            return "StaleReport", f"epoch {report.epoch}, sequence {report.sequence} is not newer than what was taken"
+        try:
+            for at, port in enumerate(report.ports):
+                fabric.check_port(port.port, port.gbps, f"ports[{at}]")
+        except InvalidField as wrong:
+            return wrong.reason, f"{wrong.field}: {wrong.message}"
+        if agent is None:
+            agents[node] = AgentRow(node=node, epoch=report.epoch)
+            session.add(agents[node])
+        elif agent.epoch != report.epoch:
+            agent.epoch = report.epoch
+        undo = self._leases.renew(node, report.lease_seconds, report.epoch, report.sequence)
+        self._store.records.unless_committed(undo)
+        batch.news |= self._conditions.take(session, report)
+        said = {program.slice: program for program in report.programs}
+        for row in programs[node]:
+            self._audit(session, row, said.get(row.slice))
+            if self._follow(row, said.get(row.slice)):
+                batch.touched.add(row.slice)
+        for fence in fences.get(node, ()):
+            if _is_clear(fence, said.get(fence.slice)):
+                session.delete(fence)
+        return None
+
+    def _discovered(self, node: NodeName) -> bool:
+        """Take up the supernode that a node never heard of stands in: it is there, as its agent speaks. Whoever reads
+        the tables next finds it by the agent's row."""
+        fabric = self._switchboard.fabric
+        if node not in Supernode(node.supernode, fabric.spec).nodes():
+            return False
+        fabric.ensure_supernode(node.supernode)
+        log.info("supernode found", extra={"supernode": node.supernode, "by": node})
+        return True
+
+    # -- drift -------------------------------------------------------------------------------------------------------
+
+    def _audit(self, session: Session, row: ProgramRow, said: ReportedProgram | None) -> None:
+        """Tell of tables that were otherwise than wished: those the agent found and wrote again by itself, and those
+        only the digest gives away."""
+        if said is None:
+            self._drifts.pop(row.name, None)
+            return
+        told = self._drifts.get(row.name)
+        known = said.drifts if told is None else told  # what happened before our own start was told before
+        if told != said.drifts:
+            self._store.records.unless_committed(as_it_was(self._drifts, row.name))
+            self._drifts[row.name] = said.drifts
+        strange = self._strange(row, said)
+        if said.drifts > known or strange:
+            self.counters["drifts"] += 1
+            who = "its digest is not that of the wish" if strange else "its agent read it back"
+            text = f"the table of {row.slice} on {row.node} was not what was programmed: {who}; it is written again"
+            self._store.say(session, row.slice, "TablesDrifted", text, self._clock.now(), warning=True)
+
+    def _strange(self, row: ProgramRow, said: ReportedProgram | None) -> bool:
+        """Whether the agent holds the wished generation by name, but not by what is in the table."""
+        return (
+            said is not None and said.digest is not None and row.action == "program" and said.status == "Programmed"
+            and said.generation == row.generation and said.digest != self._digest(row)
+        )  # fmt: skip
+
+    def _digest(self, row: ProgramRow) -> str:
+        """Of what is wished, worked out once for every body: a new wish has one of its own."""
+        known = self._wished.get(row.name)
+        if known is None or known[0] is not row.body:
+            known = self._wished[row.name] = (row.body, digest(row.view().model_dump(mode="json")))
+        return known[1]
+
+    @staticmethod
+    def _ahead(
+        reports: list[LinkReport], refused: list[tuple[str, str] | None], programs: dict[str, list[ProgramRow]]
+    ) -> dict[str, int]:
+        """Slices of which some agent holds a generation newer than what it was asked for, and the newest of those."""
+        found: dict[str, int] = {}
+        for report, refusal in zip(reports, refused, strict=True):
+            wished = {row.slice: row.generation for row in programs[str(report.node)]} if refusal is None else {}
+            for said in report.programs:
+                if said.generation > wished.get(said.slice, said.generation):
+                    found[said.slice] = max(found.get(said.slice, 0), said.generation)
+        return found
+
+    def _answer(
+        self,
+        session: Session,
+        report: LinkReport,
+        refused: tuple[str, str] | None,
+        programs: dict[str, list[ProgramRow]],
+    ) -> LinkReportAnswer:
+        if refused:
+            return LinkReportAnswer(node=report.node, accepted=False, reason=refused[0], message=refused[1])
+        said = {program.slice: program for program in report.programs}
+        rows = [row for row in programs[str(report.node)] if row in session and row not in session.deleted]
+        desired = [self._wish(row, said.get(row.slice)) for row in rows]
+        wished = {row.slice for row in rows}
+        desired += [
+            DesiredProgram(slice=program.slice, generation=program.generation, action="clear")
+            for program in report.programs
+            if program.slice not in wished and program.status != "Cleared"
+        ]
+        return LinkReportAnswer(node=report.node, accepted=True, desired=desired)
+
+    def _wish(self, row: ProgramRow, said: ReportedProgram | None) -> DesiredProgram:
+        again = self._strange(row, said)
+        wish = row.desired(whole=again or not _holds(row, said))
+        wish.again = again
+        return wish
+
+    def _follow(self, row: ProgramRow, said: ReportedProgram | None) -> bool:
+        """Bring a program's state to what its agent says. True when it changed; a row that did not is left
+        untouched."""
+        before = state, acknowledged, message = row.state, row.acknowledged, row.message
+        strange = self._strange(row, said)
+        if row.action == "clear":
+            if said is not None and said.status == "Cleared" and said.generation >= row.generation:
+                state = "Cleared"
+        elif strange:
+            state, message = "Pending", "the table read back is not what was programmed"
+        elif said is not None and said.generation == row.generation and said.status in ("Programmed", "Failed"):
+            state, message = said.status, said.message
+        elif row.state != "Pending":
+            state, message = "Pending", ""
+        if said is not None and said.status == "Programmed" and not strange:
+            acknowledged = said.generation
+        if (state, acknowledged, message) == before:
+            return False
+        row.state, row.acknowledged, row.message = state, acknowledged, message
+        return True
+
+
+def _holds(row: ProgramRow, said: ReportedProgram | None) -> bool:
+    """Whether the agent knows this generation already, so that it need not be told again."""
+    return said is not None and said.generation == row.generation and (row.action == "clear") == (
+        said.status == "Cleared"
+    )  # fmt: skip
+
+
+def _is_clear(fence: FenceRow, said: ReportedProgram | None) -> bool:
+    return said is None or said.status == "Cleared" or said.generation > fence.generation

@@ -1,0 +1,44 @@
+"""Forgets supernodes that are no longer there: found by their agents' reports, and by nothing but silence gone.
+
+A supernode is known from the first report of one of its agents, or because MatrixLink was started with it; the latter
+stay known whatever happens. Hardware that is only without power comes back and is found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from matrixlink.controllers.agent_leases import Leases
+from matrixlink.slices.slice_controller import Switchboard
+
+SILENCE_S = 600.0
+"""After ten minutes without a word from any of its agents, and with no slice in it, a supernode is gone."""
+
+
+class DepartedSupernodes:
+    """`kept`: the supernodes that are never forgotten."""
+
+    def __init__(self, switchboard: Switchboard, leases: Leases, kept: Iterable[str]) -> None:
+        self._switchboard = switchboard
+        self._leases = leases
+        self._kept = frozenset(kept)
+
+    async def watch(self) -> str:
+        fabric, store = self._switchboard.fabric, self._switchboard.store
+        silent = [
+            name
+            for name, supernode in fabric.supernodes.items()
+            if name not in self._kept and all(self._leases.silent_s(node) > SILENCE_S for node in supernode.nodes())
+        ]
+        gone = []
+        if silent:
+            with self._switchboard.promises.changing() as session:
+                used = {member.partition("-")[0] for row in store.slices(session) for member in row.members}
+                gone = [name for name in silent if name not in used]
+                for name in gone:
+                    store.forget_supernode(session, name)
+            for name in gone:
+                fabric.forget_supernode(name)
+            if gone:
+                self._switchboard.promises.load()
+        return f"{len(gone)} supernodes forgotten"

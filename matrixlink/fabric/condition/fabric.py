@@ -1,0 +1,221 @@
+"""The links of the fabric as they are now: what each was built for and what it carries at the moment.
+
+Built rates come from the topology and never change. What a link carries now is what the agents last reported of their
+ports: a port that nobody reports below its rate is at its rate. The fabric knows ports by node and name; both ends of a
+cable are one link, so a lost port takes the cable with it in both directions. Trunks belong to their RDMA leaf.
+
+Beside what links carry stands what may be used of them: links that are drained for maintenance carry on until the last
+route has left them, and no new one is chosen over them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.planes import Plane
+from matrixlink.fabric.condition.port_order import is_leaf, port_order
+from matrixresource.topology import Link, Supernode
+from matrixresource.topology.supernode import UnknownPart
+
+UP, DEGRADED, DOWN = "Up", "Degraded", "Down"
+
+Ports = Mapping[str, float]
+"""GB/s each way of a node's ports that are below their built rate."""
+
+
+def health(gbps: float, built_gbps: float) -> str:
+    """Up, Degraded (some lanes left: a half or a quarter on this hardware) or Down."""
+    return DOWN if gbps <= 0 else UP if gbps >= built_gbps else DEGRADED
+
+
+class Fabric:
+    """All links of some supernodes, with the ports that are below their rate."""
+
+    def __init__(self, supernodes: Iterable[Supernode]) -> None:
+        self.supernodes = {supernode.name: supernode for supernode in supernodes}
+        self.spec = next(iter(self.supernodes.values())).spec
+        self._nodes = {node: supernode for supernode in self.supernodes.values() for node in supernode.nodes()}
+        self.ports = port_order(self.spec)
+        self._below: dict[str, dict[str, float]] = {}
+        self._drained: dict[str, frozenset[str]] = {}
+        self._usable: dict[tuple[Plane, str], NDArray[np.float64]] = {}
+        self._whole: dict[tuple[Plane, bool], NDArray[np.float64]] = {}
+        orders = [(plane, False, ports) for plane, ports in self.ports.nodes.items()]
+        for plane, of_leaf, ports in [*orders, (Plane.RDMA, True, self.ports.trunks)]:
+            rates = np.array([self.full(port) for port in ports])
+            rates.flags.writeable = False
+            self._whole[plane, of_leaf] = rates
+
+    def copy(self) -> Fabric:
+        """The same fabric in the same condition, to change and look at."""
+        other = object.__new__(Fabric)
+        other.__dict__.update(self.__dict__)
+        other._below = {owner: dict(ports) for owner, ports in self._below.items()}
+        other._drained = dict(self._drained)
+        other._usable = dict(self._usable)
+        return other
+
+    def as_built(self) -> Fabric:
+        """The same fabric with everything whole and in use."""
+        other = self.copy()
+        other._below, other._drained, other._usable = {}, {}, {}
+        return other
+
+    # ---- what there is ----------------------------------------------------------------------------------------------
+
+    def ensure_supernode(self, name: str) -> None:
+        """Know a supernode of that name, of the shape that all of this fabric's have."""
+        if name not in self.supernodes:
+            supernode = self.supernodes[name] = Supernode(name, self.spec)
+            self._nodes |= dict.fromkeys(supernode.nodes(), supernode)
+
+    def forget_supernode(self, name: str) -> None:
+        """Know it no longer, nor the condition of its ports."""
+        for node in self.supernodes.pop(name).nodes():
+            del self._nodes[node]
+        inside = f"{name}-"
+        for owner in [owner for owner in {*self._below, *self._drained} if owner.startswith(inside)]:
+            self._below.pop(owner, None)
+            self._drained.pop(owner, None)
+        self._usable = {key: rates for key, rates in self._usable.items() if not key[1].startswith(inside)}
+
+    def nodes(self) -> list[str]:
+        return list(self._nodes)
+
+    def has(self, node: str) -> bool:
+        return node in self._nodes
+
+    def supernode_of(self, node: str) -> Supernode:
+        if node not in self._nodes:
+            raise UnknownPart(node)
+        return self._nodes[node]
+
+    def links(self, node: str | None = None, plane: str | None = None) -> list[Link]:
+        """Links by name of plane and node; trunks between RDMA switches come with nobody's node."""
+        if node is not None:
+            return self.supernode_of(node).links(node, plane)
+        return [link for supernode in self.supernodes.values() for link in supernode.links(None, plane)]
+
+    def link(self, name: str) -> Link:
+        supernode = self.supernodes.get(name.partition("-")[0])
+        if supernode is None:
+            raise UnknownPart(name)
+        return supernode.link(name)
+
+    @functools.cached_property
+    def built(self) -> dict[str, float]:
+        """Built rate of each port that a node has, by the port's name."""
+        supernode = next(iter(self.supernodes.values()))
+        return {link.port: link.capacity_gbps for link in supernode.links(supernode.nodes()[0])}
+
+    def full(self, port: str) -> float:
+        """Built rate of a port of a node, or of a leaf."""
+        return self.built.get(port, self.spec.rdma.leaf_spine_gbps)
+
+    # ---- how it is --------------------------------------------------------------------------------------------------
+
+    def below(self, node: str) -> Ports:
+        """The ports of a node (or leaf) that carry less than their rate."""
+        return self._below.get(node, {})
+
+    def set_ports(self, node: str, ports: Ports) -> bool:
+        """Take in which of a node's (or leaf's) ports are below their rate. True when that is news."""
+        kept = {port: gbps for port, gbps in ports.items() if gbps < self.full(port)}
+        if kept == self._below.get(node, {}):
+            return False
+        if kept:
+            self._below[node] = kept
+        else:
+            self._below.pop(node, None)
+        self._forget(node)
+        return True
+
+    def check_port(self, port: str, gbps: float, field: str) -> None:
+        """InvalidField unless a node has that port and the rate is one it can have."""
+        if port not in self.built:
+            raise InvalidField(
+                f"a node has no port {port[:40]!r}; it has ub-p3-k11, npu5-die1-p2 and so on", field=field
+            )
+        if not 0 <= gbps <= self.built[port]:
+            raise InvalidField(f"{port} carries 0 to {self.built[port]:g} GB/s", field=field)
+
+    def rate(self, node: str, port: str) -> float:
+        return self.below(node).get(port, self.built[port])
+
+    def capacity(self, link: str) -> float:
+        """GB/s each way that a link carries now, by its name. Trunks between RDMA switches have no agent to report on
+        them: they are at their built rate unless a question supposes otherwise."""
+        owner, _, port = link.partition(".")
+        return self.below(owner).get(port, self.full(port))
+
+    # ---- what may be used -------------------------------------------------------------------------------------------
+
+    def drained(self, owner: str) -> frozenset[str]:
+        """The ports of a node or leaf that are taken out of use, or on their way out."""
+        return self._drained.get(owner, frozenset())
+
+    def all_drained(self) -> dict[str, frozenset[str]]:
+        """All of these, by node or leaf."""
+        return dict(self._drained)
+
+    def any_drained(self) -> bool:
+        return bool(self._drained)
+
+    def touched(self) -> set[str]:
+        """Nodes and leaves of which something is below its rate, or drained."""
+        return {*self._below, *self._drained}
+
+    def set_drained(self, links: Mapping[str, Collection[str]]) -> bool:
+        """Take in which ports, by node or leaf, are to be out of use; all others are in use. True when that is news."""
+        wanted = {owner: frozenset(ports) for owner, ports in links.items() if ports}
+        if wanted == self._drained:
+            return False
+        for owner in {*self._drained, *wanted}:
+            if self._drained.get(owner) != wanted.get(owner):
+                self._forget(owner)
+        self._drained = wanted
+        return True
+
+    def lacking(self, owner: str) -> Ports:
+        """The ports of a node or leaf that new routes cannot use in full: below their rate, or drained."""
+        drained = self._drained.get(owner)
+        return self.below(owner) if not drained else {**self.below(owner), **dict.fromkeys(sorted(drained), 0.0)}
+
+    def usable(self, plane: Plane, owner: str) -> NDArray[np.float64]:
+        """GB/s each way that routes may use of each port of a node or leaf, in the order of `PortOrder`."""
+        found = self._usable.get((plane, owner))
+        if found is None:
+            found = self.whole(plane, is_leaf(owner))
+            if lacking := self.lacking(owner):
+                found = found.copy()
+                for port, gbps in lacking.items():
+                    place = self.ports.place(port)
+                    if place is not None and place[0] == plane:
+                        found[place[1]] = gbps
+                found.flags.writeable = False
+            self._usable[plane, owner] = found
+        return found
+
+    def whole(self, plane: Plane, of_leaf: bool = False) -> NDArray[np.float64]:
+        """The built rates in that order."""
+        return self._whole[plane, of_leaf]
+
+    def share(self, owner: str, port: str) -> float:
+        """The part of its built rate that routes may use of a port, 0 to 1."""
+        return self.lacking(owner).get(port, self.full(port)) / self.full(port)
+
+    def _forget(self, owner: str) -> None:
+        for plane in Plane:
+            self._usable.pop((plane, owner), None)
+
+
+def plane_of_port(port: str) -> str:
+    """The plane a node's port belongs to, by its name."""
+    if port == "vpc":
+        return "vpc"
+    return "rdma" if port.startswith("rdma-") else "ub"

@@ -1,0 +1,93 @@
+"""PlaneModel: what each of the three planes is to its users: sub-planes, rates, hops, latency, measured payload.
+
+Rates come from the supernode's spec, latencies and measured payload rates from `calibration.yaml`, where every number
+has its source. The three planes share one shape, so everything above this file treats them alike.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.planes import Plane
+from matrixresource.topology import SupernodeSpec
+
+CALIBRATION = Path(__file__).with_name("calibration.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneModel:
+    """One plane of one supernode. Rates are GB/s each way, latencies microseconds one way."""
+
+    plane: Plane
+    sub_planes: int
+    """Entries of `uplink_gbps` and `endpoint_gbps` in a FabricView."""
+    uplink_gbps: float
+    """What a whole node has on one sub-plane."""
+    endpoint_gbps: float
+    """What one endpoint (die, or the node's card) has on one sub-plane."""
+    endpoints_per_node: int
+    npu_gbps: float
+    """The most that one NPU can ask for as a floor."""
+    latency_us: float
+    latency_in_node_us: float
+    payload_gbps: float
+    """Measured, of one endpoint over all sub-planes: what is left of the rate after headers and waiting."""
+    switches: int
+    """Switches between two nodes."""
+    qos_mechanism: str
+
+
+@functools.cache
+def plane_models(spec: SupernodeSpec | None = None) -> dict[Plane, PlaneModel]:
+    """The three planes of a supernode built to `spec`, by default the published one."""
+    return _models(spec or SupernodeSpec.load(), calibration())
+
+
+def _models(spec: SupernodeSpec, measured: dict[str, Any]) -> dict[Plane, PlaneModel]:
+    def used(plane: str, quantity: str, path: str) -> float:
+        return taken(measured, plane, quantity, path)
+
+    node, die = spec.node, spec.die
+    return {
+        Plane.UB: PlaneModel(
+            Plane.UB, spec.ub.sub_planes, spec.ub.l1_uplink_gbps, die.ub_link_gbps, node.dies, spec.npu.ub_gbps,
+            used("ub", "latency_us", "inter-node"), used("ub", "latency_us", "intra-node"),
+            used("ub", "payload_gbps", "inter-node"), 3, measured["ub"]["qos"]["mechanism"],
+        ),
+        Plane.RDMA: PlaneModel(
+            Plane.RDMA, 1, node.npus * spec.npu.rdma_gbps, die.rdma_gbps, node.dies, spec.npu.rdma_gbps,
+            used("rdma", "latency_us", "inter-node"), used("rdma", "latency_us", "inter-node"),
+            used("rdma", "payload_gbps", "inter-node"), 3, measured["rdma"]["qos"]["mechanism"],
+        ),
+        Plane.VPC: PlaneModel(
+            Plane.VPC, 1, node.vpc_gbps, node.vpc_gbps, 1, node.vpc_gbps / node.npus,
+            used("vpc", "latency_us", "inter-node"), used("vpc", "latency_us", "inter-node"),
+            used("vpc", "payload_gbps", "inter-node"), 1, measured["vpc"]["qos"]["mechanism"],
+        ),
+    }  # fmt: skip
+
+
+def taken(measured: dict[str, Any], plane: str, quantity: str, path: str) -> float:
+    """The entry of the calibration that is marked as used; exactly one must be."""
+    found = [entry for entry in measured[plane][quantity] if entry["path"] == path and entry.get("used")]
+    if len(found) != 1:
+        raise InvalidField(f"{len(found)} entries of {path} are used, not one", field=f"{plane}.{quantity}")
+    return float(found[0]["value"])
+
+
+def calibration(path: Path = CALIBRATION) -> dict[str, Any]:
+    """The measured numbers with their sources, as loaded; every source it names is checked to be in its list."""
+    document: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for plane in Plane:
+        for quantity in ("latency_us", "payload_gbps"):
+            for entry in document[plane][quantity]:
+                for code in entry["source"]:
+                    if code not in document["sources"]:
+                        raise InvalidField(f"{code} is not among the sources", field=f"{plane}.{quantity}")
+    return document

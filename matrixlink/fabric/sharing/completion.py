@@ -1,0 +1,137 @@
+"""run(traffic): when each of many flows is through, in virtual time; what `Timeline` does, over arrays.
+
+Three ways, and the answer says which was taken. Together: flows that start at once with sizes in proportion to weights,
+without floors or ceilings, end at size over first rate, so one solve is the whole run (timeline.py has the reason).
+Exact: rates anew at every start and end, of those flows that it touches. Windows: flows that end within `window_ns` of
+one another give their place up together, in the middle of the window, each ending where its rate of that moment takes
+it: those before the middle a little late, those after it a little early, so that most of the error cancels. Link
+changes on the way are `Timeline`'s and `LiveShares`'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matrixcommon.model.errors import InvalidField
+from matrixlink.fabric.sharing.max_min_arrays import TIE, fair_rates, refuse_overbooked
+from matrixlink.fabric.sharing.native_kernel import kernel
+from matrixlink.fabric.sharing.traffic import Floats, Traffic
+
+TOGETHER, EXACT, WINDOWS = "together", "exact", "windows"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """`at`: when each flow ended, nanoseconds, inf for one that never can. `rate_solves`: rate computations."""
+
+    at: Floats
+    rate_solves: int
+    method: str
+
+    @property
+    def makespan(self) -> float:
+        return float(self.at.max(initial=0.0))
+
+
+def run(traffic: Traffic, window_ns: float = 0.0) -> Run:
+    """Everything to its end, by guarantee plus share. Raises Overbooked when the floors of all flows do not fit at
+    once; InvalidField for a negative window."""
+    if not window_ns >= 0:
+        raise InvalidField("a window is at least 0", field="windowNs")
+    refuse_overbooked(traffic)
+    if moves_together(traffic):
+        with np.errstate(divide="ignore"):
+            at = traffic.start + traffic.size / rates_now(traffic)
+        return Run(at, 1, TOGETHER)
+    solves, at = _compiled(traffic, window_ns) if kernel() else _over_arrays(traffic, window_ns)
+    return Run(at, solves, WINDOWS if window_ns else EXACT)
+
+
+def moves_together(traffic: Traffic) -> bool:
+    """Whether rates cannot change for any flow while it runs."""
+    if not len(traffic) or traffic.floor.any() or not np.isinf(traffic.ceiling).all():
+        return False
+    size, weight = traffic.size, traffic.weight
+    in_proportion = (size * weight[0] == size[0] * weight).all()
+    return bool(size[0] > 0 and in_proportion and (traffic.start == traffic.start[0]).all())
+
+
+REGULAR_FLOWS = 200_000
+"""From here on rounds over arrays are tried first: traffic this large is regular, and arrays need less memory."""
+
+
+def rates_now(traffic: Traffic) -> Floats:
+    """`fair_rates` by the guarantee-plus-share rule, by the faster way there is."""
+    library = kernel()
+    if library is None or len(traffic) >= REGULAR_FLOWS:
+        return fair_rates(traffic)
+    refuse_overbooked(traffic)
+    fabric = _new(library, traffic)
+    try:
+        library.fabric_fill_all(fabric, traffic.starts, traffic.links, traffic.weight, traffic.floor, traffic.ceiling)
+        shares: Floats = np.ctypeslib.as_array(library.fabric_shares(fabric), (len(traffic) + 1,))[:-1] + traffic.floor
+        return shares
+    finally:
+        library.fabric_free(fabric)
+
+
+def _new(library: object, traffic: Traffic) -> int:
+    width = int(traffic.lengths.max(initial=1))
+    fabric = library.fabric_new(len(traffic), len(traffic.capacity), width, traffic.capacity)  # type: ignore[attr-defined]
+    if not fabric:
+        raise MemoryError("no memory for the flows")
+    return int(fabric)
+
+
+def _compiled(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
+    library = kernel()
+    fabric = _new(library, traffic)
+    at = np.zeros(len(traffic))
+    order = np.argsort(traffic.start, kind="stable").astype(np.int32)
+    try:
+        solves = library.fabric_run(
+            fabric, traffic.starts, traffic.links, traffic.weight, traffic.floor, traffic.ceiling,
+            traffic.size, traffic.start, order, window_ns, at,
+        )  # fmt: skip
+    finally:
+        library.fabric_free(fabric)
+    if solves < 0:
+        raise MemoryError("no memory for the flows")
+    return int(solves), at
+
+
+def _over_arrays(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
+    at = np.where(traffic.size > 0, np.inf, traffic.start)
+    left = traffic.size.copy()
+    ahead = traffic.size > 0  # has not started
+    live = np.zeros(len(traffic), bool)
+    rate = np.zeros(len(traffic))
+    now, solves = 0.0, 0
+    while live.any() or ahead.any():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            due = np.where(live & (rate > 0), now + np.maximum(left, 0.0) / rate, np.inf)
+        moment = max(min(due.min() + window_ns / 2, traffic.start[ahead].min(initial=np.inf)), now)
+        if moment == np.inf:
+            break
+        left[live] -= rate[live] * (moment - now)
+        ended = live & (due <= moment + moment * TIE + window_ns / 2)
+        at[ended] = due[ended]
+        begun = ahead & (traffic.start <= moment)
+        live = (live & ~ended) | begun
+        ahead &= ~begun
+        now = moment
+        if live.any():
+            solves += 1
+            rate[live] = fair_rates(only(traffic, live))
+    return solves, at
+
+
+def only(traffic: Traffic, chosen: NDArray[np.bool_]) -> Traffic:
+    """The chosen flows over the same links."""
+    starts = np.zeros(int(chosen.sum()) + 1, np.int64)
+    np.cumsum(traffic.lengths[chosen], out=starts[1:])
+    each = (getattr(traffic, name)[chosen] for name in ("weight", "floor", "ceiling", "size", "start"))
+    return Traffic(traffic.capacity, starts, traffic.links[np.repeat(chosen, traffic.lengths)], *each)

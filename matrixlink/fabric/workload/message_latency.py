@@ -1,0 +1,61 @@
+"""How long one message takes between two endpoints that have the fabric to themselves, by size, operation and hops.
+
+On UB a message pays its endpoint, each switch it crosses (one within a node, three between nodes) and its bytes at the
+measured rate; `messages.yaml` holds the terms beside the measured table they explain. On the RDMA and VPC planes it is
+the latency and payload rate of the plane, from `calibration.yaml`. Times are microseconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.planes import Plane
+from matrixlink.fabric.condition.planes import PlaneModel, plane_models
+
+TABLE = Path(__file__).with_name("messages.yaml")
+TARGETS, OPERATIONS = ("npu", "cpu"), ("read", "write")
+
+
+@functools.cache
+def table() -> dict[str, Any]:
+    """Terms and measurements, as loaded."""
+    document: dict[str, Any] = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
+    return document
+
+
+def latency_us(target: str, operation: str, across_nodes: bool) -> float:
+    """What a UB message of no bytes takes. InvalidField for an unknown target or operation."""
+    if target not in TARGETS or operation not in OPERATIONS:
+        raise InvalidField("a target is npu or cpu, an operation read or write", field="operation")
+    terms = table()["terms"]
+    extra = terms["write_extra_us"] if operation == "write" else 0.0
+    switches = terms["switches"]["inter-node" if across_nodes else "intra-node"]
+    return float(terms["endpoint_us"][target] + extra + switches * terms["hop_us"][operation])
+
+
+def rate_gbps(target: str, operation: str, across_nodes: bool) -> float:
+    """GB/s of a long UB message of one die."""
+    terms = table()["terms"]
+    return float(terms["rate_gbps"][target][operation] * (terms["inter_node_rate"] if across_nodes else 1.0))
+
+
+def message_us(size: float, target: str = "npu", operation: str = "read", across_nodes: bool = True) -> float:
+    """Microseconds of one UB message of `size` bytes."""
+    if not size >= 0:
+        raise InvalidField("a size is at least 0", field="size")
+    return latency_us(target, operation, across_nodes) + size / rate_gbps(target, operation, across_nodes) / 1e3
+
+
+def message_us_on(plane: Plane, size: float) -> float:
+    """Microseconds of one message of `size` bytes between two nodes over a plane; on UB a read of an NPU's memory."""
+    if plane is Plane.UB:
+        return message_us(size)
+    if not size >= 0:
+        raise InvalidField("a size is at least 0", field="size")
+    model: PlaneModel = plane_models()[plane]
+    return model.latency_us + size / model.payload_gbps / 1e3

@@ -1,0 +1,161 @@
+"""ForwardingTables: the table of every chip of a UB plane, kept to its condition, event by event.
+
+`l1[p, n, m, e]` is the port by which the L1 chip of node n in sub-plane p sends to endpoint e of node m, `l2[p, s, k,
+m, e]` that of L2 chip k of supernode s, `l3[p, k, j, m, e]` that of third-level chip j of L2 number k; `NONE` leads
+nowhere. An event is looked at in its own sub-plane alone, touches the entries of the pairs of nodes whose choice it
+changes, and no others; the answer is exactly the entries that are different now. Built anew from the same condition,
+the tables are the same bit by bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from matrixlink.forwarding.clos_shape import NONE, Bools, Ints, Ports, Shape
+from matrixlink.forwarding.dmod_k import l1_entries, l2_ports, l3_ports, to_ends
+from matrixlink.forwarding.element_state import Condition, Event, Left, all_bits
+
+ROWS_AT_ONCE = 1 << 16
+"""Rows of the L1 tables made in one go, so that memory stays small."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """Entries of one kind of table that changed: where, as flat numbers in rising order, from which port to which."""
+
+    at: Ints
+    before: Ports
+    after: Ports
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+NOTHING = Entries(np.empty(0, np.int64), np.empty(0, np.int8), np.empty(0, np.int8))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableChange:
+    """What one batch of events changed. `planes`: the sub-planes in which anything did, entries or rates."""
+
+    l1: Entries
+    l2: Entries
+    l3: Entries
+    planes: Ints
+
+    def __len__(self) -> int:
+        return len(self.l1) + len(self.l2) + len(self.l3)
+
+
+class ForwardingTables:
+    """The tables, the condition they follow, and `link_shares[p, l]`, the share of its built rate that each directed
+    link has left."""
+
+    def __init__(self, shape: Shape, condition: Condition | None = None) -> None:
+        self.shape = shape
+        self.condition = condition or Condition(shape)
+        planes, nodes = np.arange(shape.sub_planes), shape.all_nodes
+        self.left: Left = self.condition.left(planes)
+        self.link_shares = self.condition.link_shares(planes)
+        self.l1: Ports = np.empty((len(planes), nodes, nodes, shape.ends), np.int8)
+        self.l1[:] = shape.ends + shape.chip_of_end
+        own = np.arange(nodes)
+        self.l1[:, own, own] = np.arange(shape.ends)
+        whole = self.left.pairs == all_bits(shape.chips)
+        self._remake_l1(planes, self.left, _rows(~whole, ~self.left.ends, ~self.left.ends_alive))
+        self._l2_ports = l2_ports(shape, self.left)
+        self.l2: Ports = to_ends(self._l2_ports, self.left.ends_alive)
+        self._l3_ports = self._ports_of_spines(self.left)
+        self.l3: Ports = to_ends(self._l3_ports, self.left.ends_alive)
+
+    @property
+    def entries(self) -> int:
+        return self.l1.size + self.l2.size + self.l3.size
+
+    @property
+    def version(self) -> str:
+        """Names the present tables: the same text for the same condition, whatever came before it."""
+        told = hashlib.blake2b(digest_size=8)
+        for name in ("pairs", "spines", "ends", "ends_alive", "cables_alive", "trunks_alive"):
+            told.update(np.ascontiguousarray(getattr(self.left, name)).tobytes())
+        return told.hexdigest()
+
+    def take(self, events: Iterable[Event]) -> TableChange:
+        """Let events come true. InvalidField, and nothing changed, when one cannot."""
+        events = list(events)
+        self.condition.take(events)
+        if not events:
+            return TableChange(NOTHING, NOTHING, NOTHING, np.empty(0, np.int64))
+        planes = np.array(sorted({event.at[0] for event in events}), np.int64)
+        before, now = self.left.of(planes), self.condition.left(planes)
+        self.left.put(planes, now)
+        shares = self.condition.link_shares(planes)
+        changed = (shares != self.link_shares[planes]).any(1)
+        self.link_shares[planes] = shares
+        ends = now.ends_alive != before.ends_alive
+        rows = _rows(now.pairs != before.pairs, now.ends != before.ends, ends)
+        changed |= rows.any((1, 2)) | (now.spines != before.spines).any((1, 2))
+        l1 = self._remake_l1(planes, now, rows)
+        l2 = _remake(self.l2, self._l2_ports, l2_ports(self.shape, now), planes, ends, now.ends_alive)
+        l3 = _remake(self.l3, self._l3_ports, self._ports_of_spines(now), planes, ends, now.ends_alive)
+        return TableChange(l1, l2, l3, planes[changed])
+
+    def _ports_of_spines(self, left: Left) -> Ports:
+        if not self.shape.spines:
+            return np.empty((len(left.pairs), self.shape.chips, 0, self.shape.all_nodes), np.int8)
+        return l3_ports(self.shape, left)
+
+    def _remake_l1(self, planes: Ints, left: Left, rows: Bools) -> Entries:
+        """The rows [p, n, m] by the rule, p counting through `planes`, and what of them changed."""
+        found, nodes = np.flatnonzero(rows), self.shape.all_nodes
+        table = self.l1.reshape(-1, self.shape.ends)
+        changes = []
+        for first in range(0, len(found), ROWS_AT_ONCE):
+            pair = found[first : first + ROWS_AT_ONCE]
+            plane, source, target = pair // (nodes * nodes), pair // nodes % nodes, pair % nodes
+            made = l1_entries(self.shape, left, plane, source, target)
+            changes.append(_put(table, (planes[plane] * nodes + source) * nodes + target, made))
+        return _joined(changes)
+
+
+def _rows(pairs: Bools, ends: Bools, ends_alive: Bools) -> Bools:
+    """Which rows [p, n, m] of the L1 tables something happened to: to the pair, or to an endpoint [p, m, e] of m."""
+    own = np.arange(pairs.shape[1])
+    rows: Bools = pairs | np.asarray(ends.any(2))[:, None, :]
+    rows[:, own, own] |= ends_alive.any(2)
+    return rows
+
+
+def _remake(table: Ports, before: Ports, ports: Ports, planes: Ints, ends: Bools, ends_alive: Bools) -> Entries:
+    """Make a table follow its ports towards nodes [p, ..., m] of some sub-planes, and say what entries changed. `ends`
+    are the endpoints [p, m, e] whose link came or went."""
+    spread = (slice(None), *(None,) * (ports.ndim - 2))
+    rows = np.flatnonzero((ports != before[planes]) | np.asarray(ends.any(2))[spread])
+    of_plane = max(int(np.prod(ports.shape[1:])), 1)
+    plane, node = rows // of_plane, rows % ports.shape[-1]
+    made = np.where(ends_alive[plane, node], ports.reshape(-1)[rows][:, None], np.int8(NONE))
+    before[planes] = ports
+    return _put(table.reshape(-1, table.shape[-1]), planes[plane] * of_plane + rows % of_plane, made)
+
+
+def _put(table: Ports, rows: Ints, made: Ports) -> Entries:
+    """Write rows, and say which of their entries are news."""
+    held = table[rows].ravel()
+    news = np.flatnonzero(held != made.ravel())
+    row, end = np.divmod(news, table.shape[1])
+    at, after = rows[row] * table.shape[1] + end, made.ravel()[news]
+    table.reshape(-1)[at] = after
+    return Entries(at, held[news], after)
+
+
+def _joined(changes: list[Entries]) -> Entries:
+    if len(changes) == 1:
+        return changes[0]
+    if not changes:
+        return NOTHING
+    parts = (np.concatenate([getattr(change, name) for change in changes]) for name in ("at", "before", "after"))
+    return Entries(*parts)

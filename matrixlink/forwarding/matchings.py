@@ -1,0 +1,86 @@
+"""Planned routes: a pattern of transfers that is known, given to the L2 chips so that no cable carries two.
+
+Transfers between nodes are the edges of a bipartite multigraph, senders on one side and receivers on the other. By
+Koenig's theorem its edges fall into as many matchings as the largest degree; with sixteen dies to a node a permutation
+falls into sixteen, one for each L2 chip, and every transfer has its cables to itself. The matchings come from halving
+(Gabow's Euler splits): edges are paired at every vertex, pairs join into closed walks of even length, and the edges of
+a walk go by turns to one half and the other; halves are halved again until there is one for each chip. All walks of all
+halves of a round are coloured at once over arrays, by pointer doubling. Larger degrees come out even: as many at each
+vertex and chip as must be.
+
+A chip that does not serve a pair leaves its transfers to be given out again (`around`), each to the living chip where
+it shares with the fewest: with every die sending, a node that lost a cable has fifteen for sixteen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matrixlink.forwarding.clos_shape import NONE, Bools, Ints, Words
+
+
+def matchings(senders: Ints, receivers: Ints, chips: int) -> Ints:
+    """A number below `chips` for each transfer, such that at no sender and at no receiver any number has more than its
+    even part (rounded up). Where `chips` is no power of two the numbers go to the next one, and those beyond are for
+    `around` to place."""
+    colour = np.zeros(len(senders), np.int64)
+    for _ in range((chips - 1).bit_length()):
+        colour = 2 * colour + _halves(colour, senders, receivers)
+    return colour
+
+
+def _halves(colour: Ints, senders: Ints, receivers: Ints) -> Ints:
+    """0 or 1 for each edge: every vertex's edges of each colour are divided evenly, give or take one."""
+    edges = len(colour)
+    if not edges:
+        return np.zeros(0, np.int64)
+    colours = int(colour.max()) + 1
+    width_s, width_r = (
+        int(senders.max()) + 2,
+        int(receivers.max()) + 2,
+    )  # one to spare per colour
+    left, right = colour * width_s + senders, colour * width_r + receivers
+    odd_l = np.flatnonzero(np.bincount(left, minlength=colours * width_s) % 2)
+    odd_r = np.flatnonzero(np.bincount(right, minlength=colours * width_r) % 2)
+    of_l, of_r = odd_l // width_s, odd_r // width_r
+    both = np.flatnonzero(np.bincount(of_l, minlength=colours) % 2)  # then odd_r is odd in this colour too
+    extra_l, extra_r = (np.arange(colours) + 1) * width_s - 1, (np.arange(colours) + 1) * width_r - 1
+    left = np.concatenate([left, odd_l, extra_l[of_r], extra_l[both]])
+    right = np.concatenate([right, extra_r[of_l], odd_r, extra_r[both]])
+    by_left, by_right = _partners(left), _partners(right)
+    label, jump = np.arange(len(left)), by_left[by_right]
+    for _ in range(len(left).bit_length()):
+        label = np.minimum(label, label[jump])
+        jump = jump[jump]
+    return (label > label[by_left])[:edges].astype(np.int64)
+
+
+def _partners(vertex: Ints) -> Ints:
+    """Edges paired at their vertices, every vertex having an even number of them."""
+    order = np.argsort(vertex, kind="stable")
+    partner = np.empty(len(vertex), np.int64)
+    partner[order[0::2]], partner[order[1::2]] = order[1::2], order[0::2]
+    return partner
+
+
+def around(colour: Ints, senders: Ints, receivers: Ints, words: Words, chips: int) -> Ints:
+    """The chip of each transfer where `words` has the chips that serve its pair: its colour if that is one of them,
+    else the one on whose cables the fewest others are, the lowest of several; NONE where none serves."""
+    serves: Bools = ((words[:, None] >> np.arange(chips, dtype=np.uint32)) & 1).astype(bool)
+    fits = (colour < chips) & serves[np.arange(len(colour)), np.minimum(colour, chips - 1)]
+    chosen = np.where(fits, colour, NONE)
+    if fits.all():
+        return chosen
+    up = np.zeros((int(senders.max()) + 1, chips), np.int64)
+    down = np.zeros((int(receivers.max()) + 1, chips), np.int64)
+    np.add.at(up, (senders[fits], chosen[fits]), 1)
+    np.add.at(down, (receivers[fits], chosen[fits]), 1)
+    for edge in np.flatnonzero(~fits).tolist():
+        sender, receiver = senders[edge], receivers[edge]
+        others = 4096 * np.maximum(up[sender], down[receiver]) + up[sender] + down[receiver]
+        chip = int(np.argmin(np.where(serves[edge], others, np.iinfo(np.int64).max)))
+        if serves[edge, chip]:
+            chosen[edge] = chip
+            up[sender, chip] += 1
+            down[receiver, chip] += 1
+    return chosen

@@ -1,0 +1,132 @@
+"""How good tables are, in the measures by which subnet managers are compared.
+
+All over dies, CPUs left out. `all_to_all_factor`: the most loaded cable of a sub-plane when every die sends the same to
+every other, relative to even load: how much longer an all-to-all takes there. `all_to_all_slow_down`: the same for all
+sub-planes together when each transfer is cut by the sub-planes' weights, over the links of dies too. `pattern_rates`:
+what transfers get, max-min, when they have one sub-plane to themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from matrixlink.fabric.sharing.completion import rates_now
+from matrixlink.fabric.sharing.traffic import traffic
+from matrixlink.forwarding.clos_shape import NONE, Ints, Shape
+from matrixlink.forwarding.forwarding_tables import ForwardingTables
+from matrixlink.forwarding.path_policies import STATIC, Spread, Transfers
+from matrixlink.forwarding.paths import Floats, Paths, path_share, paths
+
+Pattern = tuple[Ints, Ints]
+"""Sources and targets, endpoint by endpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """GB/s over several patterns: the mean of all transfers, the lowest mean of a pattern, the slowest of all."""
+
+    mean: float
+    worst_mean: float
+    slowest: float
+
+
+def all_dies(shape: Shape) -> Ints:
+    """The endpoint numbers of all dies, in order."""
+    return (np.arange(shape.all_nodes)[:, None] * shape.ends + np.arange(shape.dies)).ravel()
+
+
+def all_to_all_factor(tables: ForwardingTables, plane: int, policy: str = STATIC, seed: int = 0) -> float:
+    """1 when even. Pairs without a path in this sub-plane put no load on it."""
+    shape = tables.shape
+    load = np.zeros(shape.links)
+    for pattern in _pairs(shape):
+        found, ways = _of_plane(tables, plane, pattern, policy, seed)
+        load += np.bincount(found[found != NONE], minlength=shape.links) / ways
+    cables = load[shape.link_starts["cable-up"] : shape.link_starts["trunk-up"]]
+    crossings = 2 * shape.all_nodes * (shape.all_nodes - 1) * shape.dies**2
+    return float(cables.max() / (crossings / len(cables)))
+
+
+def all_to_all_slow_down(tables: ForwardingTables) -> float:
+    """How much more time the links need that an all-to-all loads most, each compared with itself when all is whole and
+    transfers are cut over the sub-planes by weight. Infinite when some pair has no path at all."""
+    shape = tables.shape
+    untouched = ForwardingTables(replace(shape, sub_planes=1))
+    whole = (tables.link_shares == 1).all(1) & (tables.l1 == untouched.l1).all((1, 2, 3))
+    hurt = np.flatnonzero(~whole).tolist()
+    load, before = np.zeros((shape.sub_planes, shape.links)), np.zeros(shape.links)
+    for pattern in _pairs(shape):
+        found, weight = _weighed(untouched, 0, pattern)
+        before += _loads(shape, found, weight / shape.sub_planes)
+        pieces = [_weighed(tables, plane, pattern) for plane in hurt]
+        total = sum((weight for _, weight in pieces), start=weight * whole.sum())
+        if not total.all():
+            return float("inf")
+        load[whole] += _loads(shape, found, weight / total)
+        for plane, (found, weight) in zip(hurt, pieces, strict=True):
+            load[plane] += _loads(shape, found, weight / total)
+    used = load > 0
+    return float((load[used] / tables.link_shares[used] / np.broadcast_to(before, load.shape)[used]).max())
+
+
+def _loads(shape: Shape, found: Paths, part: Floats) -> Floats:
+    """What each link carries of transfers that send `part` over these paths."""
+    used = found != NONE
+    carried = np.broadcast_to(part[:, None], found.shape)[used]
+    return np.bincount(found[used], carried, shape.links).astype(float, copy=False)
+
+
+def _weighed(tables: ForwardingTables, plane: int, pattern: Pattern) -> tuple[Paths, Floats]:
+    found, _ = _of_plane(tables, plane, pattern)
+    spread = Spread(Transfers.of(tables.shape, *pattern), tables)
+    return found, spread.weight(plane) * path_share(found, tables.link_shares[plane])
+
+
+def _pairs(shape: Shape) -> Iterator[Pattern]:
+    """All ordered pairs of different dies, the senders of a few nodes at a time."""
+    dies = all_dies(shape)
+    for senders in np.array_split(dies, -(-len(dies) // 64)):
+        sources, targets = np.repeat(senders, len(dies)), np.tile(dies, len(senders))
+        yield sources[sources != targets], targets[sources != targets]
+
+
+def pattern_rates(
+    tables: ForwardingTables, plane: int, patterns: list[Pattern], policy: str = STATIC, seed: int = 0
+) -> Rates:
+    """Rates of transfers that use one sub-plane alone; 0 without a path."""
+    capacity = tables.shape.built_gbps * tables.link_shares[plane]
+    means, slowest = [], np.inf
+    for pattern in patterns:
+        found, ways = _of_plane(tables, plane, pattern, policy, seed)
+        open_ways = (found != NONE).any(1)
+        rate = np.zeros(len(found))
+        rate[open_ways] = rates_now(traffic(capacity, found[open_ways]))
+        per_transfer = rate.reshape(-1, ways).sum(1)
+        means.append(float(per_transfer.mean()))
+        slowest = min(slowest, float(per_transfer.min()))
+    return Rates(float(np.mean(means)), min(means), slowest)
+
+
+def _of_plane(
+    tables: ForwardingTables, plane: int, pattern: Pattern, policy: str = STATIC, seed: int = 0
+) -> tuple[Paths, int]:
+    """Paths by links of one sub-plane, a row per transfer and way, and how many ways there are."""
+    spread = Spread(Transfers.of(tables.shape, *pattern, policy=policy, seed=seed), tables)
+    source, target = (np.repeat(ends, spread.ways) for ends in pattern)
+    found = paths(tables, np.full(len(source), plane), source, target, spread.chips(plane).ravel())
+    return np.where(found == NONE, NONE, found - plane * tables.shape.links), spread.ways
+
+
+def permutations(shape: Shape, seed: int, count: int) -> list[Pattern]:
+    """Random permutations of all dies."""
+    chance, dies = np.random.default_rng(seed), all_dies(shape)
+    return [(dies, chance.permutation(dies)) for _ in range(count)]
+
+
+def shifts(shape: Shape, count: int) -> list[Pattern]:
+    """Cyclic shifts of all dies, by distances that are spread over the whole cycle."""
+    dies = all_dies(shape)
+    return [(dies, np.roll(dies, -round(len(dies) * n / (count + 1)))) for n in range(1, count + 1)]

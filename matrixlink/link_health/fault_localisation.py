@@ -1,0 +1,180 @@
+"""Diagnosis: from what agents tell of their probes to which link or switch is at fault, and back.
+
+The newest rounds are kept in memory only; what was found is in the links' rows. A part is found when two rounds in a
+row point at it and nothing else would explain them, and it is acquitted when in two rounds some probe over it came
+through whole. So a silent fault is found, and its mending, within `DETECTED_WITHIN_S` of emulated time; where emulated
+time runs so fast that a round takes longer, within 3.5 rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from matrixcommon.model.clock import Clock
+from matrixlink.admission.admission_state import Promises
+from matrixlink.contract.slices import LinkReport
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.link_health.link_state import LinkConditions
+from matrixlink.probing.plan import LINKS_CROSSED, ROUND_FLOOR_WALL_S, ROUND_S, Parts, ProbePlan, probe_plan
+from matrixlink.probing.tomography import WHOLE, Localised, Outcomes, confirmed, localise
+
+ROUNDS_KEPT = 4
+DETECTED_WITHIN_ROUNDS = 3.5
+"""The rest of the round in which it fails, two whole rounds, and their reports."""
+DETECTED_WITHIN_S = DETECTED_WITHIN_ROUNDS * ROUND_S
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One node's round: the failed probes by number, and the ports of its own that said they were below their rate."""
+
+    sent: int
+    failed: dict[int, float]
+    blind: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspected:
+    """What the newest round points at: any of `parts`, by name, would explain so many failed probes."""
+
+    parts: tuple[str, ...]
+    share: float
+    witnesses: int
+
+
+@dataclass
+class Rounds:
+    """What was heard of one supernode, round by round, and what was made of it."""
+
+    plan: ProbePlan
+    heard: dict[int, dict[str, Heard]] = field(default_factory=dict)
+
+    def newest(self) -> list[int]:
+        return sorted(self.heard, reverse=True)
+
+
+class Diagnosis:
+    """`hear` is called for every report taken, `look` by the watcher."""
+
+    def __init__(self, fabric: Fabric, promises: Promises, conditions: LinkConditions, clock: Clock) -> None:
+        self.detected_within_s = DETECTED_WITHIN_ROUNDS * clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
+        self._promises = promises
+        self._conditions = conditions
+        self._fabric = fabric
+        self._rounds: dict[str, Rounds] = {}
+        self._suspicions: dict[str, tuple[Suspected, ...]] = {}
+        self._news = False
+        self.latency_us: dict[str, dict[str, float]] = {}
+        """By node and plane, the mean of its newest round."""
+        self.sent = self.failed = 0
+
+    def hear(self, report: LinkReport) -> bool:
+        """Keep what a report tells of probes. True when there is something to look at."""
+        told = report.probes
+        if told is None:
+            return False
+        node, rounds = str(report.node), self._rounds_of(report.node.supernode)
+        heard = rounds.heard.setdefault(told.round, {})
+        if node not in heard:
+            self.sent, self.failed = self.sent + told.sent, self.failed + len(told.failed)
+        blind = frozenset(port.port for port in report.ports)
+        if node in heard:  # its port may have come back since the round was probed
+            blind |= heard[node].blind
+        heard[node] = Heard(told.sent, {each.probe: each.share for each in told.failed}, blind)
+        for old in rounds.newest()[ROUNDS_KEPT:]:
+            del rounds.heard[old]
+        self.latency_us[node] = {str(plane): us for plane, us in told.latency_us.items()}
+        if told.failed or self._conditions.accused() or self._suspicions:
+            self._news = True
+        return self._news
+
+    def _rounds_of(self, supernode: str) -> Rounds:
+        """Those of a supernode, found only now or known from the start."""
+        if supernode not in self._rounds:
+            self._rounds[supernode] = Rounds(probe_plan(supernode, self._fabric.spec))
+        return self._rounds[supernode]
+
+    def look(self) -> list[str]:
+        """Make findings of what was heard since the last look. The parts found or acquitted."""
+        if not self._news:
+            return []
+        self._news = False
+        changed = []
+        for name in [name for name in self._rounds if name not in self._fabric.supernodes]:
+            del self._rounds[name]
+        for name, rounds in self._rounds.items():
+            changed += self._look_at(name, rounds)
+        return changed
+
+    def _look_at(self, name: str, rounds: Rounds) -> list[str]:
+        plan = rounds.plan
+        seen = [self._outcomes(rounds, number) for number in rounds.newest()]
+        localised = [localise(outcomes) for outcomes in seen]
+        found = {plan.names[each.part]: each for each in confirmed(localised)}
+        self._note(name, plan, localised)
+        accused = {part: share for part, share in self._conditions.accused().items() if part.partition("-")[0] == name}
+        passed = [part for part in accused if part not in found and _passed(plan.number[part], seen)]
+        due = {
+            part: each
+            for part, each in found.items()
+            if plan.links_of(part) and abs(accused.get(part, 1.0) - each.share) > 1e-6
+        }
+        if not passed and not due:
+            return []
+        with self._promises.changing() as session:
+            for part, each in due.items():
+                self._conditions.accuse(session, part, plan.links_of(part), each.share, each.witnesses)
+            for part in passed:
+                self._conditions.acquit(session, part)
+        return [*due, *passed]
+
+    def _note(self, name: str, plan: ProbePlan, localised: list[Localised]) -> None:
+        self._suspicions.pop(name, None)
+        if localised and localised[0].suspicions:
+            self._suspicions[name] = tuple(
+                Suspected(tuple(plan.names[part] for part in sorted(each.parts)), each.share, each.witnesses)
+                for each in localised[0].suspicions
+            )
+
+    def _outcomes(self, rounds: Rounds, number: int) -> Outcomes:
+        """Every probe of a round that says something: not those over ports whose own status explains their loss."""
+        heard, plan = rounds.heard[number], rounds.plan
+        nodes = sorted(heard, key=plan.index.__getitem__)
+        parts: Parts = plan.parts(number)[np.array([plan.index[node] for node in nodes])]
+        shares = np.ones((len(nodes), plan.per_round))
+        for at, node in enumerate(nodes):
+            for probe, share in heard[node].failed.items():
+                if probe < plan.per_round:
+                    shares[at, probe] = share
+        dark = self._conditions.reported_below() | {
+            f"{node}.{port}" for node, each in heard.items() for port in each.blind
+        }
+        known = [plan.number[link] for link in dark if link in plan.number]
+        if known:
+            is_dark = np.zeros(len(plan.names) + 1, bool)  # the last is for parts that are not there
+            is_dark[known] = True
+            keep = ~is_dark[parts[:, :, :LINKS_CROSSED]].any(axis=2)
+            return Outcomes(parts[keep], shares[keep])
+        return Outcomes(parts.reshape(shares.size, -1), shares.ravel())
+
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    def suspicions(self) -> list[Suspected]:
+        """What the newest round points at, found or not."""
+        return [each for name in sorted(self._suspicions) for each in self._suspicions[name]]
+
+    def rounds(self) -> list[tuple[int, int, int, int]]:
+        """Of each round kept, newest first: its number, nodes heard, probes sent and failed."""
+        numbers = sorted({number for rounds in self._rounds.values() for number in rounds.heard}, reverse=True)
+        told = []
+        for number in numbers:
+            heard = [each for rounds in self._rounds.values() for each in rounds.heard.get(number, {}).values()]
+            told.append((number, len(heard), sum(each.sent for each in heard), sum(len(each.failed) for each in heard)))
+        return told
+
+
+def _passed(part: int, seen: list[Outcomes]) -> bool:
+    """Whether in the two newest rounds some probe over the part came through whole."""
+    return len(seen) >= 2 and all(outcomes.best(part) >= WHOLE for outcomes in seen[:2])

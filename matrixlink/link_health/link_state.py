@@ -1,0 +1,213 @@
+"""LinkConditions: what is believed of each link: what its port says, what probes found, how often it went down.
+
+A link carries the least of what its port reports and what probes find of it; a port that flaps is held down on top of
+that (`damping.py`). All of it is in the links' rows, so it is the same after a restart; memory keeps what every report
+is compared with. Whatever changes here changes the Fabric that routes and promises are made on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict
+from matrixcommon.model.quantities import duration_text, timestamp
+from matrixcommon.model.resource_model import condition
+from matrixlink.admission.admission_state import Promises
+from matrixlink.contract.slices import LinkReport
+from matrixlink.fabric.condition.fabric import DEGRADED, DOWN, UP, Fabric, health
+from matrixlink.link_health.flap_damping import DEGRADED_PENALTY, DOWN_PENALTY, Damping
+from matrixlink.store.store import LinkStore
+from matrixlink.store.tables import LinkRow
+
+WORSE = {UP: 0, DEGRADED: 1, DOWN: 2}
+
+
+class LinkConditions:
+    """The verbs work inside the caller's transaction and say whether any link now carries more or less than before."""
+
+    def __init__(self, store: LinkStore, promises: Promises, clock: Clock, damping: Damping | None = None) -> None:
+        self.damping = damping or Damping()
+        self.counters: Counter[str] = Counter()
+        self._store = store
+        self._promises = promises
+        self._fabric: Fabric = promises.fabric
+        self._clock = clock
+        self._reported: dict[str, dict[str, float]] = {}
+        self._accused: dict[str, float] = {}
+        self._damped: set[str] = set()
+        promises.on_load.append(self._load)
+        with store.reading() as session:
+            self._load(session)
+
+    def _load(self, session: Session) -> None:
+        self._reported, self._accused, self._damped = {}, {}, set()
+        for row in self._store.links(session):
+            if row.reported_gbps is not None:
+                self._reported.setdefault(row.node, {})[row.port] = row.reported_gbps
+            if row.accused is not None and row.probed_gbps is not None:
+                self._accused[row.accused] = row.probed_gbps / row.built_gbps
+            if row.damped_until is not None:
+                self._damped.add(row.name)
+
+    # -- what is known ----------------------------------------------------------------------------------------------
+
+    def reported_below(self) -> set[str]:
+        """Links whose own port says that they are below their rate."""
+        return {f"{node}.{port}" for node, ports in self._reported.items() for port in ports}
+
+    def accused(self) -> Mapping[str, float]:
+        """The parts that probes found at fault, each with the share of its rate that it carries."""
+        return self._accused
+
+    def damped(self) -> set[str]:
+        """Links that are held down for flapping."""
+        return self._damped
+
+    # -- what changes it ----------------------------------------------------------------------------------------------
+
+    def take(self, session: Session, report: LinkReport) -> bool:
+        """What a node's agent says of its ports: those below their rate, and no others."""
+        node, built = str(report.node), self._fabric.built
+        said = {each.port: each.gbps for each in report.ports if each.gbps < built[each.port]}
+        before = self._reported.get(node, {})
+        if said == before:
+            return False
+        self._promises.mark_stale()
+        self._reported[node] = said
+        changed = False
+        for port in sorted({*before, *said}):
+            if before.get(port) != said.get(port):
+                row = self._row(session, f"{node}.{port}")
+                was = row.said_gbps
+                row.reported_gbps = said.get(port)
+                changed |= self._settle(session, row, was)
+        return changed
+
+    def accuse(self, session: Session, part: str, links: Iterable[str], share: float, witnesses: int) -> bool:
+        """Probes have found a part at fault: its links carry that share of their rate."""
+        changed = False
+        self._promises.mark_stale()
+        self._accused[part] = share
+        for name in links:
+            row = self._row(session, name)
+            was = row.said_gbps
+            if (row.accused, row.probed_gbps) == (part, share * row.built_gbps):
+                continue
+            row.accused, row.probed_gbps = part, share * row.built_gbps
+            changed |= self._settle(session, row, was)
+        if changed:
+            word = "carries nothing" if share <= 0 else f"carries {share:.0%} of its rate"
+            reason = "ProbeLost" if share <= 0 else "ProbeSlow"
+            text = f"{part} {word}: it alone explains {witnesses} failed probes"
+            self._store.say(session, part, reason, text, self._clock.now(), warning=True)
+            self.counters[reason] += 1
+        return changed
+
+    def acquit(self, session: Session, part: str) -> bool:
+        """Probes over a part pass again."""
+        changed = False
+        self._promises.mark_stale()
+        self._accused.pop(part, None)
+        for row in self._store.links(session):
+            if row.accused == part:
+                was = row.said_gbps
+                row.accused = row.probed_gbps = None
+                changed |= self._settle(session, row, was)
+        self._store.say(session, part, "ProbesPass", f"probes over {part} pass again", self._clock.now())
+        return changed
+
+    def release(self, session: Session) -> bool:
+        """Believe ports again whose penalty has decayed."""
+        now, changed = self._clock.now(), False
+        for name in sorted(self._damped):
+            row = self._row(session, name)
+            if row.damped_until is None or row.damped_until <= now:
+                changed |= self._let_go(session, row, "it was quiet long enough")
+        return changed
+
+    def undamp(self, session: Session, name: str) -> LinkRow:
+        """Believe a port again at once, and forget how often it went down. Raises Conflict when it is not held."""
+        self._fabric.link(name)
+        row = session.get(LinkRow, name)
+        if row is None or row.damped_until is None:
+            raise Conflict(f"link {name} is not damped", field="name")
+        self._let_go(session, row, "somebody asked for it")
+        row.penalty = 0.0
+        return row
+
+    # -- parts of it --------------------------------------------------------------------------------------------------
+
+    def _row(self, session: Session, name: str) -> LinkRow:
+        """The link's row, made when it has none."""
+        found = session.get(LinkRow, name)
+        return self._store.new_link(session, self._fabric.link(name)) if found is None else found
+
+    def _settle(self, session: Session, row: LinkRow, was_gbps: float) -> bool:
+        """Bring a row and the fabric to what is now known. `was_gbps`: what was said of it before."""
+        built = row.built_gbps
+        before, after = health(was_gbps, built), health(row.said_gbps, built)
+        if WORSE[after] > WORSE[before]:
+            self._offend(session, row, DOWN_PENALTY if after == DOWN else DEGRADED_PENALTY)
+        return self._believe(row)
+
+    def _offend(self, session: Session, row: LinkRow, by: float) -> None:
+        now = self._clock.now()
+        penalty = self.damping.grown(row.penalty or 0.0, now - (row.penalty_at or now), by)
+        row.penalty, row.penalty_at = penalty, now
+        if penalty < self.damping.suppress or not self._has_another_way(row):
+            return
+        held_s = self.damping.held_for_s(penalty)
+        if row.damped_until is None:
+            text = f"{row.name} keeps going down and is held down for {duration_text(held_s)}"
+            self._store.say(session, row.name, "Damped", text, now, warning=True)
+            self.counters["Damped"] += 1
+        row.damped_until = now + held_s
+        self._damped.add(row.name)
+
+    def _has_another_way(self, row: LinkRow) -> bool:
+        """Whether what uses the port has another beside it that carries something; the last one is never held down."""
+        owner = row.port.rpartition("-")[0]
+        return bool(owner) and any(
+            self._fabric.rate(row.node, port) > 0
+            for port in self._fabric.built
+            if port != row.port and port.rpartition("-")[0] == owner
+        )
+
+    def _let_go(self, session: Session, row: LinkRow, why: str) -> bool:
+        self._promises.mark_stale()
+        now = self._clock.now()
+        row.penalty = self.damping.decayed(row.penalty or 0.0, now - row.penalty_at)
+        row.penalty_at, row.damped_until = now, None
+        self._damped.discard(row.name)
+        self._store.say(session, row.name, "DampingEnded", f"{row.name} is believed again: {why}", now)
+        return self._believe(row)
+
+    def _believe(self, row: LinkRow) -> bool:
+        """Write down what follows. True when the link carries more or less than before."""
+        held, said, built = row.damped_until is not None, row.said_gbps, row.built_gbps
+        gbps = 0.0 if held else said
+        changed = gbps != row.gbps
+        row.gbps, row.state = gbps, health(gbps, built)
+        row.reason = "Damped" if held else _reason(row.reported_gbps, said, built)
+        conditions = row.conditions or []
+        if conditions or held:
+            text = f"held down until {timestamp(row.damped_until)}" if row.damped_until is not None else ""
+            row.conditions = condition(
+                conditions, "Damped", held, "Flapping" if held else "Quiet", text, generation=1, now=self._clock.now()
+            )
+        node, port = row.node, row.port
+        self._fabric.set_ports(node, {**self._fabric.below(node), port: gbps})
+        return changed
+
+
+def _reason(reported_gbps: float | None, said_gbps: float, built_gbps: float) -> str:
+    """Why a link carries less than it was built for; what its port says itself comes before what probes found."""
+    if said_gbps >= built_gbps:
+        return ""
+    if reported_gbps is not None and reported_gbps <= said_gbps:
+        return "PortDown" if reported_gbps <= 0 else "LanesLost"
+    return "ProbeLost" if said_gbps <= 0 else "ProbeSlow"

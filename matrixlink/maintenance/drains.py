@@ -1,0 +1,164 @@
+"""Drains: parts of the fabric taken out of use for maintenance, made before broken, and put back.
+
+A drain is first judged as a what-if: where it would break a floor or cut members off it is refused, unless it is wanted
+all the same. Then every slice whose routes crossed the elements gets routes around them, in a generation of its own.
+The elements carry what they carry until every agent has acknowledged routes that no longer cross them, and only then is
+the drain Drained. A node whose agent is silent keeps forwarding as it did, so a drain waits for it. Deleting the drain
+puts the elements back: routes return to them at once. What agents report of a drained link goes on being believed.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.errors import InsufficientBandwidth
+from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.planes import Plane
+from matrixcommon.persistence.database_session import check_etag, find
+from matrixlink.admission.what_if import Supposed, differing, judge
+from matrixlink.contract.drains import DrainRequest, DrainView
+from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
+from matrixlink.fabric.condition.elements import Ports, all_ports, together
+from matrixlink.fabric.condition.fabric import plane_of_port
+from matrixlink.fabric.condition.port_order import is_leaf
+from matrixlink.routing.route_crossing import Out, crosses
+from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.store.tables import DRAINED, DRAINING, DrainRow
+
+BLOCKING_MAX = 20
+
+
+class Drains:
+    """The verbs over drains."""
+
+    def __init__(self, switchboard: Switchboard) -> None:
+        self._switchboard = switchboard
+        self._store = switchboard.store
+        self._promises = switchboard.promises
+        self._fabric = switchboard.fabric
+        switchboard.after_settle.append(self.settle)
+
+    def ensure(
+        self, name: str, request: DrainRequest, *, if_match: str | None = None, validate_only: bool = False
+    ) -> DrainView:
+        """Take elements out of use, or change which; the same again is no news. Raises InsufficientBandwidth with the
+        slices whose floors would break."""
+        checked_resource_name(name)
+        ports = all_ports(self._fabric, request.elements, "elements")
+        with self._promises.changing(dry=validate_only) as session:
+            row = session.get(DrainRow, name)
+            check_etag(row, if_match)
+            wish = (request.project, request.labels, request.elements, request.reason, request.even_if_floors_break)
+            if row is not None and row.wish == wish:
+                return row.view()
+            judged = self._judge(session, name, ports, request)
+            if row is None:
+                row = DrainRow(name=name, state=DRAINING)
+                session.add(row)
+            else:
+                row.generation += 1
+            row.project, row.labels, row.elements, row.reason, row.even_if_floors_break = wish
+            row.ports = {owner: sorted(names) for owner, names in sorted(ports.items())}
+            row.state = DRAINING
+            if not validate_only:
+                self._apply(session)
+            else:
+                self.settle(session)
+            view = row.view()
+        return view.model_copy(update={"what_if": judged}) if validate_only else row.view()
+
+    def restore(self, name: str, *, if_match: str | None = None) -> None:
+        """Put a drain's elements back in service."""
+        with self._promises.changing() as session:
+            row = find(session, DrainRow, name)
+            check_etag(row, if_match)
+            session.delete(row)
+            self._apply(session)
+
+    def all(self) -> list[DrainView]:
+        with self._store.reading() as session:
+            return [row.view() for row in self._store.drains(session)]
+
+    def get(self, name: str) -> DrainView:
+        with self._store.reading() as session:
+            return find(session, DrainRow, name).view()
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def _judge(self, session: Session, name: str, ports: Ports, request: DrainRequest) -> WhatIfView:
+        supposed = self._fabric.copy()
+        supposed.set_drained(together([*(row.ports for row in self._store.drains(session) if row.name != name), ports]))
+        asked = WhatIfRequest(drain=request.elements)
+        judged = judge(self._promises, Supposed(supposed, differing(self._fabric, supposed)), asked)
+        broken = [effect for effect in judged.slices if effect.broken or effect.pairs_cut]
+        if broken and not request.even_if_floors_break:
+            raise InsufficientBandwidth(
+                f"without these elements {len(broken)} slices would have less than they were promised; "
+                "wait, move them, or say evenIfFloorsBreak",
+                field="elements",
+                blocking=[
+                    {
+                        "plane": effect.plane,
+                        "slice": effect.slice,
+                        "floorGbpsPerNpu": effect.floor_gbps_per_npu,
+                        "keptGbpsPerNpu": effect.kept_before_gbps_per_npu,
+                        "wouldKeepGbpsPerNpu": effect.kept_after_gbps_per_npu,
+                        "pairsCut": effect.pairs_cut,
+                    }
+                    for effect in broken[:BLOCKING_MAX]
+                ],
+            )
+        return judged
+
+    def _apply(self, session: Session) -> None:
+        """Have the fabric know what is drained now, and slices routed accordingly."""
+        self._promises.mark_stale()
+        self._fabric.set_drained(together([row.ports for row in self._store.drains(session)]))
+        self._promises.trim_leaving()
+        self._switchboard.go_around(session, self._promises.moved())
+        self.settle(session)
+
+    def settle(self, session: Session) -> None:
+        """Drains that no program crosses any more are Drained."""
+        if not self._fabric.any_drained():
+            return
+        for row in self._store.drains(session, DRAINING):
+            waiting = self._crossing(session, row.ports)
+            if (row.waiting_for, row.message) != (len(waiting), _told(waiting)):
+                row.waiting_for, row.message = len(waiting), _told(waiting)
+            if not waiting:
+                row.state = DRAINED
+
+    def _crossing(self, session: Session, out: Out) -> list[str]:
+        """Programs that may still send over these ports: not acknowledged, or acknowledged and crossing them."""
+        found = []
+        for name in self._concerned(out):
+            for program in self._store.programs(session, name):
+                there = program.action == "program" and program.state == "Programmed"
+                if not there or crosses(self._fabric.ports, program.node, program.body, out):
+                    found.append(program.name)
+        return found
+
+    def _concerned(self, out: Out) -> list[str]:
+        """Slices with a member whose ports, or whose leaf's trunks, are among these."""
+        roll, names = self._promises.roll, set[str]()
+        for owner, ports in out.items():
+            if is_leaf(owner):
+                cabinet = owner.rpartition("-")[0]
+                nodes = [node for node in self._fabric.nodes() if node.rpartition("-")[0] == cabinet]
+                names.update(roll.touching(Plane.RDMA, nodes))
+            else:
+                for plane in {Plane(plane_of_port(port)) for port in ports}:
+                    names.update(roll.touching(plane, [owner]))
+        for name, peers in self._promises.peered.items():
+            near = {f"{node.rpartition('-')[0]}-leaf{subnet}" for node in peers for subnet in (0, 1)}
+            if not out.keys().isdisjoint(near.union(peers)):
+                names.add(name)
+        return sorted(names)
+
+
+def _told(waiting: list[str]) -> str:
+    if not waiting:
+        return "no route crosses it"
+    more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+    return f"waits for {', '.join(waiting[:3])}{more} to acknowledge routes that go around it"[:300]

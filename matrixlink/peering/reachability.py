@@ -1,0 +1,103 @@
+"""reachability: whether something sent from one slice (or address) to another arrives, and by which rule.
+
+Inside a slice everybody reaches everybody. Between slices there must be an Active peering; on UB and RDMA its partition
+key is all there is to it. On the VPC plane rules allow and nothing else does: what leaves is free unless the sender has
+egress rules, what arrives needs an ingress rule of the receiver or of the peering.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+from matrixcommon.model.errors import InvalidField, NotFound
+from matrixcommon.model.planes import Plane
+from matrixlink.contract.peerings import ReachabilityView, SecurityRule
+from matrixlink.store.store import LinkStore
+from matrixlink.store.tables import PEERED, SliceRow
+
+
+def reachability(
+    store: LinkStore, source: str, target: str, plane: Plane | None, protocol: str, port: int | None
+) -> ReachabilityView:
+    """`source` is a slice, an instance with a slice on `plane`, or an address block; `target` one of the former.
+    Raises NotFound, InvalidField."""
+    with store.reading() as session:
+        slices = store.slices(session)
+        to = _slice(slices, target, plane, "to")
+        if plane is not None and to.plane != plane:
+            raise InvalidField(f"{to.name} is on {to.plane}", field="plane")
+        asked = ReachabilityView(
+            source=source, target=to.name, plane=Plane(to.plane), protocol=protocol, port=port, allowed=False,
+            reason="", by="", message="",
+        )  # fmt: skip
+        if "/" in source or source.replace(".", "").isdigit():
+            return _from_outside(asked, to, _network(source))
+        sender = _slice(slices, source, Plane(to.plane), "from")
+        asked.source = sender.name
+        if sender.name == to.name:
+            return _told(asked, True, "SameSlice", f"slice/{to.name}", "members of one slice reach one another")
+        peering = next(
+            (row for row in store.peerings(session) if row.slices == sorted([sender.name, to.name])), None
+        )  # fmt: skip
+        if sender.plane != to.plane or peering is None:
+            return _told(asked, False, "NotPeered", "", f"{sender.name} and {to.name} are not peered")
+        if peering.state != PEERED:
+            return _told(asked, False, "PeeringNotActive", f"peering/{peering.name}", f"it is {peering.state}")
+        if to.plane != Plane.VPC:
+            key = f"partition key {peering.isolation_key}"
+            return _told(asked, True, "Peered", f"peering/{peering.name}", f"both sides hold {key}")
+        common = _rules(peering.security_rules)
+        out = [rule for rule in [*_rules(sender.security_rules), *common] if rule.direction == "egress"]
+        if out and not any(_allows(rule, to.name, asked) for rule in out):
+            return _told(asked, False, "EgressDenied", f"slice/{sender.name}", "no egress rule allows it")
+        for owner, rules in ((f"slice/{to.name}", _rules(to.security_rules)), (f"peering/{peering.name}", common)):
+            for at, rule in enumerate(rules):
+                if rule.direction == "ingress" and _allows(rule, sender.name, asked):
+                    return _told(asked, True, "RuleAllows", f"{owner}/securityRules[{at}]", "an ingress rule allows it")
+        return _told(asked, False, "IngressDenied", f"slice/{to.name}", "no ingress rule allows it")
+
+
+def _from_outside(asked: ReachabilityView, to: SliceRow, network: ipaddress.IPv4Network) -> ReachabilityView:
+    if to.plane != Plane.VPC:
+        return _told(asked, False, "NotPeered", "", f"nothing outside reaches plane {to.plane}")
+    for at, rule in enumerate(_rules(to.security_rules)):
+        if rule.direction == "ingress" and _allows(rule, network, asked):
+            where = f"slice/{to.name}/securityRules[{at}]"
+            return _told(asked, True, "RuleAllows", where, "an ingress rule allows it")
+    return _told(asked, False, "IngressDenied", f"slice/{to.name}", "no ingress rule allows it")
+
+
+def _slice(slices: list[SliceRow], name: str, plane: Plane | None, field: str) -> SliceRow:
+    for row in slices:
+        if row.name == name:
+            return row
+    found = [row for row in slices if row.instance == name and plane in (None, row.plane)]
+    if len(found) != 1:
+        raise NotFound(f"{name[:80]!r} is no slice, nor an instance with one slice on that plane", field=field)
+    return found[0]
+
+
+def _network(text: str) -> ipaddress.IPv4Network:
+    try:
+        return ipaddress.IPv4Network(text, strict=False)
+    except ValueError as wrong:
+        raise InvalidField(f"{text[:40]!r} is no address block such as 10.0.0.0/8", field="from") from wrong
+
+
+def _rules(stored: Iterable[dict[str, object]] | None) -> list[SecurityRule]:
+    return [SecurityRule.model_validate(rule) for rule in stored or ()]
+
+
+def _allows(rule: SecurityRule, remote: str | ipaddress.IPv4Network, asked: ReachabilityView) -> bool:
+    if rule.protocol not in ("any", asked.protocol):
+        return False
+    if rule.ports and not any(asked.port is not None and r.first <= asked.port <= r.last for r in rule.ports):
+        return False
+    if rule.remote == "*" or isinstance(remote, str):
+        return rule.remote in ("*", remote)
+    return "/" in rule.remote and remote.subnet_of(ipaddress.IPv4Network(rule.remote, strict=False))
+
+
+def _told(asked: ReachabilityView, allowed: bool, reason: str, by: str, message: str) -> ReachabilityView:
+    return asked.model_copy(update={"allowed": allowed, "reason": reason, "by": by, "message": message})

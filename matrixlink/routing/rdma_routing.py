@@ -1,0 +1,247 @@
+"""Routes over the RDMA plane: two die ports per NPU, each to a subnet of its own, leaves and spines.
+
+The two dies of an NPU share what its ports have: a pair of NPUs uses both subnets in proportion to what both ends have
+left in each, and the spines from one subnet to the other when they have none in common. Inside a cabinet a subnet's
+leaf is enough; between cabinets, and between supernodes as far as the topology has switches, traffic is spread evenly
+over the spines that both leaves reach, and takes of the trunks of both.
+
+Floors are booked by the hose model: each die port at the most that any peer makes it carry, each trunk at the sum of
+what its cabinet's members may put on it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from matrixcommon.model.planes import Plane
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.fabric.condition.port_order import leaf
+from matrixlink.model.protection import NOTHING, PORT, SUBNET, Protection
+from matrixlink.routing.routes import Demand, Needs, NodeRoutes, Routes, Stripe, Vector
+
+Shares = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """What lies between two cabinets: by subnet, the part of the trunks' rate that both leaves have, and how much of it
+    over each spine. One cabinet with itself has all of it without any trunk."""
+
+    trunks: Shares
+    spines: tuple[Shares, ...]
+    same: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From one NPU to another: the weight of each die port, and whether its traffic goes over the spines."""
+
+    weights: Shares
+    over_spines: bool
+
+
+class RdmaSurvey:
+    """The ports and trunks that some members have now."""
+
+    def __init__(self, fabric: Fabric, members: list[str]) -> None:
+        self.fabric = fabric
+        self.members = members
+        self.dies = fabric.spec.npu.dies
+        whole = ((1.0,) * self.dies,) * fabric.spec.node.npus
+        self.npus = {node: self._ports(node) if fabric.lacking(node) else whole for node in members}
+        self.cabinets: dict[str, list[str]] = {}
+        for node in members:
+            self.cabinets.setdefault(node.rpartition("-")[0], []).append(node)
+        self.kinds: dict[str, list[Shares]] = {
+            cabinet: sorted({shares for node in nodes for shares in self.npus[node]})
+            for cabinet, nodes in self.cabinets.items()
+        }
+        self._between: dict[tuple[str, str], Between] = {}
+
+    def _ports(self, node: str) -> tuple[Shares, ...]:
+        shares = self.fabric.usable(Plane.RDMA, node) / self.fabric.whole(Plane.RDMA)
+        return tuple(map(tuple, shares.reshape(-1, self.dies).tolist()))
+
+    def between(self, ours: str, theirs: str) -> Between:
+        found = self._between.get((ours, theirs))
+        if found is None:
+            found = self._between[ours, theirs] = self._look(ours, theirs)
+        return found
+
+    def _look(self, ours: str, theirs: str) -> Between:
+        count = self.fabric.spec.rdma.spines
+        if ours == theirs:
+            return _whole_between(self.dies, count, True)
+        leaves = [(leaf(f"{ours}-", d), leaf(f"{theirs}-", d)) for d in range(self.dies)]
+        if not any(self.fabric.lacking(each) for pair in leaves for each in pair):
+            return _whole_between(self.dies, count, False)
+        trunks, spines = [], []
+        for a, b in leaves:
+            left = np.minimum(self.fabric.usable(Plane.RDMA, a), self.fabric.usable(Plane.RDMA, b))
+            left = left / self.fabric.whole(Plane.RDMA, of_leaf=True)
+            trunks.append(float(left.mean()))
+            spines.append(tuple((left / left.sum()).tolist()) if left.any() else (0.0,) * count)
+        return Between(tuple(trunks), tuple(spines))
+
+    def peers(self, cabinet: str) -> Iterator[tuple[Shares, Between]]:
+        """Every kind of NPU that one in this cabinet may send to, and what lies between."""
+        for theirs, kinds in self.kinds.items():
+            for shares in kinds:
+                yield shares, self.between(cabinet, theirs)
+
+
+@functools.cache
+def _whole_between(subnets: int, spines: int, same: bool) -> Between:
+    return Between((1.0,) * subnets, ((1 / spines,) * spines,) * subnets, same)
+
+
+@functools.lru_cache(maxsize=65536)
+def way(mine: Shares, theirs: Shares, between: Between) -> Way | None:
+    """Each die port's part: by what both ends and the trunks have in its subnet; over the spines into the other subnet
+    when they share none; None when nothing leads there."""
+    common = [min(a, b, t) for a, b, t in zip(mine, theirs, between.trunks, strict=True)]
+    if total := sum(common):
+        return Way(tuple(share / total for share in common), not between.same)
+    common = [min(a, t) for a, t in zip(mine, between.trunks, strict=True)]
+    arrives = [min(b, t) for b, t in zip(theirs, between.trunks, strict=True)]
+    total = sum(common) if any(arrives) else 0.0
+    return Way(tuple(share / total for share in common), True) if total else None
+
+
+@functools.cache
+def survey_states(fails: str, subnets: int) -> tuple[Shares, ...]:
+    """What a failure leaves of a pair's subnets, in each state; the whole one first."""
+    whole = (1.0,) * subnets
+    if fails == NOTHING:
+        return (whole,)
+    return (whole, *(tuple(float(d != gone) for d in range(subnets)) for gone in range(subnets)))
+
+
+# ---- what a floor takes ---------------------------------------------------------------------------------------------
+
+
+def rdma_needs(fabric: Fabric, members: list[str], protection: Protection) -> Needs:
+    """What a floor among `members` takes of each die port and trunk, now and after any one failure of that level."""
+    survey = RdmaSurvey(fabric, members)
+    need, cut = _demand(survey, NOTHING)
+    if protection.fails == NOTHING:
+        return Needs(need, need, cut, cut)
+    reserve, cut_by_failure = _demand(survey, protection.fails)
+    return Needs(need, reserve, cut, cut_by_failure)
+
+
+def _demand(survey: RdmaSurvey, fails: str) -> tuple[Demand, tuple[tuple[str, str], ...]]:
+    demand: Demand = {}
+    cut: list[tuple[str, str]] = []
+    for cabinet, nodes in survey.cabinets.items():
+        most = {kind: _most(survey, cabinet, kind, fails) for kind in survey.kinds[cabinet]}
+        normal = most if fails != PORT else {kind: _most(survey, cabinet, kind, NOTHING) for kind in most}
+        trunks = np.zeros((survey.dies, survey.fabric.spec.rdma.spines))
+        extra = np.zeros_like(trunks)
+        for node in nodes:
+            npus = survey.npus[node]
+            demand[node] = _node_vector(tuple(most[npu].ports for npu in npus))
+            for at, npu in enumerate(npus):
+                trunks += normal[npu].trunks
+                extra = np.maximum(extra, most[npu].trunks - normal[npu].trunks)
+                cut += [(f"{node}-npu{at}", "*")] if most[npu].cut else []
+        for d, vector in enumerate(trunks + extra):  # of the ports of a cabinet one fails at a time
+            if vector.any():
+                vector.flags.writeable = False
+                demand[leaf(f"{cabinet}-", d)] = vector
+    return demand, tuple(cut)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Most:
+    """The most that one NPU may be made to carry per GB/s of floor: on each die port, on each trunk of its leaves."""
+
+    ports: Shares
+    trunks: Vector
+    cut: bool
+
+
+def _most(survey: RdmaSurvey, cabinet: str, kind: Shares, fails: str) -> Most:
+    return _most_of(kind, tuple(dict.fromkeys(survey.peers(cabinet))), fails, survey.fabric.spec.rdma.spines)
+
+
+@functools.lru_cache(maxsize=16384)
+def _most_of(kind: Shares, peers: tuple[tuple[Shares, Between], ...], fails: str, spines: int) -> Most:
+    ports, trunks, cut = np.zeros(len(kind)), np.zeros((len(kind), spines)), not any(kind)
+    for shares, between in peers:
+        for left in survey_states(fails, len(kind)):
+            if fails == SUBNET:
+                between_now = Between(less(between.trunks, left), between.spines, between.same)
+            else:
+                between_now = between
+            mine, theirs = (less(kind, left), less(shares, left)) if fails != NOTHING else (kind, shares)
+            found = way(mine, theirs, between_now)
+            if found is None:
+                cut = cut or (any(kind) and any(shares))
+                continue
+            ports = np.maximum(ports, found.weights)
+            if found.over_spines:
+                trunks = np.maximum(trunks, np.array(found.weights)[:, None] * np.array(between.spines))
+    return Most(tuple(ports.tolist()), trunks, cut)
+
+
+def less(shares: Shares, left: Shares) -> Shares:
+    return tuple(min(a, b) for a, b in zip(shares, left, strict=True))
+
+
+@functools.lru_cache(maxsize=4096)
+def _node_vector(npus: tuple[Shares, ...]) -> Vector:
+    vector = np.array([share for npu in npus for share in npu])
+    vector.flags.writeable = False
+    return vector
+
+
+# ---- who sends over what --------------------------------------------------------------------------------------------
+
+
+def choose_rdma(fabric: Fabric, members: list[str]) -> Routes:
+    """Everybody's stripes; detours for own NPUs, peers' NPUs and peers' cabinets that have lost ports or trunks."""
+    survey = RdmaSurvey(fabric, members)
+    whole = (1.0,) * survey.dies
+    even = _stripes(Way(tuple(1 / survey.dies for _ in whole), False), _whole_between(survey.dies, 1, True))
+    hurt = {
+        node: [(at, npu) for at, npu in enumerate(npus) if min(npu) < 1]
+        for node, npus in survey.npus.items()
+        if any(min(npu) < 1 for npu in npus)
+    }
+    routes, cut = {}, []
+    for cabinet, nodes in survey.cabinets.items():
+        around = {other: survey.between(cabinet, other) for other in survey.cabinets}
+        far = {other: each for other, each in around.items() if min(each.trunks) < 1}
+        for node in nodes:
+            detours: dict[str, tuple[Stripe, ...]] = {}
+            for at, npu in hurt.get(node, ()):
+                detours[f"npu{at}"] = _stripes(way(npu, whole, around[cabinet]), around[cabinet])
+                if not any(npu):
+                    cut.append((f"{node}-npu{at}", "*"))
+            for other, between in far.items():
+                stripes = _stripes(way(whole, whole, between), between)
+                for peer in survey.cabinets[other]:
+                    detours[peer] = stripes
+                    if not stripes:
+                        cut.append((min(node, peer), max(node, peer)))
+            for peer, npus in hurt.items():
+                between = around[peer.rpartition("-")[0]]
+                for at, npu in npus if peer != node else ():
+                    detours[f"{peer}-npu{at}"] = _stripes(way(whole, npu, between), between)
+            routes[node] = NodeRoutes(even, detours)
+    return Routes(Plane.RDMA, {node: routes[node] for node in members}, tuple(sorted(set(cut))))
+
+
+def _stripes(way: Way | None, between: Between) -> tuple[Stripe, ...]:
+    found = []
+    for d, weight in enumerate(way.weights if way else ()):
+        spread = between.spines[d]
+        even = min(spread) == max(spread)
+        if weight:
+            found.append(Stripe(d, round(weight, 9), () if even else tuple(round(s, 9) for s in spread)))
+    return tuple(found)

@@ -1,0 +1,101 @@
+"""Settling: read where slices are off what their agents have acknowledged, and let go of what has ended.
+
+A slice is Active when every member's program is acknowledged in its generation, Failed when an agent could not, and
+gone when it is withdrawn and every program is cleared. A node that cannot be reached, or takes longer than it is given,
+leaves a fence: its isolation key is not given out again until its agent has reported the slice gone. Such a node may go
+on sending, but every other end has closed that partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.planes import Plane
+from matrixlink.admission.admission_state import Promises
+from matrixlink.model.slice_states import SLICE_STATES, WITHDRAWING, WITHDRAWN, stands
+from matrixlink.ports import Reach
+from matrixlink.slices.conditions import told
+from matrixlink.store.store import LinkStore
+from matrixlink.store.tables import ProgramRow, SliceRow
+
+PATIENCE_FLOOR_WALL_S = 10.0
+"""However fast emulated time runs, an agent that can be reached is given this long to clear a slice."""
+
+
+class Settling:
+    """`after` is called once slices were settled, for what else waits for acknowledgements."""
+
+    def __init__(self, store: LinkStore, promises: Promises, clock: Clock, reach: Reach) -> None:
+        self._store = store
+        self._promises = promises
+        self._clock = clock
+        self._reach = reach
+        self.after: list[Callable[[Session], None]] = []
+
+    def settle(self, session: Session, slices: Iterable[SliceRow | str]) -> list[str]:
+        """Settle these slices, by row or by name. Those that were withdrawn and are gone."""
+        gone = []
+        for each in sorted(slices, key=lambda each: each if isinstance(each, str) else each.name):
+            row = session.get(SliceRow, each) if isinstance(each, str) else each
+            if row is not None and self._settle(session, row):
+                gone.append(row.name)
+        for follow in self.after:
+            follow(session)
+        return gone
+
+    def _settle(self, session: Session, row: SliceRow) -> bool:
+        """True when the slice is gone."""
+        programs = self._store.programs(session, row.name) if row.program_generation else []
+        programs = self._drop_cleared(session, row, programs)
+        if row.state == WITHDRAWING:
+            if not programs:
+                self._forget(session, row)
+            return not programs
+        wanted = [program for program in programs if program.action == "program"]
+        row.programmed = sum(p.state == "Programmed" and p.generation == row.generation for p in wanted)
+        failed = [program for program in wanted if program.state == "Failed"]
+        if row.program_generation == row.generation:
+            whole = not self._promises.lost(row) and row.kept >= 1
+            row.move(stands(row.state, row.programmed, len(row.members), len(failed), whole))
+        self._tell(row, [f"{program.node}: {program.message}" for program in failed])
+        return False
+
+    def _drop_cleared(self, session: Session, row: SliceRow, programs: list[ProgramRow]) -> list[ProgramRow]:
+        """Programs that were cleared go; those on nodes that cannot be reached go too, and leave a fence behind. The
+        programs that stay."""
+        deadline_s = SLICE_STATES.states[WITHDRAWING].deadline_s or 0.0
+        patience_s = self._clock.at_least_wall(deadline_s, PATIENCE_FLOOR_WALL_S)
+        overdue = row.withdrawing_since is not None and self._clock.now() - row.withdrawing_since > patience_s
+        stay = []
+        for program in programs:
+            cleared = program.action == "clear" and program.state == "Cleared"
+            if program.action != "clear" or (not cleared and self._reach.reachable(program.node) and not overdue):
+                stay.append(program)
+                continue
+            if not cleared:
+                self._promises.fenced = True
+                self._store.fence(session, row, program)
+            session.delete(program)
+        return stay
+
+    def _forget(self, session: Session, row: SliceRow) -> None:
+        row.move(WITHDRAWN)
+        plane, members = Plane(row.plane), list(row.members)
+        self._promises.release(row.name)
+        if row.program_generation:  # else no agent has ever heard of it
+            self._store.remember_generation(session, row)
+        session.delete(row)
+        trimmed = self._store.slices_named(session, self._promises.trimmed(plane))
+        if trimmed:
+            self._promises.regrant(trimmed)
+            for other in trimmed:
+                self._tell(other, [])
+        self._promises.show(session, plane, members)
+
+    def _tell(self, row: SliceRow, failures: list[str]) -> None:
+        conditions = told(row, failures, self._promises.lost(row), self._clock.now())
+        if conditions != row.conditions:
+            row.conditions = conditions

@@ -1,0 +1,43 @@
+"""What a slice says of itself: its conditions, from what is known now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matrixcommon.model.resource_model import condition
+from matrixlink.model.protection import LEVELS, Protection
+from matrixlink.store.tables import SliceRow
+
+
+def told(row: SliceRow, failures: list[str], lost: int, now: float) -> list[dict[str, Any]]:
+    """The slice's conditions: Admitted, RoutesProgrammed, QosSatisfied, Degraded, and Protected where that was asked. A
+    condition keeps its transition time while its status stays. `failures` are agents' own words; `lost` of the ports
+    that its routes go around are broken, the others drained."""
+    generation = row.generation
+    members, around = len(row.members), sum(map(len, (row.ports_seen or {}).values()))
+    done = row.programmed == members and row.program_generation == row.generation
+    lines: list[tuple[str, bool, str, str]] = [
+        ("Admitted", True, "FloorsBooked", f"{row.floor_gbps:g} GB/s per NPU on every link its members need"),
+        (
+            "RoutesProgrammed", done,
+            "AllProgrammed" if done else "Failed" if failures else "Waiting",
+            "; ".join(failures[:3]) or f"{row.programmed} of {members} agents acknowledged generation {generation}",
+        ),
+        (
+            "QosSatisfied", row.kept >= 1, "FloorKept" if row.kept >= 1 else "FloorReduced",
+            f"{row.floor_gbps * row.kept:.4g} of {row.floor_gbps:g} GB/s per NPU are kept",
+        ),
+        (
+            "Degraded", bool(lost) or row.kept < 1,
+            "LinksLost" if lost else "LinksDrained" if around else "AllLinksUp",
+            f"{lost} ports that its routes could use are below their rate, {around - lost} are drained"
+            if around else "",
+        ),
+    ]  # fmt: skip
+    if row.protected is not None:
+        why = row.unprotected or f"the floor survives {LEVELS[Protection(row.protection)].sentence.lower().rstrip('.')}"
+        lines.append(("Protected", row.protected, "ReserveLost" if row.unprotected else "ReserveBooked", why))
+    conditions: list[dict[str, Any]] = row.conditions or []
+    for type, status, reason, message in lines:
+        conditions = condition(conditions, type, status, reason, message, generation=generation, now=now)
+    return conditions

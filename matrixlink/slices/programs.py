@@ -1,0 +1,67 @@
+"""From routes to what each agent is asked to hold, and the asking: a row per slice and node, one generation for all."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
+from matrixcommon.persistence.table_cache import shape_of
+from matrixlink.routing.routing import NodeRoutes, Routes, Stripe
+from matrixlink.store.tables import ProgramRow, SliceRow
+
+
+def program_bodies(row: SliceRow, routes: Routes) -> dict[str, dict[str, Any]]:
+    """By member, what does not depend on the generation: key, class, rates, peers and routes."""
+    common = {
+        "plane": row.plane,
+        "instance": row.instance,
+        "isolation": row.isolation,
+        "isolation_key": row.isolation_key,
+        "qos_class": row.qos_class,
+        "weight": row.weight,
+        "floor_gbps": row.floor_gbps * NPUS_PER_NODE,
+        "security_rules": row.security_rules or [],
+        "ceiling_gbps": None if row.ceiling_gbps is None else row.ceiling_gbps * NPUS_PER_NODE,
+    }
+    return {
+        node: common | {"peers": [peer for peer in row.members if peer != node]} | routes_body(routes.nodes[node])
+        for node in row.members
+    }
+
+
+def routes_body(routes: NodeRoutes) -> dict[str, Any]:
+    """A node's routes as its program has them."""
+    return {
+        "stripes": _stripes(routes.stripes),
+        "detours": {name: _stripes(stripes) for name, stripes in sorted(routes.detours.items())},
+    }
+
+
+def _stripes(stripes: tuple[Stripe, ...]) -> list[dict[str, Any]]:
+    return [asdict(stripe) | {"spread": list(stripe.spread)} for stripe in stripes]
+
+
+def ask_to_program(session: Session, row: SliceRow, bodies: dict[str, dict[str, Any]], held: list[ProgramRow]) -> None:
+    """Every member its program in the slice's generation; whoever holds one and is no member any more, to clear it."""
+    by_node = {program.node: program for program in held}
+    for node, body in bodies.items():
+        program = by_node.pop(node, None)
+        if program is None:
+            name = f"{row.name}.{node}"
+            program = shape_of(ProgramRow).made(
+                name=name, slice=row.name, node=node, project=row.project, action="program", body=body
+            )
+            session.add(program)
+        program.action, program.body = "program", body
+        program.generation, program.state, program.message = row.generation, "Pending", ""
+    for program in by_node.values():
+        ask_to_clear(program, row.generation)
+
+
+def ask_to_clear(program: ProgramRow, generation: int) -> None:
+    program.action, program.generation, program.message = "clear", generation, ""
+    if program.state != "Cleared":
+        program.state = "Clearing"

@@ -1,0 +1,277 @@
+"""Switchboard: admit, program, reroute, withdraw. Who may use which part of the fabric is decided here and nowhere
+else.
+
+Every verb is idempotent and one transaction: asked twice with the same wish it finds what it did. What the agents then
+do is reported, and `settle` moves slices on. What is promised of which link is kept by `Promises`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.planes import Plane
+from matrixcommon.persistence.database_session import check_etag
+from matrixcommon.persistence.table_cache import shape_of
+from matrixlink.admission.admission_state import Promises
+from matrixlink.admission.slice_index import terms_of
+from matrixlink.contract.slices import SliceRequest, SliceView
+from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.model.protection import check_protection
+from matrixlink.model.qos import TERMS, check_terms
+from matrixlink.model.slice_states import ADMITTED, FAILED, PROGRAMMING, REROUTING, WITHDRAWING
+from matrixlink.ports import Reach
+from matrixlink.slices.acknowledgement import Settling
+from matrixlink.slices.programs import ask_to_clear, ask_to_program, program_bodies
+from matrixlink.store.store import LinkStore
+from matrixlink.store.tables import SliceRow
+
+May = Callable[[str | None], None]
+"""Raises Forbidden unless who asks may act for that project; None is what belongs to nobody yet."""
+
+
+def anybody(project: str | None) -> None:
+    """Nobody is asked who they are."""
+
+
+class Switchboard:
+    """The verbs over slices. `fabric` is what there is and how it is."""
+
+    def __init__(self, store: LinkStore, fabric: Fabric, clock: Clock, reach: Reach) -> None:
+        self.store = store
+        self.fabric = fabric
+        self.promises = Promises(store, fabric)
+        self._clock = clock
+        self._settling = Settling(store, self.promises, clock, reach)
+        self.after_settle = self._settling.after
+        """Called after slices were settled: for what waits for agents' acknowledgements beside them."""
+        self.after_change: list[Callable[[Session, SliceRow], None]] = []
+        """Called after a slice was wished anew, or is withdrawn: for what hangs on it."""
+        self.extend_bodies: Callable[[SliceRow, dict[str, dict[str, Any]]], None] = lambda row, bodies: None
+        """Adds to a slice's programs what its members hold beside its own routes."""
+
+    # -- verbs -----------------------------------------------------------------------------------------------------
+
+    def admit(
+        self,
+        name: str,
+        request: SliceRequest,
+        *,
+        if_match: str | None = None,
+        validate_only: bool = False,
+        may: May = anybody,
+    ) -> SliceView:
+        """Promise a slice its floor, or change what it was promised. Raises InsufficientBandwidth, Conflict."""
+        checked_resource_name(name)
+        self._check(request)
+        with self.promises.changing(dry=validate_only) as session:
+            row = session.get(SliceRow, name)
+            may(None if row is None else row.project)
+            check_etag(row, if_match)
+            wish = self._wished(session, name, request)
+            if row is not None and row.state == WITHDRAWING:
+                raise Conflict(f"slice {name!r} is being withdrawn; wait until it is gone")
+            if row is not None and row.wish == wish.wish:
+                return row.shown()
+            if row is not None:
+                _refuse_to_move(row, wish)
+            held = self.promises.roll.get(name)
+            wish.admitted_order = held.rank[1] if held else session.info["newest"] + 1
+            booked = self.promises.book(terms_of(wish), held, dry=validate_only)
+            touched = dict.fromkeys([*wish.members, *(held.members if held else ())])
+            generation = row.generation + 1 if row is not None else self.store.first_generation(session, name)
+            row = self._taken_over(session, row, wish)
+            row.kept, row.unprotected, row.generation = booked.kept, booked.unprotected, generation
+            row.ports_seen = self.promises.around_slice(booked)
+            row.move(ADMITTED)
+            self.settle(session, [row])
+            if not validate_only:
+                self.promises.know(row)
+                self.promises.show(session, Plane(row.plane), touched, row)
+                self._tell_others(session, row)
+            if validate_only:
+                return row.view()
+        return row.shown()
+
+    def program(self, name: str, *, may: May = anybody) -> SliceView:
+        """Ask the members' agents to program the present generation, and those that left to clear."""
+        with self.promises.changing() as session:
+            row = self.store.slice(session, name)
+            may(row.project)
+            if row.state == WITHDRAWING:
+                raise Conflict(f"slice {name!r} is being withdrawn")
+            if row.program_generation != row.generation or row.state == FAILED:
+                if row.state == FAILED:
+                    row.generation += 1
+                row.move(PROGRAMMING)
+                row.ports_seen = self.promises.around_slice(self.promises.roll[row.name])
+                self._ask(session, row, self._bodies(row))
+            self.settle(session, [row])
+        return row.shown()
+
+    def withdraw(self, name: str, *, if_match: str | None = None, may: May = anybody) -> SliceView | None:
+        """Clear a slice wherever an agent can be reached, then forget it (None once it is gone)."""
+        with self.promises.changing() as session:
+            row = self.store.slice(session, name)
+            may(row.project)
+            check_etag(row, if_match)
+            if row.state != WITHDRAWING:
+                row.move(WITHDRAWING)
+                row.withdrawing_since = self._clock.now()
+                if row.program_generation:  # else no agent has ever heard of it
+                    row.generation += 1
+                    for program in self.store.programs(session, name):
+                        ask_to_clear(program, row.generation)
+                self.promises.know(row)
+                self._tell_others(session, row)
+            gone = name in self.settle(session, [row])
+        return None if gone else row.shown()
+
+    def reroute(self) -> list[str]:
+        """Give every slice that crosses a link which changed new routes, and keep what floors can be kept.
+
+        Idempotent: what was routed around the present condition is left alone. The slices that got new routes.
+        """
+        with self.promises.changing() as session:
+            self.promises.trim_leaving()
+            moved, unsettled = self.promises.moved(), self.promises.unsettled
+            return self.go_around(session, moved, unsettled) if moved or unsettled else []
+
+    def go_around(self, session: Session, moved: list[str], also: Iterable[str] = ()) -> list[str]:
+        """New routes for the slices that moved, and what can be kept of their floors and of those that were trimmed
+        before. `also` are looked at too. The slices that got new routes."""
+        rerouted: list[str] = []
+        planes = {self.promises.roll[name].plane for name in (*moved, *also) if self.promises.roll.get(name)}
+        trimmed = [name for plane in planes for name in self.promises.trimmed(plane)]
+        rows = self.store.slices_named(session, {*moved, *also, *trimmed})
+        self.promises.regrant(rows)
+        touched: dict[Plane, dict[str, None]] = {plane: {} for plane in planes}
+        for row in rows:
+            touched[Plane(row.plane)] |= dict.fromkeys(row.members)
+            if row.name not in moved:
+                continue
+            row.ports_seen = self.promises.around_slice(self.promises.roll[row.name])
+            self.promises.know(row)
+            if row.program_generation and row.state != ADMITTED and self.reprogram(session, row):
+                rerouted.append(row.name)
+        for plane, nodes in touched.items():
+            self.promises.show(session, plane, nodes)
+        self.settle(session, rows)
+        self.promises.unsettled -= set(also)
+        return rerouted
+
+    def settle_all(self) -> list[str]:
+        """Move on what waits for agents that fell silent. The slices that are gone."""
+        with self.promises.changing() as session:
+            waiting = self.store.clearing(session) | {terms.name for terms in self.promises.roll if terms.withdrawing}
+            return self.settle(session, waiting) if waiting else []
+
+    def settle(self, session: Session, slices: Iterable[SliceRow | str]) -> list[str]:
+        """Read slices' states off their programs. Those that were withdrawn and are gone."""
+        return self._settling.settle(session, slices)
+
+    def outrun(self, session: Session, name: str, generation: int) -> None:
+        """An agent holds a generation that we never gave (our tables were put back to an older state): go beyond it."""
+        row = self.store.slice(session, name)
+        if generation <= row.generation:
+            return
+        row.generation = generation + 1
+        if row.state == WITHDRAWING:
+            for program in self.store.programs(session, name):
+                ask_to_clear(program, row.generation)
+        elif row.program_generation and row.state != ADMITTED:
+            self._ask(session, row, self._bodies(row))
+
+    # -- parts of verbs -----------------------------------------------------------------------------------------------
+
+    def _check(self, request: SliceRequest) -> None:
+        """InvalidField for what can never be, whatever is free."""
+        model = self.promises.planes[request.plane]
+        for at, member in enumerate(request.members):
+            if not self.fabric.has(member):
+                raise InvalidField(f"there is no node {member}", field=f"members[{at}]")
+            if member in request.members[:at]:
+                raise InvalidField(f"{member} is there twice", field=f"members[{at}]")
+            if request.plane == Plane.UB and member.supernode != request.members[0].supernode:
+                raise InvalidField("a UB slice stays inside one supernode", field=f"members[{at}]")
+        check_terms(request.qos_class, request.floor_gbps_per_npu, request.ceiling_gbps_per_npu)
+        if request.floor_gbps_per_npu > model.npu_gbps:
+            raise InvalidField(f"an NPU has {model.npu_gbps:g} GB/s on plane {request.plane}", field="floorGbpsPerNpu")
+        if request.latency_bound_us is not None and request.latency_bound_us < model.latency_us:
+            raise InvalidField(
+                f"plane {request.plane} takes {model.latency_us:g} us between nodes", field="latencyBoundUs"
+            )
+        if request.security_rules and request.plane != Plane.VPC:
+            raise InvalidField("only slices of the VPC plane have security rules", field="securityRules")
+        check_protection(request.plane, request.protection, request.floor_gbps_per_npu)
+
+    def _wished(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
+        """The wish as a row that is not (yet) in the session."""
+        wish: SliceRow = shape_of(SliceRow).made(
+            name=name,
+            project=request.project,
+            labels=request.labels,
+            allocation=request.allocation,
+            instance=request.instance,
+            plane=str(request.plane),
+            members=[str(member) for member in request.members],
+            qos_class=str(request.qos_class),
+            floor_gbps=request.floor_gbps_per_npu,
+            ceiling_gbps=request.ceiling_gbps_per_npu,
+            weight=request.weight or TERMS[request.qos_class].weight,
+            latency_bound_us=request.latency_bound_us,
+            protection=str(request.protection),
+            security_rules=[rule.wire() for rule in request.security_rules],
+        )
+        return wish
+
+    def _taken_over(self, session: Session, row: SliceRow | None, wish: SliceRow) -> SliceRow:
+        if row is None:
+            wish.isolation = "vni" if wish.plane == Plane.VPC else "partitionKey"
+            held = self.promises.keys_taken(wish.isolation)
+            wish.isolation_key = self.store.free_key(session, wish.isolation, held, self.promises.fenced)
+            wish.state = ADMITTED
+            session.add(wish)
+            return wish
+        for column in ("project", "labels", "allocation", "members", "qos_class", "floor_gbps", "ceiling_gbps",
+                       "weight", "latency_bound_us", "protection", "security_rules"):  # fmt: skip
+            setattr(row, column, getattr(wish, column))
+        return row
+
+    def _bodies(self, row: SliceRow) -> dict[str, dict[str, Any]]:
+        """What each member is to hold now: its own routes, and what else it takes part in."""
+        bodies = program_bodies(row, self.promises.routes(row))
+        self.extend_bodies(row, bodies)
+        return bodies
+
+    def _tell_others(self, session: Session, row: SliceRow) -> None:
+        for follow in self.after_change:
+            follow(session, row)
+
+    def _ask(self, session: Session, row: SliceRow, bodies: dict[str, dict[str, Any]]) -> None:
+        row.program_generation = row.generation
+        ask_to_program(session, row, bodies, self.store.programs(session, row.name))
+
+    def reprogram(self, session: Session, row: SliceRow) -> bool:
+        """New routes in a generation of their own, if they are any different."""
+        row.ports_seen = self.promises.around_slice(self.promises.roll[row.name])
+        bodies = self._bodies(row)
+        held = {p.node: p.body for p in self.store.programs(session, row.name) if p.action == "program"}
+        if bodies == held:
+            return False
+        row.generation += 1
+        row.move(REROUTING)
+        self._ask(session, row, bodies)
+        return True
+
+
+def _refuse_to_move(row: SliceRow, wish: SliceRow) -> None:
+    """A slice stays on its plane and with its instance."""
+    for fixed in ("plane", "instance"):
+        if getattr(row, fixed) != getattr(wish, fixed):
+            raise Conflict(f"slice {row.name!r} is on {fixed} {getattr(row, fixed)}; withdraw it first", field=fixed)

@@ -1,0 +1,50 @@
+"""The table of communicators: what was asked of each. Their flows are worked out, never written down."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, Float, Integer, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from matrixcommon.persistence.database_session import ResourceRow
+from matrixlink.contract.communicators import CommunicatorView, Pattern, Routing
+from matrixlink.store.tables import Base
+
+
+class CommunicatorRow(ResourceRow, Base):
+    """One communicator. `ranks` of None: every die of the slice's members."""
+
+    __tablename__ = "communicators"
+    kind = "communicator"
+
+    slice: Mapped[str] = mapped_column(String(253), index=True)
+    pattern: Mapped[str] = mapped_column(String(16))
+    routing: Mapped[str] = mapped_column(String(16))
+    ranks: Mapped[list[str] | None] = mapped_column(JSON)
+    offered_gbps: Mapped[float | None] = mapped_column(Float)
+    shift: Mapped[int | None] = mapped_column(Integer)
+    holders: Mapped[int | None] = mapped_column(Integer)
+    seed: Mapped[int] = mapped_column(Integer)
+
+    @property
+    def wish(self) -> tuple[object, ...]:
+        """All that a repeated PUT must agree on to be no news."""
+        return (self.project, self.labels or {}, self.slice, *self.terms)
+
+    @property
+    def terms(self) -> tuple[object, ...]:
+        """What its flows are made from, besides the slice's members."""
+        ranks = None if self.ranks is None else tuple(self.ranks)
+        return (self.pattern, self.routing, ranks, self.offered_gbps, self.shift, self.holders, self.seed)
+
+    def view(self) -> CommunicatorView:
+        return CommunicatorView(
+            **self.common(),
+            slice=self.slice,
+            pattern=Pattern(self.pattern),
+            routing=Routing(self.routing),
+            ranks=self.ranks,
+            offered_gbps=self.offered_gbps,
+            shift=self.shift,
+            holders=self.holders,
+            seed=self.seed,
+        )

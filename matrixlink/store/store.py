@@ -1,0 +1,229 @@
+"""LinkStore: the questions asked of MatrixLink's tables (`rows.py`), in the words of the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import (
+    CursorResult,
+    Table,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.errors import InsufficientCapacity
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.persistence.bulk_writes import first_row
+from matrixcommon.persistence.database_session import Records, ResourceRow, find
+from matrixcommon.persistence.table_cache import Keep, every, kept_by, shape_of
+from matrixlink.store.tables import (
+    AgentRow,
+    DrainRow,
+    EventRow,
+    FenceRow,
+    LinkRow,
+    PeeringRow,
+    ProgramRow,
+    SliceNameRow,
+    SliceRow,
+    built_of,
+)
+from matrixresource.topology import Link
+
+PARTITION_KEYS = range(2, 0x7FFF)
+"""Partition keys are 15 bits wide; 0 is none and 0x7FFF everybody (as in InfiniBand; UB's own width is unpublished)."""
+VNIS = range(4096, 1 << 24)
+"""VXLAN network identifiers are 24 bits wide (RFC 7348); the lowest are left to the provider."""
+T = TypeVar("T")
+
+EVENTS_MAX = 5000
+"""The oldest events are forgotten beyond this many."""
+NAMES = cast(Table, SliceNameRow.__table__)
+
+
+class LinkStore:
+    """The tables, asked in the words of the domain. Every method works inside the caller's transaction. All but the
+    journal, the events and the names of slices that are gone is kept in memory between transactions."""
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+        records.keep(
+            Keep(SliceRow, by=("instance",)),
+            Keep(ProgramRow, by=("slice", "node", "action")),
+            Keep(LinkRow),
+            Keep(DrainRow),
+            Keep(PeeringRow),
+            Keep(AgentRow),
+            Keep(FenceRow, by=("slice", "node", "isolation")),
+        )
+
+    def transaction(self, dry: bool = False) -> AbstractContextManager[Session]:
+        return self.records.transaction(dry)
+
+    def reading(self) -> AbstractContextManager[Session]:
+        return self.records.reading()
+
+    # -- slices -------------------------------------------------------------------------------------------------------
+
+    def slice(self, session: Session, name: str) -> SliceRow:
+        return find(session, SliceRow, name)
+
+    def slices(self, session: Session) -> list[SliceRow]:
+        return sorted(every(session, SliceRow), key=_name)
+
+    def slices_named(self, session: Session, names: Iterable[str]) -> list[SliceRow]:
+        """Those of the named slices that are there, in the order of their names."""
+        return sorted(_among(session, SliceRow, "name", names), key=_name)
+
+    def of_instance(self, session: Session, instance: str) -> list[SliceRow]:
+        return sorted(_where(session, SliceRow, "instance", instance), key=_name)
+
+    def first_generation(self, session: Session, name: str) -> int:
+        """For a slice made anew: one more than any slice of this name has had that some agent heard of."""
+        held = first_row(session.connection(), f"SELECT generation FROM {NAMES.name} WHERE name = %s", (name,))
+        return 1 + (0 if held is None else int(held[0]))
+
+    def remember_generation(self, session: Session, row: SliceRow) -> None:
+        """A slice that agents have heard of is going: one made again under its name must be younger."""
+        asked = update(NAMES).where(NAMES.c.name == row.name).values(generation=row.generation)
+        if not cast(CursorResult[Any], session.execute(asked)).rowcount:
+            session.execute(insert(NAMES).values(name=row.name, generation=row.generation))
+
+    # -- drains, peerings, fences -------------------------------------------------------------------------------------
+
+    def drains(self, session: Session, state: str | None = None) -> list[DrainRow]:
+        return sorted((row for row in every(session, DrainRow) if state in (None, row.state)), key=_name)
+
+    def peerings(self, session: Session) -> list[PeeringRow]:
+        return sorted(every(session, PeeringRow), key=_name)
+
+    def fence(self, session: Session, row: SliceRow, program: ProgramRow) -> None:
+        """A node may go on holding a slice that has ended."""
+        held = session.get(FenceRow, (row.name, program.node))
+        if held is None:
+            held = FenceRow(
+                slice=row.name, node=program.node, generation=program.generation, isolation=row.isolation,
+                isolation_key=row.isolation_key,
+            )  # fmt: skip
+            session.add(held)
+        held.generation, held.isolation, held.isolation_key = program.generation, row.isolation, row.isolation_key
+
+    def fences_of(self, session: Session, slice: str) -> bool:
+        """Whether some node may still hold this ended slice."""
+        return bool(_where(session, FenceRow, "slice", slice))
+
+    def fences_by_node(self, session: Session, nodes: Iterable[str]) -> dict[str, list[FenceRow]]:
+        found: dict[str, list[FenceRow]] = {}
+        for row in _among(session, FenceRow, "node", nodes):
+            found.setdefault(row.node, []).append(row)
+        return found
+
+    def fenced(self, session: Session) -> bool:
+        """Whether any node may still hold an ended slice."""
+        return bool(every(session, FenceRow))
+
+    # -- programs -----------------------------------------------------------------------------------------------------
+
+    def clearing(self, session: Session) -> set[str]:
+        """The slices of which some agent is asked to clear a program."""
+        return {row.slice for row in _where(session, ProgramRow, "action", "clear")}
+
+    def programs(self, session: Session, slice: str | None = None) -> list[ProgramRow]:
+        found = every(session, ProgramRow) if slice is None else _where(session, ProgramRow, "slice", slice)
+        return sorted(found, key=_name)
+
+    def programs_by_node(self, session: Session, nodes: Iterable[str]) -> dict[str, list[ProgramRow]]:
+        found: dict[str, list[ProgramRow]] = {node: [] for node in nodes}
+        for row in sorted(_among(session, ProgramRow, "node", found), key=_name):
+            found[row.node].append(row)
+        return found
+
+    # -- agents and links ---------------------------------------------------------------------------------------------
+
+    def agents(self, session: Session, nodes: Iterable[str]) -> dict[str, AgentRow]:
+        return {row.node: row for row in _among(session, AgentRow, "node", nodes)}
+
+    def supernodes(self, session: Session) -> list[str]:
+        """Those in which some agent was ever heard, as far as they were not forgotten."""
+        return sorted({NodeName(row.node).supernode for row in every(session, AgentRow)})
+
+    def forget_supernode(self, session: Session, name: str) -> None:
+        """Its agents' lives, its ports' conditions and its fences: none of its cards is there any more."""
+        inside = f"{name}-"
+        told: list[AgentRow | LinkRow | FenceRow] = [*every(session, AgentRow), *every(session, LinkRow)]
+        for row in [*told, *every(session, FenceRow)]:
+            if row.node.startswith(inside):
+                session.delete(row)
+
+    def links(self, session: Session) -> list[LinkRow]:
+        return sorted(every(session, LinkRow), key=_name)
+
+    def new_link(self, session: Session, link: Link) -> LinkRow:
+        """A row for a link that has none: whole."""
+        row: LinkRow = shape_of(LinkRow).made(
+            name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=link.capacity_gbps, state="Up"
+        )
+        session.add(row)
+        return row
+
+    def events(self, session: Session) -> list[EventRow]:
+        return list(session.scalars(select(EventRow).order_by(EventRow.at, EventRow.name)))
+
+    def say(self, session: Session, about: str, reason: str, message: str, at: float, warning: bool = False) -> None:
+        """Note an event."""
+        asked = select(func.count()).select_from(EventRow).where(EventRow.about == about)
+        with session.no_autoflush:
+            count = session.scalar(asked) or 0
+        count += sum(isinstance(each, EventRow) and each.about == about for each in session.new)
+        session.add(
+            EventRow(
+                name=f"{about}.{int(at * 1000):x}.{count}", about=about, type="Warning" if warning else "Normal",
+                reason=reason, message=message[:1000], at=at, state="Seen",
+            )
+        )  # fmt: skip
+
+    def forget_events(self, session: Session) -> int:
+        """Drop the oldest events beyond what is kept; how many."""
+        over = (session.scalar(select(func.count()).select_from(EventRow)) or 0) - EVENTS_MAX
+        if over <= 0:
+            return 0
+        for row in session.scalars(select(EventRow).order_by(EventRow.at).limit(over)):
+            session.delete(row)
+        return over
+
+    def free_key(self, session: Session, isolation: str, held: Collection[int], fenced: bool = True) -> int:
+        """The lowest key of its kind that nobody holds and no fenced node (if there may be any) might still use."""
+        taken = held
+        if fenced:
+            taken = {row.isolation_key for row in _where(session, FenceRow, "isolation", isolation)}.union(held)
+        keys = VNIS if isolation == "vni" else PARTITION_KEYS
+        free = next((key for key in keys if key not in taken), None)
+        if free is None:
+            raise InsufficientCapacity(f"every {isolation} is taken", field="isolation")
+        return free
+
+
+def _name(row: ResourceRow) -> str:
+    return row.name
+
+
+def _where(session: Session, kind: type[T], attribute: str, value: str) -> list[T]:
+    """The rows of a kind with that value; in no order."""
+    if (kept := kept_by(session)) is not None:
+        return kept.where(kind, attribute, value)
+    return list(session.scalars(select(kind).where(getattr(kind, attribute) == value)))
+
+
+def _among(session: Session, kind: type[T], attribute: str, values: Iterable[str]) -> list[T]:
+    """The same for one of several values; `attribute` may be the key."""
+    wanted = dict.fromkeys(values)
+    if (kept := kept_by(session)) is None:
+        return list(session.scalars(select(kind).where(getattr(kind, attribute).in_(wanted)))) if wanted else []
+    if kept.is_by(kind, attribute):
+        return [row for value in wanted for row in kept.where(kind, attribute, value)]
+    return [row for value in wanted if (row := kept.get(kind, value)) is not None]

@@ -1,0 +1,312 @@
+"""Tables of MatrixLink.
+
+`slices` is what was wished and how far it is, `programs` what each agent is asked to hold, `links` the ports that
+agents reported or probes found below their rate, `events` what happened, `agents` the newest life of each. `fences`
+remembers nodes that could not be asked to clear a slice before it ended: their isolation key is not given out again
+until they have. `slice_names` keeps the last generation of slices that are gone, so that one made again under an old
+name is never older than what an absent agent still holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Float,
+    Integer,
+    String,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from matrixcommon.model.planes import Plane
+from matrixcommon.model.quantities import timestamp
+from matrixcommon.persistence.database_session import ResourceRow, journal_tables
+from matrixcommon.persistence.resource_row import EventColumns
+from matrixlink.contract.drains import DrainView
+from matrixlink.contract.peerings import PeeringView, SecurityRule
+from matrixlink.contract.slices import DesiredProgram, EventView, LinkView, ProgramView, SliceView
+from matrixlink.model.protection import Protection
+from matrixlink.model.qos import QosClass
+from matrixlink.model.slice_states import SLICE_STATES
+from matrixresource.topology import Link
+
+PENDING, PROGRAMMING_PEERS, PEERED = "PendingAcceptance", "Programming", "Active"
+PEERING_DELETING = "Deleting"
+"""A peering waits for consent, then for every agent's acknowledgement; Deleting, for every agent to be rid of it."""
+
+DRAINING, DRAINED = "Draining", "Drained"
+"""A drain waits until no agent holds a route that crosses its elements; then maintenance may begin."""
+LANES = {0.5: "1/2", 0.25: "1/4"}
+"""What an L1 chip's port degrades to: a half or a quarter of its lanes (Ascend/mind-cluster fault codes). Other shares
+are shown as rates: no source says that a port cannot have them."""
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+journal_tables(Base.metadata)
+
+
+class SliceRow(ResourceRow, Base):
+    """One slice. `program_generation` is the newest generation that agents were asked for; `kept` the part of its floor
+    that it has now; `unprotected` why its protection is lost; `ports_seen` the ports below rate that its routes were
+    made around; `view` its FabricView."""
+
+    __tablename__ = "slices"
+    __table_args__ = (UniqueConstraint("isolation", "isolation_key"),)
+    kind = "slice"
+
+    allocation: Mapped[str] = mapped_column(String(253), index=True)
+    instance: Mapped[str] = mapped_column(String(253), index=True)
+    plane: Mapped[str] = mapped_column(String(8))
+    members: Mapped[list[str]] = mapped_column(JSON)
+    qos_class: Mapped[str] = mapped_column(String(16))
+    floor_gbps: Mapped[float] = mapped_column(Float)
+    ceiling_gbps: Mapped[float | None] = mapped_column(Float)
+    weight: Mapped[float] = mapped_column(Float)
+    latency_bound_us: Mapped[float | None] = mapped_column(Float)
+    protection: Mapped[str] = mapped_column(String(16), default="none")
+    isolation: Mapped[str] = mapped_column(String(16))
+    isolation_key: Mapped[int] = mapped_column(Integer)
+    admitted_order: Mapped[int] = mapped_column(BigInteger)
+    kept: Mapped[float] = mapped_column(Float, default=1.0)
+    unprotected: Mapped[str] = mapped_column(String(300), default="")
+    security_rules: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    program_generation: Mapped[int] = mapped_column(Integer, default=0)
+    programmed: Mapped[int] = mapped_column(Integer, default=0)
+    ports_seen: Mapped[dict[str, dict[str, float]]] = mapped_column(JSON, default=dict)
+    fabric_view: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+    view_generation: Mapped[int] = mapped_column(Integer, default=0)
+    withdrawing_since: Mapped[float | None] = mapped_column(Float)
+
+    @property
+    def wish(self) -> tuple[object, ...]:
+        """All that a repeated PUT must agree on to be no news."""
+        return (
+            self.project, self.labels or {}, self.allocation, self.instance, self.plane, sorted(self.members),
+            self.qos_class, self.floor_gbps, self.ceiling_gbps, self.weight, self.latency_bound_us,
+            self.protection, self.security_rules or [],
+        )  # fmt: skip
+
+    @property
+    def protected(self) -> bool | None:
+        """Whether the floor would survive one more failure of its level; None where nothing was asked."""
+        return None if (self.protection or "none") == "none" else not self.unprotected
+
+    def move(self, state: str) -> None:
+        self.state = SLICE_STATES.check(self.state, state)
+
+    def view(self) -> SliceView:
+        return SliceView(
+            **self.common(),
+            allocation=self.allocation,
+            instance=self.instance,
+            plane=Plane(self.plane),
+            members=self.members,
+            qos_class=QosClass(self.qos_class),
+            floor_gbps_per_npu=self.floor_gbps,
+            floor_kept_gbps_per_npu=round(self.floor_gbps * (1.0 if self.kept is None else self.kept), 6),
+            ceiling_gbps_per_npu=self.ceiling_gbps,
+            weight=self.weight,
+            latency_bound_us=self.latency_bound_us,
+            protection=Protection(self.protection or Protection.NONE),
+            protected=self.protected,
+            security_rules=[SecurityRule.model_validate(rule) for rule in self.security_rules or ()],
+            isolation=self.isolation,
+            isolation_key=self.isolation_key,
+            programmed=self.programmed or 0,
+            view_generation=self.view_generation or 0,
+        )
+
+    def shown(self) -> SliceView:
+        return cast(SliceView, super().shown())
+
+
+class ProgramRow(ResourceRow, Base):
+    """What one agent is asked to hold of one slice, and how it stands: Pending, Programmed, Failed, or, when it is to
+    be cleared, Clearing and Cleared."""
+
+    __tablename__ = "programs"
+    kind = "program"
+
+    slice: Mapped[str] = mapped_column(String(253), index=True)
+    node: Mapped[str] = mapped_column(String(63), index=True)
+    action: Mapped[str] = mapped_column(String(8))
+    body: Mapped[dict[str, Any]] = mapped_column(JSON)
+    acknowledged: Mapped[int] = mapped_column(Integer, default=0)
+    message: Mapped[str] = mapped_column(String(300), default="")
+
+    def view(self) -> ProgramView:
+        return ProgramView.model_validate(
+            self.common()
+            | self.body
+            | {
+                "slice": self.slice,
+                "node": self.node,
+                "action": self.action,
+                "acknowledged_generation": self.acknowledged or 0,
+                "message": self.message or "",
+            }
+        )
+
+    def desired(self, whole: bool) -> DesiredProgram:
+        return DesiredProgram(
+            slice=self.slice,
+            generation=self.generation,
+            plane=self.body["plane"],
+            action="clear" if self.action == "clear" else "program",
+            program=self.view() if whole else None,
+        )
+
+
+class LinkRow(ResourceRow, Base):
+    """A link that was once below its rate; its state is Up, Degraded or Down. `reported_gbps` is what its port says and
+    `probed_gbps` what probes found (None: its rate); `gbps` is what is believed, 0 while it is `damped`. `penalty` is
+    that of its flapping, as it was at `penalty_at`."""
+
+    __tablename__ = "links"
+    kind = "link"
+
+    node: Mapped[str] = mapped_column(String(63), index=True)
+    port: Mapped[str] = mapped_column(String(40))
+    gbps: Mapped[float] = mapped_column(Float)
+    built: Mapped[dict[str, Any]] = mapped_column(JSON)
+    reported_gbps: Mapped[float | None] = mapped_column(Float)
+    probed_gbps: Mapped[float | None] = mapped_column(Float)
+    reason: Mapped[str] = mapped_column(String(40), default="", server_default="")
+    accused: Mapped[str | None] = mapped_column(String(80))
+    """The part that probes found at fault: this link, or a switch that it leads to."""
+    penalty: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
+    penalty_at: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
+    damped_until: Mapped[float | None] = mapped_column(Float)
+
+    @property
+    def built_gbps(self) -> float:
+        return float(self.built["built_gbps"])
+
+    @property
+    def said_gbps(self) -> float:
+        """The least of what the port says and what probes found: the link's condition but for damping."""
+        said = self.built_gbps if (reported := self.reported_gbps) is None else reported
+        return said if (probed := self.probed_gbps) is None else min(said, probed)
+
+    def view(self) -> LinkView:
+        until = self.damped_until
+        lanes = LANES.get(round(self.said_gbps / self.built_gbps, 6))
+        return LinkView.model_validate(
+            self.common() | self.built
+            | {"gbps": self.gbps, "reason": self.reason or "", "lanes": lanes,
+               "damped_until": None if until is None else timestamp(until)}
+        )  # fmt: skip
+
+
+class EventRow(EventColumns, ResourceRow, Base):
+    """Something that happened to a link, a switch or a slice, in words."""
+
+    __tablename__ = "events"
+    kind = "event"
+
+    about: Mapped[str] = mapped_column(String(253), index=True)
+
+    def view(self) -> Any:
+        return EventView(name=self.name, about=self.about, etag=self.etag, **self.told())
+
+
+class DrainRow(ResourceRow, Base):
+    """Elements that are taken out of use, and the ports that go with them, by node or leaf. `waiting_for` programs may
+    still send over them."""
+
+    __tablename__ = "drains"
+    kind = "drain"
+
+    elements: Mapped[list[str]] = mapped_column(JSON)
+    ports: Mapped[dict[str, list[str]]] = mapped_column(JSON)
+    reason: Mapped[str] = mapped_column(String(300), default="")
+    even_if_floors_break: Mapped[bool] = mapped_column(Boolean, default=False)
+    waiting_for: Mapped[int] = mapped_column(Integer, default=0)
+    message: Mapped[str] = mapped_column(String(300), default="")
+
+    @property
+    def wish(self) -> tuple[object, ...]:
+        return self.project, self.labels or {}, self.elements, self.reason, self.even_if_floors_break
+
+    def view(self) -> DrainView:
+        return DrainView(
+            **self.common(),
+            elements=self.elements,
+            reason=self.reason,
+            even_if_floors_break=self.even_if_floors_break,
+            ports=sum(map(len, self.ports.values())),
+            waiting_for=self.waiting_for or 0,
+            message=self.message or "",
+        )
+
+
+class PeeringRow(ResourceRow, Base):
+    """Two slices of a plane that may reach each other, over a key of the peering's own."""
+
+    __tablename__ = "peerings"
+    kind = "peering"
+
+    slices: Mapped[list[str]] = mapped_column(JSON)
+    plane: Mapped[str] = mapped_column(String(8))
+    isolation: Mapped[str] = mapped_column(String(16))
+    isolation_key: Mapped[int] = mapped_column(Integer)
+    accepted_by: Mapped[list[str]] = mapped_column(JSON)
+    security_rules: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    message: Mapped[str] = mapped_column(String(300), default="")
+
+    def view(self) -> PeeringView:
+        return PeeringView(
+            **self.common(),
+            slices=self.slices,
+            plane=Plane(self.plane),
+            isolation=self.isolation,
+            isolation_key=self.isolation_key,
+            accepted_by=self.accepted_by,
+            security_rules=[SecurityRule.model_validate(rule) for rule in self.security_rules],
+            message=self.message or "",
+        )
+
+
+class AgentRow(Base):
+    """The newest life of a node's agent; older ones are refused, also after our own restart."""
+
+    __tablename__ = "agents"
+
+    node: Mapped[str] = mapped_column(String(63), primary_key=True)
+    epoch: Mapped[int] = mapped_column(BigInteger)
+
+
+class FenceRow(Base):
+    """A node that may still hold an ended slice's program, and the key it would use."""
+
+    __tablename__ = "fences"
+
+    slice: Mapped[str] = mapped_column(String(253), primary_key=True)
+    node: Mapped[str] = mapped_column(String(63), primary_key=True)
+    generation: Mapped[int] = mapped_column(Integer)
+    isolation: Mapped[str] = mapped_column(String(16))
+    isolation_key: Mapped[int] = mapped_column(Integer)
+
+
+class SliceNameRow(Base):
+    """The last generation that agents may have heard of a slice of this name which is gone."""
+
+    __tablename__ = "slice_names"
+
+    name: Mapped[str] = mapped_column(String(253), primary_key=True)
+    generation: Mapped[int] = mapped_column(Integer)
+
+
+def built_of(link: Link) -> dict[str, Any]:
+    """What never changes of a link, as its view has it."""
+    return {
+        "plane": link.plane, "kind": link.kind, "node": link.node, "sub_plane": link.sub_plane,
+        "ends": list(link.ends), "built_gbps": link.capacity_gbps,
+    }  # fmt: skip

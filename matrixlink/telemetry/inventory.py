@@ -1,0 +1,179 @@
+"""Planes, switches and links as people see them: what the topology has, what agents reported, what slices were
+promised.
+
+Everything here is worked out when asked; only links that some agent once reported below their rate have rows of their
+own (for watches). Lists of links are narrowed by plane and node before they are built, as there are thirteen thousand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from matrixcommon.api.listing import ListParams, page
+from matrixcommon.model.errors import InvalidField, NotFound
+from matrixcommon.model.planes import Plane
+from matrixlink.contract.slices import LinkView, PlaneSummary, QosClassView, SwitchView
+from matrixlink.fabric.condition.fabric import DEGRADED, DOWN, UP, health, plane_of_port
+from matrixlink.model.qos import TERMS
+from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.store.tables import LinkRow
+from matrixresource.topology import Link, Vertex
+
+
+class FabricInventory:
+    """What the routes show of the fabric."""
+
+    def __init__(self, switchboard: Switchboard) -> None:
+        self._switchboard = switchboard
+        self._fabric = switchboard.fabric
+
+    # -- links -------------------------------------------------------------------------------------------------------
+
+    def links(self, plane: str | None, node: str | None) -> list[LinkView]:
+        return [LinkView.model_validate(item) for item in self._link_items(self._chosen(plane, node))]
+
+    def link_page(self, plane: str | None, node: str | None, params: ListParams, narrowed: bool) -> dict[str, Any]:
+        """One page of links in their wire form. Unless a filter or an order has to see them all (`narrowed`), only the
+        page's own links are looked at."""
+        links = self._chosen(plane, node)
+        if narrowed:
+            return page(self._link_items(links), params)
+        shown = page([{"name": link.name} for link in links], params)
+        by_name = {link.name: link for link in links}
+        shown["items"] = self._link_items([by_name[item["name"]] for item in shown["items"]])
+        return shown
+
+    def _chosen(self, plane: str | None, node: str | None) -> list[Link]:
+        if plane is not None and plane not in set(Plane):
+            raise InvalidField(f"{plane[:40]!r} is no plane; use ub, rdma or vpc", field="plane")
+        return self._fabric.links(node, plane)
+
+    def _link_items(self, links: list[Link]) -> list[dict[str, Any]]:
+        with self._switchboard.store.reading() as session:
+            known = {row.name: row.view().wire() for row in self._switchboard.store.links(session)}
+        return [self._link_item(link, known.get(link.name)) for link in links]
+
+    def link(self, name: str) -> LinkView:
+        with self._switchboard.store.reading() as session:
+            row = session.get(LinkRow, name)
+            return LinkView.model_validate(self._link_item(self._fabric.link(name), row.view().wire() if row else None))
+
+    def _link_item(self, link: Link, known: dict[str, Any] | None) -> dict[str, Any]:
+        gbps = self._fabric.capacity(link.name) if link.port in self._fabric.built else link.capacity_gbps
+        item: dict[str, Any] = {
+            "name": link.name, "project": "default", "labels": {}, "generation": 1, "etag": '"0"', "conditions": [],
+            "createdAt": "", "updatedAt": "", "plane": link.plane, "kind": link.kind, "ends": list(link.ends),
+            "builtGbps": link.capacity_gbps, "reason": "",
+        }  # fmt: skip
+        if link.node is not None:
+            item["node"] = link.node
+        if link.sub_plane is not None:
+            item["subPlane"] = link.sub_plane
+        floors = round(float(self._switchboard.promises.ledger.booked(link.name)), 6)
+        now = {"gbps": gbps, "state": health(gbps, link.capacity_gbps), "floorsGbps": floors}
+        return item | (known or {}) | now | {"drained": link.port in self._fabric.drained(link.name.partition(".")[0])}
+
+    # -- switches ----------------------------------------------------------------------------------------------------
+
+    def switches(self) -> list[SwitchView]:
+        """Every L1 and L2 chip of the UB plane and every RDMA leaf and spine."""
+        lost = self._below_by_switch()
+        return [
+            self._switch_view(switch, lost)
+            for supernode in self._fabric.supernodes.values()
+            for switch in supernode.switches()
+        ]
+
+    def switch(self, name: str) -> SwitchView:
+        found = next((view for view in self.switches() if view.name == name), None)
+        if found is None:
+            raise NotFound(f"there is no switch named {name[:80]!r}", field="name")
+        return found
+
+    def _below_by_switch(self) -> dict[str, Counter[str]]:
+        """By UB switch, how many ports that lead to it are down and how many degraded."""
+        lost: dict[str, Counter[str]] = {}
+        for node in self._fabric.nodes():
+            for port, gbps in self._fabric.below(node).items():
+                link = self._fabric.link(f"{node}.{port}")
+                for end in link.ends:
+                    lost.setdefault(end, Counter())[health(gbps, link.capacity_gbps)] += 1
+        return lost
+
+    def _switch_view(self, switch: Vertex, lost: dict[str, Counter[str]]) -> SwitchView:
+        spec = self._fabric.spec
+        ports = {
+            "l1": spec.node.dies + spec.node.cpus + spec.ub.l2_per_sub_plane,
+            "l2": spec.ub.l2_ports,
+            "leaf": spec.cabinet.npus + spec.rdma.spines,
+            "spine": spec.rdma.subnets * spec.rdma.leaves_per_subnet,
+        }[switch.kind]
+        below = lost.get(switch.name, Counter())
+        state = DOWN if below[DOWN] >= ports else DEGRADED if below.total() else UP
+        return SwitchView(
+            name=switch.name,
+            plane=Plane(switch.plane or "ub"),
+            kind=switch.kind,
+            cabinet=switch.cabinet,
+            node=switch.node,
+            sub_plane=switch.sub_plane,
+            ports=ports,
+            ports_down=below[DOWN],
+            ports_degraded=below[DEGRADED],
+            state=state,
+        )
+
+    # -- planes and classes -------------------------------------------------------------------------------------------
+
+    def planes(self) -> list[PlaneSummary]:
+        with self._switchboard.store.reading() as session:
+            slices = Counter(row.plane for row in self._switchboard.store.slices(session))
+        below = self._below_by_plane()
+        return [self._plane_view(plane, below[plane], slices[plane]) for plane in Plane]
+
+    def plane(self, name: str) -> PlaneSummary:
+        found = next((view for view in self.planes() if view.name == name), None)
+        if found is None:
+            raise NotFound(f"there is no plane named {name[:40]!r}; there are ub, rdma and vpc", field="name")
+        return found
+
+    def _below_by_plane(self) -> dict[Plane, Counter[str]]:
+        below: dict[Plane, Counter[str]] = {plane: Counter() for plane in Plane}
+        for node in self._fabric.nodes():
+            for port, gbps in self._fabric.below(node).items():
+                below[Plane(plane_of_port(port))][health(gbps, self._fabric.built[port])] += 1
+        return below
+
+    def _plane_view(self, plane: Plane, below: Counter[str], slices: int) -> PlaneSummary:
+        model = self._switchboard.promises.planes[plane]
+        links = sum(
+            sum(plane_of_port(port) == plane for port in self._fabric.built) * len(supernode.nodes())
+            + (len(list(supernode.layout.rdma_trunks())) if plane == Plane.RDMA else 0)
+            for supernode in self._fabric.supernodes.values()
+        )
+        return PlaneSummary(
+            name=str(plane),
+            state=DEGRADED if below.total() else UP,
+            sub_planes=model.sub_planes,
+            uplink_gbps=model.uplink_gbps,
+            endpoint_gbps=model.endpoint_gbps,
+            npu_gbps=model.npu_gbps,
+            latency_us=model.latency_us,
+            switches_between_nodes=model.switches,
+            qos_mechanism=model.qos_mechanism,
+            links=links,
+            links_down=below[DOWN],
+            links_degraded=below[DEGRADED],
+            slices=slices,
+        )
+
+
+def qos_classes() -> list[QosClassView]:
+    return [
+        QosClassView(
+            name=str(qos), state="Offered", weight=terms.weight, floor=terms.floor, rank=terms.rank,
+            sentence=terms.sentence,
+        )
+        for qos, terms in TERMS.items()
+    ]  # fmt: skip

@@ -1,0 +1,225 @@
+"""ResourceAgent: MatrixResource's software on one node's Qingtian card.
+
+It holds the newest wish for its node and works towards it stage by stage, says in every report how far it is, and
+remembers across its own restarts. An older wish than the one it holds is refused: that is what fences a node that was
+given up while nobody could reach it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from matrixcommon.emulation.stages import Stages
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import StaleGeneration
+from matrixresource.agent.hardware import EmulatedNode
+from matrixresource.agent.partitions import Parts
+from matrixresource.contract.agents import AssignmentView, NodeReport, ReportAnswer, ReportedFault
+from matrixresource.contract.nodes import NodeInventory
+
+DONE = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
+"""The status that fulfils a wish."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of work: its name in the stages file and the status and holder it ends in."""
+
+    name: str
+    ends: str
+    allocation: str | None
+
+
+def next_work(
+    status: str, holds: str | None, wanted: str, allocation: str | None, deployed: bool = False
+) -> Work | None:
+    """What brings a node nearer to the wish; None when it is fulfilled. A pure decision.
+
+    `status` and `holds`: what the node is and whose work is on it; `deployed`: whether a finished image is on its disk,
+    so that after a loss of power it need only boot and join. Whoever takes a node over starts from clean.
+    """
+    if status in ("Verifying", "Inspecting"):
+        return Work("enrol", "Clean", None)
+    if status == DONE[wanted] and holds == allocation:
+        return None
+    if status == "Cleaning" or wanted == "Clean" or (status != "Clean" and holds != allocation):
+        return Work("clean", "Clean", None)
+    if wanted == "Spare":
+        return Work("clean", "Clean", None) if status == "Active" else Work("prepare", "Spare", allocation)
+    if status == "Spare":
+        return Work("promote", "Active", allocation)
+    return Work("rejoin" if deployed and status == "Deploying" else "deploy", "Active", allocation)
+
+
+class ResourceAgent:
+    """One node's agent. `changed` is called whenever a report would say something new."""
+
+    def __init__(
+        self,
+        node: EmulatedNode,
+        stages: Stages,
+        clock: Clock,
+        random: Random,
+        changed: Callable[[], None],
+        lease_s: float,
+    ) -> None:
+        self.node = node
+        self._stages = stages
+        self._clock = clock
+        self._random = random
+        self._changed = changed
+        self._lease_s = lease_s
+        self._new_wish = asyncio.Event()
+        self.epoch = 1
+        self.sequence = 0
+        self.status = "Verifying"
+        self.stage: str | None = None
+        self.holds: str | None = None
+        self.wanted = "Clean"
+        self.allocation: str | None = None
+        self.generation = 0
+        self.deployed = False
+        self._inventory_told: NodeInventory | None = None
+        self._ports_told: dict[str, str | None] = {}
+        self.parts = Parts(stages, clock, random, changed, lambda: self.enrolled, lambda: node.dies)
+
+    @property
+    def enrolled(self) -> bool:
+        """Whether the node has proved which one it is and what it has; before that nothing is put on it."""
+        return self.status not in ("Verifying", "Inspecting")
+
+    # -- orders --------------------------------------------------------------------------------------------------
+
+    def ensure(self, assignment: AssignmentView) -> None:
+        """Take up a wish. Raises StaleGeneration for one older than what is held; the same one again is no news."""
+        if assignment.generation < self.generation:
+            raise StaleGeneration(f"{self.node.name} holds generation {self.generation}, not {assignment.generation}")
+        if assignment.generation == self.generation:
+            return
+        self.generation = assignment.generation
+        self.wanted, self.allocation = assignment.wanted, assignment.allocation
+        self.parts.ensure(assignment.parts)
+        self._new_wish.set()
+        self._changed()
+
+    def _next(self) -> Work | None:
+        return next_work(self.status, self.holds, self.wanted, self.allocation, self.deployed)
+
+    @property
+    def shown_status(self) -> str:
+        """The status as reported: work that is due counts as begun, so no report calls an old state the new wish."""
+        work = self._next()
+        return self.status if work is None or self.stage is not None else self._stages[work.name][0].status
+
+    # -- work ----------------------------------------------------------------------------------------------------
+
+    async def live(self) -> None:
+        """Work towards the newest wish, for ever. Ends only by being cancelled: loss of power, end of the process."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._live_whole())
+            group.create_task(self.parts.live())
+
+    async def _live_whole(self) -> None:
+        """What the node does as a whole; its parts have their own lives beside it."""
+        while True:
+            self._new_wish.clear()
+            work = self._next()
+            if work is None:
+                await self._new_wish.wait()
+            else:
+                await self._do(work)
+
+    async def _do(self, work: Work) -> None:
+        if work.allocation is not None:
+            self.holds = work.allocation
+        for stage in self._stages[work.name]:
+            self.status, self.stage = stage.status, stage.stage
+            self._changed()
+            await self._clock.sleep(stage.takes_s(self._random))
+            if self._new_wish.is_set() and work.name != "clean" and self._overtaken(work):
+                self.stage = None
+                return
+        self.status, self.stage, self.holds = work.ends, None, work.allocation
+        self.deployed = work.ends == "Active"
+        self.parts.wake()
+        self._changed()
+
+    def _overtaken(self, work: Work) -> bool:
+        """Whether the newest wish makes this work pointless; seen between stages, as on a real machine."""
+        return (DONE[self.wanted], self.allocation) != (work.ends, work.allocation)
+
+    def power_lost(self) -> None:
+        """What was in memory is gone; the disk is not. After power returns, a deployed node has to boot and join."""
+        self.stage = None
+        self.parts.power_lost()
+        if self.status in ("Active", "Spare", "Deploying", "Preparing"):
+            self.status = "Deploying" if self.status in ("Active", "Deploying") else "Preparing"
+
+    # -- reports and memory --------------------------------------------------------------------------------------
+
+    def report(self) -> NodeReport:
+        """What this agent says of its node now; each call is the next in sequence."""
+        self.sequence += 1
+        found, told = self.node.inventory, self._ports_told
+        answering = {port: peer for port, peer in self.node.peers.items() if port not in told or told[port] != peer}
+        return NodeReport(
+            node=self.node.name,
+            epoch=self.epoch,
+            sequence=self.sequence,
+            lease_s=self._lease_s,
+            power="On",
+            status=self.shown_status,
+            generation=self.generation,
+            allocation=self.holds,
+            stage=self.stage,
+            parts=self.parts.reports(),
+            inventory=found if found != self._inventory_told else None,
+            ports=answering or None,
+            faults=[
+                ReportedFault.model_validate(
+                    {"code": code, "component": component, "severity": self.node.severities.get((code, component))}
+                )
+                for code, component in self.node.codes
+            ],
+        )
+
+    def answered(self, report: NodeReport, answer: ReportAnswer) -> None:
+        """Note what MatrixResource knows by its answer. Raises StaleGeneration for a wish that came too late."""
+        if not answer.accepted:
+            return
+        self._ports_told = self._ports_told | (report.ports or {})
+        if report.inventory is not None:
+            self._inventory_told = report.inventory
+        elif answer.inventory_wanted:
+            self._inventory_told, self._ports_told = None, {}
+            self._changed()
+        if answer.desired is not None and answer.desired.generation > self.generation:
+            self.ensure(answer.desired)
+
+    def memory(self) -> dict[str, Any]:
+        """What the agent keeps on its card across its own restarts."""
+        return {
+            "epoch": self.epoch,
+            "status": self.status,
+            "holds": self.holds,
+            "wanted": self.wanted,
+            "allocation": self.allocation,
+            "generation": self.generation,
+            "deployed": self.deployed,
+            "parts": self.parts.memory(),
+        }
+
+    def restore(self, memory: dict[str, Any]) -> None:
+        """Begin the next life where the last one ended: one epoch on, work in progress from its first stage."""
+        self.status, self.holds = memory["status"], memory["holds"]
+        self.wanted, self.allocation = memory["wanted"], memory["allocation"]
+        self.generation, self.deployed = memory["generation"], memory["deployed"]
+        self.epoch = memory["epoch"] + 1
+        self.sequence = 0
+        self.stage = None
+        self._inventory_told, self._ports_told = None, {}
+        self.parts.restore(memory.get("parts", {}))

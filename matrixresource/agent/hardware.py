@@ -1,0 +1,215 @@
+"""The emulated hardware of one node: what faults act on and what agents see.
+
+The control plane never looks here. A fault changes the hardware; what the node's agents notice of it, they report.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field
+
+from matrixcommon.model.hardware_names import NodeName, SwitchName
+from matrixcommon.model.resource_model import Wire
+from matrixresource.contract.nodes import NodeInventory
+from matrixresource.nodes.expected_inventory import inventory
+from matrixresource.topology.deviations import as_built, links_of
+from matrixresource.topology.layout import Layout
+from matrixresource.topology.spec import SupernodeSpec
+
+FaultKind = Literal[
+    "node-down",
+    "agent-hang",
+    "npu-fault",
+    "component-fault",
+    "missing-part",
+    "link-down",
+    "link-degraded",
+    "cable-moved",
+    "link-silent",
+    "link-slow",
+    "switch-down",
+    "switch-silent",
+    "tables-lost",
+    "tables-corrupted",
+]
+
+FAULT_KINDS: dict[str, str] = {
+    "node-down": "the node loses power; its agents fall silent and its work is gone",
+    "agent-hang": "the agents on the Qingtian card fall silent; the node itself goes on",
+    "npu-fault": "an NPU or a die of it raises a fault code (parameters: npu 0-7, die 0 or 1, code, default 220001001)",
+    "component-fault": "a component raises a fault code (parameters: component, code, severity from hint to critical)",
+    "missing-part": "the node lacks a part (parameters: part, e.g. npu5, npu5-die1, cpu3, dimm7, vpc)",
+    "link-down": "a port carries nothing (parameters: port, e.g. ub-p3-k11, npu5-die1-p2, rdma-npu5-die0, vpc; or a "
+    "pattern for a bundle of cables, e.g. ub-p*-k0?)",
+    "link-degraded": "a port carries a share of its rate (parameters: port, share between 0 and 1)",
+    "cable-moved": "a port's cable is plugged in elsewhere (parameters: port, peer, e.g. sn0-l2p3-k12)",
+    "link-silent": "a port says it is up and carries nothing (parameters: port)",
+    "link-slow": "a port says it has all its lanes and carries a share of its rate (parameters: port, share)",
+    "switch-down": "a switch chip dies: every port that leads to it loses light (target: a switch, e.g. sn0-l2p3-k11)",
+    "switch-silent": "a switch chip drops all it is given, its ports keep light (target: a switch, e.g. sn0-l2p3-k11)",
+    "tables-lost": "a switch table is emptied under the agent (parameters: slice; without it all slices')",
+    "tables-corrupted": "a switch table sends everything the wrong way (parameters: slice; without it all slices')",
+}
+
+PORT_KINDS = ("link-down", "link-degraded", "cable-moved", "link-silent", "link-slow")
+SWITCH_KINDS = ("switch-down", "switch-silent")
+TABLE_KINDS = ("tables-lost", "tables-corrupted")
+
+UPLINK_DOWN, UPLINK_NARROW, ROCE_DOWN = "0x08520003/L2", "0x00f10509/L2", "81078603"
+"""What the incumbent's chips raise (sources in `fault_levels.yaml`)."""
+
+FIRMWARE = "emulated-1"
+
+
+class InjectedFault(Wire):
+    """A fault put on one node's hardware, or on a switch between nodes, by name."""
+
+    name: str
+    kind: FaultKind
+    target: NodeName | SwitchName
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass
+class EmulatedNode:
+    """One node: powered or not, its agents running or not, the fault codes it raises, its ports and switch tables."""
+
+    name: NodeName
+    powered: bool = True
+    agents_run: bool = True
+    codes: list[tuple[str, str]] = field(default_factory=list)
+    """Fault codes raised, each with its component."""
+    severities: dict[tuple[str, str], str] = field(default_factory=dict)
+    """How severe the component calls them, for those that say."""
+    ports: dict[str, float] = field(default_factory=dict)
+    """Share of its full rate that a port says it has left, for ports below 1.0."""
+    silent: dict[str, float] = field(default_factory=dict)
+    """Share that a port truly carries where that is less than it says."""
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What the node's switches forward by, slice by slice. The link agent writes them; they go with the power."""
+    moved: dict[str, str] = field(default_factory=dict)
+    """Ports whose cable leads elsewhere than it was built, and where."""
+    missing: frozenset[str] = frozenset()
+    """Parts it lacks, by name."""
+    power_cycles: int = 0
+    spec: SupernodeSpec = field(default_factory=SupernodeSpec.load)
+
+    def __post_init__(self) -> None:
+        self.inventory = self._look()
+        self._built: dict[str, str | None] = dict(as_built(Layout(self.spec, self.name.supernode), self.name))
+        self._struck: frozenset[str] = frozenset()
+
+    @property
+    def responsive(self) -> bool:
+        """Whether its agents can report and take orders."""
+        return self.powered and self.agents_run
+
+    @property
+    def dies(self) -> frozenset[int]:
+        """The dies it has, by number within the node: 2k and 2k+1 are NPU k."""
+        return frozenset(die for npu in self.inventory.npus for die in npu.dies)
+
+    @property
+    def peers(self) -> dict[str, str | None]:
+        """Who answers at each port; None where nobody does. Of a part that is missing nothing is seen."""
+        dark = {port: None for port, share in self.ports.items() if share == 0}
+        return self._built | {port: peer for port, peer in (self.moved | dark).items() if port in self._built}
+
+    def carries(self, port: str) -> float:
+        """The share of its rate that a port truly carries; nothing without power."""
+        return min(self.ports.get(port, 1.0), self.silent.get(port, 1.0)) if self.powered else 0.0
+
+    @property
+    def sound(self) -> bool:
+        """Whether every port carries its full rate."""
+        return self.powered and not self.ports and not self.silent
+
+    def _look(self) -> NodeInventory:
+        return inventory(self.spec, self.missing, serial=f"cm384-{self.name}", firmware=FIRMWARE)
+
+    def suffer(self, faults: list[InjectedFault]) -> None:
+        """Take on exactly the state these faults leave; what is no longer among them is mended."""
+        mine = [fault for fault in faults if fault.target == self.name]
+        powered = not any(fault.kind == "node-down" for fault in mine)
+        if self.powered and not powered:
+            self.power_cycles += 1
+        self.powered = powered
+        self.agents_run = not any(fault.kind == "agent-hang" for fault in mine)
+        raised = [fault for fault in mine if fault.kind in ("npu-fault", "component-fault")]
+        self.severities = {
+            _code(each): str(each.parameters["severity"]) for each in raised if "severity" in each.parameters
+        }
+        missing = frozenset(lacking(fault) for fault in mine if fault.kind == "missing-part")
+        if missing != self.missing:
+            self.missing = missing
+            self.inventory = self._look()
+        self.moved = {
+            str(each.parameters["port"]): str(each.parameters["peer"]) for each in mine if each.kind == "cable-moved"
+        }
+        self.ports, self.silent = {}, {}
+        for fault in faults:
+            for port, share in self._hurt_by(fault).items():
+                held = self.silent if fault.kind in ("link-silent", "link-slow", "switch-silent") else self.ports
+                held[port] = min(share, held.get(port, 1.0))
+        self._strike_tables([fault for fault in mine if fault.kind in TABLE_KINDS])
+        self.codes = list(dict.fromkeys([*map(_code, raised), *_port_codes(self.ports)]))
+
+    def _hurt_by(self, fault: InjectedFault) -> dict[str, float]:
+        """The ports of this node that a fault leaves less than their rate, and what it leaves them."""
+        if fault.kind in SWITCH_KINDS:
+            return dict.fromkeys(self._leading_to(fault.target), 0.0)
+        if fault.target != self.name or fault.kind not in PORT_KINDS or fault.kind == "cable-moved":
+            return {}
+        whole = fault.kind in ("link-down", "link-silent")
+        ports = fnmatch.filter(self._built, str(fault.parameters["port"]))
+        return dict.fromkeys(ports, 0.0 if whole else float(fault.parameters["share"]))
+
+    def _leading_to(self, switch: str) -> list[str]:
+        """The ports that end at a switch, or pass it on their way out of the node; a moved cable ends elsewhere."""
+        links = links_of(Layout(self.spec, self.name.supernode), self.name)
+        built = [link.port for link in links if switch in link.ends and link.port not in self.moved]
+        return built + [port for port, peer in self.moved.items() if peer == switch]
+
+    def _strike_tables(self, faults: list[InjectedFault]) -> None:
+        """A table is struck once, when the fault comes; the agent may write it again while the fault is still listed.
+        Tables are replaced, never changed in place."""
+        for fault in faults:
+            if fault.name in self._struck:
+                continue
+            wanted = fault.parameters.get("slice")
+            for slice in [each for each in self.tables if wanted in (None, each)]:
+                if fault.kind == "tables-lost":
+                    del self.tables[slice]
+                else:
+                    self.tables[slice] = self.tables[slice] | {"stripes": [], "isolation_key": 0}
+        self._struck = frozenset(fault.name for fault in faults)
+
+
+def _code(fault: InjectedFault) -> tuple[str, str]:
+    code = str(fault.parameters.get("code", "220001001"))
+    if fault.kind == "npu-fault":
+        npu = f"npu{int(fault.parameters.get('npu', 0))}"
+        return code, f"{npu}-die{int(fault.parameters['die'])}" if "die" in fault.parameters else npu
+    return code, str(fault.parameters.get("component", "node"))
+
+
+def lacking(fault: InjectedFault) -> str:
+    """The part that a `missing-part` fault takes away; also told by a port's name or an NPU's number."""
+    given = fault.parameters
+    if "part" in given or "port" in given:
+        return str(given.get("part", given.get("port")))
+    return f"npu{given.get('npu', 0)}"
+
+
+def _port_codes(ports: dict[str, float]) -> list[tuple[str, str]]:
+    """What ports below their rate make their chips raise: an L1 chip for its uplinks, a die for its RDMA port."""
+    codes = []
+    for port, share in sorted(ports.items()):
+        if port.startswith("ub-"):
+            codes.append((UPLINK_DOWN if share == 0 else UPLINK_NARROW, port))
+        elif port.startswith("rdma-") and share == 0:
+            codes.append((ROCE_DOWN, port.removeprefix("rdma-")))
+    return codes

@@ -1,0 +1,186 @@
+"""The parts of one node that several allocations share, as the node's agent works on them.
+
+A part is some dies, sockets and memory for one allocation. Each part is prepared and released by itself, beside the
+others and beside whatever the node does as a whole. What a part has to do follows from what is wished of it and what it
+holds, so a part that was interrupted anywhere (loss of power, the agent's own restart) goes on from there.
+
+Dies are never in two hands: a part gives dies up by wiping them, waits for nobody to do so, and takes a die only when
+no other part holds it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any
+
+from matrixcommon.emulation.stages import Stages
+from matrixcommon.model.clock import Clock
+from matrixresource.contract.agents import PartReport, PartWish
+
+
+@dataclass
+class Part:
+    """What one allocation has of a node. `wish` None: nothing is wished any more, it is to be wiped and forgotten."""
+
+    wish: PartWish | None
+    held: frozenset[int] = frozenset()
+    """Dies that were taken and not wiped since."""
+    prepared: PartWish | None = None
+    """The wish that was last prepared to its end, unless power was lost since."""
+
+    @property
+    def wished(self) -> frozenset[int]:
+        return frozenset(self.wish.dies) if self.wish is not None else frozenset()
+
+    @property
+    def status(self) -> str:
+        """What it is, or is about to become: work that is due counts as begun."""
+        if self.wish is None or self.held - self.wished:
+            return "Releasing"
+        return "Active" if self.prepared is not None and _same(self.prepared, self.wish) else "Preparing"
+
+
+def _same(prepared: PartWish, wish: PartWish) -> bool:
+    """Whether what was prepared serves the wish. A rank is only a name: it changes without work."""
+    return prepared.model_copy(update={"rank": wish.rank}) == wish
+
+
+class Parts:
+    """The parts of one node. `enrolled` says whether the node may be worked on yet; `changed` is told of all news."""
+
+    def __init__(
+        self,
+        stages: Stages,
+        clock: Clock,
+        random: Random,
+        changed: Callable[[], None],
+        enrolled: Callable[[], bool],
+        present: Callable[[], frozenset[int]],
+    ) -> None:
+        """`present`: the dies that the node has."""
+        self._stages = stages
+        self._clock = clock
+        self._random = random
+        self._changed = changed
+        self._enrolled = enrolled
+        self._present = present
+        self._parts: dict[str, Part] = {}
+        self._news = asyncio.Event()
+
+    def ensure(self, wishes: Iterable[PartWish]) -> None:
+        """These are wished and no others."""
+        wished = {wish.allocation: wish for wish in wishes}
+        for allocation in self._parts.keys() - wished.keys():
+            self._parts[allocation].wish = None
+        for allocation, wish in wished.items():
+            self._parts.setdefault(allocation, Part(wish)).wish = wish
+        self.wake()
+
+    def wake(self) -> None:
+        """Look again at what is due."""
+        self._news.set()
+
+    def reports(self) -> list[PartReport]:
+        return [
+            PartReport(allocation=allocation, status="Failed" if why else part.status, message=why)
+            for allocation, part in sorted(self._parts.items())
+            for why in [self._hindrance(allocation, part)]
+        ]
+
+    def _hindrance(self, allocation: str, part: Part) -> str:
+        """Why the wish can not be fulfilled; empty where it can."""
+        if part.wish is None or part.held - part.wished:
+            return ""
+        missing = part.wished - self._present()
+        if missing:
+            return f"the node has no die {', '.join(map(str, sorted(missing)))}"
+        for other, rival in self._parts.items():
+            both = part.wished & rival.wished
+            if other != allocation and both:
+                return f"die {', '.join(map(str, sorted(both)))} is wished for {other} too"
+        return ""
+
+    # -- work ----------------------------------------------------------------------------------------------------
+
+    async def live(self) -> None:
+        """Work on every part that has work before it, each by itself, for ever. Ends only by being cancelled."""
+        busy: set[str] = set()  # of this life alone: a life that is ending must not keep the next one from its work
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._news.clear()
+                for allocation, part in self._parts.items() if self._enrolled() else ():
+                    if allocation not in busy and self._may_begin(allocation, part):
+                        busy.add(allocation)
+                        group.create_task(self._work(self._begin(allocation, part), allocation, busy))
+                await self._news.wait()
+
+    def _may_begin(self, allocation: str, part: Part) -> bool:
+        if part.status == "Releasing":
+            return True
+        if part.status == "Active" or self._hindrance(allocation, part):
+            return False
+        return not any(rival.held & part.wished for other, rival in self._parts.items() if other != allocation)
+
+    def _begin(self, allocation: str, part: Part) -> Callable[[], Awaitable[None]]:
+        """The work that is due, with its dies taken at once: nobody else may begin on them from here on."""
+        if part.status == "Releasing" or part.wish is None:
+            return partial(self._release, allocation, part)
+        part.held |= part.wished
+        return partial(self._prepare, part, part.wish)
+
+    async def _work(self, work: Callable[[], Awaitable[None]], allocation: str, busy: set[str]) -> None:
+        self._changed()
+        await work()
+        busy.discard(allocation)
+        self._changed()
+        self.wake()
+
+    async def _prepare(self, part: Part, wish: PartWish) -> None:
+        for stage in self._stages["prepare-part"]:
+            await self._clock.sleep(stage.takes_s(self._random))
+            if part.wish is None or not _same(wish, part.wish):
+                break
+        else:
+            part.prepared = wish
+
+    async def _release(self, allocation: str, part: Part) -> None:
+        everything, surplus = part.wish is None, part.held - part.wished
+        part.prepared = None
+        for stage in self._stages["release-part"]:
+            await self._clock.sleep(stage.takes_s(self._random))
+        part.held -= surplus
+        if everything and part.wish is None and self._parts.get(allocation) is part:
+            del self._parts[allocation]
+
+    def power_lost(self) -> None:
+        """What was running on the parts is gone; what lies on them still has to be wiped."""
+        for part in self._parts.values():
+            part.prepared = None
+
+    # -- memory --------------------------------------------------------------------------------------------------
+
+    def memory(self) -> dict[str, Any]:
+        """What the card keeps, by allocation."""
+        return {
+            allocation: {
+                "wish": part.wish.wire() if part.wish is not None else None,
+                "held": sorted(part.held),
+                "prepared": part.prepared.wire() if part.prepared is not None else None,
+            }
+            for allocation, part in self._parts.items()
+        }
+
+    def restore(self, memory: dict[str, Any]) -> None:
+        """Begin the next life with these parts; work in progress begins again."""
+        self._parts = {
+            allocation: Part(_read(kept["wish"]), frozenset(kept["held"]), _read(kept["prepared"]))
+            for allocation, kept in memory.items()
+        }
+
+
+def _read(wish: dict[str, Any] | None) -> PartWish | None:
+    return PartWish.model_validate(wish) if wish is not None else None

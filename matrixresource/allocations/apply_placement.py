@@ -1,0 +1,81 @@
+"""carry_out: what an allocation holds, changed in the tables to the place that the ledger has chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.allocations.ledger_sync import Books
+from matrixresource.allocations.node_assignment import Roster
+from matrixresource.scheduler.model.request import Place
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AllocationRow, PartRow
+
+
+def carry_out(
+    session: Session, store: ResourceStore, roster: Roster, books: Books, held: AllocationRow, place: Place
+) -> bool:
+    """Take what is new, let go what is no longer there; who stays keeps its rank. True when anything changed.
+
+    Newcomers take the lowest ranks that nobody has, in the order of their nodes, so that the ranks of a block lie
+    together. Successors of a move are left alone.
+    """
+    rows = store.held_by(session, held.name)
+    current = {node.node_name: node for node in rows if node.role != "successor"}
+    coming = {node.node_name for node in rows} - set(current)
+    members, spares = [name for name in books.nodes(place) if name not in coming], set(books.spares(place))
+    changed = False
+    for name, node in current.items():
+        if name not in spares and name not in members:
+            roster.let_go(session, node)
+            changed = True
+    staying = {name for name in members if name in current and current[name].role == "member"}
+    ranks = _free_ranks(current[name].rank for name in staying)
+    for name in members:
+        if name not in staying:
+            roster.take(session, held, name, "member", next(ranks))
+            changed = True
+    for name in sorted(spares):
+        if name not in current or current[name].role != "spare":
+            roster.take(session, held, name, "spare", None)
+            changed = True
+    parts = {part.node: part for part in store.parts(session, held.name) if not part.going}
+    changed |= _parts(session, store, roster, held, parts, books.parts(place))
+    return changed
+
+
+def _parts(
+    session: Session,
+    store: ResourceStore,
+    roster: Roster,
+    held: AllocationRow,
+    current: Mapping[str, PartRow],
+    wanted: Mapping[NodeName, PartRow],
+) -> bool:
+    changed = False
+    for name, part in current.items():
+        if name not in wanted:
+            roster.drop(session, part)
+            changed = True
+    ranks = _free_ranks(part.rank for name, part in current.items() if name in wanted and part.dies)
+    for name, new in wanted.items():
+        old = current.get(name)
+        rank = None if not new.dies else old.rank if old is not None and old.dies else next(ranks)
+        if old is None:
+            new.rank = rank
+            roster.share(session, held, new)
+            changed = True
+        elif (old.dies, old.cpus, old.memory_gib, old.rank) != (new.dies, new.cpus, new.memory_gib, rank):
+            old.dies, old.cpus, old.memory_gib, old.rank = new.dies, new.cpus, new.memory_gib, rank
+            if held.bound:
+                roster.ask_part(session, store.node(session, name), old)
+            changed = True
+    return changed
+
+
+def _free_ranks(taken: Iterable[int | None]) -> Iterator[int]:
+    used = set(taken)
+    return (rank for rank in count() if rank not in used)

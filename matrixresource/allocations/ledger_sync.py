@@ -1,0 +1,292 @@
+"""Books: the ledger kept in step with the database.
+
+The tables say who holds what; the ledger says it again in a form that decisions are quick on. A transaction that
+decides opens the books under the journal's lock, which reads the tables again if anything was committed that the
+books have not seen: by another replica, or by a transaction of ours that came to nothing. A transaction of ours that
+commits is followed row by row.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.persistence.database_session import ResourceRow
+from matrixresource.allocations.request_mapping import NEVER, wish_of
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.nodes.fault_rules import unusable_dies
+from matrixresource.scheduler.changes import advance_reservation as ledger_reserving
+from matrixresource.scheduler.ledger import Held, Ledger
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.placement.best_fit import POLICIES
+from matrixresource.scheduler.placement.reserved_capacity import Reservation
+from matrixresource.store.reservations import ReservationRow, living, read, written
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AllocationRow, NodeRow, PartRow, SupernodeRow
+from matrixresource.store.topology_versions import supernodes
+
+UNSEEN = -1
+LEAVING = 1 << 40
+"""The priority of what is being released: nobody puts out who is leaving."""
+
+WIPED = "{} (being wiped)"
+"""In the ledger, who holds the parts that an allocation has given up, until its agents have wiped them."""
+
+
+class Books:
+    """One ledger over all supernodes there are."""
+
+    def __init__(self, store: ResourceStore, policy: str = "best") -> None:
+        """`policy`: how the ledger chooses among places that fit, one of `choosing.POLICIES`."""
+        self._store = store
+        self._policy = POLICIES[policy]
+        self._seen = UNSEEN
+        """The newest change that the ledger has in it."""
+        self._of: Session | None = None
+        """In whose eyes that is so; None once it is committed, so that everybody sees it."""
+        self._opened: object = None
+        """The verb that opened the books last. Sessions outlive verbs, so they do not tell verbs apart."""
+        self._wiped: set[str] = set()  # who has parts that wait to be wiped
+        self.put_out: dict[str, list[str]] = {}
+        """By allocation, whom it has put out who has not come back."""
+        self.ledger = Ledger(Shape(1, 1, 1))
+        self.names: list[NodeName | None] = []
+        self.numbers: dict[str, int] = {}
+        store.records.before_commit.append(self._follow)
+        store.records.after_commit.append(self._committed)
+
+    def open(self, session: Session) -> Ledger:
+        """The ledger as the tables are now, and stay until this transaction ends."""
+        newest: int = session.info.get("newest") or self._store.records.lock(session)
+        if newest != self._seen or self._of not in (None, session):
+            self._read(session)
+            self._seen, self._of = newest, session if "newest" in session.info else None
+        self._opened = session.info.get("unit")
+        return self.ledger
+
+    def touched(self) -> None:
+        """Said before the ledger is changed: unless the transaction commits, the books are read again."""
+        self._seen = UNSEEN
+
+    def allocate(self, name: str, wish: Wish, now: float) -> tuple[Place | None, list[str]]:
+        """The ledger's choice for a newcomer and whom it puts out; a refusal changes nothing."""
+        seen, self._seen = self._seen, UNSEEN
+        place, victims = self.ledger.allocate(name, wish, now)
+        if place is None:
+            self._seen = seen
+        return place, victims
+
+    def refresh(self, session: Session, row: AllocationRow) -> None:
+        """An allocation as its rows say now, in the middle of a transaction that changed them."""
+        self.touched()
+        kept = self.ledger.reservations.get(row.name)
+        places = self._places(session, row.name)
+        for name in places:
+            if name in self.ledger.held:
+                self.ledger.release(name)
+        self._enter(row, places)
+        if kept is not None:
+            kept.place = places[row.name]
+            self.ledger.reservations[row.name] = kept
+
+    def who_put_out(self, name: str) -> list[str]:
+        """Allocations that put this one out and are still there."""
+        return [winner for winner, victims in self.put_out.items() if name in victims]
+
+    def wiping(self, session: Session, name: str) -> frozenset[int]:
+        """The nodes on which parts that an allocation gave up wait to be wiped: until then it takes nothing there."""
+        going = (self.numbers.get(part.node) for part in self._store.parts(session, name) if part.going)
+        return frozenset(number for number in going if number is not None)
+
+    # ---- names and numbers
+
+    def number(self, name: NodeName) -> int | None:
+        return self.numbers.get(name)
+
+    def nodes(self, place: Place) -> list[NodeName]:
+        """The whole nodes of a place, in order."""
+        return self._named(place.whole)
+
+    def spares(self, place: Place) -> list[NodeName]:
+        return self._named(place.spares)
+
+    def _named(self, masks: Iterable[tuple[int, int]]) -> list[NodeName]:
+        width, offsets = self.ledger.shape.nodes, self.ledger.index.offsets
+        return [self.name(cabinet * width + offset) for cabinet, mask in sorted(masks) for offset in offsets(mask)]
+
+    def name(self, number: int) -> NodeName:
+        name = self.names[number]
+        assert name is not None, f"node {number} is in no supernode"
+        return name
+
+    def parts(self, place: Place) -> dict[NodeName, PartRow]:
+        """Parts of nodes and what is pooled from them, by node, without an owner yet; ranks in the order of nodes."""
+        found: dict[NodeName, PartRow] = {}
+        for rank, (node, dies) in enumerate(sorted(place.parts)):
+            found[self.name(node)] = PartRow(node=self.name(node), rank=rank, dies=dies, cpus=0, memory_gib=0)
+        for field, amounts in (("cpus", place.cpus), ("memory_gib", place.mem)):
+            for node, amount in amounts:
+                row = found.setdefault(
+                    self.name(node), PartRow(node=self.name(node), rank=None, dies=0, cpus=0, memory_gib=0)
+                )
+                setattr(row, field, amount)
+        return found
+
+    def written(self, place: Place) -> dict[str, list[list[Any]]]:
+        """A place by names, for a table."""
+        return written(place, self.name, self.ledger.index.offsets, self.ledger.shape.nodes)
+
+    def wish(self, request: AllocationRequest, now: float = 0.0) -> Wish:
+        """A request in the ledger's words. Raises InvalidField."""
+        return wish_of(request, self.ledger.shape, self.number, now)
+
+    # ---- in step
+
+    def _read(self, session: Session) -> None:
+        """Everything, from the tables."""
+        rows = self._store.nodes(session)
+        built = supernodes(session)
+        order = {name: place for place, name in enumerate(built)}
+        sizes = [(len(each.compute_cabinets()), each.spec.cabinet.nodes, each.spec.node) for each in built.values()]
+        shape = Shape(
+            max(1, len(order)),
+            max((cabinets for cabinets, _, _ in sizes), default=1),
+            max((nodes for _, nodes, _ in sizes), default=1),
+            *max(((node.npus, node.cpus, node.dram_gib) for _, _, node in sizes), default=(8, 4, 0)),
+        )
+        learned, known = self.ledger.chooser, self.ledger.shape
+        self.ledger = Ledger(shape, self._policy)
+        if known == shape:
+            self.ledger.chooser.know_as(learned)
+        self.names = [None] * shape.all_nodes
+        self.numbers, self.put_out = {}, {}
+        for row in rows:
+            if row.supernode not in order:
+                continue
+            cabinet, node = row.node_name.place
+            number = (order[row.supernode] * shape.cabinets + cabinet) * shape.nodes + node
+            self.names[number], self.numbers[row.name] = row.node_name, number
+        for number, name in enumerate(self.names):
+            if name is None:
+                self.ledger.set_up(number, False)
+        held: dict[str, list[NodeRow]] = defaultdict(list)
+        for row in rows:
+            if row.holder is not None:
+                held[row.holder].append(row)
+        parts: dict[str, list[PartRow]] = defaultdict(list)
+        for part in self._store.parts(session):
+            parts[part.allocation].append(part)
+        self._wiped = {part.allocation for each in parts.values() for part in each if part.going}
+        for allocation in self._store.allocations(session):
+            owner = allocation.name
+            self._enter(allocation, self._split(owner, held[owner], parts[owner]))
+        for row in rows:
+            self._look_at(row)
+        for reservation in living(session):
+            self._promise(reservation)
+
+    def _enter(self, row: AllocationRow, places: Mapping[str, Place]) -> None:
+        """An allocation as the tables say: it holds these places, or has held them already."""
+        self.put_out.pop(row.name, None)
+        if row.preempts:
+            self.put_out[row.name] = row.preempts
+        for name, place in places.items():
+            wish = self.wish(row.request_held()) if name == row.name else Wish(0)
+            wish.end = NEVER if row.expires_at is None else row.expires_at
+            if row.state == "Releasing" or name != row.name:
+                wish.priority = LEAVING
+            before = self.ledger.held.get(name)
+            if before is not None:
+                self.ledger.held[name] = Held(wish, place, before.since)
+                continue
+            # Taken, not asked for: it keeps what is closed to newcomers, too.
+            self.ledger.take(name, place, wish.end)
+            self.ledger.held[name] = Held(wish, place, row.created_at or 0.0)
+
+    def _places(self, session: Session, name: str) -> dict[str, Place]:
+        return self._split(name, self._store.held_by(session, name), self._store.parts(session, name))
+
+    def _split(self, name: str, nodes: Sequence[NodeRow], parts: Sequence[PartRow]) -> dict[str, Place]:
+        """What an allocation has, and apart from it what waits to be wiped."""
+        going = [part for part in parts if part.going]
+        places = {name: self._place(nodes, [part for part in parts if not part.going])}
+        return places | ({WIPED.format(name): self._place([], going)} if going else {})
+
+    def _promise(self, row: ReservationRow) -> None:
+        held = self.ledger.held.get(row.name)
+        if held is None and row.state == "Held":
+            return  # all of it was taken or released; it is about to end
+        place = read(row.place, self.numbers.get, self.ledger.shape.nodes) if held is None else held.place
+        wish = self.wish(row.wish())
+        wish.end = row.ends_at
+        reservation = Reservation(wish, row.starts_at, row.ends_at, place, holds=held is not None)
+        ledger_reserving.restore(self.ledger, row.name, reservation)
+
+    def _place(self, nodes: Iterable[NodeRow], parts: Iterable[PartRow]) -> Place:
+        width = self.ledger.shape.nodes
+        whole: dict[int, int] = {}
+        spares: dict[int, int] = {}
+        for node in nodes:
+            if node.name in self.numbers:
+                cabinet, offset = divmod(self.numbers[node.name], width)
+                masks = spares if node.role == "spare" else whole
+                masks[cabinet] = masks.get(cabinet, 0) | 1 << offset
+        place = Place(sorted(whole.items()), spares=sorted(spares.items()))
+        for part in sorted(parts, key=lambda each: each.node):
+            number = self.numbers.get(part.node)
+            if number is None:
+                continue
+            if part.dies:
+                place.parts.append((number, part.dies))
+            if part.cpus:
+                place.cpus.append((number, part.cpus))
+            if part.memory_gib:
+                place.mem.append((number, part.memory_gib))
+        return place
+
+    def _look_at(self, row: NodeRow) -> None:
+        """Whether newcomers may come to a node, and to which of its dies."""
+        number = self.numbers.get(row.name)
+        if number is not None:
+            self.ledger.index.block(number, unusable_dies(row))
+            self.ledger.set_up(number, row.open)
+
+    def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
+        """What a verb of ours changed, before it is committed."""
+        opened, self._opened = self._opened, None
+        before, seen = newest - len(rows), self._seen if self._of in (None, session) else UNSEEN
+        self._seen = UNSEEN
+        if any(isinstance(row, (SupernodeRow, ReservationRow)) for row in rows):
+            return
+        if opened is not session.info["unit"] and seen != before:
+            return
+        changed = {row.name for row in rows if isinstance(row, AllocationRow)}
+        if changed & self.ledger.reservations.keys():
+            return
+        changed |= {name for name in self._wiped if name not in changed}
+        found = {name: row for name in changed if (row := session.get(AllocationRow, name)) is not None}
+        places = {name: self._places(session, name) for name in found}
+        for name in changed:
+            self.put_out.pop(name, None)
+            for each in (name, WIPED.format(name)):
+                held = self.ledger.held.get(each)
+                if held is not None and held.place != places.get(name, {}).get(each):
+                    self.ledger.release(each)
+        for name, row in found.items():
+            self._enter(row, places[name])
+            (self._wiped.add if len(places[name]) > 1 else self._wiped.discard)(name)
+        self._wiped &= found.keys()
+        for node in rows:
+            if isinstance(node, NodeRow):
+                self._look_at(node)
+        self._seen, self._of = newest, session
+
+    def _committed(self, newest: int) -> None:
+        """What was followed is so now; what was not followed to its end is read again."""
+        if self._seen == newest:
+            self._of = None

@@ -1,0 +1,134 @@
+"""A move: an allocation comes to lie elsewhere, make before break.
+
+Successors are taken from the free nodes and deployed beside the members whose ranks they will take over, so that what
+was there serves until all of it can change over at once: a move needs as many free nodes as it moves members, and none
+where the present layout is as good as any other to be had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace as changed_to
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.allocations.ledger_sync import Books
+from matrixresource.allocations.node_assignment import Roster
+from matrixresource.allocations.refusals import refusal
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.scheduler.changes import resize
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AllocationRow, NodeRow
+
+
+class Moves:
+    """Begins, ends and gives up moves of whole nodes. The books are open."""
+
+    def __init__(self, store: ResourceStore, books: Books, roster: Roster) -> None:
+        self._store = store
+        self._books = books
+        self._roster = roster
+
+    def begin(self, session: Session, held: AllocationRow, request: AllocationRequest) -> dict[NodeName, int]:
+        """Take successors for the members that would lie elsewhere; everything held stays held. Returns who holds
+        which rank in the end.
+
+        Asked again for the same, it finds the move it began, as long as everybody taken for it is fit.
+        """
+        wish = changed_to(self._books.wish(request), end=self._books.ledger.held[held.name].wish.end)
+        if wish.per != self._books.ledger.shape.npus or not wish.nodes:
+            raise InvalidField("only allocations of whole nodes move; make parts of nodes anew", field="placement")
+        rows = self._store.held_by(session, held.name)
+        current = {node.node_name: node for node in rows if node.role != "spare"}
+        unfit = {name for name, node in current.items() if node.agent != "Connected" or node.health == "Unhealthy"}
+        ranks = begun(current.values())
+        if held.moving_to == request.kept() and len(ranks) == wish.nodes and not unfit & set(ranks):
+            return ranks
+        numbers = self._books.numbers
+        self._books.touched()
+        spares = {node.node_name for node in rows} - set(current)  # they stand ready while it moves
+        avoid = wish.avoid | {numbers[name] for name in unfit | spares}
+        closed = [numbers[name] for name, node in current.items() if node.whole_fault() in ("Cordoned", "DomainClosed")]
+        closed = [number for number in closed if number not in avoid]
+        for number in closed:  # who lies where no newcomer may come stays there, unless told to leave
+            self._books.ledger.set_up(number, True)
+        place = resize.move(self._books.ledger, held.name, changed_to(wish, spares=0, avoid=avoid))
+        for number in closed:
+            self._books.ledger.set_up(number, False)
+        if place is None:
+            own = self._books.ledger.held[held.name].place
+            self._books.ledger.give(held.name, own)  # what it holds counts as to be had
+            raise refusal(self._store.nodes(session), self._books, wish)
+        ranks = ranked(self._books.nodes(place), current, wish.nodes)
+        for name, node in current.items():
+            if node.role == "successor" and ranks.get(name) != node.rank:
+                self._roster.let_go(session, node)
+        for name, rank in ranks.items():
+            if name not in current:
+                self._roster.take(session, held, name, "successor", rank)
+        held.moving_to = request.kept()
+        self._books.refresh(session, held)
+        return ranks
+
+    def change_over(
+        self, session: Session, held: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
+    ) -> bool:
+        """Successors become members, and who they follow is let go, all at once. True when anything changed."""
+        changed = False
+        for node in self._store.held_by(session, held.name):
+            if node.node_name in ranks:
+                changed |= (node.role, node.rank) != ("member", ranks[node.node_name])
+                node.role, node.rank = "member", ranks[node.node_name]
+                if held.bound:
+                    self._roster.ask(session, node, held)
+            elif node.role != "spare":
+                self._roster.let_go(session, node)
+                changed = True
+        spares = [node for node in self._store.held_by(session, held.name) if node.role == "spare"]
+        for node in spares[request.spares :]:
+            self._roster.let_go(session, node)
+        changed |= held.spares != request.spares
+        held.nodes, held.npus, held.spares = len(ranks), len(ranks) * self._books.ledger.shape.npus, request.spares
+        held.request, held.moving_to = request.kept(), None
+        self._books.refresh(session, held)
+        return changed
+
+    def ready(self, session: Session, held: AllocationRow, nodes: int) -> dict[NodeName, int]:
+        """Who holds which rank after the change-over. Raises Conflict before everybody is ready for it."""
+        rows = self._store.held_by(session, held.name)
+        ranks = {name: rank for name, rank in begun(rows).items() if rank < nodes}
+        if len(ranks) != nodes:
+            raise Conflict(f"{len(ranks)} of {nodes} ranks have somebody to take them over; move again")
+        for node in rows:
+            if node.role == "successor" and not node.ready:
+                raise Conflict(f"{node.name} is not ready to take over rank {node.rank}")
+        return ranks
+
+    def give_up(self, session: Session, held: AllocationRow) -> None:
+        """Successors are let go."""
+        for node in self._store.held_by(session, held.name):
+            if node.role == "successor":
+                self._roster.let_go(session, node)
+        held.moving_to = None
+        self._books.refresh(session, held)
+
+
+def begun(nodes: Iterable[NodeRow]) -> dict[NodeName, int]:
+    """Where a move under way leads; where nothing moves, what is there."""
+    coming = {node.node_name: node.rank or 0 for node in nodes if node.role == "successor"}
+    followed = set(coming.values())
+    staying = {n.node_name: n.rank or 0 for n in nodes if n.role == "member" and n.rank not in followed}
+    return staying | coming
+
+
+def ranked(chosen: Iterable[NodeName], held: Mapping[NodeName, NodeRow], nodes: int) -> dict[NodeName, int]:
+    """Who is there keeps its rank where that rank is still there; the others take what is left, in their order."""
+    ranks: dict[NodeName, int] = {}
+    for name in chosen:
+        rank = held[name].rank if name in held else None
+        if rank is not None and rank < nodes and rank not in ranks.values():
+            ranks[name] = rank
+    left = iter(sorted(set(range(nodes)) - set(ranks.values())))
+    return ranks | {name: next(left) for name in chosen if name not in ranks}

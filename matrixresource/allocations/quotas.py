@@ -1,0 +1,140 @@
+"""Quotas: how much a project may hold at once. A project without one may hold all there is.
+
+What is promised to a reservation counts from the moment it is promised, whenever its time comes: when it comes to be
+held, nothing changes. What is taken from a reservation of the same project is not counted twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from matrixcommon.model.errors import QuotaExceeded
+from matrixcommon.persistence.database_session import ResourceRow, check_etag, find
+from matrixcommon.persistence.table_cache import every
+from matrixresource.allocations.request_mapping import size_of
+from matrixresource.contract.allocations import AllocationRequest, QuotaRequest, QuotaView
+from matrixresource.store.reservations import living
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AllocationRow, Base
+
+COUNTED = ("npus", "cpus", "memory_gib")
+
+
+class QuotaRow(ResourceRow, Base):
+    """One project's limits, by the project's name."""
+
+    __tablename__ = "quotas"
+    kind = "quota"
+
+    limits: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
+
+    def view(self) -> QuotaView:
+        return QuotaView(**self.common(), **QuotaRequest.model_validate(self.limits).model_dump())
+
+
+Amounts = dict[str, float]
+"""By each of `COUNTED`: NPUs (a spare is eight, it is kept from others), sockets, GiB."""
+
+
+def used_by(session: Session, project: str) -> Amounts:
+    """What a project holds and is promised."""
+    total = dict.fromkeys(COUNTED, 0.0)
+    held = (row for row in every(session, AllocationRow) if row.project == project)
+    promised = [row for row in living(session) if row.promised and row.project == project]
+    for mine in (*map(_held, held), *(wanted(row.wish()) for row in promised)):
+        for counted in COUNTED:
+            total[counted] += mine[counted]
+    return total
+
+
+def wanted(request: AllocationRequest) -> Amounts:
+    """What a request counts for."""
+    nodes, per = size_of(request)
+    return {"npus": nodes * per + request.spares * 8, "cpus": request.cpus, "memory_gib": request.memory_gib}
+
+
+def _held(row: AllocationRow) -> Amounts:
+    """What an allocation counts for; while it moves, the larger of what it was and will be.
+
+    Its members may differ in size, where others have taken from it.
+    """
+    if row.state == "Releasing":
+        return dict.fromkeys(COUNTED, 0.0)
+    request = row.request_held()
+    mine = {"npus": row.npus + row.spares * 8, "cpus": request.cpus, "memory_gib": request.memory_gib}
+    coming = mine if row.moving_to is None else wanted(AllocationRequest.model_validate(row.moving_to))
+    return {counted: max(mine[counted], coming[counted]) for counted in COUNTED}
+
+
+def check(session: Session, request: AllocationRequest, held: AllocationRow | None = None) -> None:
+    """Raises QuotaExceeded where the project would get above its limits; `held` is what the request would change.
+
+    Who is above them already, because they were lowered, may keep what it has and take less.
+    """
+    row = session.get(QuotaRow, request.project)
+    if row is None or _from_its_own(session, request):
+        return
+    limits, used = QuotaRequest.model_validate(row.limits), used_by(session, request.project)
+    before = dict.fromkeys(COUNTED, 0.0) if held is None else _held(held)
+    blocking = []
+    for counted, amount in wanted(request).items():
+        limit, others = getattr(limits, counted), used[counted] - before[counted]
+        if limit is not None and amount > before[counted] and others + amount > limit:
+            told = {"npus": "NPUs", "cpus": "CPU sockets", "memory_gib": "GiB"}[counted]
+            blocking.append(
+                {"domain": f"project {request.project}", "needs": f"{amount:g} {told}", "has": max(0, limit - others)}
+            )
+    if blocking:
+        first = blocking[0]
+        raise QuotaExceeded(
+            f"project {request.project!r} may hold {first['has']:g} more of what is asked ({first['needs']}); "
+            "raise its quota or release something",
+            blocking=blocking,
+        )
+
+
+def _from_its_own(session: Session, request: AllocationRequest) -> bool:
+    """Whether all of it is taken from what the project holds already."""
+    held = session.get(AllocationRow, request.reservation) if request.reservation is not None else None
+    return held is not None and held.project == request.project
+
+
+class Quotas:
+    """The verbs over quotas."""
+
+    def __init__(self, store: ResourceStore) -> None:
+        self._store = store
+
+    def put(self, project: str, request: QuotaRequest, if_match: str | None = None) -> QuotaView:
+        """Set a project's limits. What it holds above them stays; it gets no more."""
+        with self._store.transaction() as session:
+            row = session.get(QuotaRow, project)
+            check_etag(row, if_match)
+            if row is None:
+                row = QuotaRow(name=project, project=project, state="Active", generation=0)
+                session.add(row)
+            if row.limits != request.wire():
+                row.limits = request.wire()
+                row.generation += 1
+        return self.get(project)
+
+    def get(self, project: str) -> QuotaView:
+        with self._store.reading() as session:
+            return self._shown(session, find(session, QuotaRow, project))
+
+    def list(self) -> list[QuotaView]:
+        with self._store.reading() as session:
+            return [self._shown(session, row) for row in session.scalars(select(QuotaRow).order_by(QuotaRow.name))]
+
+    def delete(self, project: str, if_match: str | None = None) -> None:
+        with self._store.transaction() as session:
+            row = find(session, QuotaRow, project)
+            check_etag(row, if_match)
+            session.delete(row)
+
+    def _shown(self, session: Session, row: QuotaRow) -> QuotaView:
+        used = used_by(session, row.name)
+        return row.view().model_copy(update={f"used_{counted}": used[counted] for counted in COUNTED})

@@ -1,0 +1,135 @@
+"""wish_of(request): what is asked of MatrixResource, in the words of the ledger. Pure; what cannot be meant is refused.
+
+The ledger counts members as nodes with `per` NPUs on each. A request may say so itself, or give a number of NPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
+from matrixresource.contract.allocations import Affinity, AllocationRequest
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.request import Rule, Wish
+
+NEVER = float("inf")
+
+
+def size_of(request: AllocationRequest) -> tuple[int, float]:
+    """(members, NPUs on each); (0, 8) for sockets or memory alone. Raises InvalidField."""
+    per = request.npus_per_node
+    if per is not None:
+        _part(per, "npusPerNode")
+    if request.nodes is not None:
+        return request.nodes, per or NPUS_PER_NODE
+    if request.npus is None:
+        return 0, NPUS_PER_NODE
+    npus = request.npus
+    if per is not None:
+        if npus % per:
+            raise InvalidField(f"{npus:g} NPUs are no number of nodes with {per:g} on each", field="npusPerNode")
+        return int(npus / per), per
+    if npus <= NPUS_PER_NODE:
+        _part(npus, "npus")
+        return 1, npus
+    if npus != int(npus):
+        raise InvalidField(
+            f"{npus:g} NPUs end in a die; say npusPerNode 0.5 for single dies, or a whole number", field="npus"
+        )
+    whole = int(npus)
+    per = next(size for size in range(NPUS_PER_NODE, 0, -1) if whole % size == 0)
+    return whole // per, per
+
+
+def _part(npus: float, field: str) -> None:
+    if npus != 0.5 and npus != int(npus):
+        raise InvalidField(
+            f"{npus:g} is no part of a node: use 0.5 (one die) or 1 to {NPUS_PER_NODE} NPUs", field=field
+        )
+
+
+def wish_of(
+    request: AllocationRequest, shape: Shape, number: Callable[[NodeName], int | None], now: float = 0.0
+) -> Wish:
+    """The ledger's wish. `number` gives a node's number, None for one that is not there; `now` starts the lease."""
+    nodes, per = size_of(request)
+    placement = request.placement
+    if placement.policy == "pack" and placement.level == "node" and placement.required and nodes > 1:
+        raise InvalidField(
+            f"{nodes} members need as many nodes; packed into one node goes up to {NPUS_PER_NODE} NPUs",
+            field="placement.level",
+        )
+    blocks = {"cabinet": 1, "supernode": 1}
+    for place, block in enumerate(placement.blocks):
+        if nodes % block.nodes:
+            raise InvalidField(
+                f"{nodes} members are no whole number of blocks of {block.nodes}",
+                field=f"placement.blocks[{place}].nodes",
+            )
+        blocks[block.level] = block.nodes
+    if blocks["supernode"] % blocks["cabinet"] and blocks["supernode"] > 1:
+        raise InvalidField(
+            f"a block of {blocks['supernode']} in a supernode holds no whole number of blocks of {blocks['cabinet']}",
+            field="placement.blocks",
+        )
+    avoid = (number(name) for name in request.exclude_nodes)
+    return Wish(
+        nodes,
+        per,
+        within=_within(request),
+        block=blocks["supernode"],
+        cell=blocks["cabinet"],
+        spread=_spread(request, nodes, shape),
+        apart=_rule(request.apart),
+        near=_rule(request.near),
+        spares=request.spares,
+        cpus=request.cpus,
+        mem=request.memory_gib,
+        priority=request.priority,
+        preempts=request.preemption == "LowerPriority",
+        end=NEVER if request.lease_s is None else now + request.lease_s,
+        avoid=frozenset(each for each in avoid if each is not None),
+    )
+
+
+def _within(request: AllocationRequest) -> str:
+    placement = request.placement
+    if request.nodes is None and request.npus is None:
+        return placement.level if placement.required and placement.level != "node" else ""
+    if placement.level == "supernode":
+        return "supernode" if placement.policy == "pack" and placement.required else ""
+    return (
+        "cabinet" if placement.policy == "pack" and placement.required and placement.level == "cabinet" else "supernode"
+    )
+
+
+def _spread(request: AllocationRequest, nodes: int, shape: Shape) -> Rule | None:
+    placement = request.placement
+    if placement.policy != "spread" or placement.level == "node" or not nodes:
+        return None
+    domains = shape.cabinets if placement.level == "cabinet" else shape.supernodes
+    return Rule(placement.level, placement.max_per_domain or -(-nodes // domains), required=placement.required)
+
+
+def _rule(affinity: Affinity | None) -> Rule | None:
+    return (
+        None
+        if affinity is None
+        else Rule(affinity.level, others=tuple(affinity.allocations), required=affinity.required)
+    )
+
+
+def cycle_of(name: str, near: Iterable[str], known: Callable[[str], Iterable[str]]) -> list[str]:
+    """The way round by which `name` would have to be near itself, through those it wishes to be near; [] when there is
+    none."""
+    waiting = [[name, other] for other in near]
+    seen: set[str] = set()
+    while waiting:
+        way = waiting.pop()
+        if way[-1] == name:
+            return way
+        if way[-1] not in seen:
+            seen.add(way[-1])
+            waiting += [[*way, other] for other in known(way[-1])]
+    return []

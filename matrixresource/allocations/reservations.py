@@ -1,0 +1,213 @@
+"""The verbs over reservations: promise, hold when the time comes, hand over, end."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName, checked_resource_name
+from matrixcommon.persistence.database_session import check_etag, find
+from matrixresource.allocations import quotas
+from matrixresource.allocations.apply_placement import carry_out
+from matrixresource.allocations.ledger_sync import Books
+from matrixresource.allocations.node_assignment import Roster
+from matrixresource.allocations.refusals import refusal
+from matrixresource.allocations.status import Standing
+from matrixresource.contract.reservations import ReservationRequest, ReservationView
+from matrixresource.scheduler.changes import advance_reservation as ledger_reserving
+from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.store.reservations import ReservationRow, living
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AllocationRow
+from matrixresource.store.topology_versions import current_version
+
+
+class Reservations:
+    """Over one store and its books."""
+
+    def __init__(self, store: ResourceStore, books: Books, roster: Roster, standing: Standing, clock: Clock) -> None:
+        self._store = store
+        self._books = books
+        self._roster = roster
+        self._standing = standing
+        self._clock = clock
+
+    def put(
+        self, name: str, request: ReservationRequest, *, if_match: str | None = None, dry: bool = False
+    ) -> ReservationView:
+        """Promise what is asked for. Asked again for the same, it finds it. Raises InsufficientCapacity, Conflict."""
+        checked_resource_name(name)
+        start, now = request.start, self._clock.now()
+        with self._store.transaction(dry) as session:
+            row = session.get(ReservationRow, name)
+            check_etag(row, if_match)
+            wish_kept = request.wish().kept()
+            if row is not None:
+                if (row.request, row.starts_at, row.ends_at) != (wish_kept, start, start + request.duration_s):
+                    raise Conflict(f"reservation {name!r} is for something else; delete it first")
+                return row.view()
+            if start < now:
+                raise InvalidField(f"{request.starts_at} has passed", field="startsAt")
+            if session.get(AllocationRow, name) is not None:
+                raise Conflict(f"there is an allocation named {name!r}; a reservation becomes one of its own name")
+            quotas.check(session, request.wish())
+            ledger = self._books.open(session)
+            wish = self._books.wish(request.wish(), now)
+            self._books.touched()
+            place = ledger_reserving.reserve(ledger, name, wish, start, start + request.duration_s)
+            if place is None:
+                raise refusal(self._store.nodes(session), self._books, wish)
+            row = ReservationRow(
+                name=name,
+                project=request.project,
+                labels=request.labels,
+                state="Promised",
+                starts_at=start,
+                ends_at=start + request.duration_s,
+                request=wish_kept,
+                place=self._books.written(place),
+            )
+            session.add(row)
+            session.flush()
+            view = row.view()
+        return view if dry else row.view()
+
+    def get(self, name: str) -> ReservationView:
+        with self._store.reading() as session:
+            return find(session, ReservationRow, name).view()
+
+    def list(self) -> list[ReservationView]:
+        with self._store.reading() as session:
+            return [row.view() for row in session.scalars(select(ReservationRow).order_by(ReservationRow.name))]
+
+    def delete(self, name: str, if_match: str | None = None) -> None:
+        """Give a promise up, or forget one that has ended. What is held is released by its allocation's name."""
+        with self._store.transaction() as session:
+            row = find(session, ReservationRow, name)
+            check_etag(row, if_match)
+            if row.state == "Held":
+                raise Conflict(f"reservation {name!r} is held; release allocation {name!r}")
+            session.delete(row)
+
+    def as_time_goes_on(self) -> str:
+        """Hold those whose start has come, end those whose end has. Run on a period."""
+        now, held = self._clock.now(), 0
+        with self._store.transaction() as session:
+            rows = living(session)
+            if not any(row.ends_at <= now or row.starts_at <= now for row in rows):
+                return "no reservation is due"
+            ledger = self._books.open(session)
+            self._books.touched()
+            for row in rows:
+                if row.ends_at <= now or (row.state == "Held" and session.get(AllocationRow, row.name) is None):
+                    row.move("Ended")
+            places, waiting = ledger.due(now)
+            for row in rows:
+                if row.name in places:
+                    self._hold(session, row, places[row.name], now)
+                    held += 1
+                elif row.name in waiting and row.state == "Promised":
+                    row.move("Waiting")
+        return f"{held} reservations are held now"
+
+    def _hold(self, session: Session, row: ReservationRow, place: Place, now: float) -> None:
+        wish = row.wish()
+        asked = self._books.wish(wish, now)
+        held = AllocationRow(
+            name=row.name,
+            project=row.project,
+            labels={**row.labels, "cloudmatrix.io/reservation": row.name},
+            state="Reserved",
+            nodes=asked.nodes,
+            npus=asked.npus,
+            spares=asked.spares,
+            request=wish.kept(),
+            expires_at=row.ends_at,
+            topology_version=current_version(session),
+            bound=False,
+            generation=1,
+            conditions=[],
+            members=[],
+        )
+        session.add(held)
+        carry_out(session, self._store, self._roster, self._books, held, place)
+        self._standing.settle(session, held, now)
+        row.place = self._books.written(place)
+        row.move("Held")
+
+    def claim(self, session: Session, reservation: str, name: str, wish: Wish, now: float) -> Place:
+        """Take from a reservation that is held; its nodes are nobody's until the caller carries the place out.
+
+        Raises Conflict before its start and InsufficientCapacity when what is left of it does not hold the wish.
+        """
+        row = find(session, ReservationRow, reservation)
+        held = session.get(AllocationRow, reservation)
+        if row.state != "Held" or held is None:
+            raise Conflict(
+                f"reservation {reservation!r} is {row.state}, nothing can be taken from it", field="reservation"
+            )
+        if held.bound or held.state != "Reserved":
+            raise Conflict(
+                f"allocation {reservation!r} is in use itself, nothing can be taken from it", field="reservation"
+            )
+        self._books.touched()
+        ledger = self._books.ledger
+        place = ledger_reserving.claim(ledger, reservation, name, wish, now)
+        if place is None:
+            raise refusal(self._store.nodes(session), self._books, wish)
+        left = ledger.held.get(reservation)
+        stays = set() if left is None else {*self._books.nodes(left.place), *self._books.spares(left.place)}
+        for node in self._store.held_by(session, reservation):
+            if node.node_name not in stays:  # taken whole, or in part: then the rest of it is a part, too
+                node.holder = node.role = node.rank = None
+        if left is None:
+            for part in self._store.parts(session, reservation):
+                self._roster.forget(session, part)
+            session.delete(held)
+            row.move("Ended")
+            return place
+        self._part_again(session, held, left.place)
+        self._rest(session, held, left.wish)
+        self._standing.settle(session, held, now)
+        row.place = self._books.written(left.place)
+        return place
+
+    def _rest(self, session: Session, held: AllocationRow, wish: Wish) -> None:
+        """What is left says of itself what it is: so many members, ranks without gaps, spares as members where nobody
+        else is left. Members of unlike size count with the largest share of a node that each of them has."""
+        nodes = self._store.held_by(session, held.name)
+        parts = [part for part in self._store.parts(session, held.name) if part.dies]
+        if not parts and all(node.role == "spare" for node in nodes):
+            for each in nodes:
+                each.role = "member"
+        members = [node for node in nodes if node.role == "member"]
+        for rank, node in enumerate(members):
+            node.rank = rank
+        for rank, part in enumerate(parts, len(members)):
+            part.rank = rank
+        sizes = [part.dies.bit_count() / 2 for part in parts] + [float(NPUS_PER_NODE)] * len(members)
+        per = min(sizes, default=None)
+        held.nodes, held.npus = len(sizes), sum(sizes)
+        held.spares = min(held.spares, len(nodes) - len(members))
+        held.request = {
+            **held.request,
+            "npus": None,
+            "nodes": len(sizes) or None,
+            "npusPerNode": per if per is None or per == 0.5 else int(per),
+            "spares": held.spares,
+            "cpus": wish.cpus,
+            "memoryGib": wish.mem,
+        }
+
+    def _part_again(self, session: Session, held: AllocationRow, left: Place) -> None:
+        wanted = self._books.parts(left)
+        for part in self._store.parts(session, held.name):
+            new = wanted.pop(NodeName(part.node), None)
+            if new is None:
+                self._roster.forget(session, part)
+            else:
+                part.dies, part.cpus, part.memory_gib = new.dies, new.cpus, new.memory_gib
+        for new in wanted.values():
+            self._roster.share(session, held, new)

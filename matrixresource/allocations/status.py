@@ -1,0 +1,81 @@
+"""How an allocation stands: its state, conditions and members, read off its nodes and what their agents reported."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.resource_model import condition
+from matrixresource.allocations.node_assignment import Roster
+from matrixresource.contract.allocations import MemberView
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AllocationRow
+
+
+class Standing:
+    """Settles allocations after anything about them or their nodes has changed."""
+
+    def __init__(self, store: ResourceStore, roster: Roster) -> None:
+        self._store = store
+        self._roster = roster
+
+    def settle(self, session: Session, held: AllocationRow, now: float) -> bool:
+        """Read the state off. True when it was released and is gone."""
+        self._let_go_of_wiped_parts(session, held)
+        if held.state == "Releasing" and self._released(session, held):
+            session.delete(held)
+            return True
+        members = self._members(session, held)
+        held.members = [view.wire() for view in members]
+        serving = [view for view in members if view.role in ("member", "pool")]
+        broken = [view for view in serving if view.agent == "Lost" or view.health == "Unhealthy"]
+        ready = sum(view.ready for view in serving)
+        if held.state in ("Binding", "Degraded") and ready == len(serving) and not broken:
+            held.move("Bound")
+        elif held.state in ("Binding", "Bound") and broken:
+            held.move("Degraded")
+        spares = sum(view.ready for view in members if view.role == "spare") if held.bound else 0
+        self._say(
+            held,
+            "NodesReady",
+            held.bound and ready == len(serving),
+            "NotBound" if not held.bound else "AllReady" if ready == len(serving) else "Waiting",
+            f"{ready if held.bound else 0} of {len(serving)} members are active",
+            now,
+        )
+        enough = spares >= held.spares
+        self._say(
+            held,
+            "SparesAvailable",
+            enough,
+            "SparesReady" if enough else "SparesMissing",
+            f"{spares} of {held.spares} spares stand ready",
+            now,
+        )
+        return False
+
+    def _members(self, session: Session, held: AllocationRow) -> list[MemberView]:
+        views = [node.member_view() for node in self._store.held_by(session, held.name)]
+        parts = [part for part in self._store.parts(session, held.name) if held.state == "Releasing" or not part.going]
+        nodes = {node.name: node for node in self._store.nodes(session, [part.node for part in parts])} if parts else {}
+        return views + [part.member_view(nodes[part.node]) for part in parts]
+
+    def _released(self, session: Session, held: AllocationRow) -> bool:
+        # A node that cannot answer is fenced by its generation and quarantined until it proves to be clean.
+        left = self._store.held_by(session, held.name)
+        for node in left:
+            if node.ready or node.agent == "Lost":
+                node.holder = node.role = node.rank = None
+                node.read_state()
+        return not self._store.held_by(session, held.name) and not self._store.parts(session, held.name)
+
+    def _let_go_of_wiped_parts(self, session: Session, held: AllocationRow) -> None:
+        going = [part for part in self._store.parts(session, held.name) if part.going]
+        nodes = {node.name: node for node in self._store.nodes(session, [part.node for part in going])} if going else {}
+        for part in going:
+            if part.gone(nodes[part.node]):
+                self._roster.forget(session, part)
+
+    def _say(self, held: AllocationRow, type: str, status: bool, reason: str, message: str, now: float) -> None:
+        held.conditions = condition(
+            held.conditions or [], type, status, reason, message, generation=held.generation, now=now
+        )

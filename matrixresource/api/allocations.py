@@ -1,0 +1,212 @@
+"""MatrixResource over HTTP: one call in, one view out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from matrixcommon.api.fast_path import HotRouter
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection, page, shown
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.hardware_names import NodeName, NpuName
+from matrixcommon.persistence.group_commit import Groups
+from matrixresource.allocations.allocator import Allocator
+from matrixresource.allocations.quotas import Quotas
+from matrixresource.contract.agents import NodeReports, ReportAnswer
+from matrixresource.contract.allocations import (
+    AllocationRequest,
+    AllocationView,
+    QuotaRequest,
+    QuotaView,
+    RenewRequest,
+    ReplaceRequest,
+)
+from matrixresource.contract.nodes import InventoryView, NodeView, NpuView
+from matrixresource.contract.plans import FragmentationView, PlanRequest, PlanView
+from matrixresource.contract.reservations import ReservationRequest, ReservationView
+from matrixresource.controllers.node_reports import NodeReports as ReportReader
+from matrixresource.planning.planner import Planner
+from matrixresource.store.node_inventories import inventory_view
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.topology_versions import spec_at
+
+
+def routes(
+    store: ResourceStore, allocator: Allocator, reports: ReportReader, clock: Clock, replenish: Callable[[], None]
+) -> APIRouter:
+    """The routes over one store. `replenish` nudges the watcher that refills spares."""
+    api = HotRouter(prefix="/v1")
+    groups = Groups(store.records)
+
+    @api.get("/nodes")
+    async def list_nodes(request: Request, params: Params) -> Response:
+        return collection(request, params, store.records, "node", _nodes)
+
+    def _nodes() -> list[NodeView]:
+        with store.reading() as session:
+            return [row.view() for row in store.nodes(session)]
+
+    @api.get("/nodes/{name}")
+    async def get_node(name: NodeName) -> NodeView:
+        with store.reading() as session:
+            return store.node(session, name).view()
+
+    @api.get("/nodes/{name}/inventory", summary="What the node reported to consist of, and how that differs")
+    async def get_inventory(name: NodeName) -> InventoryView:
+        with store.reading() as session:
+            node = store.node(session, name)
+            return inventory_view(session, node, spec_at(session, node.supernode))
+
+    @api.post("/nodes/{name}:cordon")
+    async def cordon(name: NodeName, if_match: IfMatch = None) -> NodeView:
+        return allocator.cordon(name, True, if_match=if_match)
+
+    @api.post("/nodes/{name}:uncordon")
+    async def uncordon(name: NodeName, if_match: IfMatch = None) -> NodeView:
+        view = allocator.cordon(name, False, if_match=if_match)
+        replenish()
+        return view
+
+    @api.get("/npus")
+    async def list_npus(request: Request, params: Params) -> Response:
+        return JSONResponse(
+            page([view.wire() for view in _npus()], params) | {"resourceVersion": store.records.latest()}
+        )
+
+    def _npus() -> list[NpuView]:
+        with store.reading() as session:
+            return [npu for row in store.nodes(session) for npu in row.npu_views()]
+
+    @api.post("/npus/{name}:release", summary="Take back that frequent faults separated this NPU")
+    async def release_npu(name: NpuName) -> NpuView:
+        released = reports.release(name)
+        replenish()
+        return next(npu for npu in released.npu_views() if npu.name == name)
+
+    @api.get("/spares")
+    async def list_spares(request: Request, params: Params) -> Response:
+        spares = [view.wire() for view in _nodes() if view.role == "spare"]
+        return JSONResponse(page(spares, params) | {"resourceVersion": store.records.latest()})
+
+    @api.get("/allocations")
+    async def list_allocations(request: Request, params: Params) -> Response:
+        return collection(request, params, store.records, "allocation", _allocations)
+
+    def _allocations() -> list[AllocationView]:
+        with store.reading() as session:
+            return [row.view() for row in store.allocations(session)]
+
+    @api.get("/allocations/{name}", response_model=AllocationView)
+    async def get_allocation(name: str) -> Response:
+        with store.reading() as session:
+            return shown(store.allocation(session, name).view())
+
+    @api.hot("PUT", "allocations", AllocationRequest)
+    @api.put("/allocations/{name}", response_model=AllocationView)
+    async def reserve(
+        name: str, body: AllocationRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> Response:
+        if validate_only:
+            return shown(allocator.reserve(name, body, if_match=if_match, validate_only=True))
+        return shown(await groups.run(lambda: allocator.reserve(name, body, if_match=if_match)))
+
+    @api.put("/allocations/{name}/binding", response_model=AllocationView)
+    async def bind(name: str) -> Response:
+        return shown(await groups.run(lambda: allocator.bind(name)))
+
+    @api.put("/allocations/{name}/move")
+    async def move(name: str, body: AllocationRequest, validate_only: ValidateOnly = False) -> AllocationView:
+        """Take successors for members that would lie elsewhere; `:changeOver` ends the move, DELETE gives it up."""
+        return allocator.move(name, body, validate_only=validate_only)
+
+    @api.delete("/allocations/{name}/move")
+    async def stay(name: str) -> AllocationView:
+        return allocator.stay(name)
+
+    @api.post("/allocations/{name}:changeOver")
+    async def change_over(name: str, body: AllocationRequest) -> AllocationView:
+        return allocator.change_over(name, body)
+
+    @api.post("/allocations/{name}:replace")
+    async def replace(name: str, body: ReplaceRequest) -> AllocationView:
+        return allocator.replace(name, body.node, body.reason)
+
+    @api.post("/allocations/{name}:renew", response_model=AllocationView)
+    async def renew(name: str, body: RenewRequest) -> Response:
+        """Let the lease start again."""
+        return shown(await groups.run(lambda: allocator.renew(name, body.lease_s)))
+
+    @api.hot("DELETE", "allocations")
+    @api.delete("/allocations/{name}")
+    async def release(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
+        if validate_only:
+            with store.reading() as session:
+                return shown(store.allocation(session, name).view())
+        view = await groups.run(lambda: allocator.release(name, if_match=if_match))
+        replenish()
+        return Response(status_code=204) if view is None else shown(view, 202)
+
+    @api.get("/assignments")
+    async def list_assignments(request: Request, params: Params) -> Response:
+        def wished() -> Any:
+            with store.reading() as session:
+                return [row.view() for row in store.assignments(session)]
+
+        return collection(request, params, store.records, "assignment", wished)
+
+    @api.post("/node-reports")
+    async def take_reports(body: NodeReports) -> dict[str, list[ReportAnswer]]:
+        return {"answers": reports.take(body.reports)}
+
+    planner = Planner(store, allocator.books, clock)
+
+    @api.post("/plans", summary="Would this fit; if not, why not and what would help? Nothing is created.")
+    async def plan(body: PlanRequest) -> PlanView:
+        return planner.plan(body)
+
+    @api.get("/fragmentation")
+    async def fragmentation() -> FragmentationView:
+        return planner.fragmentation()
+
+    reservations = allocator.reservations
+
+    @api.get("/reservations")
+    async def list_reservations(request: Request, params: Params) -> Response:
+        return collection(request, params, store.records, "reservation", reservations.list)
+
+    @api.get("/reservations/{name}")
+    async def get_reservation(name: str) -> ReservationView:
+        return reservations.get(name)
+
+    @api.put("/reservations/{name}")
+    async def put_reservation(
+        name: str, body: ReservationRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> ReservationView:
+        return reservations.put(name, body, if_match=if_match, dry=validate_only)
+
+    @api.delete("/reservations/{name}", status_code=204)
+    async def delete_reservation(name: str, if_match: IfMatch = None) -> None:
+        reservations.delete(name, if_match)
+
+    quotas = Quotas(store)
+
+    @api.get("/quotas")
+    async def list_quotas(request: Request, params: Params) -> Response:
+        return collection(request, params, store.records, "quota", quotas.list)
+
+    @api.get("/quotas/{project}")
+    async def get_quota(project: str) -> QuotaView:
+        return quotas.get(project)
+
+    @api.put("/quotas/{project}")
+    async def put_quota(project: str, body: QuotaRequest, if_match: IfMatch = None) -> QuotaView:
+        return quotas.put(project, body, if_match)
+
+    @api.delete("/quotas/{project}", status_code=204)
+    async def delete_quota(project: str, if_match: IfMatch = None) -> None:
+        quotas.delete(project, if_match)
+
+    return api

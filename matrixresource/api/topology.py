@@ -1,0 +1,168 @@
+"""Supernodes, domains and topology versions over HTTP: one call in, one view out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection
+from matrixcommon.model.errors import InvalidField, NotFound
+from matrixcommon.persistence.database_session import find
+from matrixresource.contract.nodes import SupernodeView
+from matrixresource.contract.topology import DomainRequest, DomainView, SupernodeRequest, TopologyVersionView
+from matrixresource.store.maintenance_domains import DomainRow, lying
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.topology_versions import (
+    TopologyVersionRow,
+    current_version,
+    supernodes,
+    topology_at,
+    versions,
+)
+from matrixresource.supernodes.topology_manager import Surveyor
+from matrixresource.topology.observed_graph import graph_as_found, graphml, node_link
+
+Drain = Annotated[bool, Query(description="whoever lies there is to leave; nobody is moved by MatrixResource itself")]
+
+
+def topology_routes(store: ResourceStore, surveyor: Surveyor, replenish: Callable[[], None]) -> APIRouter:
+    """The routes over one store. `replenish` nudges the watcher that refills spares."""
+    api = APIRouter(prefix="/v1")
+
+    @api.get("/supernodes")
+    async def list_supernodes(request: Request, params: Params) -> Response:
+        return collection(request, params, store.records, "supernode", _supernodes)
+
+    def _supernodes() -> list[SupernodeView]:
+        with store.reading() as session:
+            nodes = store.nodes(session)
+            return [
+                row.view_of([node for node in nodes if node.supernode == row.name]) for row in store.supernodes(session)
+            ]
+
+    @api.get("/supernodes/{name}")
+    async def get_supernode(name: str) -> SupernodeView:
+        found = next((view for view in _supernodes() if view.name == name), None)
+        if found is None:
+            raise NotFound(f"there is no supernode named {name!r}", field="name")
+        return found
+
+    @api.put("/supernodes/{name}")
+    async def ensure_supernode(
+        request: Request,
+        name: str,
+        body: SupernodeRequest,
+        if_match: IfMatch = None,
+        validate_only: ValidateOnly = False,
+    ) -> Response:
+        """Have this supernode in the inventory. With `validateOnly` 204: it could be had."""
+        surveyor.ensure_supernode(name, body, by=_who(request), if_match=if_match, dry=validate_only)
+        if validate_only:
+            return Response(status_code=204)
+        replenish()
+        return JSONResponse((await get_supernode(name)).wire())
+
+    @api.delete("/supernodes/{name}", status_code=204)
+    async def remove_supernode(
+        request: Request, name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False
+    ) -> None:
+        """Take it out of the inventory; refused while anything is held there."""
+        surveyor.remove_supernode(name, by=_who(request), if_match=if_match, dry=validate_only)
+
+    @api.get("/supernodes/{name}/topology")
+    async def get_topology(
+        name: str,
+        format: Annotated[str, Query(description="node-link or graphml")] = "node-link",
+        level: Annotated[str, Query(description="package or die")] = "package",
+        version: Annotated[str | None, Query(description="as of this topology version; without it, now")] = None,
+    ) -> Response:
+        if level not in ("package", "die"):
+            raise InvalidField(f"{level!r} is no level; use package or die", field="level")
+        if format not in ("node-link", "graphml"):
+            raise InvalidField(f"{format!r} is no format; use node-link or graphml", field="format")
+        with store.reading() as session:
+            graph, called = _graph(session, name, level, version)
+        if format == "graphml":
+            return PlainTextResponse(graphml(graph), media_type="application/graphml+xml")
+        return JSONResponse({"topologyVersion": called, "graph": node_link(graph)})
+
+    def _graph(session: Session, name: str, level: str, version: str | None) -> tuple[Any, str]:
+        supernode = supernodes(session, version).get(name)
+        if supernode is None:
+            raise NotFound(
+                f"there is no supernode named {name!r}" + (f" in {version}" if version else ""), field="name"
+            )
+        called = version or current_version(session)
+        return graph_as_found(supernode, topology_at(session, version), called, level), called
+
+    @api.get("/topology-versions")
+    async def list_versions(request: Request, params: Params) -> Response:
+        """The oldest first, unless `orderBy` says otherwise."""
+        params.order_by = params.order_by or "number"
+        return collection(request, params, store.records, "topology-version", _versions)
+
+    def _versions() -> list[TopologyVersionView]:
+        with store.reading() as session:
+            return [row.view() for row in versions(session)]
+
+    @api.get("/topology-versions/{name}")
+    async def get_version(name: str) -> TopologyVersionView:
+        """One version; `current` is the newest."""
+        with store.reading() as session:
+            return find(session, TopologyVersionRow, current_version(session) if name == "current" else name).view()
+
+    @api.get("/domains")
+    async def list_domains(request: Request, params: Params) -> Response:
+        return collection(request, params, store.records, "domain", _domains)
+
+    def _domains() -> list[DomainView]:
+        with store.reading() as session:
+            held = lying(session)
+            rows = session.scalars(select(DomainRow).order_by(DomainRow.name))
+            return [row.view_of(held.get(row.name, [])) for row in rows]
+
+    @api.get("/domains/{name}")
+    async def get_domain(name: str) -> DomainView:
+        with store.reading() as session:
+            return find(session, DomainRow, name).view()
+
+    @api.post("/domains/{name}:close")
+    async def close(
+        request: Request,
+        name: str,
+        body: DomainRequest | None = None,
+        drain: Drain = False,
+        if_match: IfMatch = None,
+        validate_only: ValidateOnly = False,
+    ) -> DomainView:
+        """Take nothing new there; what runs goes on."""
+        reason = body.reason if body else ""
+        by = _who(request)
+        return surveyor.close(name, by=by, reason=reason, drain=drain, if_match=if_match, dry=validate_only)
+
+    @api.post("/domains/{name}:open")
+    async def open_domain(
+        request: Request,
+        name: str,
+        body: DomainRequest | None = None,
+        if_match: IfMatch = None,
+        validate_only: ValidateOnly = False,
+    ) -> DomainView:
+        """Take newcomers there again."""
+        reason = body.reason if body else ""
+        view = surveyor.open(name, by=_who(request), reason=reason, if_match=if_match, dry=validate_only)
+        replenish()
+        return view
+
+    return api
+
+
+def _who(request: Request) -> str:
+    """The name of the token that asks."""
+    principal = getattr(request.state, "principal", None)
+    return str(principal.name)[:63] if principal is not None else "anyone"

@@ -1,9 +1,0 @@
-"""Where a request fits: an index of free capacity, the policies that choose from it, and who holds what.
-
-Integers only: nodes, cabinets and supernodes are counted through, names are the caller's. `Ledger` is the way in.
-`FORM` says whether these modules are the sources beside this file or what was compiled from them.
-"""
-
-from matrixresource import compiled
-
-FORM = compiled.take_up(compiled.ALLOCATOR, __path__)

@@ -1,0 +1,97 @@
+"""agents."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.resource_model import View, Wire
+from matrixresource.contract.fields import DieNumber, PartName, PortName
+from matrixresource.contract.nodes import NodeInventory
+
+
+class PartWish(Wire):
+    """A part of a node for one allocation: dies by number (2k and 2k+1 are NPU k; none for a pool), sockets, GiB."""
+
+    allocation: str = Field(max_length=63)
+    rank: int | None = None
+    dies: list[DieNumber] = Field(default_factory=list, max_length=16)
+    cpus: int = Field(0, ge=0)
+    memory_gib: int = Field(0, ge=0)
+
+
+class AssignmentView(View):
+    """What is wished of one node: Clean, Spare or Member of an allocation, and parts of it for several.
+
+    Its generation fences older wishes; any change of the whole or of a part is a new one.
+    """
+
+    wanted: Literal["Clean", "Spare", "Member"]
+    allocation: str | None = None
+    rank: int | None = None
+    parts: list[PartWish] = Field(default_factory=list)
+
+
+class ReportedFault(Wire):
+    """A fault code on a component of the node (`npu5`, `npu5-die1`, `l1p3`, `node`), present at the time."""
+
+    code: str = Field(max_length=40)
+    component: str = Field(max_length=40)
+    severity: Literal["hint", "minor", "major", "critical"] | None = None
+    message: str = Field("", max_length=300)
+
+
+class PartReport(Wire):
+    """How far a node is with one part; one that is wished no more is wiped and then no longer reported."""
+
+    allocation: str = Field(max_length=63)
+    status: Literal["Preparing", "Active", "Releasing", "Failed"]
+    message: str = Field("", max_length=300)
+
+
+class NodeReport(Wire):
+    """What a resource agent says of its node.
+
+    `epoch` counts the agent's lives and `sequence` its reports in this life: an older one is refused. `generation` is
+    the newest wish the agent has taken up, and `status` how far it is with it. `inventory` is told once in each life,
+    when it changes, and when an answer asks for it. `ports` says who answers at a port (null: nobody): all of them once
+    in each life and whenever the inventory is asked for, else those where that has changed.
+    """
+
+    node: NodeName
+    epoch: int = Field(ge=0)
+    sequence: int = Field(ge=0)
+    lease_s: float = Field(gt=0, le=86_400)
+    power: Literal["On", "Off"] = "On"
+    status: Literal[
+        "Verifying", "Inspecting", "Clean", "Preparing", "Spare", "Deploying", "Active", "Cleaning", "Failed"
+    ]
+    generation: int = Field(ge=0)
+    allocation: str | None = None
+    stage: str | None = None
+    parts: list[PartReport] = Field(default_factory=list, max_length=64)
+    message: str = Field("", max_length=300)
+    inventory: NodeInventory | None = None
+    ports: dict[PortName, PartName | None] | None = Field(None, max_length=1024)
+    faults: list[ReportedFault] = Field(default_factory=list, max_length=256)
+
+
+class NodeReports(Wire):
+    """A batch: a fleet of agents shares one connection."""
+
+    reports: list[NodeReport] = Field(max_length=4096)
+
+
+class ReportAnswer(Wire):
+    """Whether a report was taken, and the newest wish unless the agent holds it: lost watch events heal here.
+
+    `inventoryWanted`: nothing is known of what the node consists of; say it with the next report.
+    """
+
+    node: str
+    accepted: bool
+    reason: str | None = None
+    inventory_wanted: bool = False
+    desired: AssignmentView | None = None

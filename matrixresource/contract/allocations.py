@@ -1,0 +1,172 @@
+"""allocations."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.resource_model import View, Wire
+from matrixresource.contract.fields import MEMBERS_MAX, NpuCount
+
+
+class Block(Wire):
+    """Members in each domain of `level` come in multiples of `nodes`, ranks in order inside them: a logical
+    supernode."""
+
+    nodes: int = Field(ge=1, le=MEMBERS_MAX, description="nodes of one block")
+    level: Literal["cabinet", "supernode"] = Field("supernode", description="the domain whose edge cuts no block")
+
+
+class Placement(Wire):
+    """How members may lie. `pack` takes as few domains of `level` as it can, `spread` as many.
+
+    `required` makes it a condition: packed into one domain, or spread evenly over all of them, with at most
+    `maxPerDomain` members in one where that is given. Members stay inside one supernode, where UB ends, unless the
+    level is `supernode` and the policy leaves it open: preferred packing, or spreading.
+    """
+
+    policy: Literal["pack", "spread"] = Field("pack", description="into as few domains as possible, or over as many")
+    level: Literal["node", "cabinet", "supernode"] = Field("cabinet", description="the domain that is meant")
+    required: bool = Field(False, description="refuse rather than compromise")
+    max_per_domain: int | None = Field(None, ge=1, le=MEMBERS_MAX, description="for spread: members in one domain")
+    blocks: list[Block] = Field(
+        default_factory=list,
+        max_length=2,
+        description="nested block sizes, such as 2 in a cabinet and 8 in a supernode",
+    )
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Placement:
+        if self.max_per_domain is not None and self.policy != "spread":
+            raise ValueError("maxPerDomain goes with policy spread")
+        levels = [block.level for block in self.blocks]
+        if len(set(levels)) != len(levels):
+            raise ValueError("blocks: one size for each level")
+        return self
+
+
+class Affinity(Wire):
+    """Toward other allocations: only in domains that all of them use, or in none that any of them uses."""
+
+    allocations: list[str] = Field(min_length=1, max_length=64)
+    level: Literal["node", "cabinet", "supernode"] = Field("cabinet", description="the domain that is shared or not")
+    required: bool = Field(True, description="refuse rather than compromise")
+
+
+class AllocationRequest(Wire):
+    """What one owner wishes to hold, all of it or nothing.
+
+    Either `nodes` (with `npusPerNode` of each, all eight unless said) or `npus` (up to eight lie on one node, 0.5 is a
+    die; more are given as equal parts of nodes, whole ones where it comes out even), or neither and `cpus` or
+    `memoryGib` alone, which are pooled from any nodes whoever holds the NPUs there.
+    """
+
+    project: str = Field("default", min_length=1, max_length=63)
+    labels: dict[str, str] = Field(default_factory=dict)
+    nodes: Annotated[int | None, Field(ge=1, le=MEMBERS_MAX)] = None
+    npus: Annotated[float | None, Field(ge=0.5, le=MEMBERS_MAX * 8, multiple_of=0.5)] = None
+    npus_per_node: Annotated[float | None, Field(ge=0.5, le=8, multiple_of=0.5)] = None
+    cpus: Annotated[int, Field(ge=0, le=MEMBERS_MAX * 4)] = 0
+    memory_gib: Annotated[int, Field(ge=0, le=1 << 30)] = 0
+    spares: Annotated[int, Field(ge=0, le=48)] = 0
+    placement: Placement = Placement()
+    near: Affinity | None = None
+    apart: Affinity | None = None
+    priority: Annotated[int, Field(ge=-1_000_000_000, le=1_000_000_000)] = 0
+    preemption: Literal["Never", "LowerPriority"] = Field("Never", description="whether it may put others out")
+    lease_s: Annotated[float | None, Field(gt=0, le=1e9, description="released after this long unless renewed")] = None
+    reservation: str | None = Field(None, max_length=63, description="take it from this reservation")
+    topology_version: str = Field("", max_length=200, description="refused when the topology is another by now")
+    exclude_nodes: list[NodeName] = Field(default_factory=list, max_length=1024)
+
+    def kept(self) -> dict[str, Any]:
+        """The wish without what is no part of it: labels, what was to be avoided then, the version it was made on."""
+        return self.model_copy(update={"labels": {}, "exclude_nodes": [], "topology_version": ""}).wire()
+
+    @model_validator(mode="after")
+    def _one_size(self) -> AllocationRequest:
+        if self.nodes is not None and self.npus is not None:
+            raise ValueError("give either nodes or npus")
+        if self.nodes is None and self.npus is None:
+            if not self.cpus and not self.memory_gib:
+                raise ValueError("give nodes or npus, or cpus or memoryGib alone")
+            if self.npus_per_node is not None or self.spares:
+                raise ValueError("npusPerNode and spares go with nodes or npus")
+        return self
+
+
+class QuotaRequest(Wire):
+    """How much a project may hold at once; what is not given has no limit. Spares count, eight NPUs each."""
+
+    npus: Annotated[float | None, Field(ge=0, le=MEMBERS_MAX * 8, multiple_of=0.5)] = None
+    cpus: Annotated[int | None, Field(ge=0)] = None
+    memory_gib: Annotated[int | None, Field(ge=0)] = None
+
+
+class QuotaView(View):
+    """A project's limits and what it holds."""
+
+    npus: NpuCount | None = None
+    cpus: int | None = None
+    memory_gib: int | None = None
+    used_npus: NpuCount = 0
+    used_cpus: float = 0
+    used_memory_gib: float = 0
+
+
+class RenewRequest(Wire):
+    """How long the lease holds from now on."""
+
+    lease_s: float = Field(gt=0, le=1e9)
+
+
+class ReplaceRequest(Wire):
+    """Which member to replace, and why (kept in the member's history)."""
+
+    node: NodeName
+    reason: str = Field("Requested", max_length=200)
+
+
+class MemberView(Wire):
+    """One node of an allocation, or its part of one. `state` is the node's; `ready` says its agent has reported what is
+    wished of it.
+
+    A successor is deployed beside the member whose rank it will take over, while an allocation moves. `dies` are those
+    of a part of a node (NPU k has dies 2k and 2k+1), `pool` members give sockets and memory only.
+    """
+
+    node: str
+    cabinet: str
+    role: Literal["member", "spare", "successor", "pool"]
+    rank: int | None = None
+    state: str
+    agent: str
+    health: str
+    ready: bool
+    npus: NpuCount | None = None
+    dies: list[int] | None = None
+    cpus: int | None = None
+    memory_gib: int | None = None
+
+
+class AllocationView(View):
+    """What one owner holds. `nodes` counts members, `npus` the NPUs they hold."""
+
+    nodes: int
+    npus: NpuCount
+    npus_per_node: NpuCount | None = None
+    cpus: int | None = None
+    memory_gib: int | None = None
+    spares: int
+    placement: Placement
+    near: Affinity | None = None
+    apart: Affinity | None = None
+    priority: int = 0
+    preemption: str = "Never"
+    expires_at: str | None = None
+    topology_version: str
+    bound: bool
+    members: list[MemberView] = Field(default_factory=list)
+    preempts: list[str] = Field(default_factory=list)

@@ -1,0 +1,69 @@
+"""What MatrixResource is asked about its machine and what it shows: supernodes, domains, topology versions."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from matrixcommon.model.resource_model import View, Wire
+
+
+class SupernodeRequest(Wire):
+    """A supernode that exists. `spec` is a document in the form of `cloudmatrix384.yaml`; without it, the service's."""
+
+    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+    spec: dict[str, Any] | None = None
+
+
+class DomainRequest(Wire):
+    """Why a domain is closed or opened."""
+
+    reason: str = Field("", max_length=200)
+
+
+class DomainView(View):
+    """A cabinet or a supernode as a domain of maintenance. Closed, it takes nothing new and keeps what it has.
+
+    `state` is Open, Closed, Draining (closed, and whoever lies there is to leave) or Drained (they have left);
+    `allocations` still lie there.
+    """
+
+    level: Literal["cabinet", "supernode"]
+    supernode: str
+    reason: str = ""
+    by: str = ""
+    allocations: list[str] = Field(default_factory=list)
+
+
+class TopologyChange(Wire):
+    """What one version changed. `part` is a domain, a link or a switch; `peer` who answers where a cable was moved."""
+
+    kind: Literal[
+        "SupernodeAdded",
+        "SupernodeRemoved",
+        "DomainClosed",
+        "DomainOpened",
+        "CableDark",
+        "CableMoved",
+        "CableMended",
+        "SwitchFailed",
+        "SwitchMended",
+    ]
+    part: str
+    peer: str | None = None
+
+
+class TopologyVersionView(View):
+    """The machine as it was from `createdAt` until the next version. `state` is Current or Superseded; `summary` says
+    in a line what it changed.
+
+    `topology` has the supernodes with the fingerprints of their specs, the closed domains and the deviations from the
+    layout.
+    """
+
+    number: int
+    by: str
+    summary: str
+    changes: list[TopologyChange]
+    topology: dict[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,182 @@
+"""Reads what resource agents report into the inventory.
+
+Reports come in batches; each node's is taken or refused by itself. A report of an earlier life of the agent, or older
+than the last one taken, is refused: lost updates break real fabric domains. Each taken report renews the node's lease
+(`leases`), and writes to the database only what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.hardware_names import NpuName
+from matrixresource.allocations.allocator import Allocator
+from matrixresource.contract.agents import NodeReport, ReportAnswer
+from matrixresource.contract.nodes import FaultView
+from matrixresource.nodes.fault_levels import worst_health
+from matrixresource.nodes.fault_rules import dies_of
+from matrixresource.store import node_inventories
+from matrixresource.store.agent_leases import WORSE, Lease, Leases
+from matrixresource.store.fault_history import FaultRecords
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AssignmentRow, NodeRow, PartRow
+from matrixresource.store.topology_versions import spec_at
+from matrixresource.supernodes.topology_manager import Surveyor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What taking a batch of reports needs from the database, asked for once."""
+
+    session: Session
+    records: FaultRecords
+    inventoried: set[str]
+
+
+@dataclass
+class Touched:
+    """The nodes of which something new is known, and the allocations that have them or parts of them."""
+
+    nodes: list[NodeRow] = field(default_factory=list)
+    allocations: set[str] = field(default_factory=set)
+
+    def add(self, node: NodeRow, released: Collection[str] = ()) -> None:
+        """`released`: allocations whose part of this node was seen wiped just now."""
+        self.nodes.append(node)
+        self.allocations.update(node.parts_seen or {}, released)
+        if node.holder is not None:
+            self.allocations.add(node.holder)
+
+
+class NodeReports:
+    """Takes reports in, and tells from their absence which agents are stale or lost."""
+
+    def __init__(
+        self,
+        store: ResourceStore,
+        allocator: Allocator,
+        surveyor: Surveyor,
+        clock: Clock,
+        *,
+        grace_s: float,
+        nudge: Callable[[], None],
+    ) -> None:
+        """`grace_s`: how long after our own start an agent that has not reported yet is not held against it."""
+        self._store = store
+        self._allocator = allocator
+        self._surveyor = surveyor
+        self._clock = clock
+        self._grace_s = grace_s
+        self._started_at = clock.now()
+        self._leases = Leases()
+        self._nudge = nudge
+
+    def take(self, reports: list[NodeReport]) -> list[ReportAnswer]:
+        """An answer per report, in their order."""
+        with self._store.transaction() as session:
+            touched = Touched()
+            names = [report.node for report in reports]
+            self._leases.open(session, names)
+            known = {node.name: node for node in self._store.nodes(session, names)}
+            batch = Batch(session, FaultRecords(session, names), node_inventories.known(session, names))
+            answers = [self._take(batch, known.get(report.node), report, touched) for report in reports]
+            self._settle(session, touched)
+        return answers
+
+    def _take(self, batch: Batch, node: NodeRow | None, report: NodeReport, touched: Touched) -> ReportAnswer:
+        if node is None:
+            return ReportAnswer(node=report.node, accepted=False, reason="NotFound")
+        seen = self._leases.reached(node.name) or (node.epoch, -1)
+        if (report.epoch, report.sequence) <= seen:
+            return ReportAnswer(node=report.node, accepted=False, reason="StaleReport")
+        now = self._clock.now()
+        before = _standing(node)
+        node.agent = "Connected"
+        node.epoch, node.power, node.status, node.stage = report.epoch, report.power, report.status, report.stage
+        node.observed_generation = report.generation
+        parts: dict[str, str] = {part.allocation: part.status for part in report.parts}
+        released = (node.parts_seen or {}).keys() - parts.keys()
+        if parts != (node.parts_seen or {}):
+            node.parts_seen = parts
+        _judged(node, batch.records.observe(node, report.faults, now))
+        if report.inventory is not None:
+            spec = spec_at(batch.session, node.supernode)
+            node_inventories.take(batch.session, node, report.inventory, spec, now)
+        if report.ports:
+            self._surveyor.observe(batch.session, node.name, report.ports)
+        node.read_state()
+        if _standing(node) != before:
+            touched.add(node, released)
+        lease = Lease(now, report.lease_s, report.epoch, report.sequence)
+        self._leases.hear(batch.session, node.name, lease, news=batch.session.is_modified(node))
+        behind = node.assignment_generation > report.generation
+        wish = batch.session.get(AssignmentRow, node.name) if behind else None
+        return ReportAnswer(
+            node=report.node,
+            accepted=True,
+            inventory_wanted=report.inventory is None and node.name not in batch.inventoried,
+            desired=wish.view() if wish else None,
+        )
+
+    def release(self, npu: NpuName) -> NodeRow:
+        """Take back that the rule of frequency separated this NPU or its dies: somebody has looked at it."""
+        touched = Touched()
+        with self._store.transaction() as session:
+            node = self._store.node(session, npu.node)
+            dies = dies_of(npu.removeprefix(f"{npu.node}-"))
+            before = _standing(node)
+            _judged(node, FaultRecords(session, [node.name]).release(node, dies))
+            node.read_state()
+            if _standing(node) != before:
+                touched.add(node)
+            self._settle(session, touched)
+        return node
+
+    async def watch_leases(self) -> str:
+        """Mark the agents whose leases ran out. Run on a period."""
+        now = self._clock.now()
+        touched = Touched()
+        with self._store.transaction() as session:
+            self._leases.open(session)
+            for node in self._store.nodes(session):
+                agent = self._leases.agent(node.name, now, new=now - self._started_at < self._grace_s)
+                # Only for the worse: what is better is told by a report, to whichever replica.
+                if agent is not None and WORSE[agent] > WORSE[node.agent]:
+                    node.agent = agent
+                    node.read_state()
+                    touched.add(node)
+            self._settle(session, touched)
+        return f"{len(touched.nodes)} agents changed"
+
+    def _settle(self, session: Session, touched: Touched) -> None:
+        shared = [node.name for node in touched.nodes if node.shared_by]
+        parts = select(PartRow.allocation).where(PartRow.node.in_(shared))
+        self._allocator.settle(session, touched.allocations | set(session.scalars(parts) if shared else ()))
+        if any(node.holder is None for node in touched.nodes):
+            self._nudge()
+
+
+def _judged(node: NodeRow, faults: list[FaultView]) -> None:
+    shown = [fault.wire() for fault in faults]
+    if shown != (node.faults or []):
+        node.faults = shown
+    node.health = worst_health(fault.level for fault in faults)
+
+
+def _standing(node: NodeRow) -> tuple[object, ...]:
+    """What of a node an allocation's state depends on."""
+    return (
+        node.state,
+        node.agent,
+        node.health,
+        node.ready,
+        node.caught_up,
+        node.parts_seen,
+        node.faults,
+        node.conditions,
+    )

@@ -1,0 +1,132 @@
+"""Room: what it takes to make it, and whether a plan that makes it still holds. Nothing is written here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.allocations.ledger_sync import Books
+from matrixresource.contract.defragmentations import MoveView
+from matrixresource.defragmentation.eligibility import Mover, mover_of
+from matrixresource.scheduler.changes.minimal_move_layout import obeys
+from matrixresource.scheduler.defragment.defragmentation import Defragmentation, make_room
+from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.store.defragmentations import DefragmentationRow
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import NodeRow, PartRow
+
+
+@dataclass(frozen=True)
+class Room:
+    """The nodes that will be free, and the moves to get there; `plan` is None where it is free without any."""
+
+    nodes: list[NodeName]
+    moves: list[MoveView]
+    plan: Defragmentation | None
+
+
+def find_room(session: Session, store: ResourceStore, books: Books, wish: Wish) -> Room | None:
+    """The way to room for a wish that moves the fewest NPUs; None when none was found. What is being cleaned, or kept
+    by a defragmentation, counts as free."""
+    movers = _movers(session, store)
+    rows = {row.name: row for row in store.nodes(session)}
+    books.touched()
+    with _reopened(books, list(rows.values())):
+        place = books.ledger.choose(wish)
+        if place is not None:
+            return Room(_named(books, place), [], None)
+        plan = make_room(books.ledger, wish, movable=movers.__contains__)
+    if plan is None:
+        return None
+    moves = [
+        MoveView.model_validate(
+            {
+                "allocation": step.name,
+                "rank": rows[books.name(step.source)].rank,
+                "from": books.name(step.source),
+                "to": books.name(step.target),
+                "npus": step.npus,
+                "by": movers[step.name],
+            }
+        )
+        for step in plan.steps
+    ]
+    return Room(_named(books, plan.place), moves, plan)
+
+
+def _named(books: Books, place: Place) -> list[NodeName]:
+    return [*books.nodes(place), *books.spares(place), *books.parts(place)]
+
+
+def _movers(session: Session, store: ResourceStore) -> dict[str, Mover]:
+    parts: dict[str, list[PartRow]] = defaultdict(list)
+    for part in store.parts(session):
+        parts[part.allocation].append(part)
+    found = {row.name: mover_of(row, parts[row.name]) for row in store.allocations(session)}
+    return {name: mover for name, mover in found.items() if mover is not None}
+
+
+@contextmanager
+def _reopened(books: Books, rows: Sequence[NodeRow]) -> Iterator[None]:
+    index = books.ledger.index
+    numbers = [books.numbers[row.name] for row in rows if row.name in books.numbers and row.fault() is None]
+    shut = [number for number in numbers if not index.up[number]]
+    for number in shut:
+        books.ledger.set_up(number, True)
+    try:
+        yield
+    finally:
+        for number in shut:
+            books.ledger.set_up(number, False)
+
+
+def has_moved(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
+    """Whether a member lies where its move was to take it."""
+    before, after = nodes.get(step.source), nodes.get(step.to)
+    there = after is not None and (after.holder, after.role, after.rank) == (step.allocation, "member", step.rank)
+    return there and (before is None or (before.holder, before.rank) != (step.allocation, step.rank))
+
+
+def begun(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
+    """Whether the node a member moves to is held for it."""
+    after = nodes.get(step.to)
+    return after is not None and (after.holder, after.role) == (step.allocation, "successor")
+
+
+def in_the_way(row: DefragmentationRow, nodes: dict[str, NodeRow]) -> str | None:
+    """Why the moves that are left no longer make the room; None when they do. What is being cleaned will be free."""
+    holders = {name: node.holder for name, node in nodes.items()}
+    for step in row.steps():
+        if not step.open:
+            continue
+        member, target = nodes.get(step.source), nodes.get(step.to)
+        if member is None or (holders[step.source], member.rank) != (step.allocation, step.rank):
+            return f"{step.allocation} no longer lies on {step.source}"
+        fault = "gone" if target is None else target.fault() or ("SharedByParts" if target.shared_by else None)
+        if fault is not None:
+            return f"{step.to} cannot be taken: {fault}"
+        if holders[step.to] is not None and not begun(step, nodes):
+            return f"{holders[step.to]} lies on {step.to}"
+        holders[step.to], holders[step.source] = step.allocation, None
+    for name in row.room:
+        node = nodes.get(name)
+        fault = "gone" if node is None else node.fault() or ("SharedByParts" if node.shared_by else None)
+        if fault is not None:
+            return f"{name} of the room is {fault}"
+        if holders[name] is not None:
+            return f"{holders[name]} lies on {name}"
+    return None
+
+
+def half_moved(session: Session, books: Books, row: DefragmentationRow) -> list[str]:
+    """Allocations of which some members have moved and others not, and whose placement that breaks."""
+    steps = row.steps()
+    moving = {step.allocation for step in steps if step.open} & {step.allocation for step in steps if not step.open}
+    ledger = books.open(session)
+    held = {name: ledger.held[name] for name in sorted(moving) if name in ledger.held}
+    return [name for name, each in held.items() if not obeys(ledger, each.wish, each.place)]

@@ -1,0 +1,66 @@
+"""What every verb does to a defragmentation's plan: keep what it needs, say how it stands, end it."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.resource_model import condition
+from matrixresource.defragmentation.plan import in_the_way
+from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AllocationRow, NodeRow
+from matrixresource.store.topology_versions import current_version
+
+
+class PlanKeeper:
+    """Inside the caller's transaction."""
+
+    def __init__(self, store: ResourceStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def nodes(self, session: Session, row: DefragmentationRow) -> dict[str, NodeRow]:
+        """The nodes a plan is about, by name."""
+        steps = row.steps()
+        names = {*row.room, *(step.source for step in steps), *(step.to for step in steps)}
+        return {node.name: node for node in self._store.nodes(session, sorted(names))}
+
+    def outdated(self, session: Session, row: DefragmentationRow) -> str | None:
+        """Why a plan for review is not what it was; None while it is."""
+        if (version := current_version(session)) != row.topology_version:
+            return f"the topology is {version!r} by now, the plan was made on {row.topology_version!r}"
+        missing = [step for step in row.steps() if session.get(AllocationRow, step.allocation) is None]
+        if missing:
+            return f"{missing[0].allocation} is gone"
+        return in_the_way(row, self.nodes(session, row))
+
+    def keep(self, session: Session, row: DefragmentationRow) -> None:
+        """Newcomers take none of the nodes the plan needs."""
+        wanted = {*row.room, *(step.to for step in row.steps() if step.open)} if row.state in UNDER_WAY else set[str]()
+        kept = session.scalars(select(NodeRow).where(NodeRow.kept_for == row.name))
+        for node in [*kept, *self._store.nodes(session, sorted(wanted))]:
+            node.kept_for = row.name if node.name in wanted else None
+
+    def end(self, session: Session, row: DefragmentationRow, state: str, reason: str, message: str) -> None:
+        """What was kept is free again."""
+        row.move(state)
+        row.cancelling = False
+        steps = row.steps()
+        for step in steps:
+            step.state = "Moved" if step.state == "Moved" else "Waiting"
+        row.write(steps)
+        self.keep(session, row)
+        self.say(row, False, reason, message)
+
+    def say(self, row: DefragmentationRow, progressing: bool, reason: str, message: str) -> None:
+        self.note(row, message)
+        now = self._clock.now()
+        row.conditions = condition(
+            row.conditions or [], "Progressing", progressing, reason, message, generation=row.generation or 1, now=now
+        )
+
+    def note(self, row: DefragmentationRow, message: str) -> None:
+        if row.message != message:
+            row.message = message

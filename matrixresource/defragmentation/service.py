@@ -1,0 +1,143 @@
+"""The verbs over defragmentations: propose, approve, cancel, forget.
+
+What is approved is carried out by `watchers/room_making.py` and, where instances move, by MatrixCompute. While a plan
+is under way its room and the nodes that members go to are kept from newcomers.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from sqlalchemy import select
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, StalePlan
+from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.persistence.database_session import check_etag, find
+from matrixresource.allocations.ledger_sync import Books
+from matrixresource.allocations.refusals import asked, blocking
+from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView, MoveRefused
+from matrixresource.defragmentation.plan import begun, find_room, in_the_way
+from matrixresource.defragmentation.plan_lifecycle import PlanKeeper
+from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow, in_state
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.topology_versions import checked_version
+
+
+class Defragmentations:
+    """Over one store and its books."""
+
+    def __init__(self, store: ResourceStore, books: Books, clock: Clock) -> None:
+        self._store = store
+        self._books = books
+        self._clock = clock
+        self._plans = PlanKeeper(store, clock)
+
+    def propose(self, request: DefragmentationRequest, dry: bool = False) -> DefragmentationView:
+        """A plan for review. Asked again under the same name for the same it finds it. Raises InsufficientCapacity
+        when no moves make the room, Conflict when nothing has to move."""
+        name = checked_resource_name(request.name or f"defrag-{secrets.token_hex(4)}")
+        with self._store.transaction(dry) as session:
+            kept = request.wish().kept()
+            if (there := session.get(DefragmentationRow, name)) is not None:
+                if there.request == kept:
+                    return there.view()
+                raise Conflict(f"there is a defragmentation {name!r} for something else", field="name")
+            version = checked_version(session, request.topology_version)
+            ledger = self._books.open(session)
+            wish = self._books.wish(request.wish(), self._clock.now())
+            if ledger.choose(wish) is not None:
+                raise Conflict(f"there is room for {asked(wish)} already; nothing has to move")
+            found = find_room(session, self._store, self._books, wish)
+            if found is None or found.plan is None:
+                raise InsufficientCapacity(
+                    f"no moves of whole nodes were found that make room for {asked(wish)}"
+                    if found is None
+                    else f"there will be room for {asked(wish)} once {', '.join(found.nodes)} are clean",
+                    blocking=blocking(self._store.nodes(session)),
+                )
+            row = DefragmentationRow(
+                name=name,
+                project=request.project,
+                labels=request.labels,
+                state="Proposed",
+                nodes=wish.nodes,
+                level=wish.within,
+                request=kept,
+                moves=[move.wire() for move in found.moves],
+                room=found.nodes,
+                block_before=found.plan.before,
+                block_after=found.plan.after,
+                npus=found.plan.npus,
+                exact=found.plan.exact,
+                topology_version=version,
+            )
+            session.add(row)
+            session.flush()
+            view = row.view()
+        return view if dry else row.view()
+
+    def get(self, name: str) -> DefragmentationView:
+        with self._store.reading() as session:
+            return find(session, DefragmentationRow, name).view()
+
+    def list(self) -> list[DefragmentationView]:
+        with self._store.reading() as session:
+            rows = session.scalars(select(DefragmentationRow).order_by(DefragmentationRow.name))
+            return [row.view() for row in rows]
+
+    def approve(self, name: str, if_match: str | None = None) -> DefragmentationView:
+        """Let it be carried out. Raises StalePlan where it no longer holds; the plan is then Stale."""
+        with self._store.transaction() as session:
+            self._store.records.lock(session)
+            row = find(session, DefragmentationRow, name)
+            check_etag(row, if_match)
+            why = None
+            if row.state not in UNDER_WAY:
+                others = in_state(session, *UNDER_WAY)
+                if others and row.state == "Proposed":
+                    raise Conflict(f"defragmentation {others[0].name!r} is under way; one comes after the other")
+                why = self._plans.outdated(session, row) if row.state == "Proposed" else None
+                if why is None:
+                    row.move("Approved")
+                    self._plans.keep(session, row)
+                else:
+                    self._plans.end(session, row, "Stale", "StalePlan", why)
+        if why is not None:
+            raise StalePlan(f"{why}; ask for a new plan")
+        return row.view()
+
+    def cancel(self, name: str, if_match: str | None = None) -> DefragmentationView:
+        """Stop after the move under way; asked again, or once it has ended, it changes nothing."""
+        with self._store.transaction() as session:
+            self._store.records.lock(session)
+            row = find(session, DefragmentationRow, name)
+            check_etag(row, if_match)
+            if row.state == "Running":
+                row.cancelling = True
+            elif row.state in ("Proposed", "Approved"):
+                self._plans.end(session, row, "Cancelled", "Cancelled", "nothing was moved")
+        return row.view()
+
+    def delete(self, name: str, if_match: str | None = None) -> None:
+        """Forget one that is not under way."""
+        with self._store.transaction() as session:
+            row = find(session, DefragmentationRow, name)
+            check_etag(row, if_match)
+            if row.state in UNDER_WAY:
+                raise Conflict(f"defragmentation {name!r} is {row.state}; cancel it first")
+            session.delete(row)
+
+    def refused(self, name: str, told: MoveRefused) -> DefragmentationView:
+        """The mover of the move under way cannot carry it out: planned anew where something has changed, else over."""
+        with self._store.transaction() as session:
+            self._store.records.lock(session)
+            row = find(session, DefragmentationRow, name)
+            step = row.step()
+            theirs = (told.allocation, told.node, told.to)
+            if row.state == "Running" and step is not None and (step.allocation, step.source, step.to) == theirs:
+                nodes = self._plans.nodes(session, row)
+                if not begun(step, nodes) and in_the_way(row, nodes) is None:
+                    text = f"{step.allocation} cannot move from {step.source} to {step.to}: {told.message}"
+                    self._plans.end(session, row, "Failed", told.reason, text)
+        return row.view()

@@ -1,0 +1,100 @@
+"""What a node must consist of, from the supernode's spec, and how what was found differs from it.
+
+Parts have names: `npu5`, `npu5-die1`, `cpu3`, `dimm7`, and the ports `ub-p3-k11` (an L1 chip's to an L2 chip),
+`npu5-die1-p2` (a die's to an L1 chip), `rdma-npu5-die0`, `vpc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from matrixresource.contract.nodes import NodeInventory, NpuFound
+from matrixresource.topology.spec import SupernodeSpec
+
+DIMM_SLOTS = 32
+"""A node's memory slots (BestHub's description of the node: `cloudmatrix384.yaml`, note at `node.dram_gib`)."""
+
+NAMES_SHOWN = 4
+
+
+def port_names(spec: SupernodeSpec) -> list[str]:
+    """The ports of a node by name: L1 uplinks, the dies' links to L1, RDMA ports, the VPC port."""
+    uplinks = [f"ub-p{p}-k{k:02d}" for p in range(spec.ub.sub_planes) for k in range(spec.ub.l2_per_sub_plane)]
+    dies = [f"npu{npu}-die{die}" for npu in range(spec.node.npus) for die in range(spec.npu.dies)]
+    down = [f"{die}-p{p}" for die in dies for p in range(spec.ub.sub_planes)]
+    return [*uplinks, *down, *(f"rdma-{die}" for die in dies), "vpc"]
+
+
+def part_names(spec: SupernodeSpec) -> list[str]:
+    """Everything a node can lack."""
+    npus = [f"npu{npu}" for npu in range(spec.node.npus)]
+    dies = [f"{npu}-die{die}" for npu in npus for die in range(spec.npu.dies)]
+    cpus = [f"cpu{cpu}" for cpu in range(spec.node.cpus)]
+    return [*npus, *dies, *cpus, *(f"dimm{slot}" for slot in range(DIMM_SLOTS)), *port_names(spec)]
+
+
+def inventory(
+    spec: SupernodeSpec, missing: Collection[str] = (), serial: str = "", firmware: str = ""
+) -> NodeInventory:
+    """What is found in a node built to `spec` that lacks these parts. A missing NPU or die takes its ports along."""
+
+    def there(part: str) -> bool:
+        name = part.removeprefix("rdma-")
+        return not any(name == gone or name.startswith(f"{gone}-") or part == gone for gone in missing)
+
+    npus = []
+    for npu in range(spec.node.npus):
+        dies = [die for die in range(spec.npu.dies) if there(f"npu{npu}-die{die}")]
+        if dies:
+            numbers = [npu * spec.npu.dies + die for die in dies]
+            npus.append(NpuFound(npu=npu, dies=numbers, hbm_gb=len(dies) * spec.die.hbm_gb))
+    slots = sum(there(f"dimm{slot}") for slot in range(DIMM_SLOTS))
+    return NodeInventory(
+        model=spec.model,
+        serial=serial,
+        firmware=firmware,
+        npus=npus,
+        cpus=sum(there(f"cpu{cpu}") for cpu in range(spec.node.cpus)),
+        memory_gib=spec.node.dram_gib * slots // DIMM_SLOTS,
+        ports=[port for port in port_names(spec) if there(port)],
+    )
+
+
+def mismatches(spec: SupernodeSpec, found: NodeInventory) -> list[str]:
+    """How it differs from the spec, part by part, as sentences of what was expected and found.
+
+    Serial and firmware are each node's own and are not compared.
+    """
+    expected = inventory(spec)
+    told = [_differs("model", expected.model, found.model), _npus(expected, found)]
+    present = {npu.npu: npu for npu in found.npus}
+    for npu in expected.npus:
+        if npu.npu in present:
+            other = present[npu.npu]
+            told.append(_differs(f"npu{npu.npu} dies", _listed(npu.dies), _listed(other.dies)))
+            told.append(_differs(f"npu{npu.npu} HBM", f"{npu.hbm_gb} GB", f"{other.hbm_gb} GB"))
+    told.append(_differs("CPUs", expected.cpus, found.cpus))
+    told.append(_differs("memory", f"{expected.memory_gib} GiB", f"{found.memory_gib} GiB"))
+    told.append(_names("ports", expected.ports, found.ports))
+    return [sentence for sentence in told if sentence]
+
+
+def _differs(what: str, expected: object, found: object) -> str:
+    return "" if expected == found else f"{what}: expected {expected}, found {found}"
+
+
+def _npus(expected: NodeInventory, found: NodeInventory) -> str:
+    return _names("NPUs", [f"npu{npu.npu}" for npu in expected.npus], [f"npu{npu.npu}" for npu in found.npus])
+
+
+def _names(what: str, expected: list[str], found: list[str]) -> str:
+    without, besides = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
+    if not without and not besides:
+        return ""
+    how = [f"{word} {_listed(names)}" for word, names in (("without", without), ("besides", besides)) if names]
+    return f"{what}: expected {len(expected)}, found {len(found)} ({'; '.join(how)})"
+
+
+def _listed(names: Collection[object]) -> str:
+    shown = [str(name) for name in names][:NAMES_SHOWN]
+    return ", ".join(shown) + (f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else "")

@@ -1,0 +1,177 @@
+"""What a fault means for its chip, its NPU and its node, seen over time.
+
+A fault code has a level of its own. Seen often within a window, or lasting long, it is raised to a higher one: the
+incumbent's rules of frequency and duration (`fault_levels.yaml`). A record remembers, for one code on one component,
+just what these rules need; it is folded over what was observed, at the times the caller's clock gives, so a record that
+was kept across a restart goes on as if there had been none.
+
+A fault has a place: a die, an NPU (both dies), or the node as a whole. Only the last keeps the other NPUs from work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from matrixresource.contract.nodes import DieView, FaultView
+from matrixresource.nodes.fault_levels import (
+    DurationRule,
+    FrequencyRule,
+    fault_table,
+    level_named,
+    level_of,
+    worst_health,
+    worst_level,
+)
+
+ON_CHIP = re.compile(r"(?:rdma-)?npu(?P<npu>[0-7])(?:-die(?P<die>[01]))?(?:-p\d)?")
+UPLINK = re.compile(r"ub-p(?P<sub_plane>\d)-k\d\d")
+
+
+@dataclass(frozen=True)
+class FaultRecord:
+    """One code on one component. Times are the clock's seconds.
+
+    `times`: occurrences that still count, oldest first; `since`: present from then on (None: it is away), `gone_at`:
+    away from then on; `separated_at`: when the rule of frequency raised it; `prolonged`: the rule of duration has.
+    """
+
+    times: tuple[float, ...] = ()
+    since: float | None = None
+    gone_at: float | None = None
+    separated_at: float | None = None
+    prolonged: bool = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing would be lost by forgetting it."""
+        return self.since is None and not self.times and self.separated_at is None and not self.prolonged
+
+    @property
+    def dated(self) -> float:
+        """When what there is to show of it began."""
+        return next((at for at in (self.since, self.separated_at, self.gone_at) if at is not None), 0.0)
+
+
+def observed(
+    record: FaultRecord, present: bool, now: float, frequency: FrequencyRule | None, duration: DurationRule | None
+) -> FaultRecord:
+    """The record after one more look at `now`: the fault is present or it is not."""
+    if frequency is not None:
+        record = replace(record, times=tuple(time for time in record.times if time >= now - frequency.window_s))
+        if record.separated_at is not None and frequency.release_s is not None:
+            due = now - record.separated_at >= frequency.release_s
+            record = replace(record, separated_at=None if due else record.separated_at)
+    if present and record.since is None:
+        record = replace(record, since=now, gone_at=None)
+        if frequency is not None:
+            record = replace(record, times=(*record.times, now))
+            if len(record.times) >= frequency.times:
+                record = replace(record, times=(), separated_at=now)
+    elif not present and record.since is not None:
+        record = replace(record, since=None, gone_at=now)
+    if duration is None:
+        return record
+    if record.since is not None:
+        return replace(record, prolonged=record.prolonged or now - record.since > duration.lasts_s)
+    away_s = now - record.gone_at if record.gone_at is not None else 0.0
+    return replace(record, prolonged=record.prolonged and away_s < duration.recovers_s)
+
+
+def released(record: FaultRecord) -> FaultRecord:
+    """The record after somebody took the separation back: counting begins anew."""
+    return replace(record, times=(), separated_at=None)
+
+
+def fault_view(
+    code: str, component: str, record: FaultRecord, own_level: str, since: str, message: str = ""
+) -> FaultView | None:
+    """The fault as it stands, at the worst level it has by itself or by a rule; None where nothing is left of it."""
+    table = fault_table()
+    levels = {}
+    if record.prolonged and code in table.duration:
+        levels["Duration"] = table.duration[code].level
+    if record.separated_at is not None:
+        levels["Frequency"] = table.frequency[code].level if code in table.frequency else "ManuallySeparate"
+    worst = worst_level([*([own_level] if record.since is not None else []), *levels.values()])
+    if worst is None:
+        return None
+    raised = record.since is None or worst != own_level
+    return FaultView(
+        code=code,
+        component=component,
+        level=worst,
+        since=since,
+        message=message,
+        active=record.since is not None,
+        raised_by=next((rule for rule, level in levels.items() if raised and level == worst), None),
+    )
+
+
+def lost_uplinks(components: Iterable[str], uplinks: int) -> list[str]:
+    """The L1 chips (`l1p3`) of which all `uplinks` L2-facing ports are among these components at fault."""
+    planes = [found["sub_plane"] for name in set(components) if (found := UPLINK.fullmatch(name))]
+    return sorted(f"l1p{plane}" for plane in set(planes) if planes.count(plane) >= uplinks)
+
+
+# -- places ------------------------------------------------------------------------------------------------------
+
+
+def dies_of(component: str) -> int:
+    """The dies a component's fault is confined to, bits 2k and 2k+1 for NPU k; 0: it is the whole node's."""
+    found = ON_CHIP.fullmatch(component)
+    if found is None:
+        return 0
+    both = 3 << 2 * int(found["npu"])
+    return both if found["die"] is None else both & (1 << 2 * int(found["npu"]) + int(found["die"]))
+
+
+class Faulty(Protocol):
+    """What has faults: a node, in the database's words."""
+
+    @property
+    def faults(self) -> Any: ...
+
+
+def faults_of(node: Faulty) -> list[FaultView]:
+    """The faults of a node as they were last judged."""
+    return [FaultView.model_validate({"level": level_of(fault["code"]).name} | fault) for fault in node.faults or []]
+
+
+def unusable_dies(node: Faulty) -> int:
+    """The dies that nothing new may be placed on, though the node is otherwise fine: bits 2k and 2k+1 for NPU k."""
+    mask = 0
+    for fault in faults_of(node):
+        if not level_named(fault.level).schedulable:
+            mask |= dies_of(fault.component)
+    return mask
+
+
+def whole_node_fault(node: Faulty) -> str | None:
+    """Why a fault of the node as a whole keeps work off all of it; None where none does."""
+    blocking = [
+        level
+        for fault in faults_of(node)
+        if not dies_of(fault.component) and not (level := level_named(fault.level)).schedulable
+    ]
+    if any(level.health == "Unhealthy" for level in blocking):
+        return "Unhealthy"
+    return "PreSeparated" if blocking else None
+
+
+def die_views(npu: int, faults: Sequence[FaultView]) -> list[DieView]:
+    """The two dies of an NPU, each with the health and the worst level that these faults leave it."""
+    views = []
+    for die in (2 * npu, 2 * npu + 1):
+        levels = [fault.level for fault in faults if dies_of(fault.component) >> die & 1]
+        views.append(
+            DieView(
+                die=die,
+                health=worst_health(levels),
+                level=worst_level(levels),
+                schedulable=all(level_named(level).schedulable for level in levels),
+            )
+        )
+    return views

@@ -1,0 +1,145 @@
+"""CapacityReport: how full the machine is, counted from the books; counted anew only where something has changed."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from matrixresource.allocations.ledger_sync import Books
+from matrixresource.contract.capacity import CapacityView, DomainCapacity, PlaceableBlock
+from matrixresource.scheduler.metrics.capacity_metrics import views
+from matrixresource.store.maintenance_domains import DomainRow
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import NodeRow
+from matrixresource.store.topology_versions import current_version
+
+EVERYWHERE = "all"
+
+
+class CapacityReport:
+    """Over one store and its books."""
+
+    def __init__(self, store: ResourceStore, books: Books) -> None:
+        self._store = store
+        self._books = books
+        self._counted = -1
+        self._view: CapacityView | None = None
+
+    def view(self) -> CapacityView:
+        """As of the newest change."""
+        newest = self._store.records.latest()
+        if self._view is None or newest != self._counted:
+            with self._store.reading() as session:
+                self._view = self._count(session)
+            self._counted = newest
+        return self._view
+
+    def _count(self, session: Session) -> CapacityView:
+        ledger = self._books.open(session)
+        seen = views(ledger)
+        used = self._used(self._kept(session))
+        return CapacityView(
+            topology_version=current_version(session),
+            nodes=len(self._books.numbers),
+            nodes_up=seen.nodes_up,
+            nodes_free=seen.nodes_free,
+            npus_free=seen.npus_free,
+            spares=seen.spares,
+            utilisation=_share(used.values()),
+            largest_block={level or EVERYWHERE: nodes for level, nodes in seen.largest.items()},
+            fragmentation={level: round(share, 6) for level, share in seen.fragmentation.items()},
+            nodes_by_state=_counts(session, NodeRow.state),
+            nodes_by_health=_counts(session, NodeRow.health),
+            blocks=[
+                PlaceableBlock.model_validate(
+                    {
+                        "level": block.over,
+                        "nodes": block.nodes,
+                        "count": block.count,
+                        "stranded": round(block.stranded, 6),
+                    }
+                )
+                for block in seen.blocks
+            ],
+            cabinets=self._domains(session, "cabinet", used),
+            supernodes=self._domains(session, "supernode", used),
+        )
+
+    def _domains(self, session: Session, level: str, used: dict[int, tuple[int, int]]) -> list[DomainCapacity]:
+        shape, index = self._books.ledger.shape, self._books.ledger.index
+        size = shape.nodes if level == "cabinet" else shape.of_supernode
+        states = {row.name: row.state for row in session.scalars(select(DomainRow).where(DomainRow.level == level))}
+        there: Counter[int] = Counter(number // size for number in self._books.numbers.values())
+        up: Counter[int] = Counter(number // size for number in self._books.numbers.values() if index.up[number])
+        held = Counter(number // size for number in self._held())
+        spares = Counter(number // size for number in self._spares())
+        kept = Counter(number // size for number in self._kept(session))
+        shares: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for number, share in used.items():
+            shares[number // size].append(share)
+        found = []
+        for number in sorted(there):
+            first = next(name for name in self._books.names[number * size : (number + 1) * size] if name is not None)
+            name = first.cabinet if level == "cabinet" else first.supernode
+            free = index.whole[number].bit_count() if level == "cabinet" else index.left[number]
+            found.append(
+                DomainCapacity.model_validate(
+                    {
+                        "domain": name,
+                        "level": level,
+                        "state": states.get(name, "Open"),
+                        "nodes": there[number],
+                        "up": up[number],
+                        "free": free,
+                        "held": held[number],
+                        "spares": spares[number],
+                        "kept": kept[number],
+                        "utilisation": _share(shares[number]),
+                        "largest_block": free,
+                    }
+                )
+            )
+        return found
+
+    def _kept(self, session: Session) -> set[int]:
+        names = session.scalars(select(NodeRow.name).where(NodeRow.kept_for.is_not(None)))
+        return {self._books.numbers[name] for name in names if name in self._books.numbers}
+
+    def _used(self, kept: set[int]) -> dict[int, tuple[int, int]]:
+        """(dies held, dies there are) of every node that is up, held or kept."""
+        index = self._books.ledger.index
+        each = index.shape.dies.bit_count()
+        found = {}
+        for number in self._books.numbers.values():
+            taken = each - (index.dies[number] | index.kept_back.get(number, 0)).bit_count()
+            if taken or index.up[number] or number in kept:
+                found[number] = taken, each
+        return found
+
+    def _held(self) -> set[int]:
+        found: set[int] = set()
+        for held in self._books.ledger.held.values():
+            place = held.place
+            found.update(self._numbers([*place.whole, *place.spares]))
+            found.update(node for amounts in (place.parts, place.cpus, place.mem) for node, _ in amounts)
+        return found
+
+    def _spares(self) -> Iterable[int]:
+        return (node for held in self._books.ledger.held.values() for node in self._numbers(held.place.spares))
+
+    def _numbers(self, masks: Iterable[tuple[int, int]]) -> Iterable[int]:
+        width, offsets = self._books.ledger.shape.nodes, self._books.ledger.index.offsets
+        return (cabinet * width + offset for cabinet, mask in masks for offset in offsets(mask))
+
+
+def _share(dies: Iterable[tuple[int, int]]) -> float:
+    taken, there = (sum(each) for each in zip(*dies, strict=True)) if dies else (0, 0)
+    return round(taken / there, 6) if there else 0.0
+
+
+def _counts(session: Session, column: Any) -> dict[str, int]:
+    return {str(value): int(count) for value, count in session.execute(select(column, func.count()).group_by(column))}

@@ -1,0 +1,144 @@
+"""Planner: the questions about requests that nobody has made yet. It reads the books and writes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal
+
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.quantities import timestamp
+from matrixresource.allocations.ledger_sync import Books
+from matrixresource.allocations.refusals import asked, why
+from matrixresource.contract.plans import FragmentationView, PlanChange, PlanDomain, PlanLoss, PlanRequest, PlanView
+from matrixresource.scheduler.explain import explain
+from matrixresource.scheduler.explain.explain import Change, Domain
+from matrixresource.scheduler.metrics.capacity_metrics import largest_blocks
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.topology_versions import checked_version, current_version
+
+KINDS: dict[str, Literal["Fewer", "Relax", "Release", "Preempt", "Move"]] = {
+    "fewer": "Fewer",
+    "relax": "Relax",
+    "release": "Release",
+    "move": "Move",
+    "preempt": "Preempt",
+}
+RULES = {
+    "within": "placement.required",
+    "spread": "placement.policy",
+    "apart": "apart",
+    "near": "near",
+    "spares": "spares",
+    "block": "placement.blocks",
+    "cell": "placement.blocks",
+    "avoid": "excludeNodes",
+}
+
+
+class Planner:
+    """Plans and fragmentation over one store."""
+
+    def __init__(self, store: ResourceStore, books: Books, clock: Clock) -> None:
+        self._store = store
+        self._books = books
+        self._clock = clock
+
+    def plan(self, request: PlanRequest) -> PlanView:
+        """Whether a new allocation would fit now. Raises StaleTopology when it was meant for another topology."""
+        with self._store.reading() as session:
+            version = checked_version(session, request.topology_version)
+            ledger = self._books.open(session)
+            wish = self._books.wish(request, self._clock.now())
+            answer = explain.answer(ledger, wish, self._clock.now())
+            view = PlanView(
+                fits=answer.place is not None,
+                topology_version=version,
+                nodes=wish.nodes,
+                npus=wish.npus,
+                spares=wish.spares,
+                blast_radius=[PlanLoss.model_validate(vars(loss)) for loss in answer.radius],
+                earliest_start=None if answer.earliest is None else timestamp(answer.earliest),
+            )
+            if answer.place is not None:
+                parts = self._books.parts(answer.place)
+                view.members = [*self._books.nodes(answer.place), *(name for name, part in parts.items() if part.dies)]
+                view.spare_nodes = [*self._books.spares(answer.place)]
+                view.pool_nodes = [name for name, part in parts.items() if part.cpus or part.memory_gib]
+                return view
+            view.message = f"{asked(wish)} do not fit: {why(self._books, wish)}"
+            view.blocking = self._blocking(session, answer.why)
+            view.changes = [self._told(change) for change in answer.changes]
+            if wish.preempts:
+                view.preempts = [name for each in view.changes if each.kind == "Preempt" for name in each.allocations]
+                view.fits = bool(view.preempts)
+            return view
+
+    def fragmentation(self) -> FragmentationView:
+        """How the free nodes lie."""
+        with self._store.reading() as session:
+            index = self._books.open(session).index
+            whole = [mask.bit_count() for mask in index.whole]
+            return FragmentationView(
+                topology_version=current_version(session),
+                nodes=len(self._books.numbers),
+                free_nodes=sum(whole),
+                free_npus=sum(dies.bit_count() for dies, up in zip(index.dies, index.up, strict=True) if up) / 2,
+                largest_block={over: most for over, most in largest_blocks(index).items() if over},
+                cabinets_with_block_of={
+                    str(size): sum(free >= size for free in whole) for size in range(1, index.nodes + 1)
+                },
+                supernodes_with_block_of={
+                    str(size): sum(free >= size for free in index.left)
+                    for size in range(index.nodes, index.shape.of_supernode + 1, index.nodes)
+                },
+            )
+
+    def _blocking(self, session: Session, domains: tuple[Domain, ...]) -> list[PlanDomain]:
+        """The domains by name, what stands in the way in the words of the nodes."""
+        rows = {row.name: row for row in self._store.nodes(session)}
+        found = []
+        shape = self._books.ledger.shape
+        for domain in domains:
+            size = shape.nodes if domain.over == "cabinet" else shape.of_supernode
+            names = [name for name in self._books.names[domain.number * size : (domain.number + 1) * size] if name]
+            if not names:
+                continue
+            reasons = Counter(why for name in names if (why := rows[name].obstacle()))
+            rules = {
+                rule: count
+                for rule, count in domain.obstacles.items()
+                if rule in ("apart", "near", "spread", "promised", "avoid")
+            }
+            name = names[0].cabinet if domain.over == "cabinet" else names[0].supernode
+            level = "cabinet" if domain.over == "cabinet" else "supernode"
+            reasons.update({rule.capitalize(): count for rule, count in rules.items()})
+            found.append(
+                PlanDomain(domain=name, level=level, room=domain.room, short=domain.short, reasons=dict(reasons))
+            )
+        return found
+
+    def _told(self, change: Change) -> PlanChange:
+        rule, to = RULES.get(change.rule), change.to
+        names = ", ".join(change.names)
+        fewer = f"{change.nodes} nodes" if change.nodes else f"{change.cpus} CPU sockets and {change.mem} GiB"
+        message = {
+            "fewer": f"{fewer} would fit",
+            "relax": f"it would fit with {rule} changed to {to}" if to else f"it would fit without {rule}",
+            "release": f"it would fit without {names} ({change.npus:g} NPUs)",
+            "move": f"it would fit after moving {names} ({change.npus:g} NPUs)",
+            "preempt": f"with the right to preempt it would put out {names} ({change.npus:g} NPUs)",
+        }[change.kind]
+        return PlanChange(
+            kind=KINDS[change.kind],
+            nodes=change.nodes or None,
+            npus=change.npus or None,
+            cpus=change.cpus or None,
+            memory_gib=change.mem or None,
+            rule=rule,
+            to=to or None,
+            exact=change.exact,
+            allocations=list(change.names),
+            message=message,
+        )

@@ -1,0 +1,172 @@
+"""Layouts that keep present nodes: which members stay, where others join them, and whether a place keeps the rules.
+
+Present nodes come first, as many as the rules let stay; others are added in the supernodes and cabinets that are used
+already, then in the tightest that hold the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from matrixresource.scheduler.model.bitmasks import lowest
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.free_capacity_index import Index
+from matrixresource.scheduler.model.placement_arithmetic import masks_of, members_of, nodes_in, used_nodes
+from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.placement import constrained
+from matrixresource.scheduler.placement.affinity import Allowed
+from matrixresource.scheduler.placement.block_distribution import Room, deal
+
+if TYPE_CHECKING:
+    from matrixresource.scheduler.ledger import Ledger
+
+
+def domain_size(shape: Shape, over: str) -> int:
+    """Nodes of a node, a cabinet, a supernode, or of everything."""
+    return {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[over]
+
+
+def obeys(ledger: Ledger, wish: Wish, place: Place, stayed: set[int] | None = None) -> bool:
+    """Whether a place has the members asked for and keeps every required rule; fewer spares are no breach.
+
+    Members that `stayed` need not be near to or apart from others: those may have moved since.
+    """
+    index, shape = ledger.index, ledger.shape
+    members, spares = members_of(index, place), nodes_in(index, place.spares)
+    if len(members) != wish.nodes or len(spares) > wish.spares or members & spares:
+        return False
+    size = domain_size(shape, wish.within)
+    if len({node // size for node in used_nodes(index, place)}) > 1:
+        return False
+    homes = Counter(node // shape.of_supernode for node in members)
+    if any(count % wish.block for count in homes.values()):
+        return False
+    if any(count % wish.cell for count in Counter(node // shape.nodes for node in members).values()):
+        return False
+    if homes and {node // shape.of_supernode for node in spares} - set(homes):
+        return False
+    if wish.spread is not None and wish.spread.required and wish.spread.over != "node":
+        shares = Counter(node // domain_size(shape, wish.spread.over) for node in members)
+        if max(shares.values(), default=0) > wish.spread.most:
+            return False
+    allowed = Allowed(ledger, wish)
+    return all(map(allowed, members - (stayed or set())))
+
+
+def lay_out(ledger: Ledger, wish: Wish, own: set[int], scope: range, *, stay: bool, spares: int = 0) -> set[int] | None:
+    """The members inside some cabinets, as many of `own` among them as can be; None when there are too few.
+
+    With `stay` all of `own` are members, free or not, and so many `spares` find whole nodes beside them; otherwise they
+    count where they are free.
+    """
+    index = ledger.index
+    allowed = Allowed(ledger, wish)
+    if allowed.nothing or wish.nodes % wish.block or wish.nodes % wish.cell:
+        return None
+    free = constrained.free_nodes(index, wish, scope, allowed)
+    present = masks_of(index, own)
+    if stay:
+        if any(cabinet not in scope for cabinet in present):
+            return None
+        for cabinet, mask in present.items():
+            free[cabinet] = free.get(cabinet, 0) | mask
+    present = {cabinet: mask & free.get(cabinet, 0) for cabinet, mask in present.items()}
+    limit, domain = constrained.spread_limit(index, wish.spread)
+    each = limit if domain == 1 else index.nodes  # most of one cabinet
+    over_all = limit if domain > 1 else index.shape.of_supernode  # most of one supernode
+    if wish.cell > 1 or spares:
+        return _dealt(index, wish, free, present, scope, spares if stay else None)
+    room, had = Counter[int](), Counter[int]()
+    for cabinet, mask in free.items():
+        room[cabinet // index.cabinets] += min(mask.bit_count(), each)
+        had[cabinet // index.cabinets] += min(present.get(cabinet, 0).bit_count(), each)
+    room = Counter({supernode: min(count, over_all) for supernode, count in room.items()})
+    takes = shares(room, Counter({s: min(n, over_all) for s, n in had.items() if n}), wish.nodes, wish.block)
+    if takes is None:
+        return None
+    found: set[int] = set()
+    for supernode, take in takes.items():
+        here = {cabinet: mask for cabinet, mask in free.items() if cabinet // index.cabinets == supernode}
+        found |= _inside(index, here, present, take, each)
+    return None if stay and own - found else found
+
+
+def _dealt(
+    index: Index, wish: Wish, free: dict[int, int], present: dict[int, int], scope: range, spares: int | None
+) -> set[int] | None:
+    """The same in cells, or beside spares. Present nodes stay when spares are counted, else as many as can be."""
+    limit, domain = constrained.spread_limit(index, wish.spread)
+    each = limit if domain == 1 else index.nodes
+    rooms: dict[int, Room] = {}
+    for cabinet in scope:
+        mask, mine, whole = free.get(cabinet, 0), present.get(cabinet, 0).bit_count(), index.whole[cabinet]
+        most = min(mask.bit_count(), each)
+        if spares is None:
+            rooms[cabinet] = Room(most, 0, mine)
+        elif mask or whole:
+            started = (mask & ~whole & ~present.get(cabinet, 0)).bit_count()
+            rooms[cabinet] = Room(most, whole.bit_count(), started, mine)
+    takes = deal(
+        rooms, wish.nodes, spares, cell=wish.cell, block=wish.block,
+        most=limit if domain > 1 else index.shape.of_supernode, cabinets=index.cabinets,
+    )  # fmt: skip
+    if takes is None:
+        return None
+    found: set[int] = set()
+    for cabinet, count in takes.items():
+        mine = lowest(present.get(cabinet, 0), min(count, present.get(cabinet, 0).bit_count()))
+        others = constrained.tightest_nodes(index, cabinet, free[cabinet] & ~mine, count - mine.bit_count())
+        found |= nodes_in(index, [(cabinet, mine | others)])
+    return found
+
+
+def shares(room: Counter[int], own: Counter[int], wanted: int, block: int) -> dict[int, int] | None:
+    """How many members each supernode gets, in whole blocks, so that as many as possible of its own stay."""
+    takes: Counter[int] = Counter()
+    fits = {supernode: count // block * block for supernode, count in room.items()}
+    for supernode, count in sorted(own.items(), key=lambda entry: (-entry[1], entry[0])):
+        takes[supernode] = min(fits[supernode], min(count, wanted) // block * block)
+        wanted -= takes[supernode]
+    for supernode in sorted(own, key=lambda s: (takes[s] - own[s], s)):  # a block of which some are its own
+        if wanted and own[supernode] > takes[supernode] and fits[supernode] > takes[supernode]:
+            takes[supernode] += block
+            wanted -= block
+    for supernode in sorted(own, key=lambda s: (-takes[s], s)):
+        more = min(fits[supernode] - takes[supernode], wanted)
+        takes[supernode] += more
+        wanted -= more
+    waiting = {supernode: count for supernode, count in fits.items() if supernode not in own and count}
+    while wanted and waiting:
+        enough = [supernode for supernode, count in waiting.items() if count >= wanted]
+        if enough:
+            supernode = min(enough, key=lambda s: (waiting[s], s))
+        else:
+            supernode = min(waiting, key=lambda s: (-waiting[s], s))
+        takes[supernode] = min(waiting.pop(supernode), wanted)
+        wanted -= takes[supernode]
+    return None if wanted else {supernode: take for supernode, take in takes.items() if take}
+
+
+def _inside(index: Index, free: dict[int, int], present: dict[int, int], wanted: int, each: int) -> set[int]:
+    """Members in one supernode that has room: its own first, from the cabinets that have the most of them."""
+    chosen: dict[int, int] = {}
+    for cabinet in sorted(free, key=lambda c: (-present.get(c, 0).bit_count(), c)):
+        count = min(present.get(cabinet, 0).bit_count(), each, wanted)
+        if count:
+            chosen[cabinet] = lowest(present[cabinet], count)
+            wanted -= count
+    room = {c: min(mask.bit_count(), each) - chosen.get(c, 0).bit_count() for c, mask in free.items()}
+    waiting = {cabinet: count for cabinet, count in room.items() if count > 0}
+    while wanted:
+        started = [cabinet for cabinet in waiting if cabinet in chosen]
+        enough = [cabinet for cabinet in started or waiting if waiting[cabinet] >= wanted]
+        if enough:
+            cabinet = min(enough, key=lambda c: (waiting[c], c))
+        else:
+            cabinet = min(started or waiting, key=lambda c: (-waiting[c], c))
+        count = min(waiting.pop(cabinet), wanted)
+        mine = chosen.pop(cabinet, 0)
+        chosen[cabinet] = mine | constrained.tightest_nodes(index, cabinet, free[cabinet] & ~mine, count)
+        wanted -= count
+    return nodes_in(index, list(chosen.items()))

@@ -1,0 +1,61 @@
+"""Whom a request may put out: lower priorities only, the least work lost, nobody who need not go.
+
+What a request avoids and what is promised to reservations stays out of reach, since the trials choose as requests do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from matrixresource.scheduler.changes import resize as resizing
+from matrixresource.scheduler.changes.trial import trial
+from matrixresource.scheduler.model.request import Place, Wish
+
+if TYPE_CHECKING:
+    from matrixresource.scheduler.ledger import Held, Ledger
+
+
+def victims(ledger: Ledger, wish: Wish, now: float) -> list[str] | None:
+    """Allocations to release so that the request fits, or None when that would not help. Nothing is changed.
+
+    They are released one after another on trial, the cheapest first, until it fits; then each that the place does not
+    need is kept after all, the dearest first.
+    """
+    return _victims(ledger, wish, now, lambda: ledger.choose(wish) is not None)
+
+
+def resize(ledger: Ledger, name: str, wish: Wish, keep: list[int], now: float) -> tuple[Place | None, list[str]]:
+    """`Ledger.resize` for one that may put others out: the new place, or None, and whom it put out."""
+    place = ledger.resize(name, wish, keep)
+    if place is not None or not wish.preempts:
+        return place, []
+    evicted = _victims(ledger, wish, now, lambda: resizing.resize(ledger, name, wish, keep) is not None, name) or []
+    for other in evicted:
+        ledger.release(other)
+    return (ledger.resize(name, wish, keep) if evicted else None), evicted
+
+
+def _victims(ledger: Ledger, wish: Wish, now: float, fits: Callable[[], bool], spared: str = "") -> list[str] | None:
+    work = {
+        name: lost(held, now)
+        for name, held in ledger.held.items()
+        if held.wish.priority < wish.priority and name != spared
+    }
+    with trial(ledger) as released:
+        for name in sorted(work, key=lambda name: (work[name], name)):
+            released(name)
+            if fits():
+                break
+        else:
+            return None
+        for name in reversed(list(released.gone)):
+            released.take_back(name)
+            if not fits():
+                released(name)
+        return sorted(released.gone, key=lambda name: (work[name], name))
+
+
+def lost(held: Held, now: float) -> float:
+    """The work that an eviction throws away, in weighted NPU-seconds, counting what a start costs as a minute."""
+    return (now - held.since + 60.0) * held.wish.npus * held.wish.weight

@@ -1,0 +1,183 @@
+"""After the loss of a node: everything it touched is repaired, the rest stays where it is.
+
+A gang member goes to a spare, else to a free node as near as may be; the other members keep their places. Only when
+no single node will do is the whole gang placed anew. What cannot be repaired is let go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from matrixresource.scheduler.changes.relayout import laid_out, pools_again
+from matrixresource.scheduler.model.bitmasks import lowest
+from matrixresource.scheduler.model.free_capacity_index import Index
+from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.placement import constrained
+from matrixresource.scheduler.placement.affinity import Allowed
+from matrixresource.scheduler.placement.preferences import first_that_fits
+from matrixresource.scheduler.placement.reserved_capacity import withheld
+
+if TYPE_CHECKING:
+    from matrixresource.scheduler.ledger import Ledger
+
+
+def repair(ledger: Ledger, node: int) -> tuple[dict[str, Place], list[str]]:
+    """(new places by allocation, who had to go). The node takes nobody until it is set up again."""
+    ledger.index.set_up(node, False)
+    hit = [name for name in sorted(ledger.tenants[node // ledger.shape.nodes]) if touches(ledger, name, node)]
+    hit.sort(key=lambda name: (-ledger.held[name].wish.priority, -ledger.held[name].wish.npus))
+    moved: dict[str, Place] = {}
+    lost: list[str] = []
+    for name in hit:
+        held = ledger.held[name]
+        ledger.give(name, held.place)
+        with withheld(ledger, held.wish):
+            place = repaired(ledger, name, node)
+        if place is None:
+            del ledger.held[name]
+            ledger.reservations.pop(name, None)
+            lost.append(name)
+            continue
+        ledger.take(name, place, held.wish.end)
+        held.place = moved[name] = place
+    return moved, lost
+
+
+def touches(ledger: Ledger, name: str, node: int) -> bool:
+    place = ledger.held[name].place
+    cabinet, offset = divmod(node, ledger.shape.nodes)
+    return any(c == cabinet and mask >> offset & 1 for c, mask in place.whole + place.spares) or any(
+        n == node for n, _ in [*place.parts, *place.cpus, *place.mem]
+    )
+
+
+def repaired(ledger: Ledger, name: str, node: int) -> Place | None:
+    """The place without the node; the allocation's own has just been given back to the index."""
+    held = ledger.held[name]
+    old, wish = held.place, held.wish
+    cabinet = node // ledger.shape.nodes
+    kept = without(ledger.index, old, node)
+    short = sum(mask.bit_count() for _, mask in kept.whole) + len(kept.parts) < wish.nodes
+    alone = wish.nodes == 1 and not wish.spares
+    if not alone:
+        found = _with_one_more(ledger, name, wish, kept, cabinet) if short else kept
+        ruled = wish.spread or wish.apart or wish.near or wish.within
+        if found is None and wish.cell > 1:  # the whole cell goes where there is one
+            return first_that_fits(ledger.shape, wish, lambda firm: laid_out(ledger, kept, firm)) or (
+                ledger.choose_shown(without_spares(wish)) if wish.spares else None
+            )
+        if found is None and wish.block > 1 and wish.per == ledger.shape.npus and not ruled:
+            found = _block_elsewhere(ledger, name, wish, kept, cabinet)
+        if found is not None and pools_again(ledger, wish, found):
+            return found
+    again = ledger.choose_shown(wish)
+    if again is None and wish.spares:
+        again = ledger.choose_shown(without_spares(wish))
+    return again
+
+
+def without(index: Index, place: Place, node: int) -> Place:
+    """What a place has on other nodes."""
+    cabinet, offset = divmod(node, index.nodes)
+    left = ~(1 << offset)
+    kept = Place(
+        [(c, mask & left if c == cabinet else mask) for c, mask in place.whole],
+        [(n, dies) for n, dies in place.parts if n != node],
+        [(c, mask & left if c == cabinet else mask) for c, mask in place.spares],
+        [(n, amount) for n, amount in place.cpus if n != node],
+        [(n, amount) for n, amount in place.mem if n != node],
+    )
+    kept.whole = [(c, mask) for c, mask in kept.whole if mask]
+    kept.spares = [(c, mask) for c, mask in kept.spares if mask]
+    return kept
+
+
+def without_spares(wish: Wish) -> Wish:
+    return replace(wish, spares=0)
+
+
+def _with_one_more(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabinet: int) -> Place | None:
+    """The place with another node for the lost one: a spare of its own, else a free one, the nearest first."""
+    index, shape = ledger.index, ledger.shape
+    nodes = shape.nodes
+    members = {c * nodes + o for c, mask in kept.whole for o in index.offsets(mask)} | {n for n, _ in kept.parts}
+    spares = [c * nodes + o for c, mask in kept.spares for o in index.offsets(mask)]
+    homes = {n // shape.of_supernode for n in members}
+    touched = {n // nodes for n in members}
+
+    def far(node: int) -> tuple[bool, bool, int, int]:
+        cabinet = node // nodes
+        return (cabinet != lost_cabinet, cabinet not in touched, index.whole[cabinet].bit_count(), node)
+
+    if wish.block > 1:
+        homes = {lost_cabinet // shape.cabinets}  # elsewhere it would cut a block
+    spares = [node for node in spares if wish.block == 1 or node // shape.of_supernode in homes]
+    spares = [node for node in spares if wish.cell == 1 or node // nodes == lost_cabinet]
+    for node in sorted(spares, key=far):
+        if constrained.has_room(index, node, wish.per) and keeps_rules(ledger, wish, members, node):
+            cabinet, offset = divmod(node, nodes)
+            kept.spares = [(c, m & ~(1 << offset) if c == cabinet else m) for c, m in kept.spares]
+            kept.spares = [(c, m) for c, m in kept.spares if m]
+            return _added(ledger, wish, kept, node)
+    alone = wish.within == "cabinet" or wish.cell > 1
+    around = range(lost_cabinet, lost_cabinet + 1) if alone else None
+    homes = homes or {lost_cabinet // shape.cabinets}
+    free: list[int] = []
+    allowed = Allowed(ledger, wish)
+    for supernode in [lost_cabinet // shape.cabinets] if around else sorted(homes):
+        scope = around or range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
+        for cabinet, mask in constrained.free_nodes(index, wish, scope, allowed).items():
+            free += [cabinet * nodes + o for o in index.offsets(mask)]
+    own = {c * nodes + o for c, mask in kept.spares for o in index.offsets(mask)}
+    for node in sorted(set(free) - members - own, key=far):
+        if keeps_rules(ledger, wish, members, node):
+            return _added(ledger, wish, kept, node)
+    return None
+
+
+def _block_elsewhere(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabinet: int) -> Place | None:
+    """The place with the lost node's block in another supernode; the rest of the gang keeps its nodes."""
+    supernode, left = lost_cabinet // ledger.shape.cabinets, wish.block - 1
+    stays: list[tuple[int, int]] = []
+    for cabinet, mask in sorted(kept.whole, key=lambda entry: entry[1].bit_count()):
+        if cabinet // ledger.shape.cabinets == supernode and left:
+            leaves = lowest(mask, min(left, mask.bit_count()))
+            left -= leaves.bit_count()
+            mask &= ~leaves
+        if mask:
+            stays.append((cabinet, mask))
+    found = Place(stays, kept.parts, kept.spares, kept.cpus, kept.mem)
+    ledger.take(name, found, wish.end)
+    block = ledger.chooser.gang(Wish(wish.block, wish.per, "supernode", end=wish.end)) if not left else None
+    ledger.give(name, found)
+    if block is None:
+        return None
+    masks = dict(stays)
+    for cabinet, mask in block.whole:
+        masks[cabinet] = masks.get(cabinet, 0) | mask
+    found.whole = list(masks.items())
+    return found
+
+
+def keeps_rules(ledger: Ledger, wish: Wish, members: set[int], node: int) -> bool:
+    """Whether a node may join the members, by `within`, `spread`, `apart` and `near`."""
+    sizes = {"node": 1, "cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}
+    if wish.within and members and next(iter(members)) // sizes[wish.within] != node // sizes[wish.within]:
+        return False
+    if wish.spread is not None and wish.spread.required:
+        size = sizes[wish.spread.over]
+        if sum(member // size == node // size for member in members) >= wish.spread.most:
+            return False
+    return Allowed(ledger, wish)(node)
+
+
+def _added(ledger: Ledger, wish: Wish, kept: Place, node: int) -> Place:
+    cabinet, offset = divmod(node, ledger.shape.nodes)
+    if wish.per < ledger.shape.npus:
+        kept.parts.append((node, constrained.part_dies(ledger.index.dies[node], wish.per)))
+        return kept
+    masks = dict(kept.whole)
+    masks[cabinet] = masks.get(cabinet, 0) | 1 << offset
+    kept.whole = list(masks.items())
+    return kept

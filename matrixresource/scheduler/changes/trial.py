@@ -1,0 +1,95 @@
+"""What would be if some allocations were gone: tried on the ledger itself, and taken back without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from matrixresource.scheduler.model.request import Wish
+
+if TYPE_CHECKING:
+    from matrixresource.scheduler.ledger import Held, Ledger
+
+MANY = 16  # allocations, from which on they come back several at a time
+
+
+class Released:
+    """Allocations that are gone on trial, in order. Call it to let one more go."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.gone: dict[str, Held] = {}
+
+    def __call__(self, name: str) -> None:
+        held = self.gone[name] = self.ledger.held.pop(name)
+        self.ledger.give(name, held.place)
+
+    def take_back(self, name: str) -> None:
+        held = self.ledger.held[name] = self.gone.pop(name)
+        self.ledger.take(name, held.place, held.wish.end)
+
+    def restore(self) -> None:
+        for name in list(self.gone):
+            self.take_back(name)
+
+    def fits_without(self, names: Iterable[str], wish: Wish) -> bool:
+        """Whether a request fits once these are gone too; they are back afterwards."""
+        names = tuple(names)
+        for name in names:
+            self(name)
+        fits = self.ledger.choose(wish) is not None
+        for name in names:
+            self.take_back(name)
+        return fits
+
+    def whole_of(self, names: list[str]) -> int:
+        """How many nodes that are whole now these would take."""
+        index = self.ledger.index
+        count, started = 0, set[int]()
+        for name in names:
+            place = self.gone[name].place
+            for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
+                count += (mask & index.whole[cabinet]).bit_count()
+            for node, _ in place.parts:
+                if index.free[node] == index.npus:
+                    started.add(node)
+        return count + len(started)
+
+    def pruned(self, wish: Wish, tests: float) -> list[str]:
+        """Those that have to be gone for the request: as many as can come back within so many tests, the largest
+        first; where there are very many, many at a time."""
+        names = sorted(self.gone, key=lambda each: -self.gone[each].wish.npus)
+        stride = max(1, len(names) // MANY)
+        wanted = wish.spares + (wish.nodes if wish.per == self.ledger.shape.npus else 0)
+        while True:
+            for first in range(0, len(names), stride):
+                tests -= 1
+                if tests < 0:
+                    return list(self.gone)
+                some = names[first : first + stride]
+                if wanted and sum(self.ledger.index.left) - self.whole_of(some) < wanted:
+                    continue  # without these nodes there are too few
+                for name in some:
+                    self.take_back(name)
+                if self.ledger.choose(wish) is None:
+                    for name in some:
+                        self(name)
+            if stride == 1:
+                return list(self.gone)
+            names = [name for name in names if name in self.gone]
+            stride //= 2
+
+
+@contextmanager
+def trial(ledger: Ledger) -> Iterator[Released]:
+    """Let allocations go for a while; at the end everything is as it was, hints about leaving times included."""
+    ends = list(ledger.chooser.node_ends), list(ledger.chooser.cabinet_ends)
+    held, ledger.held = ledger.held, dict(ledger.held)
+    released = Released(ledger)
+    try:
+        yield released
+    finally:
+        released.restore()
+        ledger.chooser.node_ends, ledger.chooser.cabinet_ends = ends
+        ledger.held = held

@@ -1,0 +1,152 @@
+"""Which nodes of a domain to empty: branch and bound over nodes, by the NPUs of everybody who would have to go.
+
+A gang counts once however many of its nodes are emptied, and whole even if only one of them is wanted. The bound
+spreads each allocation's NPUs over its nodes in the domain, which no choice of nodes can undercut.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from typing import TYPE_CHECKING
+
+from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.placement import constrained
+from matrixresource.scheduler.placement.affinity import Allowed
+
+if TYPE_CHECKING:
+    from matrixresource.scheduler.ledger import Ledger
+
+Holders = dict[int, dict[str, int]]
+
+
+def holders(ledger: Ledger, cabinets: range | set[int]) -> Holders:
+    """By node of these cabinets: who holds which dies there, spares included."""
+    shape, index = ledger.shape, ledger.index
+    found: Holders = {}
+    names = {name for cabinet in cabinets for name in ledger.tenants[cabinet]}
+    for name in names:
+        place = ledger.held[name].place
+        for cabinet, mask in (*place.whole, *place.spares):
+            if cabinet in cabinets:
+                for offset in index.offsets(mask):
+                    found.setdefault(cabinet * shape.nodes + offset, {})[name] = shape.dies
+        for node, dies in place.parts:
+            if node // shape.nodes in cabinets:
+                found.setdefault(node, {})[name] = dies
+    return found
+
+
+class Emptying:
+    """One domain: `size` nodes from `first` on, of which `wanted` are to be free. `here` are at least its holders."""
+
+    def __init__(self, ledger: Ledger, first: int, size: int, wanted: int, here: Holders) -> None:
+        index, nodes = ledger.index, ledger.shape.nodes
+        cabinets = range(first // nodes, (first + size) // nodes)
+        self.owners: dict[int, frozenset[str]] = {}
+        spread: dict[str, int] = {}
+        for node in range(first, first + size):
+            if node in here and index.up[node] and node not in index.broken:
+                self.owners[node] = frozenset(here[node])
+                for name in here[node]:
+                    spread[name] = spread.get(name, 0) + 1
+        self.npus = {name: ledger.held[name].wish.npus for name in spread}
+        self.share = {name: npus / spread[name] for name, npus in self.npus.items()}
+        self.short = wanted - sum(index.whole[cabinet].bit_count() for cabinet in cabinets)
+        self.possible = 0 < self.short <= len(self.owners)
+        self.shares = {node: sum(map(self.share.__getitem__, names)) for node, names in self.owners.items()}
+        self.least = sum(sorted(self.shares.values())[: self.short])
+
+    def search(self, below: float, effort: int) -> tuple[frozenset[str], float, bool]:
+        """(who goes, their NPUs, whether the effort sufficed to prove it); infinite when nothing is below `below`."""
+        self.best, self.cost, self.left = frozenset[str](), below, effort
+        self._branch(frozenset(), 0.0, self.owners)
+        return self.best, self.cost if self.best else float("inf"), self.left > 0
+
+    def _branch(self, names: frozenset[str], cost: float, waiting: dict[int, frozenset[str]]) -> None:
+        """`waiting` are the nodes still to decide on."""
+        self.left -= 1
+        further: dict[int, frozenset[str]] = {}
+        for node, owners in waiting.items():
+            rest = owners - names if names else owners
+            if rest:
+                further[node] = rest
+        short = self.short - (len(waiting) - len(further))
+        if short <= 0:
+            if cost < self.cost:
+                self.best, self.cost = names, cost
+            return
+        if self.left <= 0 and self.best:
+            return
+        share, shares = self.share, self.shares
+        bounds = sorted(
+            (shares[node] if len(rest) == len(self.owners[node]) else sum(map(share.__getitem__, rest)), node)
+            for node, rest in further.items()
+        )
+        if len(bounds) < short or cost + sum(bound for bound, _ in bounds[:short]) >= self.cost:
+            return
+        node = min(bounds[: short + 4], key=lambda entry: (self._npus(further[entry[1]]), entry))[1]
+        self._branch(names | further[node], cost + self._npus(further[node]), waiting)
+        self._branch(names, cost, {n: owners for n, owners in waiting.items() if n != node})
+
+    def _npus(self, names: frozenset[str]) -> float:
+        return sum(map(self.npus.__getitem__, names))
+
+
+def at_once(ledger: Ledger, wish: Wish, first: int, size: int) -> tuple[set[str], float]:
+    """(who goes, a bound on the NPUs): the nodes that cost the least, as the rules allow, without a search.
+
+    `size` nodes from `first` on are looked at. The bound holds for whole nodes without further rules.
+    """
+    index, shape = ledger.index, ledger.shape
+    nodes = shape.nodes
+    scope = range(first // nodes, (first + size) // nodes)
+    allowed = Allowed(ledger, wish)
+    limit, domain = constrained.spread_limit(index, wish.spread)
+    costs = [0.0] * size
+    parts, offsets, free, low, high = wish.per < shape.npus, index.offsets, index.free, scope.start, scope.stop
+    per = wish.per if parts else inf  # where there is room for a part nobody has to go
+    for name in set().union(*ledger.tenants[low:high]):
+        held = ledger.held[name]
+        place = held.place
+        here = place.whole + place.spares if place.spares else place.whole
+        if len(here) > 1 or (here and here[0][0] not in scope):
+            here = [entry for entry in here if low <= entry[0] < high]
+        some = [node for node, _ in place.parts if first <= node < first + size and free[node] < per]
+        count = len(some)
+        for _, mask in here:
+            count += mask.bit_count()
+        if not count:
+            continue
+        each = held.wish.npus / count
+        for node in some:
+            costs[node - first] += each
+        for cabinet, mask in here:
+            base = cabinet * nodes - first
+            for offset in offsets(mask):
+                costs[base + offset] += each
+    chosen: set[int] = set()
+    taken: Counter[int] = Counter()
+    wanted, bound = wish.nodes + wish.spares, 0.0
+    ruled, limited, up, broken = bool(allowed), limit < wish.nodes, index.up, () if parts else index.broken
+    for node in sorted(range(size), key=costs.__getitem__):
+        if not up[first + node] or first + node in broken or (ruled and not allowed(first + node)):
+            continue
+        if limited:
+            home = (first + node) // (nodes * domain)
+            if taken[home] >= limit:
+                continue
+            taken[home] += 1
+        chosen.add(node)
+        bound += costs[node]
+        if len(chosen) == wanted:
+            break
+    cabinets = {(first + node) // nodes for node in chosen}
+    found: set[str] = set()
+    for name in set().union(*(ledger.tenants[cabinet] for cabinet in cabinets)):
+        place = ledger.held[name].place
+        mine = [c * nodes + o for c, mask in place.whole + place.spares if c in cabinets for o in offsets(mask)]
+        mine += [node for node, _ in place.parts if free[node] < per]
+        if any(node - first in chosen for node in mine):
+            found.add(name)
+    return found, bound

@@ -1,0 +1,221 @@
+"""Would it fit, why not, what would help, and when: answers about a request, from which nothing is created.
+
+- `why`: for the domains nearest to serving it, how many nodes they have for it and what stands in the way there.
+- `changes`: the smallest of each kind: the request with fewer nodes or with one rule less strict, others moved,
+  others gone, others put out by its priority.
+- `earliest`: when it fits if everybody leaves when they said.
+- `radius`: what one failure would take of the placement.
+
+Trials change the ledger and take every change back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from matrixresource.scheduler.changes import preemption
+from matrixresource.scheduler.defragment import defragmentation
+from matrixresource.scheduler.explain import earliest_start, relaxation, release_set
+from matrixresource.scheduler.metrics.blast_radius import Loss, radius
+from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.placement.affinity import Allowed
+from matrixresource.scheduler.placement.emptiest_domains import nearest
+from matrixresource.scheduler.placement.reserved_capacity import withheld
+
+if TYPE_CHECKING:
+    from matrixresource.scheduler.ledger import Ledger
+
+DOMAINS_TOLD = 16
+NARROW = 128  # nodes up to which moves are sought without being asked for
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A cabinet or supernode by number: nodes with room for a member, nodes short, and obstacles with their counts.
+
+    Obstacles are nodes that are `down`, `held` or `promised` to a reservation, that `apart`, `near` or `avoid` rule
+    out, that make up no `cell` or that a `spread` leaves unused; and whole nodes for `spares`, `cpus` (sockets) and
+    `mem` (GiB) that are short.
+    """
+
+    over: str
+    number: int
+    room: int
+    short: int
+    obstacles: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One way to make it fit, of a `kind`:
+
+    - `fewer`: the request with so many `nodes` (or with so many sockets and GiB, `cpus` and `mem`);
+    - `relax`: its `rule` changed to `to` ("" for none);
+    - `move`: the allocations `names`, `npus` in all, as `plan` says;
+    - `release`: the allocations `names`, `npus` in all, gone; `preempt`: those of lower priority it would put out.
+
+    `exact` says that it is proven that no smaller change of the kind would do.
+    """
+
+    kind: str
+    nodes: int = 0
+    cpus: int = 0
+    mem: int = 0
+    rule: str = ""
+    to: str = ""
+    names: tuple[str, ...] = ()
+    npus: float = 0.0
+    exact: bool = False
+    plan: defragmentation.Defragmentation | None = None
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to look: steps of the search for a release, and for moves; and whether moves are sought also for gangs
+    larger than a cabinet and on machines of more than `NARROW` nodes (`wide`)."""
+
+    release: int
+    moves: int
+    wide: bool
+
+
+QUICK = Effort(release=6, moves=10, wide=False)
+THOROUGH = Effort(release=50_000, moves=defragmentation.STEPS, wide=True)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`place` when it fits now, with the `radius` of what a loss would take; otherwise why not and what would help."""
+
+    place: Place | None
+    why: tuple[Domain, ...] = ()
+    changes: tuple[Change, ...] = ()
+    earliest: float | None = None
+    radius: tuple[Loss, ...] = ()
+
+
+def answer(ledger: Ledger, wish: Wish, now: float, effort: Effort = QUICK) -> Answer:
+    """Everything there is to say about a request."""
+    place = ledger.choose(wish)
+    if place is not None:
+        return Answer(place, earliest=now, radius=radius(ledger, place))
+    return Answer(
+        None, why(ledger, wish), tuple(changes(ledger, wish, now, effort)), earliest_start.earliest(ledger, wish, now)
+    )
+
+
+# ---- why not
+
+
+def why(ledger: Ledger, wish: Wish) -> tuple[Domain, ...]:
+    """The domains nearest to serving it, the best first."""
+    shape = ledger.shape
+    size = shape.nodes if wish.within == "cabinet" else shape.of_supernode
+    allowed = Allowed(ledger, wish)
+    ruled = bool(allowed) or wish.per != shape.npus
+    firsts = nearest(ledger, size, DOMAINS_TOLD * (4 if ruled else 1))
+    if not (allowed or wish.avoid or ledger.promises):
+        found = [_counted(ledger, wish, first, size) for first in firsts]
+    else:
+        with withheld(ledger, wish):
+            shown = [_rooms(ledger, wish, first, size) for first in firsts]
+        walks = zip(firsts, shown, strict=True)
+        found = [_walked(ledger, wish, first, size, allowed, room) for first, room in walks]
+    found.sort(key=lambda domain: (domain.short, domain.number))
+    return tuple(found[:DOMAINS_TOLD])
+
+
+def _counted(ledger: Ledger, wish: Wish, first: int, size: int) -> Domain:
+    """Without rules about single nodes."""
+    free = ledger.index.free[first : first + size]
+    down = free.count(-1)
+    rooms = _rooms(ledger, wish, first, size)
+    room, nodes = sum(rooms), ledger.shape.nodes
+    cut = sum(sum(rooms[at : at + nodes]) % wish.cell for at in (range(0, size, nodes) if wish.cell > 1 else ()))
+    return _domain(ledger, wish, first, size, room, cut, {"down": down, "held": size - down - room})
+
+
+def _rooms(ledger: Ledger, wish: Wish, first: int, size: int) -> list[bool]:
+    """Of each node whether it has room for a member."""
+    free = ledger.index.free[first : first + size]
+    if wish.per >= 1:
+        return [npus >= wish.per for npus in free]
+    return [npus >= 0 and dies > 0 for npus, dies in zip(free, ledger.index.dies[first : first + size], strict=True)]
+
+
+def _walked(ledger: Ledger, wish: Wish, first: int, size: int, allowed: Allowed, shown: list[bool]) -> Domain:
+    """Node by node; `shown` says of each whether it has room beside what is promised and to be avoided."""
+    obstacles: dict[str, int] = {}
+    usable: dict[int, int] = {}
+    nodes, ruled, hidden = ledger.shape.nodes, bool(allowed), shown
+    down = ledger.index.free[first : first + size].count(-1)
+    if wish.avoid or ledger.promises:
+        hidden = _rooms(ledger, wish, first, size)
+        for node, (room, beside) in enumerate(zip(hidden, shown, strict=True), first):
+            if room and not beside:
+                what = "avoid" if node in wish.avoid else "promised"
+                obstacles[what] = obstacles.get(what, 0) + 1
+    held = size - down - sum(hidden)
+    for node, beside in enumerate(shown, first):
+        if beside:
+            if ruled and not allowed(node):
+                what = "apart" if wish.apart else "near"
+                obstacles[what] = obstacles.get(what, 0) + 1
+            else:
+                usable[node // nodes] = usable.get(node // nodes, 0) + 1
+    obstacles.update(down=down, held=held)
+    cut = sum(count % wish.cell for count in usable.values())
+    return _domain(ledger, wish, first, size, size - sum(obstacles.values()), cut, obstacles)
+
+
+def _domain(
+    ledger: Ledger, wish: Wish, first: int, size: int, room: int, cut: int, obstacles: dict[str, int]
+) -> Domain:
+    """`room` is in nodes of which `cut` make up no cell."""
+    index = ledger.index
+    obstacles["cell"] = cut
+    room -= cut
+    if wish.spread is not None and wish.spread.required and wish.spread.over != "node":
+        each = ledger.shape.nodes if wish.spread.over == "cabinet" else size
+        usable = max(1, size // each) * wish.spread.most
+        obstacles["spread"] = max(0, room - usable)
+        room = min(room, usable)
+    around = range(first, first + size) if wish.within else range(ledger.shape.all_nodes)
+    for what, wanted, left in (("cpus", wish.cpus, index.cpus), ("mem", wish.mem, index.mem)):
+        if wanted:
+            obstacles[what] = max(0, wanted - sum(left[node] for node in around if index.up[node]))
+    cabinets = range(first // ledger.shape.nodes, (first + size) // ledger.shape.nodes)
+    spares = wish.spares - sum(index.whole[cabinet].bit_count() for cabinet in cabinets) if wish.spares else 0
+    if spares > 0 and wish.per < ledger.shape.npus:
+        obstacles["spares"] = spares
+    short = max(0, wish.nodes + wish.spares - room, spares)
+    found = {what: count for what, count in obstacles.items() if count}
+    return Domain(wish.within or "supernode", first // size, room, short, found)
+
+
+# ---- what would help
+
+
+def changes(ledger: Ledger, wish: Wish, now: float, effort: Effort) -> Iterator[Change]:
+    """Each kind of change that helps, the smallest that was found."""
+    exact = wish.plain or wish.nodes <= relaxation.FEW
+    if nodes := relaxation.most_nodes(ledger, wish):
+        yield Change("fewer", nodes=nodes, exact=exact)
+    if not wish.nodes and (pools := relaxation.most_pools(ledger, wish)) is not None:
+        yield Change("fewer", cpus=pools.cpus, mem=pools.mem, exact=True)
+    for rule, to, _ in relaxation.relaxed(ledger, wish):
+        yield Change("relax", rule=rule, to=to, exact=exact)
+    small = wish.nodes <= ledger.shape.nodes and ledger.shape.all_nodes <= NARROW
+    if effort.wide or small:
+        moving = defragmentation.make_room(ledger, wish, effort.moves)
+        if moving is not None:
+            names = tuple(sorted(move.name for move in moving.moves))
+            yield Change("move", names=names, npus=moving.npus, exact=moving.exact, plan=moving)
+    if (release := release_set.least(ledger, wish, effort.release)) is not None:
+        yield Change("release", names=release.names, npus=release.npus, exact=release.exact)
+    if any(held.wish.priority < wish.priority for held in ledger.held.values()):
+        names = tuple(sorted(preemption.victims(ledger, wish, now) or ()))
+        if names:
+            yield Change("preempt", names=names, npus=release_set.npus_of(ledger, list(names)))

@@ -1,0 +1,250 @@
+"""Who holds what: requests in, places out, all or nothing; failures and their repair.
+
+The index is kept in step with every change. Times are seconds on the caller's clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from matrixresource.scheduler.changes import advance_reservation, preemption, repair
+from matrixresource.scheduler.changes import resize as resizing
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.free_capacity_index import Index
+from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.placement import preferences
+from matrixresource.scheduler.placement.best_fit import POLICIES, Chooser, Policy
+from matrixresource.scheduler.placement.reserved_capacity import Promises, Reservation, withheld
+
+
+@dataclass(slots=True, init=False)
+class Held:
+    """One allocation."""
+
+    wish: Wish
+    place: Place
+    since: float
+
+    def __init__(self, wish: Wish, place: Place, since: float) -> None:
+        self.wish, self.place, self.since = wish, place, since
+
+
+class Ledger:
+    """The verbs over one machine."""
+
+    def __init__(self, shape: Shape, policy: Policy = POLICIES["best"]) -> None:
+        self.shape = shape
+        self.index = Index(shape)
+        self.chooser = Chooser(self.index, policy)
+        self.held: dict[str, Held] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.promises = Promises()  # those of them that wait for their start
+        self.tenants: list[set[str]] = [set() for _ in range(shape.all_cabinets)]  # who has anything in a cabinet
+
+    # ---- verbs
+
+    def allocate(self, name: str, wish: Wish, now: float) -> tuple[Place | None, list[str]]:
+        """The place taken, or None; and whom it put out of theirs."""
+        if name in self.held or name in self.reservations:
+            raise ValueError(f"{name}: held already")
+        self.chooser.learn(wish)
+        place = self.choose(wish)
+        evicted: list[str] = []
+        if place is None and wish.preempts:
+            evicted = preemption.victims(self, wish, now) or []
+            for other in evicted:
+                self.release(other)
+            place = self.choose(wish) if evicted else None
+        if place is not None:
+            self.take(name, place, wish.end)  # chosen on the index as it is, so it is free
+            self.held[name] = Held(wish, place, now)
+        return place, evicted
+
+    def choose(self, wish: Wish) -> Place | None:
+        """A place that keeps every rule of the request on what is free now, or None."""
+        if self.promises.waiting or wish.avoid:
+            with withheld(self, wish):
+                return self.choose_shown(wish)
+        if not wish.plain:
+            return self.choose_shown(wish)
+        if wish.nodes % wish.block:
+            return None  # no number of whole blocks
+        if wish.nodes == 1 and wish.per < self.shape.npus:
+            return self.chooser.part(wish)
+        return self.chooser.gang(wish)
+
+    def choose_shown(self, wish: Wish) -> Place | None:
+        """The same on the index as it stands, where what the request must not have is withheld already."""
+        if wish.nodes % wish.block or wish.nodes % wish.cell:
+            return None  # no number of whole blocks
+        if not wish.plain:
+            return preferences.choose(self, wish)
+        if wish.nodes == 1 and wish.per < self.shape.npus:
+            return self.chooser.part(wish)
+        return self.chooser.gang(wish)
+
+    def hold(self, name: str, wish: Wish, place: Place, now: float) -> None:
+        """Take a place that is free; ValueError when the name or any of the place is held already."""
+        if name in self.reservations:
+            raise ValueError(f"{name}: held already, as a reservation")
+        self.take_up(name, wish, place, now)
+
+    def take_up(self, name: str, wish: Wish, place: Place, now: float) -> None:
+        """The same for a reservation's own name."""
+        if name in self.held or not self.index.has(place):
+            raise ValueError(f"{name}: held already, or its place is not free")
+        self.take(name, place, wish.end)
+        self.held[name] = Held(wish, place, now)
+
+    def release(self, name: str) -> None:
+        self.give(name, self.held.pop(name).place)
+        if self.reservations:
+            self.reservations.pop(name, None)
+
+    def grow(self, name: str, wish: Wish) -> Place | None:
+        """The place with more beside what is held, as `resizing.grow` says; None when it does not fit."""
+        return self._changed(name, wish, resizing.grow(self, name, wish))
+
+    def shrink(self, name: str, wish: Wish, keep: list[int]) -> Place:
+        """The place with less: of the members in `keep`, in the order of their ranks, the last go."""
+        place = resizing.shrink(self, name, wish, keep)
+        self._changed(name, wish, place)
+        return place
+
+    def resize(self, name: str, wish: Wish, keep: list[int]) -> Place | None:
+        """More of one thing and less of another, at once."""
+        return self._changed(name, wish, resizing.resize(self, name, wish, keep))
+
+    def replace(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Place | None:
+        """The place with another node for this one; None when there is none."""
+        return self._changed(name, self.held[name].wish, resizing.replace(self, name, node, avoid))
+
+    def move(self, name: str, wish: Wish) -> Place | None:
+        """A place under another wish, as near to the present one as can be."""
+        return self._changed(name, wish, resizing.move(self, name, wish))
+
+    def refill(self, name: str) -> Place:
+        """The place with missing spares, as many as can be had."""
+        place = resizing.refill(self, name)
+        self._changed(name, self.held[name].wish, place)
+        return place
+
+    def _changed(self, name: str, wish: Wish, place: Place | None) -> Place | None:
+        if place is None:
+            return None
+        held = self.held[name]
+        self.give(name, held.place)
+        if not self.index.has(place):
+            self.take(name, held.place, held.wish.end)
+            raise ValueError(f"{name}: its new place is not free")
+        self.take(name, place, wish.end)
+        held.wish, held.place = wish, place
+        return place
+
+    def extend(self, name: str, end: float) -> bool:
+        """Another end of a lease; False when what it holds is promised to somebody before that."""
+        return advance_reservation.extend(self, name, end)
+
+    # ---- reservations: see `reserving`
+
+    def reserve(self, name: str, wish: Wish, start: float, end: float) -> Place | None:
+        return advance_reservation.reserve(self, name, wish, start, end)
+
+    def due(self, now: float) -> tuple[dict[str, Place], list[str]]:
+        return advance_reservation.due(self, now)
+
+    def claim(self, name: str, allocation: str, wish: Wish | None, now: float) -> Place | None:
+        return advance_reservation.claim(self, name, allocation, wish, now)
+
+    def cancel(self, name: str) -> None:
+        advance_reservation.cancel(self, name)
+
+    def expire(self, now: float) -> tuple[list[str], list[str]]:
+        return advance_reservation.expire(self, now)
+
+    # ---- nodes
+
+    def set_up(self, node: int, up: bool) -> None:
+        """Open or close a node for newcomers; nobody is moved."""
+        self.index.set_up(node, up)
+
+    def fail(self, node: int) -> tuple[dict[str, Place], list[str]]:
+        """A node is lost: the new places of whom it touched, and whom nothing could be found for."""
+        return repair.repair(self, node)
+
+    # ---- the index in step
+
+    def take(self, name: str, place: Place, end: float = inf) -> None:
+        index, tenants, nodes = self.index, self.tenants, self.shape.nodes
+        ends = self.chooser.cabinet_ends
+        finite = end != inf
+        for cabinet, mask in place.whole:
+            index.take_whole(cabinet, mask)
+            tenants[cabinet].add(name)
+            if finite and ends[cabinet] < end:
+                ends[cabinet] = end
+        for node, dies in place.parts:
+            index.take(node, dies)
+            cabinet = node // nodes
+            tenants[cabinet].add(name)
+            if finite:
+                node_ends = self.chooser.node_ends
+                if node_ends[node] < end:
+                    node_ends[node] = end
+                if ends[cabinet] < end:
+                    ends[cabinet] = end
+        for cabinet, mask in place.spares:
+            index.take_whole(cabinet, mask)
+            tenants[cabinet].add(name)
+        if place.cpus or place.mem:
+            self._pool(name, place, -1)
+
+    def give(self, name: str, place: Place) -> None:
+        index, tenants, nodes, npus = self.index, self.tenants, self.shape.nodes, self.shape.npus
+        ends = self.chooser.cabinet_ends
+        if place.cpus or place.mem:
+            self._pool(name, place, 1)
+        for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
+            index.give_whole(cabinet, mask)
+            here = tenants[cabinet]
+            here.discard(name)
+            if not here:
+                ends[cabinet] = 0.0
+        for node, dies in place.parts:
+            index.give(node, dies)
+            cabinet = node // nodes
+            here = tenants[cabinet]
+            here.discard(name)
+            if index.free[node] == npus:
+                self.chooser.node_ends[node] = 0.0
+            if not here:
+                ends[cabinet] = 0.0
+
+    def _pool(self, name: str, place: Place, sign: int) -> None:
+        for amounts, left in ((place.cpus, self.index.cpus), (place.mem, self.index.mem)):
+            for node, amount in amounts:
+                left[node] += sign * amount
+                if sign < 0:
+                    self.tenants[node // self.shape.nodes].add(name)
+                else:
+                    self.tenants[node // self.shape.nodes].discard(name)
+
+    def rebuilt(self) -> Index:
+        """The index made anew from who holds what and which nodes are up."""
+        index = Index(self.shape)
+        for node, up in enumerate(self.index.up):
+            index.set_up(node, up)
+        for held in self.held.values():
+            for cabinet, mask in held.place.whole + held.place.spares:
+                for offset in index.offsets(mask):
+                    index.take(cabinet * self.shape.nodes + offset, self.shape.dies)
+            for node, dies in held.place.parts:
+                index.take(node, dies)
+            for node, amount in held.place.cpus:
+                index.cpus[node] -= amount
+            for node, amount in held.place.mem:
+                index.mem[node] -= amount
+        for node, dies in self.index.broken.items():
+            index.block(node, dies)
+        return index

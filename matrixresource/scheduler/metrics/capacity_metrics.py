@@ -1,0 +1,145 @@
+"""How full a machine is, and how its free capacity lies: what metrics and pages show of a ledger.
+
+Read from the index in time proportional to the cabinets, the nodes in partial use and the allocations; nothing is
+remembered. Dies are counted, so half an NPU is no rounding matter. A node that is down or closed belongs to no total:
+neither what is free on it nor what is held there. Nor does a broken die that nobody holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.free_capacity_index import Index
+
+if TYPE_CHECKING:
+    from matrixresource.scheduler.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Block:
+    """A size in whole nodes inside one cabinet or supernode: how many such gangs fit at once, and what share of the
+    whole free nodes they cannot reach (0 when all can be used, 1 when none fits)."""
+
+    over: str
+    nodes: int
+    count: int
+    stranded: float
+
+
+@dataclass(frozen=True)
+class Views:
+    """One moment. `largest` is in nodes, inside a cabinet, inside a supernode and in all ("" as in a wish).
+
+    `cabinets` and `supernodes` are the shares of their dies that are held, by number. `fragmentation`, from 0 to 1: of
+    the free dies those on nodes in use ("node"); what the largest block lacks of the one there would be if all free
+    nodes lay together ("cabinet", "supernode"). `npus_free` counts a single free die as a half.
+    """
+
+    nodes: int
+    nodes_up: int
+    nodes_free: int
+    npus_free: float
+    dies_free: int
+    dies_up: int
+    spares: int
+    largest: dict[str, int]
+    blocks: tuple[Block, ...]
+    fragmentation: dict[str, float]
+    cabinets: tuple[float, ...]
+    supernodes: tuple[float, ...]
+
+    @property
+    def utilisation(self) -> float:
+        """The share of the dies that are up which is held."""
+        return 1 - self.dies_free / self.dies_up if self.dies_up else 0.0
+
+
+def views(ledger: Ledger, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48)) -> Views:
+    """Everything at once. `sizes` are the blocks, in nodes, that are counted inside supernodes; cabinets have all."""
+    index, shape = ledger.index, ledger.shape
+    each = 2 * shape.npus
+    up, free = cabinet_dies(index)
+    supernodes = [slice(s * shape.cabinets, (s + 1) * shape.cabinets) for s in range(shape.supernodes)]
+    whole = sum(index.left)
+    dies_free, dies_up = sum(free), sum(up)
+    largest = largest_blocks(index)
+    return Views(
+        nodes=shape.all_nodes,
+        nodes_up=index.up.count(True),
+        nodes_free=whole,
+        npus_free=dies_free / 2,
+        dies_free=dies_free,
+        dies_up=dies_up,
+        spares=sum(mask.bit_count() for held in ledger.held.values() for _, mask in held.place.spares),
+        largest=largest,
+        blocks=tuple(blocks(index, sizes)),
+        fragmentation={
+            "node": 1 - whole * each / dies_free if dies_free else 0.0,
+            "cabinet": _scattered(largest["cabinet"], whole, shape.nodes),
+            "supernode": _scattered(largest["supernode"], whole, shape.of_supernode),
+        },
+        cabinets=tuple(_used(free[c], up[c]) for c in range(shape.all_cabinets)),
+        supernodes=tuple(_used(sum(free[part]), sum(up[part])) for part in supernodes),
+    )
+
+
+def largest_blocks(index: Index) -> dict[str, int]:
+    """The most whole nodes that one gang can have inside a cabinet, a supernode, and in all."""
+    cabinet = next((count for count in range(index.nodes, 0, -1) if index.having[count]), 0)
+    return {"cabinet": cabinet, "supernode": index.most_left(), "": sum(index.left)}
+
+
+def largest_of(whole: list[int], shape: Shape) -> dict[str, int]:
+    """The same of cabinets that have these whole nodes."""
+    counts = [mask.bit_count() for mask in whole]
+    each = shape.cabinets
+    supernodes = [sum(counts[first : first + each]) for first in range(0, len(counts), each)]
+    return {"cabinet": max(counts), "supernode": max(supernodes), "": sum(counts)}
+
+
+def blocks(index: Index, sizes: tuple[int, ...]) -> list[Block]:
+    """For every size of a cabinet, and the sizes given of a supernode, how many gangs fit beside one another."""
+    whole = sum(index.left)
+    counts = [sum(row[free].bit_count() for row in index.rows) for free in range(index.nodes + 1)]
+    found = []
+    for size in range(1, index.nodes + 1):
+        fitting = sum(there * (free // size) for free, there in enumerate(counts))
+        found.append(Block("cabinet", size, fitting, 1 - fitting * size / whole if whole else 0.0))
+    for size in sizes:
+        if size <= index.shape.of_supernode:
+            fitting = sum(left // size for left in index.left)
+            found.append(Block("supernode", size, fitting, 1 - fitting * size / whole if whole else 0.0))
+    return found
+
+
+def cabinet_dies(index: Index) -> tuple[list[int], list[int]]:
+    """(dies of nodes that are up, dies free on them) by cabinet."""
+    shape = index.shape
+    each = 2 * shape.npus
+    up = [each * shape.nodes] * shape.all_cabinets
+    free = [each * mask.bit_count() for mask in index.whole]
+    down = -1
+    for _ in range(index.up.count(False)):
+        down = index.up.index(False, down + 1)
+        up[down // shape.nodes] -= each
+    for node, dies in index.kept_back.items():
+        up[node // shape.nodes] -= dies.bit_count() if index.up[node] else 0
+    started = 0
+    for nodes in (*index.parts, *index.halves):
+        started |= nodes
+    while started:
+        low = started & -started
+        started ^= low
+        node = low.bit_length() - 1
+        free[node // shape.nodes] += index.dies[node].bit_count()
+    return up, free
+
+
+def _used(free: int, up: int) -> float:
+    return 1 - free / up if up else 0.0
+
+
+def _scattered(largest: int, whole: int, size: int) -> float:
+    return 1 - largest / min(whole, size) if whole else 0.0

@@ -1,0 +1,212 @@
+"""The machine with who holds what as a NetworkX graph, and the index of free capacity made from it.
+
+The graph is the model: supernodes, cabinets, nodes and NPUs, each joined to what it stands in. A node says whether it
+is `up` and what is `held` of it: by allocation a Share of dies (a mask), sockets and GiB. Keys are whole numbers and
+edges share one empty attribute dict, so that 20,736 nodes with their 165,888 NPUs are a graph one can keep; dies are
+bits of their node. No decision reads it: it is what the index is held against, and what others ask and draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import networkx as nx
+
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.free_capacity_index import Index
+from matrixresource.scheduler.model.request import Place
+
+if TYPE_CHECKING:
+    from matrixresource.scheduler.ledger import Ledger
+
+
+class Share(NamedTuple):
+    """What one allocation holds of one node: dies as a mask, CPU sockets, GiB of memory; whether it is a spare."""
+
+    dies: int = 0
+    cpus: int = 0
+    mem_gib: int = 0
+    spare: bool = False
+
+
+class HeldTwice(ValueError):
+    """Two allocations on the same die, or more sockets or memory than there are."""
+
+
+class Containment(nx.Graph):
+    """A graph whose edges only say what stands in what, and therefore share one attribute dict."""
+
+    _same: ClassVar[dict[str, Any]] = {}
+
+    def edge_attr_dict_factory(self) -> dict[str, Any]:
+        return self._same
+
+
+def graph_of(shape: Shape, supernodes: Sequence[str] | None = None) -> nx.Graph:
+    """A machine of this shape with everything up and free. `supernodes` are their names, else sn0, sn1 and so on.
+
+    Vertex n is node n of the index; NPUs, cabinets and supernodes follow. Attributes: `kind`, `name` of all but NPUs,
+    and of nodes `up`, `cpus`, `mem_gib`, `held` and `broken`, the dies that take nobody new.
+    """
+    names = supernodes or [f"sn{number}" for number in range(shape.supernodes)]
+    npus = shape.all_nodes
+    cabinets = npus + shape.all_nodes * shape.npus
+    first = cabinets + shape.all_cabinets
+    graph = Containment(supernodes=range(first, first + shape.supernodes))
+    for number, name in enumerate(names):
+        graph.add_node(first + number, kind="supernode", name=name)
+    for number in range(shape.all_cabinets):
+        name = f"{names[number // shape.cabinets]}-c{number % shape.cabinets:02d}"
+        graph.add_node(cabinets + number, kind="cabinet", name=name)
+    whole = {"kind": "node", "up": True, "broken": 0, "cpus": shape.cpus, "mem_gib": shape.mem_gib}
+    for number in range(shape.all_nodes):
+        place = f"{graph.nodes[cabinets + number // shape.nodes]['name']}-n{number % shape.nodes}"
+        graph.add_node(number, **whole, name=place, held={})
+    graph.add_nodes_from(range(npus, cabinets), kind="npu")
+    graph.add_edges_from((first + number // shape.cabinets, cabinets + number) for number in range(shape.all_cabinets))
+    graph.add_edges_from((cabinets + number // shape.nodes, number) for number in range(shape.all_nodes))
+    graph.add_edges_from((n, npus + n * shape.npus + k) for n, k in product(range(shape.all_nodes), range(shape.npus)))
+    return graph
+
+
+# ---- from the index's side into the graph
+
+
+def annotate(graph: nx.Graph, ledger: Ledger) -> None:
+    """Write into the graph who holds what and which nodes are up, all anew. Raises HeldTwice."""
+    abouts = [graph.nodes[node] for node in nodes_of(graph)]
+    for about, up in zip(abouts, ledger.index.up, strict=True):
+        about.update(up=up, held={}, broken=0)
+    for node, dies in ledger.index.broken.items():
+        abouts[node]["broken"] = dies
+    for name, held in ledger.held.items():
+        _hold(abouts, ledger.shape, name, held.place)
+
+
+def hold(graph: nx.Graph, name: str, place: Place) -> None:
+    """One allocation takes its place. Raises HeldTwice; the graph is then as it was."""
+    _hold([graph.nodes[node] for node in nodes_of(graph)], shape_of(graph), name, place)
+
+
+def _hold(abouts: list[dict[str, Any]], shape: Shape, name: str, place: Place) -> None:
+    shares = shares_of(place, shape)
+    for number, share in shares.items():
+        used = used_of(abouts[number]["held"])
+        over = used.cpus + share.cpus > shape.cpus or used.mem_gib + share.mem_gib > shape.mem_gib
+        if used.dies & share.dies or over:
+            raise HeldTwice(f"{name} takes of {abouts[number]['name']} what is held already")
+    for number, share in shares.items():
+        abouts[number]["held"][name] = share
+
+
+def let_go(graph: nx.Graph, name: str) -> None:
+    """One allocation gives everything back."""
+    for node in nodes_of(graph):
+        graph.nodes[node]["held"].pop(name, None)
+
+
+def shares_of(place: Place, shape: Shape) -> dict[int, Share]:
+    """By the number of the node what a place takes there."""
+    found: dict[int, Share] = {}
+    for masks, spare in ((place.whole, False), (place.spares, True)):
+        for cabinet, mask in masks:
+            for offset in range(shape.nodes):
+                if mask >> offset & 1:
+                    found[cabinet * shape.nodes + offset] = Share(shape.dies, spare=spare)
+    for node, dies in place.parts:
+        found[node] = Share(dies)
+    for node, cpus in place.cpus:
+        found[node] = found.get(node, Share())._replace(cpus=cpus)
+    for node, mem in place.mem:
+        found[node] = found.get(node, Share())._replace(mem_gib=mem)
+    return found
+
+
+# ---- from the graph into the index
+
+
+def shape_of(graph: nx.Graph) -> Shape:
+    """The numbers of the machine, read off one of each. `index_of` finds out whether the others are like it."""
+    supernodes = graph.graph["supernodes"]
+    cabinets = _inside(graph, supernodes[0], "cabinet")
+    nodes = _inside(graph, cabinets[0], "node")
+    node = graph.nodes[nodes[0]]
+    npus = graph.degree(nodes[0]) - 1
+    return Shape(len(supernodes), len(cabinets), len(nodes), npus, node["cpus"], node["mem_gib"])
+
+
+def index_of(graph: nx.Graph) -> Index:
+    """The index of free capacity, made from nothing but the graph. Raises ValueError where domains are not alike."""
+    shape = shape_of(graph)
+    index = Index(shape)
+    for cabinet, nodes in enumerate(_cabinets(graph)):
+        if len(nodes) != shape.nodes:
+            raise ValueError(f"cabinet {cabinet} has {len(nodes)} nodes beside {shape.nodes} of another")
+        _read_cabinet(graph, index, cabinet, nodes)
+    if cabinet + 1 != shape.all_cabinets:
+        raise ValueError(f"{cabinet + 1} cabinets are no {shape.supernodes} times {shape.cabinets}")
+    return index
+
+
+def _read_cabinet(graph: nx.Graph, index: Index, cabinet: int, nodes: list[Any]) -> None:
+    full, taken = index.shape.dies, 0
+    down: list[int] = []
+    broken: list[tuple[int, int]] = []
+    first, attributes = cabinet * len(nodes), graph.nodes
+    for offset, node in enumerate(nodes):
+        about = attributes[node]
+        if not about["up"]:
+            down.append(first + offset)
+        if about["broken"]:
+            broken.append((first + offset, about["broken"]))
+        if not about["held"]:
+            continue
+        used = used_of(about["held"])
+        index.cpus[first + offset] -= used.cpus
+        index.mem[first + offset] -= used.mem_gib
+        if used.dies == full:
+            taken |= 1 << offset
+        elif used.dies:
+            index.take(first + offset, used.dies)
+    if taken:
+        index.take_whole(cabinet, taken)
+    for number in down:
+        index.set_up(number, False)
+    for number, dies in broken:
+        index.block(number, dies)
+
+
+def used_of(held: dict[str, Share]) -> Share:
+    """What all allocations of a node hold together."""
+    dies = cpus = mem = 0
+    for share in held.values():
+        dies |= share.dies
+        cpus += share.cpus
+        mem += share.mem_gib
+    return Share(dies, cpus, mem)
+
+
+def nodes_of(graph: nx.Graph) -> list[Any]:
+    """The vertices of the nodes, in the order of their numbers in the index."""
+    return [node for nodes in _cabinets(graph) for node in nodes]
+
+
+def holders_of(graph: nx.Graph, npu: Any) -> list[str]:
+    """Who holds an NPU's dies; two where each has one."""
+    node = next(iter(graph.adj[npu]))
+    place = list(_inside(graph, node, "npu")).index(npu)
+    return sorted(name for name, share in graph.nodes[node]["held"].items() if share.dies >> 2 * place & 3)
+
+
+def _cabinets(graph: nx.Graph) -> Iterator[list[Any]]:
+    """The nodes of each cabinet, in the machine's order."""
+    for supernode in graph.graph["supernodes"]:
+        for cabinet in _inside(graph, supernode, "cabinet"):
+            yield _inside(graph, cabinet, "node")
+
+
+def _inside(graph: nx.Graph, vertex: Any, kind: str) -> list[Any]:
+    attributes = graph.nodes
+    return [other for other in graph.adj[vertex] if attributes[other]["kind"] == kind]

@@ -1,0 +1,52 @@
+"""bitmasks."""
+
+from __future__ import annotations
+
+from matrixresource.scheduler.model.free_capacity_index import EVEN, WORD, WORD_BITS
+
+
+def dies_for(dies: int, size: int) -> int:
+    """The dies of the lowest free NPUs, so many."""
+    pairs = dies & dies >> 1 & EVEN
+    if pairs.bit_count() == size:
+        return pairs * 3
+    return lowest(pairs, size) * 3
+
+
+def lowest(mask: int, wanted: int) -> int:
+    """The lowest bits of a mask, so many."""
+    over = mask.bit_count() - wanted
+    if not over:
+        return mask
+    if wanted <= over:
+        rest = mask
+        for _ in range(wanted):
+            rest &= rest - 1
+        return mask ^ rest
+    for _ in range(over):
+        mask ^= 1 << mask.bit_length() - 1
+    return mask
+
+
+def part_dies(dies: int, per: float) -> int:
+    """The dies of a part: whole NPUs, or one die, of an NPU that is broken already where there is one."""
+    if per >= 1:
+        return dies_for(dies, int(per))
+    pairs = dies & dies >> 1 & EVEN
+    single = dies & ~(pairs * 3)
+    return single & -single if single else pairs & -pairs
+
+
+def low_bits(mask: int, most: int) -> list[int]:
+    """The places of the lowest bits, at most so many."""
+    found: list[int] = []
+    base = 0
+    while mask and len(found) < most:
+        some = mask & WORD  # of a wide mask a piece at a time: arithmetic takes as long as numbers are wide
+        while some and len(found) < most:
+            low = some & -some
+            found.append(base + low.bit_length() - 1)
+            some ^= low
+        base += WORD_BITS
+        mask >>= WORD_BITS
+    return found

@@ -1,0 +1,207 @@
+"""The index of free capacity: what is free in each node, cabinet and supernode, found without looking at the others.
+
+A set of nodes, cabinets or supernodes is an integer with a bit for each. For every number of free nodes there is the
+set of cabinets that have just so many, and the set of supernodes; for every number of free NPUs the set of nodes in
+use that have just so many left. A decision therefore looks only at domains that can serve, and a change touches one
+node, its cabinet and its supernode. Nothing here is remembered that could not be made anew from who holds what.
+"""
+
+from __future__ import annotations
+
+from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.request import Place
+
+EVEN = int("01" * 64, 2)  # the first die of every NPU
+WORD_BITS = 480
+WORD = (1 << WORD_BITS) - 1
+
+
+class Index:
+    """Free dies by node, and the sets above. `whole` nodes are up and entirely free; a node that is not up has none."""
+
+    __slots__ = (
+        "broken", "by_free", "cabinets", "cpus", "dies", "free", "halves", "having", "kept_back", "left", "mem",
+        "node_bits", "nodes", "npus", "parts", "rows", "shape", "sizes", "up", "whole",
+    )  # fmt: skip
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.cabinets, self.nodes, self.npus = shape.cabinets, shape.nodes, shape.npus
+        everything, full = shape.all_nodes, (1 << shape.nodes) - 1
+        self.dies = [shape.dies] * everything
+        self.up = [True] * everything
+        self.free = [shape.npus] * everything  # whole NPUs free in each node that is up, else -1
+        self.cpus = [shape.cpus] * everything
+        self.mem = [shape.mem_gib] * everything
+        self.whole = [full] * shape.all_cabinets  # by cabinet: its whole nodes
+        empty = [0] * shape.nodes
+        self.rows = [[*empty, (1 << shape.cabinets) - 1] for _ in range(shape.supernodes)]  # cabinets by whole nodes
+        self.having = [*empty, (1 << shape.supernodes) - 1]  # supernodes with a cabinet of so many whole nodes
+        self.left = [shape.of_supernode] * shape.supernodes  # whole nodes of each supernode
+        self.by_free = [0] * shape.of_supernode + [(1 << shape.supernodes) - 1]  # supernodes by whole nodes
+        self.sizes = 1 << shape.of_supernode  # which entries of `by_free` are not empty
+        self.broken: dict[int, int] = {}  # by node the dies that nobody may be placed on
+        self.kept_back: dict[int, int] = {}  # those of them that nobody holds
+        self.parts = [0] * shape.npus  # nodes in use by free whole NPUs
+        self.halves = [0] * shape.npus  # those of them with an NPU of which one die is free
+        self.node_bits = [
+            tuple(i for i in range(shape.nodes) if mask >> i & 1) for mask in range(min(full + 1, 1 << 12))
+        ]
+
+    # ---- whole nodes
+
+    def take_whole(self, cabinet: int, mask: int) -> None:
+        """Whole nodes of a cabinet become fully used."""
+        base = cabinet * self.nodes
+        if mask & ~self.whole[cabinet]:  # taken back by who had it before it went down, or before some of it broke
+            for offset in self.offsets(mask & ~self.whole[cabinet]):
+                self.take(base + offset, self.shape.dies)
+            mask &= self.whole[cabinet]
+        for offset in self.offsets(mask):
+            self.dies[base + offset] = self.free[base + offset] = 0
+        self._set_whole(cabinet, self.whole[cabinet] & ~mask)
+
+    def give_whole(self, cabinet: int, mask: int) -> None:
+        """Fully used nodes of a cabinet become free; those that are down only when they come back."""
+        base, full, npus, back = cabinet * self.nodes, self.shape.dies, self.npus, 0
+        for offset in self.offsets(mask):
+            if self.broken and base + offset in self.broken:
+                self.give(base + offset, full)
+                continue
+            self.dies[base + offset] = full
+            if self.up[base + offset]:
+                self.free[base + offset] = npus
+                back |= 1 << offset
+        self._set_whole(cabinet, self.whole[cabinet] | back)
+
+    def _set_whole(self, cabinet: int, mask: int) -> None:
+        old, new = self.whole[cabinet].bit_count(), mask.bit_count()
+        self.whole[cabinet] = mask
+        if old == new:
+            return
+        supernode, place = divmod(cabinet, self.cabinets)
+        row, bit, mine = self.rows[supernode], 1 << place, 1 << supernode
+        row[old] ^= bit
+        if not row[old]:
+            self.having[old] ^= mine
+        if not row[new]:
+            self.having[new] |= mine
+        row[new] ^= bit
+        before = self.left[supernode]
+        after = self.left[supernode] = before + new - old
+        by_free = self.by_free
+        by_free[before] ^= mine
+        if not by_free[before]:
+            self.sizes ^= 1 << before
+        if not by_free[after]:
+            self.sizes |= 1 << after
+        by_free[after] |= mine
+
+    def offsets(self, mask: int) -> tuple[int, ...]:
+        """The places of the bits of a cabinet's mask."""
+        if mask < len(self.node_bits):
+            return self.node_bits[mask]
+        return tuple(i for i in range(self.nodes) if mask >> i & 1)
+
+    # ---- parts of nodes
+
+    def take(self, node: int, bits: int) -> None:
+        """Dies of a node become used."""
+        if self.kept_back and node in self.kept_back:
+            self.kept_back[node] &= ~bits
+        self._set(node, self.dies[node] & ~bits, self.up[node])
+
+    def give(self, node: int, bits: int) -> None:
+        if self.broken and node in self.broken:
+            self.kept_back[node] = self.kept_back.get(node, 0) | bits & self.broken[node]
+            bits &= ~self.broken[node]
+        self._set(node, self.dies[node] | bits, self.up[node])
+
+    def block(self, node: int, bits: int) -> None:
+        """Just these dies of a node take nobody new, as long as nothing else is said; who holds them keeps them."""
+        before = self.broken.get(node, 0)
+        if before == bits:
+            return
+        kept = self.kept_back.get(node, 0)
+        mended, free = kept & ~bits, bits & self.dies[node]
+        self.broken[node], self.kept_back[node] = bits, kept & bits | free
+        if not bits:
+            del self.broken[node], self.kept_back[node]
+        self._set(node, self.dies[node] & ~free | mended, self.up[node])
+
+    def set_up(self, node: int, up: bool) -> None:
+        """A node goes down or is closed, or comes back; who holds it keeps it."""
+        if self.up[node] != up:
+            self._set(node, self.dies[node], up)
+
+    def _set(self, node: int, dies: int, up: bool) -> None:
+        old, npus = self.free[node], self.npus
+        here = 1 << node
+        if 0 <= old < npus:
+            if self.parts[old] & here:
+                self.parts[old] ^= here
+            if self.halves[old] & here:
+                self.halves[old] ^= here
+        self.dies[node], self.up[node] = dies, up
+        pairs = dies & dies >> 1 & EVEN
+        new = self.free[node] = pairs.bit_count() if up else -1
+        if old == npus or new == npus:
+            cabinet, offset = divmod(node, self.nodes)
+            mask = self.whole[cabinet]
+            self._set_whole(cabinet, mask | 1 << offset if new == npus else mask & ~(1 << offset))
+        if 0 <= new < npus:
+            if new:
+                self.parts[new] |= here
+            if dies != pairs * 3:
+                self.halves[new] |= here
+
+    # ---- questions
+
+    def has(self, place: Place) -> bool:
+        """Whether nobody holds any of a place, be its nodes up or not and its dies broken or not."""
+        nodes, full, broken = self.nodes, self.shape.dies, self.kept_back
+        for part in (place.whole, place.spares):
+            for cabinet, mask in part:
+                used = mask & ~self.whole[cabinet]
+                for node in (cabinet * nodes + offset for offset in self.offsets(used)) if used else ():
+                    if self.dies[node] | broken.get(node, 0) != full:
+                        return False
+        for node, dies in place.parts:
+            if dies & ~self.dies[node] and dies & ~self.dies[node] & ~broken.get(node, 0):
+                return False
+        if not (place.cpus or place.mem):
+            return True
+        return all(self.cpus[node] >= amount for node, amount in place.cpus) and all(
+            self.mem[node] >= amount for node, amount in place.mem
+        )
+
+    def serves(self, place: Place) -> bool:
+        """Whether a newcomer may have a place: nobody holds it, its nodes are up and its dies sound."""
+        pools = [*place.cpus, *place.mem]
+        whole = all(mask & ~self.whole[cabinet] == 0 for cabinet, mask in place.whole + place.spares)
+        parts = all(self.up[node] and dies & ~self.dies[node] == 0 for node, dies in place.parts)
+        return whole and parts and all(self.up[node] for node, _ in pools) and self.has(place)
+
+    def started(self, per: float) -> int:
+        """The nodes in use that have so many NPUs free, or a die."""
+        found = 0
+        for free in range(max(1, int(per)), self.npus):
+            found |= self.parts[free]
+        if per < 1:
+            for halves in self.halves:
+                found |= halves
+        return found
+
+    def smallest_supernode_with(self, nodes: int) -> int:
+        """The least number of whole nodes, at least so many, that some supernode has; -1 when none has."""
+        found = self.sizes >> nodes
+        return nodes + (found & -found).bit_length() - 1 if found else -1
+
+    def most_left(self) -> int:
+        """The most whole nodes that one supernode has."""
+        return self.sizes.bit_length() - 1
+
+    def state(self) -> dict[str, object]:
+        """Everything derived, to compare with an index made anew."""
+        derived = ("free", "whole", "rows", "having", "left", "by_free", "sizes", "parts", "halves")
+        return {name: getattr(self, name) for name in derived}

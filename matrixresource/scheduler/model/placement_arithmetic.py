@@ -1,0 +1,82 @@
+"""Arithmetic of places: which nodes they have, and places with more or less."""
+
+from __future__ import annotations
+
+from matrixresource.scheduler.model.bitmasks import part_dies
+from matrixresource.scheduler.model.free_capacity_index import EVEN, Index
+from matrixresource.scheduler.model.request import Place
+
+
+def members_of(index: Index, place: Place) -> set[int]:
+    """The nodes of its NPUs."""
+    return nodes_in(index, place.whole) | {node for node, _ in place.parts}
+
+
+def nodes_in(index: Index, masks: list[tuple[int, int]]) -> set[int]:
+    return {cabinet * index.nodes + offset for cabinet, mask in masks for offset in index.offsets(mask)}
+
+
+def masks_of(index: Index, nodes: set[int]) -> dict[int, int]:
+    """Nodes as a mask for each cabinet."""
+    masks: dict[int, int] = {}
+    for node in sorted(nodes):
+        cabinet, offset = divmod(node, index.nodes)
+        masks[cabinet] = masks.get(cabinet, 0) | 1 << offset
+    return masks
+
+
+def used_nodes(index: Index, place: Place) -> set[int]:
+    """Every node on which it holds anything."""
+    pools = {node for node, _ in place.cpus} | {node for node, _ in place.mem}
+    return members_of(index, place) | nodes_in(index, place.spares) | pools
+
+
+def copied(place: Place) -> Place:
+    return Place(list(place.whole), list(place.parts), list(place.spares), list(place.cpus), list(place.mem))
+
+
+def add(index: Index, place: Place, nodes: set[int], per: float, dies: dict[int, int] | None = None) -> None:
+    """Members on nodes; from the `dies` a node has already, where it says, else from the free ones."""
+    if per == index.npus:
+        place.whole += masks_of(index, nodes).items()
+        return
+    for node in sorted(nodes):
+        mine = (dies or {}).get(node, 0)
+        sound = mine & ~index.broken.get(node, 0)
+        found = next((each for each in (sound, mine) if enough(each, per)), index.dies[node])
+        place.parts.append((node, part_dies(found, per)))
+
+
+def enough(dies: int, per: float) -> bool:
+    """Whether these dies of a node hold so many NPUs, or one die."""
+    return dies > 0 if per < 1 else (dies & dies >> 1 & EVEN).bit_count() >= per
+
+
+def tidy(index: Index, place: Place) -> Place:
+    """One entry for each cabinet and each node."""
+    place.whole = list(masks_of(index, nodes_in(index, place.whole)).items())
+    place.spares = list(masks_of(index, nodes_in(index, place.spares)).items())
+    for amounts in (place.cpus, place.mem):
+        sums: dict[int, int] = {}
+        for node, amount in amounts:
+            sums[node] = sums.get(node, 0) + amount
+        amounts[:] = sums.items()
+    return place
+
+
+def less(index: Index, place: Place, part: Place) -> Place:
+    """A place without a part of it; of a node of which some is gone the other dies are left."""
+    taken = dict.fromkeys(nodes_in(index, part.whole + part.spares), index.shape.dies)
+    for node, dies in part.parts:
+        taken[node] = taken.get(node, 0) | dies
+    rest = Place()
+    rest.parts = [(node, left) for node, dies in place.parts if (left := dies & ~taken.get(node, 0))]
+    for held, stays in ((place.whole, rest.whole), (place.spares, rest.spares)):
+        nodes = nodes_in(index, held)
+        stays += masks_of(index, nodes - set(taken)).items()
+        started = ((node, index.shape.dies & ~taken[node]) for node in sorted(nodes & set(taken)))
+        rest.parts += [(node, dies) for node, dies in started if dies]
+    for had, gone, kept in ((place.cpus, part.cpus, rest.cpus), (place.mem, part.mem, rest.mem)):
+        minus = dict(gone)
+        kept += [(node, n) for node, amount in had if (n := amount - minus.get(node, 0))]
+    return rest

@@ -1,0 +1,56 @@
+"""Which nodes the rules about other allocations leave over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from matrixresource.scheduler.model.request import Wish
+
+if TYPE_CHECKING:
+    from matrixresource.scheduler.ledger import Ledger
+
+
+class Allowed:
+    """What `apart` and `near` leave over, as a test of a node."""
+
+    def __init__(self, ledger: Ledger, wish: Wish) -> None:
+        self.nodes, self.of_supernode = ledger.shape.nodes, ledger.shape.of_supernode
+        self.rules: list[tuple[int, set[int], bool]] = []
+        self.nothing = False
+        for rule, inside in ((wish.apart, False), (wish.near, True)):
+            if rule is None or not rule.required:
+                continue
+            size = {"node": 1, "cabinet": self.nodes, "supernode": self.of_supernode}[rule.over]
+            theirs = [self._domains(ledger, other, size) for other in rule.others if other in ledger.held]
+            if theirs:
+                kept = set.intersection(*theirs) if inside else set.union(*theirs)
+                self.rules.append((size, kept, inside))
+                self.nothing = self.nothing or (inside and not kept)
+
+    def _domains(self, ledger: Ledger, other: str, size: int) -> set[int]:
+        place = ledger.held[other].place
+        if size >= self.nodes:
+            return {cabinet * self.nodes // size for cabinet in place.cabinets(self.nodes)}
+        whole = {c * self.nodes + o for c, mask in place.whole for o in ledger.index.offsets(mask)}
+        return whole | {node for node, _ in place.parts}
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def __call__(self, node: int) -> bool:
+        for size, kept, inside in self.rules:  # noqa: SIM110 - a loop takes half as long here
+            if (node // size in kept) is not inside:
+                return False
+        return True
+
+    def cabinets(self, scope: Iterable[int]) -> Iterable[int]:
+        """Those of the cabinets of which some node may be allowed: all where rules are about nodes."""
+        for size, kept, inside in self.rules:
+            if size >= self.nodes:
+                each = size // self.nodes
+                scope = [cabinet for cabinet in scope if (cabinet // each in kept) is inside]
+        return scope
+
+    def of_nodes(self) -> bool:
+        return any(size < self.nodes for size, _, _ in self.rules)

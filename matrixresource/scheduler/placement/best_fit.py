@@ -1,0 +1,230 @@
+"""The choice for requests without special rules: the tightest fit at every level, so that large blocks stay whole.
+
+- A part of a node goes where it spoils least: by the sizes asked for so far, the node whose remainder the fewest of
+  them could not use (after "Beware of Fragmentation", ATC 2023); a whole node is broken in the fullest cabinet.
+- A gang takes the smallest cabinet or supernode that holds it; inside, full cabinets first and the tightest last.
+- Among equals, up to eight, the one whose tenants leave at about the same time as the newcomer.
+
+`Policy` turns the last two rules off or to plain first fit, for comparison.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from matrixresource.scheduler.model.bitmasks import dies_for, low_bits, lowest
+from matrixresource.scheduler.model.free_capacity_index import EVEN, Index
+from matrixresource.scheduler.model.request import Place, Wish
+
+CANDIDATES = 8
+LEARN_EVERY = 32
+
+
+@dataclass(frozen=True)
+class Policy:
+    """`learns`: parts go by the sizes seen; else to the tightest node. `leases`: like leaving times together."""
+
+    learns: bool = True
+    leases: bool = True
+
+
+POLICIES = {"best": Policy(), "tightest": Policy(learns=False, leases=False), "learning": Policy(leases=False)}
+
+
+class Chooser:
+    """Chooses from an index and never changes it. `ends` are the latest known leaving times, by node and cabinet."""
+
+    def __init__(self, index: Index, policy: Policy = POLICIES["best"]) -> None:
+        self.index, self.policy = index, policy
+        self.node_ends = [0.0] * index.shape.all_nodes
+        self.cabinet_ends = [0.0] * index.shape.all_cabinets
+        npus = index.npus
+        self.seen = [0] * (npus + 1)
+        self._until_learned = LEARN_EVERY
+        self.orders = [list(range(size, npus + 1)) for size in range(npus + 1)]
+
+    # ---- parts of a node
+
+    def part(self, wish: Wish) -> Place | None:
+        """One NPU or several, or a die, on one node."""
+        index, npus = self.index, self.index.npus
+        if wish.per < 1:
+            return self._die(wish)
+        size = int(wish.per)
+        for free in self.orders[size]:
+            if free == npus:
+                if (cabinet := self.smallest_cabinet(1, wish.end)) < 0:
+                    continue
+                node = cabinet * index.nodes + (index.whole[cabinet] & -index.whole[cabinet]).bit_length() - 1
+            elif nodes := index.parts[free]:
+                node = self._like(nodes, self.node_ends, wish.end)
+            else:
+                continue
+            return Place(parts=[(node, dies_for(index.dies[node], size))])
+        return None
+
+    def _die(self, wish: Wish) -> Place | None:
+        index = self.index
+        for nodes in index.halves:
+            if nodes:
+                node = self._like(nodes, self.node_ends, wish.end)
+                dies = index.dies[node]
+                single = dies & ~((dies & dies >> 1 & EVEN) * 3)
+                return Place(parts=[(node, single & -single)])
+        for nodes in index.parts[1:]:
+            if nodes:
+                node = self._like(nodes, self.node_ends, wish.end)
+                pairs = index.dies[node] & index.dies[node] >> 1 & EVEN
+                return Place(parts=[(node, pairs & -pairs)])
+        cabinet = self.smallest_cabinet(1, wish.end)
+        if cabinet < 0:
+            return None
+        whole = index.whole[cabinet]
+        return Place(parts=[(cabinet * index.nodes + (whole & -whole).bit_length() - 1, 1)])
+
+    def learn(self, wish: Wish) -> None:
+        """Count a size asked for; every so often the order in which parts look for a node is made anew."""
+        self.seen[int(wish.per) if wish.per >= 1 else 0] += wish.nodes
+        self._until_learned -= 1
+        if self._until_learned or not self.policy.learns:
+            return
+        self._until_learned = LEARN_EVERY
+        npus = self.index.npus
+        unusable = [sum(self.seen[free + 1 :]) * free for free in range(npus + 1)]
+        self.orders = [
+            sorted(range(size, npus + 1), key=lambda free: (unusable[free - size] - unusable[free], free))
+            for size in range(npus + 1)
+        ]
+
+    def know_as(self, other: Chooser) -> None:
+        """Take over what another chooser, of the same shape, has learned of sizes."""
+        self.seen, self.orders, self._until_learned = other.seen, other.orders, other._until_learned
+
+    # ---- whole nodes
+
+    def gang(self, wish: Wish) -> Place | None:
+        index, wanted = self.index, wish.nodes
+        if wanted <= index.nodes:
+            cabinet = self.smallest_cabinet(wanted, wish.end)
+            if cabinet >= 0:
+                return Place(whole=[(cabinet, lowest(index.whole[cabinet], wanted))])
+        if wish.within == "cabinet":
+            return None
+        if (least := index.smallest_supernode_with(wanted)) >= 0:
+            return Place(whole=self.in_supernode(self.supernode(least, wanted), wanted, wish.end))
+        return None if wish.within else self.over_supernodes(wish)
+
+    def smallest_cabinet(self, wanted: int, end: float) -> int:
+        """The cabinet with the fewest whole nodes that are enough, in the fullest supernode of those; -1 for none."""
+        index = self.index
+        for count in range(wanted, index.nodes + 1):
+            if supernodes := index.having[count]:
+                supernode = 0
+                if index.shape.supernodes > 1:
+                    found = low_bits(supernodes, CANDIDATES)
+                    supernode = min(found, key=index.left.__getitem__) if len(found) > 1 else found[0]
+                return self._cabinet(supernode, count, end)
+        return -1
+
+    def _cabinet(self, supernode: int, count: int, end: float) -> int:
+        index = self.index
+        first = supernode * index.cabinets
+        return first + self._like(index.rows[supernode][count], self.cabinet_ends, end, first)
+
+    def supernode(self, least: int, wanted: int) -> int:
+        """Of those with the fewest whole nodes that are enough, the one where the gang touches the fewest cabinets."""
+        index = self.index
+        found = low_bits(index.by_free[least], CANDIDATES)
+        if len(found) == 1:
+            return found[0]
+        return min(found, key=lambda supernode: cabinets_for(index.rows[supernode], wanted))
+
+    def in_supernode(self, supernode: int, wanted: int, end: float) -> list[tuple[int, int]]:
+        """Full cabinets first, the tightest last; the supernode has enough."""
+        index = self.index
+        whole, first = index.whole, supernode * index.cabinets
+        row = list(index.rows[supernode])
+        found: list[tuple[int, int]] = []
+        largest = index.nodes
+        while wanted:
+            for count in range(wanted, largest + 1):
+                if row[count]:
+                    cabinet = first + self._like(row[count], self.cabinet_ends, end, first)
+                    found.append((cabinet, lowest(whole[cabinet], wanted)))
+                    return found
+            while not row[largest]:
+                largest -= 1
+            low = row[largest] & -row[largest]
+            row[largest] ^= low
+            cabinet = first + low.bit_length() - 1
+            found.append((cabinet, whole[cabinet]))
+            wanted -= largest
+        return found
+
+    def over_supernodes(self, wish: Wish) -> Place | None:
+        """The emptiest supernodes whole, in blocks, and the rest in the tightest one, beside the spares."""
+        index, block, wanted = self.index, wish.block, wish.nodes
+        if wanted % block:
+            return None
+        chosen: list[tuple[int, int]] = []
+        used = 0
+        size = index.most_left()
+        while wanted and size > 0:
+            waiting = index.by_free[size] & ~used
+            if not waiting:
+                size -= 1
+                continue
+            if wanted + wish.spares <= size:
+                size = self._tightest_unused(wanted + wish.spares, used, size)
+                waiting = index.by_free[size] & ~used
+                take = wanted
+            else:
+                beside = wish.spares if wanted <= size else 0  # they lie in a supernode that the gang uses
+                take = (size - beside) // block * block
+            if not take:
+                return None
+            low = waiting & -waiting
+            used |= low
+            chosen.append((low.bit_length() - 1, take))
+            wanted -= take
+        if wanted:
+            return None
+        found: list[tuple[int, int]] = []
+        for supernode, take in chosen:
+            found += self.in_supernode(supernode, take, wish.end)
+        return Place(whole=found)
+
+    def _tightest_unused(self, wanted: int, used: int, size: int) -> int:
+        return next(count for count in range(wanted, size + 1) if self.index.by_free[count] & ~used)
+
+    # ---- among equals
+
+    def _like(self, mask: int, ends: list[float], end: float, first: int = 0) -> int:
+        """The place of the bit whose tenants leave at about `end`; the lowest when nobody says."""
+        low = mask & -mask
+        if low == mask or end == inf or not self.policy.leases:
+            return low.bit_length() - 1
+        best, least = -1, inf
+        for _ in range(CANDIDATES):
+            place = low.bit_length() - 1
+            apart = abs(ends[first + place] - end)
+            if apart < least:
+                best, least = place, apart
+            mask ^= low
+            if not mask:
+                break
+            low = mask & -mask
+        return best
+
+
+def cabinets_for(row: list[int], wanted: int) -> int:
+    """How many cabinets so many whole nodes touch at the least; `row` counts cabinets by whole nodes."""
+    found = 0
+    for count in range(len(row) - 1, 0, -1):
+        there = row[count].bit_count()
+        if wanted <= there * count:
+            return found + -(-wanted // count)
+        found += there
+        wanted -= there * count
+    return found

@@ -1,0 +1,108 @@
+"""Where a request with rules is looked for: one scope of cabinets after another, the tightest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from matrixresource.scheduler.model.bitmasks import low_bits
+from matrixresource.scheduler.model.free_capacity_index import Index
+from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.placement.best_fit import CANDIDATES
+
+ROOMY = 24  # how many supernodes without enough whole nodes are looked at for parts
+
+
+def scopes(index: Index, wish: Wish) -> Iterator[range]:
+    """Cabinets to look at together, the tightest first."""
+    shape = index.shape
+    if wish.within == "cabinet":
+        for supernode in tight_supernodes(index, wish):
+            first = supernode * shape.cabinets
+            least = (wish.nodes if wish.per == index.npus else 0) + wish.spares
+            for row in index.rows[supernode][least:]:
+                for cabinet in low_bits(row, shape.cabinets):
+                    yield range(first + cabinet, first + cabinet + 1)
+        return
+    for supernode in tight_supernodes(index, wish):
+        yield range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
+
+
+def tight_supernodes(index: Index, wish: Wish) -> Iterator[int]:
+    """Those with enough whole nodes by how few; for parts, a few that have less come first."""
+    needs_whole = wish.per == index.npus
+    wanted = (wish.nodes if needs_whole else 0) + wish.spares
+    if index.shape.supernodes == 1:
+        yield 0
+        return
+    if not needs_whole and wish.nodes:
+        seen = 0
+        for size in range(wanted, min(wish.nodes + wish.spares, index.shape.of_supernode + 1)):
+            for supernode in low_bits(index.by_free[size], ROOMY - seen):
+                seen += 1
+                yield supernode
+        wanted += wish.nodes
+    sizes = index.sizes >> wanted << wanted
+    while sizes:
+        low = sizes & -sizes
+        sizes ^= low
+        yield from low_bits(index.by_free[low.bit_length() - 1], index.shape.supernodes)
+
+
+def started_scopes(index: Index, wish: Wish) -> Iterator[range]:
+    """For parts without other rules, among many supernodes: first where nodes in use have room, then the tightest."""
+    cabinets, nodes = index.cabinets, index.nodes
+    seen: set[int] = set()
+    size = nodes if wish.within == "cabinet" else index.shape.of_supernode
+    least = max(1, int(wish.per))
+    for started in (*(index.halves[:1] if wish.per < 1 else ()), *index.parts[least:]):
+        for node in low_bits(started, CANDIDATES * 2):
+            domain = node // size
+            if domain not in seen:
+                seen.add(domain)
+                yield range(domain, domain + 1) if size == nodes else range(domain * cabinets, (domain + 1) * cabinets)
+    wanted = wish.nodes + wish.spares
+    if wish.within == "cabinet":
+        for count in range(wanted, nodes + 1):
+            for supernode in low_bits(index.having[count], CANDIDATES):
+                row = index.rows[supernode][count]
+                cabinet = supernode * cabinets + (row & -row).bit_length() - 1
+                yield range(cabinet, cabinet + 1)
+        return
+    if (least := index.smallest_supernode_with(wanted)) >= 0:
+        for supernode in low_bits(index.by_free[least], CANDIDATES):
+            yield range(supernode * cabinets, (supernode + 1) * cabinets)
+
+
+def scope_for_parts(index: Index, wish: Wish) -> range | None:
+    """Of the first few started scopes that hold a gang of parts the one where it touches the fewest cabinets, then with
+    the fewest whole nodes; counted from the sets of nodes, without choosing any. None when none holds it."""
+    nodes, wanted, started = index.nodes, wish.nodes, index.started(wish.per)
+    full, tried = (1 << nodes) - 1, 0
+    best: tuple[int, int, range] | None = None
+    for scope in started_scopes(index, wish):
+        here = started >> scope.start * nodes & (1 << len(scope) * nodes) - 1
+        whole = whole_in(index, scope)
+        if here.bit_count() + whole < wanted:
+            continue
+        counts = [0] * (nodes + 1)  # cabinets by how many of their nodes have room
+        for cabinet in scope:
+            counts[(here & full | index.whole[cabinet]).bit_count()] += 1
+            here >>= nodes
+        touched, missing = 0, wanted
+        for room in range(nodes, 0, -1):
+            some = min(counts[room], -(-missing // room))
+            touched += some
+            missing = max(0, missing - some * room)
+        if best is None or (touched, whole) < best[:2]:
+            best = touched, whole, scope
+        tried += 1
+        if tried >= CANDIDATES:
+            break
+    return None if best is None else best[2]
+
+
+def whole_in(index: Index, scope: range) -> int:
+    """The whole nodes of a cabinet or a supernode."""
+    if len(scope) == index.cabinets:
+        return index.left[scope.start // index.cabinets]
+    return index.whole[scope.start].bit_count()

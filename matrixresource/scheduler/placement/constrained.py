@@ -1,0 +1,355 @@
+"""The choice for requests with rules: spread, apart, near, spares, gangs of parts of nodes, sockets and memory.
+
+One scope at a time is tried, the tightest first: a cabinet, a supernode, or several supernodes where the request may
+span them. In a scope the cabinets the rules leave over are filled like a bin: fewest cabinets, the tightest last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import lcm
+from typing import TYPE_CHECKING
+
+from matrixresource.scheduler.model.bitmasks import lowest, part_dies
+from matrixresource.scheduler.model.free_capacity_index import Index
+from matrixresource.scheduler.model.request import Place, Rule, Wish
+from matrixresource.scheduler.placement.affinity import Allowed
+from matrixresource.scheduler.placement.best_fit import CANDIDATES
+from matrixresource.scheduler.placement.block_distribution import Room, deal
+from matrixresource.scheduler.placement.candidate_domains import (
+    ROOMY,
+    scope_for_parts,
+    scopes,
+    started_scopes,
+    whole_in,
+)
+
+if TYPE_CHECKING:
+    from matrixresource.scheduler.ledger import Ledger
+
+
+def choose(ledger: Ledger, wish: Wish) -> Place | None:
+    """A place that keeps every rule that is required, or None."""
+    index = ledger.index
+    if wish.within == "cabinet" and wish.nodes + wish.spares > index.nodes:
+        return None
+    if too_few(index, wish):
+        return None
+    bound = wish.spread or wish.apart or wish.near or wish.cpus or wish.mem or wish.cell > 1
+    if not bound and wish.per == index.npus:
+        return with_spares(ledger, wish)
+    allowed = Allowed(ledger, wish)
+    if allowed.nothing:
+        return None
+    small = not bound and index.shape.supernodes > 1
+    if small and not wish.spares and wish.nodes > 1:
+        if (scope := scope_for_parts(index, wish)) is not None:
+            return in_scope(ledger, wish, scope, allowed)
+        return None if wish.within else over_supernodes(ledger, wish, allowed)
+    best: tuple[tuple[int, int], Place] | None = None
+    tried = 0
+    for scope in started_scopes(index, wish) if small else scopes(index, wish):
+        place = in_scope(ledger, wish, scope, allowed)
+        if place is None:
+            continue
+        if wish.nodes <= 1 and wish.within != "cabinet":
+            return place
+        rank = (len(place.cabinets(index.nodes)), whole_in(index, scope))
+        if best is None or rank < best[0]:
+            best = (rank, place)
+        tried += 1
+        if tried >= CANDIDATES:
+            break
+    if best is not None:
+        return best[1]
+    if wish.within or index.shape.supernodes == 1:
+        return None
+    return over_supernodes(ledger, wish, allowed)
+
+
+def too_few(index: Index, wish: Wish) -> bool:
+    """Whether even the domain with the most whole nodes has too few, seen from the index at once."""
+    wanted = wish.spares + (wish.nodes if wish.per == index.npus else 0)
+    return wanted > (index.most_left() if wish.within or index.shape.supernodes == 1 else sum(index.left))
+
+
+def with_spares(ledger: Ledger, wish: Wish) -> Place | None:
+    """Whole nodes and spares and no other rule: found from the index alone."""
+    index, chooser = ledger.index, ledger.chooser
+    both = wish.nodes + wish.spares
+    if wish.within == "cabinet" or (not wish.within and both <= index.nodes):
+        cabinet = chooser.smallest_cabinet(both, wish.end)
+        if cabinet >= 0:
+            whole = index.whole[cabinet]
+            members = lowest(whole, wish.nodes)
+            return Place(whole=[(cabinet, members)], spares=[(cabinet, lowest(whole & ~members, wish.spares))])
+        if wish.within == "cabinet":
+            return None
+    if (least := index.smallest_supernode_with(both)) >= 0:
+        supernode = chooser.supernode(least, wish.nodes)
+        place = Place(whole=chooser.in_supernode(supernode, wish.nodes, wish.end))
+        first = supernode * index.cabinets
+        return place if spares_beside(index, wish, range(first, first + index.cabinets), place) else None
+    if wish.within or sum(sorted(index.left)[-(wish.nodes // wish.block) :]) < both:
+        return None
+    place_over = chooser.over_supernodes(wish)
+    if place_over is not None:
+        homes = sorted({cabinet // index.cabinets for cabinet, _ in place_over.whole})
+        around = [c for s in homes for c in range(s * index.cabinets, (s + 1) * index.cabinets)]
+        if spares_beside(index, wish, around, place_over):
+            return place_over
+    free = {cabinet: whole for cabinet, whole in enumerate(index.whole) if whole}
+    return leaving_spares(index, wish, free, range(index.shape.all_cabinets))
+
+
+def in_scope(ledger: Ledger, wish: Wish, scope: range, allowed: Allowed) -> Place | None:
+    """The whole request inside some cabinets, or None."""
+    index = ledger.index
+    place = Place()
+    free: dict[int, int] = {}
+    if wish.nodes:
+        limit, domain = spread_limit(index, wish.spread)
+        free = free_nodes(index, wish, scope, allowed)
+        chosen = packed(free, wish.nodes, limit, domain, index, wish.cell)
+        if chosen is None:
+            return None
+        settle(index, wish, chosen, place)
+    if wish.spares and not spares_beside(index, wish, scope, place):
+        dealt = None if wish.per == index.npus else leaving_spares(index, wish, free, scope)
+        if dealt is None:
+            return None
+        place = dealt
+    if wish.cpus or wish.mem:
+        around = scope if wish.within else range(index.shape.all_cabinets)
+        if not pools_around(ledger, wish, around, place):
+            return None
+    return place
+
+
+def leaving_spares(index: Index, wish: Wish, free: dict[int, int], scope: Iterable[int]) -> Place | None:
+    """Members on some of the `free` nodes (masks by cabinet) that leave whole nodes for the spares, and those.
+
+    Of very many supernodes the emptiest are looked at first.
+    """
+    limit, domain = spread_limit(index, wish.spread)
+    each = limit if domain == 1 else index.nodes
+    most = limit if domain > 1 else index.shape.of_supernode
+    cabinets = index.cabinets
+    for some in emptiest_first(index, list(scope), 2 * (wish.nodes + wish.spares)):
+        rooms: dict[int, Room] = {}
+        for cabinet in some:
+            mask, whole = free.get(cabinet, 0), index.whole[cabinet]
+            if mask or whole:
+                started = (mask & ~whole).bit_count()
+                rooms[cabinet] = Room(min(mask.bit_count(), each), whole.bit_count(), started)
+        takes = deal(rooms, wish.nodes, wish.spares, cell=wish.cell, block=wish.block, most=most, cabinets=cabinets)
+        if takes is not None:
+            place = Place()
+            chosen = [(c, tightest_nodes(index, c, free[c], count)) for c, count in takes.items()]
+            settle(index, wish, chosen, place)
+            return place if spares_beside(index, wish, some, place) else None
+    return None
+
+
+def emptiest_first(index: Index, scope: list[int], wanted: int) -> Iterator[list[int]]:
+    """Cabinets to look at: where there are many supernodes first those with the most whole nodes, then all."""
+    cabinets = index.cabinets
+    if len(scope) > ROOMY * cabinets:
+        found: list[int] = []
+        whole = 0
+        for supernode in sorted({cabinet // cabinets for cabinet in scope}, key=lambda s: (-index.left[s], s)):
+            found += range(supernode * cabinets, (supernode + 1) * cabinets)
+            whole += index.left[supernode]
+            if whole >= wanted and len(found) >= ROOMY * cabinets // 2:
+                break
+        if len(found) < len(scope):
+            yield found
+    yield scope
+
+
+def free_nodes(index: Index, wish: Wish, scope: range, allowed: Allowed) -> dict[int, int]:
+    """By cabinet the mask of nodes that have room for one part of the gang and that the rules allow."""
+    found: dict[int, int] = {}
+    nodes, whole, first = index.nodes, index.whole, scope.start
+    full = (1 << nodes) - 1
+    here = 0
+    if wish.per < index.npus:
+        here = index.started(wish.per) >> first * nodes & (1 << len(scope) * nodes) - 1
+    one_by_one = allowed.of_nodes()
+    for cabinet in allowed.cabinets(roomy(index, scope, here)):
+        mask = whole[cabinet]
+        if here:
+            mask |= here >> (cabinet - first) * nodes & full
+        if one_by_one:
+            mask = sum(1 << o for o in index.offsets(mask) if allowed(cabinet * nodes + o))
+        if mask:
+            found[cabinet] = mask
+    return found
+
+
+def roomy(index: Index, scope: range, here: int) -> list[int]:
+    """The cabinets of a scope with whole nodes, or with some `here` (a mask of nodes, counted from the first on)."""
+    whole, nodes, full = index.whole, index.nodes, (1 << index.nodes) - 1
+    if here:
+        return [c for c in scope if whole[c] or here >> (c - scope.start) * nodes & full]
+    return [cabinet for cabinet in scope if whole[cabinet]]
+
+
+def has_room(index: Index, node: int, per: float) -> bool:
+    """Whether a node is up and has so many NPUs free, or a die."""
+    return index.free[node] >= per if per >= 1 else index.free[node] >= 0 and index.dies[node] > 0
+
+
+def spread_limit(index: Index, rule: Rule | None) -> tuple[int, int]:
+    """(most nodes of one domain, cabinets of such a domain); a rule over nodes is always kept."""
+    if rule is None or rule.over == "node" or not rule.required:
+        return index.shape.all_nodes, 1
+    return rule.most, 1 if rule.over == "cabinet" else index.cabinets
+
+
+def packed(
+    free: dict[int, int], wanted: int, limit: int, domain: int, index: Index, cell: int = 1
+) -> list[tuple[int, int]] | None:
+    """(cabinet, mask) of the nodes chosen: fewest cabinets, the tightest last, broken ones before full ones.
+
+    At most `limit` in a domain of so many cabinets; in each cabinet a multiple of `cell`.
+    """
+    room = {cabinet: min(mask.bit_count(), limit) // cell * cell for cabinet, mask in free.items()}
+    taken_of: dict[int, int] = {}
+    if domain > 1 and limit < wanted:
+        raise_limit = {cabinet // domain for cabinet in room}
+        if len(raise_limit) * limit < wanted:
+            return None
+    elif sum(room.values()) < wanted:
+        return None
+    waiting = sorted(room, key=lambda c: (-room[c], free[c].bit_count(), c))
+    chosen: list[tuple[int, int]] = []
+    while wanted:
+        if domain > 1:
+            for cabinet in waiting:
+                left = limit - taken_of.get(cabinet // domain, 0)
+                room[cabinet] = min(free[cabinet].bit_count(), left) // cell * cell
+            waiting = [c for c in waiting if room[c] > 0]
+            waiting.sort(key=lambda c: (-room[c], free[c].bit_count(), c))
+        if not waiting:
+            return None
+        enough = [c for c in waiting if room[c] >= wanted]
+        cabinet = min(enough, key=lambda c: (room[c], free[c].bit_count(), c)) if enough else waiting[0]
+        waiting.remove(cabinet)
+        take = min(room[cabinet], wanted)
+        chosen.append((cabinet, take))
+        taken_of[cabinet // domain] = taken_of.get(cabinet // domain, 0) + take
+        wanted -= take
+    return [(cabinet, tightest_nodes(index, cabinet, free[cabinet], take)) for cabinet, take in chosen]
+
+
+def tightest_nodes(index: Index, cabinet: int, mask: int, wanted: int) -> int:
+    """Of the nodes of a cabinet those with the least room."""
+    if mask.bit_count() == wanted or not mask & ~index.whole[cabinet]:
+        return lowest(mask, wanted)
+    base = cabinet * index.nodes
+    order = sorted(index.offsets(mask), key=lambda offset: index.free[base + offset])
+    return sum(1 << offset for offset in order[:wanted])
+
+
+def settle(index: Index, wish: Wish, chosen: list[tuple[int, int]], place: Place) -> None:
+    """The members, added to a place."""
+    if wish.per == index.npus:
+        place.whole = chosen
+        return
+    for cabinet, mask in chosen:
+        for offset in index.offsets(mask):
+            node = cabinet * index.nodes + offset
+            place.parts.append((node, part_dies(index.dies[node], wish.per)))
+
+
+def spares_beside(index: Index, wish: Wish, scope: Iterable[int], place: Place) -> bool:
+    """Whole nodes in the supernodes that the gang uses, from the fullest cabinets."""
+    taken: dict[int, int] = {}
+    for cabinet, mask in place.whole + place.spares:
+        taken[cabinet] = taken.get(cabinet, 0) | mask
+    for node, _ in place.parts:
+        taken[node // index.nodes] = taken.get(node // index.nodes, 0) | 1 << node % index.nodes
+    homes = {cabinet // index.cabinets for cabinet in place.cabinets(index.nodes)}
+    left = wish.spares
+    free = {}
+    for cabinet in scope:
+        mask = index.whole[cabinet] & ~taken.get(cabinet, 0)
+        if mask and (not homes or cabinet // index.cabinets in homes):
+            free[cabinet] = mask
+    for cabinet in sorted(free, key=lambda c: (free[c].bit_count(), c)):
+        take = min(left, free[cabinet].bit_count())
+        place.spares.append((cabinet, lowest(free[cabinet], take)))
+        left -= take
+        if not left:
+            return True
+    return False
+
+
+def pools_around(ledger: Ledger, wish: Wish, around: Iterable[int], place: Place) -> bool:
+    """Sockets and GiB from any nodes that are up, the gang's own cabinets first."""
+    index = ledger.index
+    own = place.cabinets(index.nodes)
+    order = [*sorted(own), *(cabinet for cabinet in around if cabinet not in own)]
+    cpus, mem = wish.cpus, wish.mem
+    for cabinet in order:
+        for node in range(cabinet * index.nodes, (cabinet + 1) * index.nodes):
+            if not index.up[node]:
+                continue
+            if cpus and index.cpus[node]:
+                take = min(cpus, index.cpus[node])
+                place.cpus.append((node, take))
+                cpus -= take
+            if mem and index.mem[node]:
+                take = min(mem, index.mem[node])
+                place.mem.append((node, take))
+                mem -= take
+        if not cpus and not mem:
+            return True
+    return not cpus and not mem
+
+
+def over_supernodes(ledger: Ledger, wish: Wish, allowed: Allowed) -> Place | None:
+    """A gang larger than any supernode: the emptiest whole, in blocks, the rest where it is tightest."""
+    index, shape = ledger.index, ledger.shape
+    if not wish.nodes or (wish.per == index.npus and sum(index.left) < wish.nodes + wish.spares):
+        return None
+    limit, domain = spread_limit(index, wish.spread)
+    frees = {}
+    for supernode in range(shape.supernodes):
+        scope = range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
+        frees[supernode] = free_nodes(index, wish, scope, allowed)
+    cell, each = wish.cell, limit if domain == 1 else index.nodes
+    room = {s: sum(min(m.bit_count(), each) // cell * cell for m in free.values()) for s, free in frees.items()}
+    if domain > 1:
+        room = {s: min(r, limit) for s, r in room.items()}
+    place = _roomiest_first(index, wish, frees, room)
+    everywhere = range(shape.all_cabinets)
+    if wish.spares and place is not None and not spares_beside(index, wish, everywhere, place):
+        free = {cabinet: mask for masks in frees.values() for cabinet, mask in masks.items()}
+        place = leaving_spares(index, wish, free, everywhere)
+    if place is None or ((wish.cpus or wish.mem) and not pools_around(ledger, wish, everywhere, place)):
+        return None
+    return place
+
+
+def _roomiest_first(index: Index, wish: Wish, frees: dict[int, dict[int, int]], room: dict[int, int]) -> Place | None:
+    """Members without regard to spares: by supernode the nodes that are free, and how many of them it may give."""
+    limit, domain = spread_limit(index, wish.spread)
+    step = lcm(wish.block, wish.cell)
+    place, wanted = Place(), wish.nodes
+    waiting = sorted(room, key=lambda s: (-room[s], s))
+    while wanted and waiting:
+        enough = [s for s in waiting if room[s] >= wanted]
+        supernode = min(enough, key=lambda s: (room[s], s)) if enough else waiting[0]
+        waiting.remove(supernode)
+        take = min(room[supernode] // step * step, wanted)
+        chosen = packed(frees[supernode], take, limit, domain, index, wish.cell) if take else None
+        if chosen is None:
+            return None
+        part = Place()
+        settle(index, wish, chosen, part)
+        place.whole += part.whole
+        place.parts += part.parts
+        wanted -= take
+    return None if wanted else place

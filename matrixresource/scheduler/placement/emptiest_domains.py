@@ -1,0 +1,32 @@
+"""The domains with the most whole free nodes, from the index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from matrixresource.scheduler.model.bitmasks import low_bits
+
+if TYPE_CHECKING:
+    from matrixresource.scheduler.ledger import Ledger
+
+
+def nearest(ledger: Ledger, size: int, most: int) -> list[int]:
+    """The first node of each of the cabinets or supernodes (`size` nodes each) with the most whole free nodes, up to
+    `most` of them, the best first."""
+    index, shape = ledger.index, ledger.shape
+    found: list[int] = []
+    if size != shape.nodes or shape.cabinets == 1:
+        sizes = index.sizes
+        while sizes and len(found) < most:
+            free = sizes.bit_length() - 1
+            sizes ^= 1 << free
+            found += [supernode * size for supernode in low_bits(index.by_free[free], most - len(found))]
+        return found
+    for free in range(shape.nodes, -1, -1):
+        for supernode in low_bits(index.having[free], most):
+            if len(found) >= most:
+                return found
+            first = supernode * shape.cabinets
+            here = low_bits(index.rows[supernode][free], most - len(found))
+            found += [(first + cabinet) * size for cabinet in here]
+    return found

@@ -1,0 +1,105 @@
+"""Defragmentations: plans that make room, each a row with its moves, and the states it goes through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, Boolean, Float, Integer, String, Text, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from matrixcommon.model.state_machine import State, StateMachine
+from matrixcommon.persistence.database_session import ResourceRow
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.defragmentations import DefragmentationView, MoveView
+from matrixresource.store.tables import Base
+
+DEFRAGMENTATION_STATES = StateMachine(
+    "defragmentation",
+    start="Proposed",
+    states=[
+        State("Proposed", "for review; nothing is kept and nothing moves"),
+        State("Approved", "its room and the nodes that members go to are kept from newcomers"),
+        State("Running", "members move one after another, each served until the next node has taken over", 86_400),
+        State("Done", "the room was made and is free for whoever comes first"),
+        State("Cancelled", "stopped by somebody; what had moved lies where it came to"),
+        State("Failed", "a move could not be carried out; the condition Progressing says why"),
+        State("Stale", "the machine has changed and the plan with it would cost more, or there is none: ask anew"),
+    ],
+    moves={
+        "Proposed": ["Approved", "Cancelled", "Stale"],
+        "Approved": ["Running", "Done", "Cancelled", "Stale"],
+        "Running": ["Done", "Cancelled", "Failed", "Stale"],
+        "Done": [],
+        "Cancelled": [],
+        "Failed": [],
+        "Stale": [],
+    },
+)
+
+UNDER_WAY = ("Approved", "Running")
+
+
+class DefragmentationRow(ResourceRow, Base):
+    """One plan. `moves` are `MoveView`s in their wire form, those done first; `room` names the nodes of the block."""
+
+    __tablename__ = "defragmentations"
+    kind = "defragmentation"
+
+    nodes: Mapped[int] = mapped_column(Integer)
+    level: Mapped[str] = mapped_column(String(12))
+    request: Mapped[dict[str, Any]] = mapped_column(JSON)
+    moves: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    room: Mapped[list[str]] = mapped_column(JSON)
+    block_before: Mapped[int] = mapped_column(Integer)
+    block_after: Mapped[int] = mapped_column(Integer)
+    npus: Mapped[float] = mapped_column(Float)
+    exact: Mapped[bool] = mapped_column(Boolean)
+    cancelling: Mapped[bool] = mapped_column(Boolean, default=False)
+    topology_version: Mapped[str] = mapped_column(String(200))
+    message: Mapped[str] = mapped_column(Text, default="")
+
+    def wish(self) -> AllocationRequest:
+        return AllocationRequest.model_validate(self.request)
+
+    def steps(self) -> list[MoveView]:
+        return [MoveView.model_validate(move) for move in self.moves]
+
+    def step(self) -> MoveView | None:
+        """The first move that is not done; None when all are."""
+        return next((step for step in self.steps() if step.open), None)
+
+    def write(self, steps: list[MoveView]) -> None:
+        written = [step.wire() for step in steps]
+        if written != self.moves:
+            self.moves = written
+
+    def move(self, state: str) -> None:
+        if self.state != state:
+            self.state = DEFRAGMENTATION_STATES.check(self.state, state)
+
+    def view(self) -> DefragmentationView:
+        steps = self.steps()
+        done = [step for step in steps if not step.open]
+        return DefragmentationView(
+            **self.common(),
+            nodes=self.nodes,
+            level=self.level,
+            request=self.wish(),
+            moves=steps,
+            room=self.room,
+            block_before=self.block_before,
+            block_after=self.block_after,
+            npus=self.npus,
+            npus_moved=sum(step.npus for step in done),
+            moves_done=len(done),
+            topology_version=self.topology_version,
+            exact=self.exact,
+            cancelling=bool(self.cancelling),
+            message=self.message or "",
+        )
+
+
+def in_state(session: Session, *states: str) -> list[DefragmentationRow]:
+    """Those in any of these states, by name."""
+    wanted = select(DefragmentationRow).where(DefragmentationRow.state.in_(states)).order_by(DefragmentationRow.name)
+    return list(session.scalars(wanted))

@@ -1,0 +1,122 @@
+"""FaultRecords: the memory behind the judgement of faults, one record per node, component and code.
+
+Records are read and written in the transaction that takes the report, so what was counted and what was shown for it are
+durable together. A record of which nothing is left is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import JSON, Boolean, Float, String, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from matrixcommon.model.quantities import timestamp
+from matrixresource.contract.agents import ReportedFault
+from matrixresource.contract.nodes import FaultView
+from matrixresource.nodes.fault_levels import fault_table, level_of
+from matrixresource.nodes.fault_rules import (
+    FaultRecord,
+    dies_of,
+    fault_view,
+    faults_of,
+    lost_uplinks,
+    observed,
+    released,
+)
+from matrixresource.store.tables import Base, NodeRow
+from matrixresource.topology.spec import SupernodeSpec
+
+
+class FaultRecordRow(Base):
+    """A `FaultRecord` as it lies in the database."""
+
+    __tablename__ = "fault_records"
+
+    node: Mapped[str] = mapped_column(String(63), primary_key=True)
+    component: Mapped[str] = mapped_column(String(40), primary_key=True)
+    code: Mapped[str] = mapped_column(String(40), primary_key=True)
+    times: Mapped[list[float]] = mapped_column(JSON, default=list)
+    since: Mapped[float | None] = mapped_column(Float)
+    gone_at: Mapped[float | None] = mapped_column(Float)
+    separated_at: Mapped[float | None] = mapped_column(Float)
+    prolonged: Mapped[bool] = mapped_column(Boolean, default=False)
+
+    @property
+    def record(self) -> FaultRecord:
+        return FaultRecord(tuple(self.times or ()), self.since, self.gone_at, self.separated_at, bool(self.prolonged))
+
+    def keep(self, record: FaultRecord) -> None:
+        if list(record.times) != (self.times or []):
+            self.times = list(record.times)
+        self.since, self.gone_at = record.since, record.gone_at
+        self.separated_at, self.prolonged = record.separated_at, record.prolonged
+
+
+class FaultRecords:
+    """The records of some nodes, within one transaction."""
+
+    def __init__(self, session: Session, nodes: Iterable[str]) -> None:
+        self._session = session
+        self._rows: dict[str, dict[tuple[str, str], FaultRecordRow]] = {}
+        for row in session.scalars(select(FaultRecordRow).where(FaultRecordRow.node.in_([*map(str, nodes)]))):
+            self._rows.setdefault(row.node, {})[row.component, row.code] = row
+
+    def observe(self, node: NodeRow, reported: Sequence[ReportedFault], now: float) -> list[FaultView]:
+        """Take in what is present on a node at `now` and everything that is not; the faults as they stand then."""
+        if not reported and node.name not in self._rows:
+            return []
+        rows, present = self._rows.setdefault(node.name, {}), {(each.component, each.code): each for each in reported}
+        for component, code in present.keys() - rows.keys():
+            rows[component, code] = FaultRecordRow(node=node.name, component=component, code=code)
+            self._session.add(rows[component, code])
+        table = fault_table()
+        for key, row in rows.items():
+            rules = table.frequency.get(row.code), table.duration.get(row.code)
+            row.keep(observed(row.record, key in present, now, *rules))
+        return self._standing(node, present)
+
+    def release(self, node: NodeRow, dies: int) -> list[FaultView]:
+        """Take separations of these dies (a mask) back, and count anew; the faults of the node as they stand then."""
+        for row in self._rows.get(node.name, {}).values():
+            if dies_of(row.component) & dies:
+                row.keep(released(row.record))
+        kept = {(fault.component, fault.code): fault for fault in faults_of(node) if fault.active}
+        reported = {
+            key: ReportedFault(code=fault.code, component=fault.component, message=fault.message)
+            for key, fault in kept.items()
+        }
+        return self._standing(node, reported)
+
+    def _standing(self, node: NodeRow, present: dict[tuple[str, str], ReportedFault]) -> list[FaultView]:
+        rows = self._rows.get(node.name, {})
+        views = []
+        for key, row in sorted(rows.items()):
+            record, seen = row.record, present.get(key)
+            if record.idle:
+                del rows[key]
+                self._session.delete(row)
+            level = level_of(row.code, seen.severity if seen else None).name
+            since = timestamp(
+                next(at for at in (record.since, record.separated_at, record.gone_at, 0.0) if at is not None)
+            )
+            view = fault_view(row.code, row.component, record, level, since, seen.message if seen else "")
+            if view is not None:
+                views.append(view)
+        return views + self._uplinks(views)
+
+    def _uplinks(self, faults: list[FaultView]) -> list[FaultView]:
+        """A fault of the node for every L1 chip that has lost its last way to the L2 switches."""
+        table, active = fault_table(), [fault for fault in faults if fault.active]
+        uplinks = SupernodeSpec.load().ub.l2_per_sub_plane
+        return [
+            FaultView(
+                code=table.uplinks_code,
+                component=chip,
+                level=table.uplinks.name,
+                since=max(fault.since for fault in active),
+                message=table.uplinks.meaning,
+                raised_by="Uplinks",
+            )
+            for chip in lost_uplinks([fault.component for fault in active], uplinks)
+        ]

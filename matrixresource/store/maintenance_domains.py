@@ -1,0 +1,84 @@
+"""Domains of maintenance: the compute cabinets and the supernodes, each open or closed for newcomers.
+
+What runs in a closed domain goes on. Nobody is moved from here: a domain that drains says which allocations still lie
+in it, and whoever owns them moves them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from sqlalchemy import Boolean, String, select
+from sqlalchemy.orm import Mapped, Session, mapped_column, object_session
+
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.persistence.database_session import ResourceRow
+from matrixresource.contract.topology import DomainView
+from matrixresource.store.tables import Base, NodeRow, PartRow
+from matrixresource.topology.supernode import Supernode
+
+
+class DomainRow(ResourceRow, Base):
+    """One domain and whether it takes newcomers."""
+
+    __tablename__ = "domains"
+    kind = "domain"
+
+    level: Mapped[str] = mapped_column(String(10))
+    supernode: Mapped[str] = mapped_column(String(63), index=True)
+    closed: Mapped[bool] = mapped_column(Boolean, default=False)
+    reason: Mapped[str] = mapped_column(String(200), default="")
+    by: Mapped[str] = mapped_column(String(63), default="")
+
+    def view(self) -> DomainView:
+        session = object_session(self)
+        return self.view_of(lying_in(session, self.name) if session is not None else [])
+
+    def view_of(self, allocations: list[str]) -> DomainView:
+        return DomainView(
+            **self.common(),
+            level="cabinet" if self.level == "cabinet" else "supernode",
+            supernode=self.supernode,
+            reason=self.reason,
+            by=self.by,
+            allocations=allocations,
+        )
+
+
+def domains_of(supernode: Supernode) -> list[DomainRow]:
+    """A new supernode's domains, all open."""
+    whole = DomainRow(name=supernode.name, level="supernode", supernode=supernode.name, state="Open")
+    cabinets = [
+        DomainRow(name=name, level="cabinet", supernode=supernode.name, state="Open")
+        for name in supernode.compute_cabinets()
+    ]
+    return [whole, *cabinets]
+
+
+def closed_cabinets(session: Session) -> set[str]:
+    """The cabinets that take nobody, by themselves or with their supernode."""
+    closed = session.scalars(select(DomainRow).where(DomainRow.closed)).all()
+    whole = [row.supernode for row in closed if row.level == "supernode"]
+    under = select(DomainRow.name).where(DomainRow.level == "cabinet", DomainRow.supernode.in_(whole))
+    return {row.name for row in closed if row.level == "cabinet"} | set(session.scalars(under) if whole else ())
+
+
+def lying_in(session: Session, domain: str) -> list[str]:
+    """The allocations that hold anything in a cabinet or a supernode."""
+    return sorted({holder for _, holder in _holdings(session, f"{domain}-")})
+
+
+def lying(session: Session) -> dict[str, list[str]]:
+    """By domain the allocations that hold anything there; domains where nobody does are left out."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for node, holder in _holdings(session):
+        found[node.cabinet].add(holder)
+        found[node.supernode].add(holder)
+    return {domain: sorted(holders) for domain, holders in found.items()}
+
+
+def _holdings(session: Session, prefix: str = "") -> list[tuple[NodeName, str]]:
+    """(node, allocation) wherever anything is held. The one place that knows how that is remembered."""
+    held = select(NodeRow.name, NodeRow.holder).where(NodeRow.holder.is_not(None), NodeRow.name.startswith(prefix))
+    parts = select(PartRow.node, PartRow.allocation).where(PartRow.node.startswith(prefix))
+    return [(NodeName(name), str(holder)) for each in (held, parts) for name, holder in session.execute(each)]

@@ -1,0 +1,98 @@
+"""What nodes say of their ports, kept until it has settled.
+
+Only what is not as built is kept, port by port: who was last seen there, since when, and what was taken up last. A port
+counts once it has stayed the same for a while (`SETTLE_S`), so that one that flaps makes no version after version; and
+what happens together is taken up together: as long as another port is on its way, those that are due wait for it, but
+not for ever (`SETTLE_S_MOST`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import JSON, Boolean, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from matrixresource.store.tables import Base
+
+SETTLE_S = 30.0
+"""Three heartbeats of the agents: a switch's loss is told by all its nodes before it is judged."""
+
+SETTLE_S_MOST = 150.0
+"""So long at the most does a settled port wait for others that still move."""
+
+
+@dataclass
+class Port:
+    """One port that is, was, or is about to be counted as otherwise. `usual` marks one seen as built again."""
+
+    seen: str | None
+    since: float
+    usual: bool = False
+    taken: bool = False  # whether it counts as otherwise by now
+    taken_as: str | None = None
+
+    @property
+    def moving(self) -> bool:
+        return self.taken is self.usual or (self.taken and self.seen != self.taken_as)
+
+
+class ObservedPortsRow(Base):
+    """One node that has ever reported its ports. `digest` is of the last report, to know a repeated one."""
+
+    __tablename__ = "observed_ports"
+
+    node: Mapped[str] = mapped_column(String(63), primary_key=True)
+    supernode: Mapped[str] = mapped_column(String(63), index=True)
+    digest: Mapped[str] = mapped_column(String(64), default="")
+    moving: Mapped[bool] = mapped_column(Boolean, default=False, index=True)
+    ports: Mapped[dict[str, dict[str, Any]]] = mapped_column(JSON, default=dict)
+
+    def read(self) -> dict[str, Port]:
+        return {name: Port(**port) for name, port in self.ports.items()}
+
+    def write(self, ports: Mapping[str, Port]) -> None:
+        """Keep what is not plainly as built."""
+        kept = {name: port for name, port in sorted(ports.items()) if not port.usual or port.taken}
+        self.ports = {name: asdict(port) for name, port in kept.items()}
+        self.moving = any(port.moving for port in kept.values())
+
+    def taken(self) -> dict[str, str | None]:
+        """The ports that count as otherwise, with who answers."""
+        return {name: port.taken_as for name, port in self.read().items() if port.taken}
+
+
+def noted(
+    ports: dict[str, Port], report: Mapping[str, str | None], usual: Mapping[str, str], now: float
+) -> dict[str, Port]:
+    """The ports after a report. Of a port that it leaves out nothing new is known; unknown ports are nobody's."""
+    after = dict(ports)
+    for name, peer in report.items():
+        if name not in usual:
+            continue
+        before, as_built = after.get(name), peer == usual[name]
+        if before is None:
+            if not as_built:
+                after[name] = Port(peer, now)
+        elif (before.seen, before.usual) != (peer, as_built):
+            after[name] = Port(peer, now, as_built, before.taken, before.taken_as)
+    return after
+
+
+def due(moving: Iterable[Port], now: float) -> bool:
+    """Whether it is time to take up the ports that have settled."""
+    waits = [now - port.since for port in moving]
+    settled = [wait for wait in waits if wait >= SETTLE_S]
+    return bool(settled) and (len(settled) == len(waits) or max(settled) >= SETTLE_S_MOST)
+
+
+def taken_up(ports: dict[str, Port], now: float) -> dict[str, Port]:
+    """The ports with those taken up that have settled."""
+    return {
+        name: Port(port.seen, port.since, port.usual, not port.usual, None if port.usual else port.seen)
+        if port.moving and now - port.since >= SETTLE_S
+        else port
+        for name, port in ports.items()
+    }

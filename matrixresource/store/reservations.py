@@ -1,0 +1,109 @@
+"""Reservations in time: promised now, kept from whoever would still be there, held when their time comes.
+
+Until its start a reservation is a promise in the ledger. Then it becomes an allocation of its own name that nobody has
+bound; whoever says `reservation` in a wish takes from that. At its end what nobody took is released.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, Float
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.state_machine import State, StateMachine
+from matrixcommon.persistence.database_session import ResourceRow
+from matrixcommon.persistence.table_cache import every
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.reservations import ReservationView
+from matrixresource.scheduler.model.request import Place
+from matrixresource.store.tables import Base
+
+RESERVATION_STATES = StateMachine(
+    "reservation",
+    start="Promised",
+    states=[
+        State("Promised", "kept from whoever would still be there at its start"),
+        State("Waiting", "its start has come; who should have left has not, and there is no other place"),
+        State("Held", "an allocation of its name, for others to take from"),
+        State("Ended", "its end has come, or all of it was taken"),
+    ],
+    moves={
+        "Promised": ["Waiting", "Held", "Ended"],
+        "Waiting": ["Held", "Ended"],
+        "Held": ["Ended"],
+        "Ended": [],
+    },
+)
+
+
+class ReservationRow(ResourceRow, Base):
+    """One reservation. `place` names the nodes and says what of them."""
+
+    __tablename__ = "reservations"
+    kind = "reservation"
+
+    starts_at: Mapped[float] = mapped_column(Float)
+    ends_at: Mapped[float] = mapped_column(Float)
+    request: Mapped[dict[str, Any]] = mapped_column(JSON)
+    place: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+    @property
+    def promised(self) -> bool:
+        return self.state in ("Promised", "Waiting")
+
+    def wish(self) -> AllocationRequest:
+        return AllocationRequest.model_validate(self.request)
+
+    def move(self, state: str) -> None:
+        if self.state != state:
+            self.state = RESERVATION_STATES.check(self.state, state)
+
+    def view(self) -> ReservationView:
+        return ReservationView(
+            **self.common(),
+            starts_at=timestamp(self.starts_at),
+            ends_at=timestamp(self.ends_at),
+            request=self.request,
+            nodes=sorted({entry[0] for entries in self.place.values() for entry in entries}),
+        )
+
+
+def living(session: Session) -> list[ReservationRow]:
+    """Those whose end has not come, by start."""
+    rows = (row for row in every(session, ReservationRow) if row.state != "Ended")
+    return sorted(rows, key=lambda row: (row.starts_at, row.name))
+
+
+def written(place: Place, name: Any, offsets: Any, width: int) -> dict[str, list[list[Any]]]:
+    """A place as JSON: by kind, entries of a node's name and how much of it. `name` gives a node's name by number."""
+
+    def nodes(masks: list[tuple[int, int]]) -> list[list[Any]]:
+        return [[name(cabinet * width + offset), 1] for cabinet, mask in masks for offset in offsets(mask)]
+
+    def amounts(entries: list[tuple[int, int]]) -> list[list[Any]]:
+        return [[name(node), amount] for node, amount in entries]
+
+    return {
+        "whole": nodes(place.whole),
+        "spares": nodes(place.spares),
+        "parts": amounts(place.parts),
+        "cpus": amounts(place.cpus),
+        "mem": amounts(place.mem),
+    }
+
+
+def read(document: dict[str, list[list[Any]]], number: Any, width: int) -> Place:
+    """The reverse of `written`; nodes that are there no more are left out."""
+    place = Place()
+    for kind in ("whole", "spares"):
+        masks: dict[int, int] = {}
+        for name, _ in document[kind]:
+            if (node := number(name)) is not None:
+                masks[node // width] = masks.get(node // width, 0) | 1 << node % width
+        setattr(place, kind, sorted(masks.items()))
+    for kind in ("parts", "cpus", "mem"):
+        found = [(number(name), amount) for name, amount in document[kind]]
+        setattr(place, kind, [(node, amount) for node, amount in found if node is not None])
+    return place

@@ -1,0 +1,349 @@
+"""Tables of MatrixResource and the questions asked of them.
+
+`nodes` is what was observed, `assignments` what is wished of each node's agent, `allocations` who holds what. A node
+has one `holder` column, so two holders of a whole node are not a state the database can be in; what is shared are
+`parts`. One transaction per verb.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from sqlalchemy import JSON, BigInteger, Boolean, Float, Integer, String
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.quantities import timestamp
+from matrixcommon.persistence.database_session import ResourceRow, journal_tables
+from matrixresource.contract.agents import AssignmentView, PartWish
+from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
+from matrixresource.contract.nodes import NodeView, NpuView, SupernodeView
+from matrixresource.nodes.fault_levels import worst_health, worst_level
+from matrixresource.nodes.fault_rules import die_views, dies_of, faults_of, unusable_dies, whole_node_fault
+from matrixresource.nodes.states import node_state
+from matrixresource.store.allocation_states import ALLOCATION_STATES
+
+INVENTORY_MATCHES = "InventoryMatches"
+"""The condition of a node that says whether it consists of what the supernode's spec expects."""
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+journal_tables(Base.metadata)
+
+
+class SupernodeRow(ResourceRow, Base):
+    """One supernode of the inventory and the version of its topology."""
+
+    __tablename__ = "supernodes"
+    kind = "supernode"
+
+    topology_version: Mapped[str] = mapped_column(String(120))
+    cabinets: Mapped[int] = mapped_column(Integer)
+    npus_per_node: Mapped[int] = mapped_column(Integer)
+    cpus_per_node: Mapped[int] = mapped_column(Integer)
+
+    def view(self) -> SupernodeView:
+        return self.view_of([])
+
+    def view_of(self, nodes: list[NodeRow]) -> SupernodeView:
+        return SupernodeView(
+            **self.common(),
+            topology_version=self.topology_version,
+            cabinets=self.cabinets,
+            nodes=len(nodes),
+            npus=len(nodes) * self.npus_per_node,
+            cpus=len(nodes) * self.cpus_per_node,
+            available_nodes=sum(node.obstacle() is None for node in nodes),
+            held_nodes=sum(node.holder is not None for node in nodes),
+            lost_nodes=sum(node.agent == "Lost" for node in nodes),
+        )
+
+
+class PartRow(Base):
+    """What an allocation holds of a node that is not its own: dies, sockets, GiB. Sets of dies are numbers, die k is
+    bit k.
+
+    `generation` is that of the node's assignment that asks for it, or, once `going`, that asks for it no more: until
+    the agent has answered it, what is held stays held.
+    """
+
+    __tablename__ = "parts"
+
+    allocation: Mapped[str] = mapped_column(String(63), primary_key=True)
+    node: Mapped[str] = mapped_column(String(253), primary_key=True, index=True)
+    rank: Mapped[int | None] = mapped_column(Integer)
+    dies: Mapped[int] = mapped_column(Integer, default=0)
+    cpus: Mapped[int] = mapped_column(Integer, default=0)
+    memory_gib: Mapped[int] = mapped_column(Integer, default=0)
+    generation: Mapped[int] = mapped_column(BigInteger, default=0)
+    going: Mapped[bool] = mapped_column(Boolean, default=False)
+
+    def wish(self) -> PartWish:
+        return PartWish(
+            allocation=self.allocation,
+            rank=self.rank,
+            dies=[die for die in range(self.dies.bit_length()) if self.dies >> die & 1],
+            cpus=self.cpus,
+            memory_gib=self.memory_gib,
+        )
+
+    def ready(self, node: NodeRow) -> bool:
+        """Whether the node's agent has reported it prepared."""
+        seen = (node.parts_seen or {}).get(self.allocation)
+        return node.agent == "Connected" and node.observed_generation >= self.generation and seen == "Active"
+
+    def gone(self, node: NodeRow) -> bool:
+        """Whether the node's agent has wiped it, or can no longer be asked."""
+        if node.agent == "Lost":
+            return True
+        return node.observed_generation >= self.generation and self.allocation not in (node.parts_seen or {})
+
+    def member_view(self, node: NodeRow) -> MemberView:
+        return MemberView(
+            node=self.node,
+            cabinet=node.node_name.cabinet,
+            role="member" if self.dies else "pool",
+            rank=self.rank,
+            state=node.state,
+            agent=node.agent,
+            health=node.health,
+            ready=self.ready(node),
+            npus=self.dies.bit_count() / 2 if self.dies else None,
+            dies=self.wish().dies if self.dies else None,
+            cpus=self.cpus or None,
+            memory_gib=self.memory_gib or None,
+        )
+
+
+class NodeRow(ResourceRow, Base):
+    """One node as last observed."""
+
+    __tablename__ = "nodes"
+    kind = "node"
+
+    supernode: Mapped[str] = mapped_column(String(16))
+    npus: Mapped[int] = mapped_column(Integer)
+    cpus: Mapped[int] = mapped_column(Integer)
+    holder: Mapped[str | None] = mapped_column(String(63), index=True)
+    role: Mapped[str | None] = mapped_column(String(10))
+    rank: Mapped[int | None] = mapped_column(Integer)
+    shared_by: Mapped[int] = mapped_column(Integer, default=0)
+    cordoned: Mapped[bool] = mapped_column(Boolean, default=False)
+    domain_closed: Mapped[bool] = mapped_column(Boolean, default=False)
+    kept_for: Mapped[str | None] = mapped_column(String(253))
+    """The defragmentation under way that needs this node."""
+    power: Mapped[str] = mapped_column(String(10), default="Unknown")
+    health: Mapped[str] = mapped_column(String(12), default="Healthy")
+    agent: Mapped[str] = mapped_column(String(10), default="Lost")
+    epoch: Mapped[int] = mapped_column(BigInteger, default=0)
+    status: Mapped[str | None] = mapped_column(String(12))
+    stage: Mapped[str | None] = mapped_column(String(40))
+    observed_generation: Mapped[int] = mapped_column(BigInteger, default=0)
+    wanted: Mapped[str] = mapped_column(String(10), default="Clean")
+    wanted_generation: Mapped[int] = mapped_column(BigInteger, default=1)
+    assignment_generation: Mapped[int] = mapped_column(BigInteger, default=1)
+    faults: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    """As last judged: a `FaultView` each, in its wire form."""
+    parts_seen: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
+    """The status last reported of each part, by the allocation it is for."""
+
+    @property
+    def node_name(self) -> NodeName:
+        return NodeName(self.name)
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the agent has taken up who has the node to itself; parts have generations of their own."""
+        return self.observed_generation >= self.wanted_generation
+
+    @property
+    def ready(self) -> bool:
+        """Whether the agent has reported exactly what is wished."""
+        wished = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}[self.wanted]
+        return self.caught_up and self.status == wished and self.agent == "Connected"
+
+    def read_state(self) -> None:
+        """The state follows from what is wished and what was reported; nobody sets it."""
+        self.state = node_state(
+            held=self.holder is not None,
+            agent=self.agent,
+            health=whole_node_fault(self) or "Healthy",
+            status=self.status,
+            caught_up=self.caught_up,
+            parts=[*(self.parts_seen or {}).values()] if self.shared_by else [],
+        )
+
+    @property
+    def open(self) -> bool:
+        """Whether newcomers may have of it what nobody holds."""
+        settled = self.holder is not None or (self.status == "Clean" and self.caught_up)
+        return settled and self.kept_for is None and self.whole_fault() is None
+
+    def obstacle(self) -> str | None:
+        """Why this node cannot be taken whole now; None where it can."""
+        if self.holder is not None:
+            return "Held"
+        if self.shared_by:
+            return self.fault() or "PartlyHeld"
+        kept = "Kept" if self.kept_for is not None else None
+        return self.fault() or (kept if self.state == "Available" else self.state)
+
+    def fault(self) -> str | None:
+        """What keeps it out whoever holds it; None when nothing does."""
+        whole = self.whole_fault()
+        if whole is None and self.health == "Unhealthy":
+            return "Unhealthy"
+        return whole or ("PreSeparated" if unusable_dies(self) else None)
+
+    def whole_fault(self) -> str | None:
+        """What keeps all of it out, whoever holds it; faults of single NPUs do not: those are `unusable_dies`."""
+        if self.agent != "Connected":
+            return "AgentLost" if self.status is not None else "NotEnrolled"
+        if any(each["type"] == INVENTORY_MATCHES and each["status"] == "False" for each in self.conditions or []):
+            return "InventoryMismatch"
+        closed = "DomainClosed" if self.domain_closed else None
+        return whole_node_fault(self) or ("Cordoned" if self.cordoned else closed)
+
+    @property
+    def usable_npus(self) -> int:
+        """NPUs that could be placed on, whoever holds them now: none where all of the node is out."""
+        if self.whole_fault() is not None:
+            return 0
+        bad = unusable_dies(self)
+        return sum(not bad >> 2 * npu & 3 for npu in range(self.npus))
+
+    def view(self) -> NodeView:
+        obstacle = self.obstacle()
+        return NodeView(
+            **self.common(),
+            supernode=self.supernode,
+            cabinet=self.node_name.cabinet,
+            npus=self.npus,
+            cpus=self.cpus,
+            schedulable=obstacle is None,
+            unschedulable_reason=obstacle,
+            power=self.power,
+            health=self.health,
+            agent=self.agent,
+            epoch=self.epoch,
+            allocation=self.holder,
+            role=self.role,
+            wanted=self.wanted,
+            shared_by=self.shared_by,
+            usable_npus=self.usable_npus,
+            assignment_generation=self.assignment_generation,
+            observed_generation=self.observed_generation,
+            stage=self.stage,
+            faults=faults_of(self),
+        )
+
+    def npu_views(self) -> list[NpuView]:
+        """One view per NPU; a fault on one of its dies is the NPU's too."""
+        faults, views = faults_of(self), []
+        for index in range(self.npus):
+            name = self.node_name.npu(index)
+            own = [fault for fault in faults if dies_of(fault.component) & dies_of(f"npu{index}")]
+            levels = [fault.level for fault in own]
+            views.append(
+                NpuView(
+                    name=name,
+                    node=self.name,
+                    cabinet=self.node_name.cabinet,
+                    health=worst_health(levels),
+                    level=worst_level(levels),
+                    dies=die_views(index, own),
+                    allocation=self.holder if self.role == "member" else None,
+                    faults=own,
+                    etag=self.etag,
+                )
+            )
+        return views
+
+    def member_view(self) -> MemberView:
+        return MemberView(
+            node=self.name,
+            cabinet=self.node_name.cabinet,
+            role={"member": "member", "successor": "successor"}.get(self.role or "", "spare"),
+            rank=self.rank,
+            state=self.state,
+            agent=self.agent,
+            health=self.health,
+            ready=self.ready,
+        )
+
+
+class AssignmentRow(ResourceRow, Base):
+    """What is wished of one node's agent; watched by the agents."""
+
+    __tablename__ = "assignments"
+    kind = "assignment"
+
+    wanted: Mapped[str] = mapped_column(String(10), default="Clean")
+    allocation: Mapped[str | None] = mapped_column(String(63))
+    rank: Mapped[int | None] = mapped_column(Integer)
+    parts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    """What is wished of parts of the node: a `PartWish` each, in its wire form."""
+
+    def view(self) -> AssignmentView:
+        wish = {"wanted": self.wanted, "allocation": self.allocation, "rank": self.rank, "parts": self.parts or []}
+        return AssignmentView.model_validate(self.common() | wish)
+
+
+class AllocationRow(ResourceRow, Base):
+    """Who holds what, as asked. The members are the nodes whose holder this is."""
+
+    __tablename__ = "allocations"
+    kind = "allocation"
+
+    nodes: Mapped[int] = mapped_column(Integer)
+    spares: Mapped[int] = mapped_column(Integer)
+    npus: Mapped[float] = mapped_column(Float)
+    request: Mapped[dict[str, Any]] = mapped_column(JSON)
+    """The wish as it was granted last, without labels."""
+    moving_to: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    """The wish that a move under way is for."""
+    expires_at: Mapped[float | None] = mapped_column(Float)
+    topology_version: Mapped[str] = mapped_column(String(200))
+    bound: Mapped[bool] = mapped_column(Boolean, default=False)
+    members: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
+    preempts: Mapped[list[str]] = mapped_column(JSON, default=list)
+    """Whom it put out when it came."""
+
+    def request_held(self) -> AllocationRequest:
+        """The wish, read once; nobody changes it."""
+        text, read = self.__dict__.get("_read", (None, None))
+        if read is None or text is not self.request:
+            read = AllocationRequest.model_validate(self.request)
+            self.__dict__["_read"] = self.request, read
+        return cast(AllocationRequest, read)
+
+    def view(self) -> AllocationView:
+        wish = self.request_held()
+        return AllocationView(
+            **self.common(),
+            nodes=self.nodes,
+            npus=self.npus,
+            npus_per_node=wish.npus_per_node,
+            cpus=wish.cpus or None,
+            memory_gib=wish.memory_gib or None,
+            spares=self.spares,
+            placement=wish.placement,
+            near=wish.near,
+            apart=wish.apart,
+            priority=wish.priority,
+            preemption=wish.preemption,
+            expires_at=None if self.expires_at is None else timestamp(self.expires_at),
+            topology_version=self.topology_version,
+            bound=self.bound,
+            members=[MemberView.model_validate(member) for member in self.members or []],
+            preempts=self.preempts or [],
+        )
+
+    def shown(self) -> AllocationView:
+        return cast(AllocationView, super().shown())
+
+    def move(self, state: str) -> None:
+        self.state = ALLOCATION_STATES.check(self.state, state)

@@ -1,0 +1,161 @@
+"""The history of the topology: one row per version, never changed again but for being superseded.
+
+Each version holds the whole content, and specs are kept by fingerprint, so any of them can be rebuilt from its own row.
+A version is recorded in the transaction of the change that makes it. `topology_head` is the one row whose lock puts
+changes by several replicas in order.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+from sqlalchemy import JSON, Integer, String, Text, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from matrixcommon.model.errors import StaleTopology
+from matrixcommon.model.hardware_names import SupernodeName
+from matrixcommon.persistence.database_session import ResourceRow, find
+from matrixresource.contract.topology import TopologyChange, TopologyVersionView
+from matrixresource.store.tables import Base, SupernodeRow
+from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.supernode import Supernode
+from matrixresource.topology.versions import Topology, changes, matches, summary
+
+
+class HeadRow(Base):
+    """The newest version's number and name; number 0 and no name before the first."""
+
+    __tablename__ = "topology_head"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(Integer)
+    name: Mapped[str] = mapped_column(String(63))
+
+
+class SpecRow(Base):
+    """The numbers of a spec, by their fingerprint. Sources of the figures stay in the file they came from."""
+
+    __tablename__ = "topology_specs"
+
+    fingerprint: Mapped[str] = mapped_column(String(12), primary_key=True)
+    numbers: Mapped[str] = mapped_column(Text)
+
+
+class TopologyVersionRow(ResourceRow, Base):
+    """One version."""
+
+    __tablename__ = "topology_versions"
+    kind = "topology-version"
+
+    number: Mapped[int] = mapped_column(Integer, unique=True)
+    by: Mapped[str] = mapped_column(String(63))
+    changes: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    topology: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+    def view(self) -> TopologyVersionView:
+        return TopologyVersionView(
+            **self.common(),
+            number=self.number,
+            by=self.by,
+            summary=summary(self.changes),
+            changes=[TopologyChange(**each) for each in self.changes],
+            topology=self.topology,
+        )
+
+
+def current_version(session: Session) -> str:
+    """The name of the newest version; empty before the first."""
+    head = session.get(HeadRow, 1)
+    return "" if head is None else head.name
+
+
+def checked_version(session: Session, asked: str | None) -> str:
+    """The name of the newest version. Raises StaleTopology where `asked` was made on a machine of other content."""
+    current = current_version(session)
+    if not matches(asked, current):
+        text = f"the topology is {current!r} by now; plan anew on that version"
+        raise StaleTopology(text, field="topologyVersion")
+    return current
+
+
+def versions(session: Session) -> list[TopologyVersionRow]:
+    """All of them, the oldest first."""
+    return list(session.scalars(select(TopologyVersionRow).order_by(TopologyVersionRow.number)))
+
+
+def topology_at(session: Session, version: str | None = None) -> Topology:
+    """The content of a version, by default the newest. Raises NotFound."""
+    name = current_version(session) if version is None else version
+    if not name and version is None:
+        return Topology()
+    return Topology.parse(find(session, TopologyVersionRow, name).topology)
+
+
+def supernodes(session: Session, version: str | None = None) -> dict[str, Supernode]:
+    """The supernodes of a version, by default the newest, in the order of their numbers. Raises NotFound."""
+    specs = topology_at(session, version).supernodes
+    ordered = sorted(specs, key=lambda name: SupernodeName(name).part("supernode"))
+    return {name: Supernode(name, spec_of(session, specs[name])) for name in ordered}
+
+
+def spec_at(session: Session, supernode: str) -> SupernodeSpec:
+    """What a supernode that exists is built to."""
+    return spec_of(session, topology_at(session).supernodes[supernode])
+
+
+def lock(session: Session) -> HeadRow:
+    """The head, held until the transaction ends: nobody else changes the topology meanwhile."""
+    head = session.get(HeadRow, 1, with_for_update=True, populate_existing=True)
+    if head is None:
+        head = HeadRow(id=1, number=0, name="")
+        session.add(head)
+        session.flush()
+    return head
+
+
+def record(session: Session, head: HeadRow, after: Topology, *, by: str) -> str:
+    """Make the next version, unless nothing changed; the name of what is then the newest. `head` is locked."""
+    before = topology_at(session)
+    if head.name and after == before:
+        return head.name
+    if head.name:
+        find(session, TopologyVersionRow, head.name).state = "Superseded"
+    number = head.number + 1
+    name = after.named(number)
+    session.add(
+        TopologyVersionRow(
+            name=name,
+            number=number,
+            state="Current",
+            by=by,
+            changes=changes(before, after),
+            topology=after.wire(),
+        )
+    )
+    head.number, head.name = number, name
+    for row in session.scalars(select(SupernodeRow)):
+        row.topology_version = name
+    session.flush()
+    return name
+
+
+def keep_spec(session: Session, spec: SupernodeSpec) -> str:
+    """Remember a spec's numbers; its fingerprint."""
+    if session.get(SpecRow, spec.fingerprint) is None:
+        numbers = json.dumps(spec.model_dump(exclude={"figures"}))
+        session.add(SpecRow(fingerprint=spec.fingerprint, numbers=numbers))
+    return spec.fingerprint
+
+
+def spec_of(session: Session, fingerprint: str) -> SupernodeSpec:
+    """The spec with these numbers."""
+    row = session.get(SpecRow, fingerprint)
+    assert row is not None, f"no spec {fingerprint} in the database"
+    return _spec(row.numbers)
+
+
+@functools.lru_cache(maxsize=32)
+def _spec(numbers: str) -> SupernodeSpec:
+    return SupernodeSpec(**json.loads(numbers))

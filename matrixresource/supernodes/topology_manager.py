@@ -1,0 +1,282 @@
+"""Surveyor: what the machine consists of, what of it is closed, and how it is really wired.
+
+Supernodes come and go and domains are closed and opened by request; cables and switches are found to be otherwise from
+what agents report of their ports. Every change makes the next version of the topology, in the same transaction. Asked
+twice for the same, it finds what it did and makes no version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcommon.model.hardware_names import checked_supernode_name
+from matrixcommon.persistence.database_session import check_etag, find
+from matrixresource.contract.topology import DomainView, SupernodeRequest
+from matrixresource.store.maintenance_domains import DomainRow, closed_cabinets, domains_of, lying_in
+from matrixresource.store.port_observations import ObservedPortsRow, due, noted, taken_up
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.tables import AssignmentRow, NodeRow, SupernodeRow
+from matrixresource.store.topology_versions import keep_spec, lock, record, supernodes, topology_at
+from matrixresource.topology.deviations import as_built, deviations
+from matrixresource.topology.spec import InvalidSpec, SupernodeSpec
+from matrixresource.topology.supernode import Supernode
+from matrixresource.topology.versions import Topology
+
+ALIKE = ("supernode.compute_cabinets", "cabinet.nodes", "node.npus", "node.cpus", "node.dram_gib")
+"""What of a spec the supernodes of one machine have in common: free capacity is counted in one shape."""
+
+
+class Surveyor:
+    """The verbs over the machine. `spec` is what a supernode is built to when nothing else is said."""
+
+    def __init__(self, store: ResourceStore, clock: Clock, spec: SupernodeSpec) -> None:
+        self._store = store
+        self._clock = clock
+        self._spec = spec
+
+    # -- by request ----------------------------------------------------------------------------------------------
+
+    def seed(self, names: Iterable[str]) -> None:
+        """Know the machine: on an empty database these supernodes, else what it knows already. Run at start."""
+        with self._store.transaction() as session:
+            head = lock(session)
+            if head.name:
+                return
+            # A database from before there were versions has supernodes already.
+            held = [row.name for row in self._store.supernodes(session)]
+            built = [Supernode(name, self._spec) for name in held or names]
+            for supernode in built:
+                self._enrol(session, supernode)
+            record(session, head, Topology(self._fingerprints(session, built)), by="start")
+
+    def ensure_supernode(
+        self, name: str, request: SupernodeRequest, *, by: str, if_match: str | None = None, dry: bool = False
+    ) -> None:
+        """Have a supernode of that name, with its nodes enrolled and nothing on them. Raises Conflict when it exists
+        with another spec, InvalidField where spec or name cannot be."""
+        spec = self._spec if request.spec is None else _parsed(request.spec)
+        with self._store.transaction(dry) as session:
+            head, before = lock(session), topology_at(session)
+            row = session.get(SupernodeRow, name)
+            check_etag(row, if_match)
+            if name in before.supernodes:
+                assert row is not None
+                if request.spec is not None and before.supernodes[name] != spec.fingerprint:
+                    raise Conflict(f"{name} is built to another spec; remove it first", field="spec")
+                if request.labels and row.labels != request.labels:
+                    row.labels, row.generation = request.labels, row.generation + 1
+                return
+            _check_fits(name, spec, supernodes(session))
+            added = Supernode(name, spec)
+            self._enrol(session, added).labels = request.labels
+            after = {**before.supernodes, **self._fingerprints(session, [added])}
+            record(session, head, replace(before, supernodes=after), by=by)
+
+    def remove_supernode(self, name: str, *, by: str, if_match: str | None = None, dry: bool = False) -> None:
+        """Forget a supernode, once nobody holds anything in it. Raises Conflict with who does in `blocking`.
+
+        The wishes of its nodes stay: their generations go on counting if it ever comes back, so that no agent takes an
+        old wish for a new one.
+        """
+        with self._store.transaction(dry) as session:
+            head, before = lock(session), topology_at(session)
+            row = find(session, SupernodeRow, name)
+            check_etag(row, if_match)
+            holders = lying_in(session, name)
+            if holders:
+                blocking = [{"domain": name, "allocations": holders}]
+                raise Conflict(f"{len(holders)} allocations lie in {name}; release or move them", blocking=blocking)
+            for kind in (NodeRow, DomainRow, ObservedPortsRow):
+                for each in session.scalars(select(kind).where(kind.supernode == name)):
+                    session.delete(each)
+            session.delete(row)
+            mine = before.of(name)
+            after = Topology(
+                {other: spec for other, spec in before.supernodes.items() if other != name},
+                before.closed - mine.closed,
+                before.deviations - mine.deviations,
+            )
+            record(session, head, after, by=by)
+
+    def close(
+        self,
+        name: str,
+        *,
+        by: str,
+        reason: str = "",
+        drain: bool = False,
+        if_match: str | None = None,
+        dry: bool = False,
+    ) -> DomainView:
+        """Take nothing new in a cabinet or supernode; with `drain` whoever lies there is to leave."""
+        return self._set(name, "Draining" if drain else "Closed", by, reason, if_match, dry)
+
+    def open(
+        self, name: str, *, by: str, reason: str = "", if_match: str | None = None, dry: bool = False
+    ) -> DomainView:
+        """Take newcomers again."""
+        return self._set(name, "Open", by, reason, if_match, dry)
+
+    def _set(self, name: str, state: str, by: str, reason: str, if_match: str | None, dry: bool) -> DomainView:
+        with self._store.transaction(dry) as session:
+            head, before = lock(session), topology_at(session)
+            row = find(session, DomainRow, name)
+            check_etag(row, if_match)
+            if state == "Draining" and not lying_in(session, name):
+                state = "Drained"
+            if row.state != state:
+                row.state, row.closed, row.reason, row.by = state, state != "Open", reason, by
+                row.generation += 1
+                session.flush()
+                shut = closed_cabinets(session)
+                for node in session.scalars(select(NodeRow).where(NodeRow.supernode == row.supernode)):
+                    node.domain_closed = node.node_name.cabinet in shut
+            closed = before.closed | {name} if row.closed else before.closed - {name}
+            record(session, head, replace(before, closed=closed), by=by)
+            view = row.view()
+        return view if dry else row.view_of(view.allocations)
+
+    def see_drained(self) -> list[str]:
+        """Draining domains that nobody lies in any more are Drained: their watchers hear of it. Run on a period."""
+        draining = select(DomainRow).where(DomainRow.state == "Draining")
+        with self._store.reading() as session:
+            empty = {row.name for row in session.scalars(draining) if not lying_in(session, row.name)}
+        if not empty:
+            return []
+        with self._store.transaction() as session:
+            lock(session)
+            done = [row for row in session.scalars(draining) if row.name in empty and not lying_in(session, row.name)]
+            for row in done:
+                row.state = "Drained"
+            return sorted(row.name for row in done)
+
+    # -- by what agents report -----------------------------------------------------------------------------------
+
+    def observe(self, session: Session, node: str, ports: Mapping[str, str | None]) -> None:
+        """Note who a node's ports are answered by (None: nobody). It makes a version once it has settled (`settle`).
+
+        Ports as the layout names them (`ub-p3-k11`, `npu5-die1-p2`); of one left out nothing new is known. A node that
+        does not exist is left alone.
+        """
+        row = session.get(ObservedPortsRow, node)
+        digest = hashlib.sha256(json.dumps(sorted(ports.items())).encode()).hexdigest()
+        if row is not None and row.digest == digest:
+            return
+        known = session.get(NodeRow, node)
+        if known is None:
+            return
+        if row is None:
+            row = ObservedPortsRow(node=node, supernode=known.supernode, ports={})
+            session.add(row)
+        built = supernodes(session)[known.supernode]
+        row.digest = digest
+        row.write(noted(row.read(), ports, as_built(built.layout, node), self._clock.now()))
+
+    def settle(self) -> str | None:
+        """Take up what has stayed the same for long enough; the new version's name, or None. Run on a period."""
+        now = self._clock.now()
+        with self._store.reading() as session:
+            if not due(_moving(session), now):
+                return None
+        with self._store.transaction() as session:
+            head, before = lock(session), topology_at(session)
+            moving = session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.moving)).all()
+            for row in moving:
+                row.write(taken_up(row.read(), now))
+            session.flush()
+            found = before.deviations
+            built = supernodes(session)
+            for name in sorted({row.supernode for row in moving}):
+                found = found - before.of(name).deviations | _found(session, built[name])
+            earlier, name = head.name, record(session, head, replace(before, deviations=found), by="agents")
+            return name if name != earlier else None
+
+    # -- parts of verbs ------------------------------------------------------------------------------------------
+
+    def _enrol(self, session: Session, supernode: Supernode) -> SupernodeRow:
+        """Rows for a supernode, its nodes and its domains, as far as there are none yet."""
+        node = supernode.spec.node
+        row = session.get(SupernodeRow, supernode.name)
+        if row is None:
+            row = SupernodeRow(name=supernode.name, state="Active", topology_version="")
+            session.add(row)
+        row.cabinets = len(supernode.cabinets())
+        row.npus_per_node, row.cpus_per_node = node.npus, node.cpus
+        nodes = set(session.scalars(select(NodeRow.name).where(NodeRow.supernode == supernode.name)))
+        wishes = {wish.name: wish for wish in _wishes(session, supernode)}
+        for name in supernode.nodes():
+            if name in nodes:
+                continue
+            if name not in wishes:
+                wishes[name] = AssignmentRow(name=name, generation=1, state="Wanted", wanted="Clean", parts=[])
+                session.add(wishes[name])
+            session.add(_new_node(name, supernode, wishes[name].generation))
+        session.add_all(domain for domain in domains_of(supernode) if session.get(DomainRow, domain.name) is None)
+        session.flush()
+        return row
+
+    def _fingerprints(self, session: Session, built: Iterable[Supernode]) -> dict[str, str]:
+        return {supernode.name: keep_spec(session, supernode.spec) for supernode in built}
+
+
+def _wishes(session: Session, supernode: Supernode) -> Iterable[AssignmentRow]:
+    return session.scalars(select(AssignmentRow).where(AssignmentRow.name.startswith(f"{supernode.name}-")))
+
+
+def _new_node(name: str, supernode: Supernode, generation: int) -> NodeRow:
+    return NodeRow(
+        name=name,
+        supernode=supernode.name,
+        npus=supernode.spec.node.npus,
+        cpus=supernode.spec.node.cpus,
+        state="Enrolled",
+        agent="Lost",
+        wanted="Clean",
+        wanted_generation=generation,
+        assignment_generation=generation,
+    )
+
+
+def _moving(session: Session) -> list[Any]:
+    rows = session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.moving))
+    return [port for row in rows for port in row.read().values() if port.moving]
+
+
+def _found(session: Session, supernode: Supernode) -> frozenset[Any]:
+    rows = session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.supernode == supernode.name)).all()
+    connected = select(NodeRow.name).where(NodeRow.supernode == supernode.name, NodeRow.agent == "Connected")
+    return deviations(supernode.layout, {row.node: row.taken() for row in rows}, set(session.scalars(connected)))
+
+
+def _parsed(document: Mapping[str, Any]) -> SupernodeSpec:
+    try:
+        return SupernodeSpec.parse(document)
+    except InvalidSpec as wrong:
+        raise InvalidField(wrong.message, field=f"spec.{wrong.field}".rstrip(".")) from wrong
+
+
+def _check_fits(name: str, spec: SupernodeSpec, others: Mapping[str, Supernode]) -> None:
+    """InvalidField for a name or spec that this machine cannot have."""
+    checked_supernode_name(name)
+    for path, most in (("cabinet.nodes", 10), ("supernode.cabinets", 100), ("node.npus", 10), ("ub.sub_planes", 10)):
+        if _figure(spec, path) > most:
+            raise InvalidField(f"at most {most}, or its parts could not be named", field=f"spec.{path}")
+    for other, path in product(others.values(), ALIKE):
+        here, there = _figure(spec, path), _figure(other.spec, path)
+        if here != there:
+            raise InvalidField(f"{here} beside {there} of {other.name}; supernodes are alike", field=f"spec.{path}")
+
+
+def _figure(spec: SupernodeSpec, path: str) -> int:
+    section, _, figure = path.partition(".")
+    return int(getattr(getattr(spec, section), figure))

@@ -1,0 +1,97 @@
+"""One embedded Kubernetes API, from its prepared folder and database to the last request."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from matrixcontainer.kubeapi.auth.authentication import Access
+from matrixcontainer.kubeapi.endpoints.app import App
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.server import KubeApi
+from matrixcontainer.kubeapi.storage.objects import StoreLost
+from matrixcontainer.kubeapi.storage.opening import open_database
+from matrixcontainer.kubeapi.storage.store import Store
+from matrixcontainer.kubeapi.transport.certificates import certificate_files, write_kubeconfig
+from matrixcontainer.operator.rbac import roles_for
+from services.chassis.logging import configure
+from services.kube.server import Server, tls_of
+from services.kube.users import USERS, tokens_of
+
+log = logging.getLogger(__name__)
+
+SWITCH_S = 0.0005  # the thread that waits for the disk gets its turn without delay
+COLLECT_EVERY = 50_000  # objects live long; looking through all of them often would only hold up requests
+
+
+def _report(failure: BaseException, where: str) -> None:
+    """What a controller tripped over: a refusal in its own words, anything else with where it came from."""
+    if isinstance(failure, (ApiError, StoreLost)):
+        log.warning("failed", extra={"where": where, "why": str(failure)})
+    else:
+        log.error("failed", exc_info=failure, extra={"where": where})
+
+
+@dataclass
+class Kube:
+    """Everything that was settled before; beside `kubeconfig` lies the operator's."""
+
+    listener: socket.socket
+    log_level: str
+    url: str
+    folder: str
+    kubeconfig: str
+    database: str
+    synchronous: str
+    tokens: dict[str, str]
+    seed: int | None
+    workloads: bool
+
+    def run(self) -> None:
+        """Serve until asked to stop. A database that cannot be used ends the process with one line."""
+        configure("kube", self.log_level)
+        folder, kubeconfig = Path(self.folder), Path(self.kubeconfig)
+        ca, certificate, key = certificate_files(folder)
+        tokens, signing_key = tokens_of(folder, self.tokens)
+        try:
+            store = Store(open_database(self.database, self.synchronous), time.time, threaded=True)
+        except StoreLost as failure:
+            print(f"kube: {failure}", file=sys.stderr)
+            raise SystemExit(1) from None
+        api = KubeApi(store, time.time, random.Random(self.seed), Access(tokens, signing_key, time.time))
+        api.runs_workloads = self.workloads
+        api.root_ca = ca.read_text()
+        api.report = _report
+        operator = USERS["operator"].name
+        api.standing_also = roles_for(operator)
+        sys.setswitchinterval(SWITCH_S)
+        gc.freeze()
+        gc.set_threshold(COLLECT_EVERY)
+        gc.enable()
+
+        def announce() -> None:
+            token_of = {user.name: token for token, user in tokens.items()}
+            write_kubeconfig(kubeconfig.with_name("kubeconfig-operator"), self.url, ca, operator, token_of[operator])
+            write_kubeconfig(kubeconfig, self.url, ca, "admin", token_of["admin"])
+            log.info("listening", extra={"url": self.url, "kubeconfig": str(kubeconfig.resolve())})
+
+        async def serve() -> None:
+            server = Server(App(api), self.listener, tls_of(certificate, key))
+            server.stop_on_signals()
+            await server.serve(announce)
+
+        try:
+            asyncio.run(serve())
+        except (StoreLost, ApiError) as failure:
+            print(f"kube: {failure}", file=sys.stderr)
+            raise SystemExit(1) from None
+        finally:
+            store.close()
+        log.info("stopped")

@@ -1,0 +1,58 @@
+"""Everything that is settled before serving: settings, lock, port, tables, certificates, tokens.
+
+It is done in a child process (`preparing.py`), because what it takes, the validation of settings, Alembic and the
+certificate library, is tens of megabytes and a good part of the time to start that a server has no use for.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matrixcontainer.kubeapi.transport.certificates import ensure_certificates
+from services.kube.bind import listen
+from services.kube.database import migrate, refusing
+from services.kube.folder import hold
+from services.kube.identity import hand_over, one_at_a_time, take_over
+from services.kube.settings import KubeSettings
+from services.kube.users import tokens_of
+
+
+def settle(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
+    """What the server has to know, and two open files: its lock and its listening socket."""
+    settings = KubeSettings.load("kube", argv)
+    folder = settings.state / "kube"
+    folder.mkdir(parents=True, exist_ok=True)
+    held = hold(folder / "lock", os.getppid())
+    listener = listen(settings.host, settings.port)
+    advertised = settings.advertise or ("127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host)
+    database = settings.database_url("kube")
+    names = [settings.host, advertised, *settings.certificate_names.split(",")]
+    tokens = {"admin": settings.kube_admin_token, "operator": settings.kube_operator_token}
+    _prepare(folder, names, database, tokens)
+    said = {
+        "log_level": settings.log_level,
+        "url": f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}",
+        "folder": str(folder),
+        "kubeconfig": str(settings.state / "kubeconfig"),
+        "database": database,
+        "synchronous": settings.synchronous,
+        "tokens": tokens,
+        "seed": settings.seed,
+        "workloads": settings.workloads,
+    }
+    return said, [os.dup(held.fileno()), socket.dup(listener.fileno())]
+
+
+def _prepare(folder: Path, names: list[str], database: str, tokens: dict[str, str]) -> None:
+    with refusing(database), one_at_a_time(database) as connection:
+        migrate(database)
+        if connection is not None:
+            take_over(connection, folder)
+        ensure_certificates(folder, names)
+        tokens_of(folder, tokens)
+        if connection is not None:
+            hand_over(connection, folder)

@@ -1,0 +1,134 @@
+"""How the command line reaches a running stack: where each service is, with which token, and calls that raise reasons.
+
+Every subcommand that asks something starts here: `Reach.of(state)` reads the state folder, or says that nothing runs.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from matrixcommon.model.errors import NotFound, Unavailable, from_problem
+from services.matrixctl.output.screen import NotRunning
+from services.matrixctl.supervisor.state_folder import Folder, Stack
+
+T = TypeVar("T")
+
+DEADLINE_WALL_S = 30.0
+ASK_AGAIN_WALL_S = 0.2
+PAGE_SIZE = 1000
+
+
+def patiently(call: Callable[[], T], patience_wall_s: float) -> T:
+    """The answer, asked for again as long while the service is away. Only for calls that may be repeated."""
+    until = time.monotonic() + patience_wall_s
+    while True:
+        try:
+            return call()
+        except Unavailable:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(ASK_AGAIN_WALL_S)
+
+
+@dataclass
+class Reach:
+    """A running stack, seen from outside. `patience_wall_s`: how long a service that is away is asked again."""
+
+    folder: Folder
+    stack: Stack
+    patience_wall_s: float = 0.0
+
+    @classmethod
+    def of(cls, folder: Folder) -> Reach:
+        stack = folder.read()
+        if stack is None or not (stack.contained or folder.holders()):
+            raise NotRunning(f"no stack runs in {folder.path}; `matrixctl up --state {folder.path}` starts one")
+        return cls(folder, stack)
+
+    def url(self, service: str) -> str:
+        child = self.stack.children.get(service)
+        if child is None:
+            raise NotRunning(f"{service} is not part of this stack (started with --only); it has no {service} process")
+        return child.url
+
+    def call(
+        self, service: str, method: str, path: str, *, body: Any = None, params: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The JSON answer; raises the MatrixError the service names, Unavailable where it does not answer."""
+
+        def once() -> dict[str, Any]:
+            with self._client(service) as http:
+                try:
+                    answer = http.request(method, path, json=body, params=params)
+                except httpx.HTTPError as wrong:
+                    raise Unavailable(f"{service} does not answer at {self.url(service)}: {wrong}") from wrong
+            _raise_for(answer)
+            return answer.json() if answer.content else {}
+
+        return patiently(once, self.patience_wall_s)
+
+    def list(self, service: str, path: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Every item of a collection, page after page."""
+        items: list[dict[str, Any]] = []
+        query: dict[str, Any] = {"pageSize": PAGE_SIZE, **(params or {})}
+        while True:
+            page = self.call(service, "GET", path, params=query)
+            items += page["items"]
+            if not page.get("nextPageToken"):
+                return items
+            query["pageToken"] = page["nextPageToken"]
+
+    def get(self, service: str, path: str) -> dict[str, Any] | None:
+        """One resource, None where there is none of that name."""
+        try:
+            return self.call(service, "GET", path)
+        except NotFound:
+            return None
+
+    def one(self, service: str, path: str, name: str, by_filter: bool) -> dict[str, Any]:
+        """The resource of that name; `by_filter` for collections that are only served whole. Raises NotFound."""
+        if not by_filter:
+            return self.call(service, "GET", f"{path}/{quote(name, safe='')}")
+        found = self.list(service, path, {"filter": f"name={name}"})
+        if not found:
+            raise NotFound(f"there is none named {name!r} in {path}", field="name")
+        return found[0]
+
+    def watch(self, service: str, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Changes as (ADDED | MODIFIED | DELETED, view), from the present state on, until the stream ends."""
+        with self._client(service) as http:
+            try:
+                with http.stream("GET", path, params={"watch": "true"}, timeout=httpx.Timeout(5, read=60)) as answer:
+                    if answer.status_code >= 400:
+                        answer.read()
+                        _raise_for(answer)
+                    kind = ""
+                    for line in answer.iter_lines():
+                        name, _, value = line.partition(": ")
+                        if name == "event":
+                            kind = value
+                        elif name == "data" and kind not in ("BOOKMARK", "ERROR"):
+                            yield kind, json.loads(value)
+            except httpx.HTTPError as wrong:
+                raise Unavailable(f"{service} ended the watch: {wrong}") from wrong
+
+    def _client(self, service: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {self.folder.admin_token()}"}
+        return httpx.Client(base_url=self.url(service), headers=headers, timeout=DEADLINE_WALL_S, trust_env=False)
+
+
+def _raise_for(answer: httpx.Response) -> None:
+    if answer.status_code < 400:
+        return
+    try:
+        held = answer.json()
+    except ValueError:
+        held = None
+    raise from_problem(held if isinstance(held, dict) else {"detail": answer.text[:200]}, answer.status_code)

@@ -1,0 +1,125 @@
+"""apply and fault: wishes, and emulated misfortune."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from matrixcommon.model.errors import InvalidField
+from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
+from services.matrixctl.output.screen import Form, document, say, table
+
+fault_app = typer.Typer(
+    help="Break the emulated hardware, or mend it. The control plane has to find out by itself.", no_args_is_help=True
+)
+
+
+def _reach(state: Any) -> Any:
+    from services.matrixctl.api_client import Reach
+    from services.matrixctl.supervisor.state_folder import Folder
+
+    return Reach.of(Folder(state))
+
+
+def apply(
+    file: Annotated[Path, typer.Option("--filename", "-f", help="Manifest, YAML or JSON; several documents are fine.")],
+    state: State = DEFAULT_STATE,
+) -> None:
+    """Apply Kubernetes manifests to the embedded API, as `kubectl apply --server-side` would."""
+    from services.matrixctl.kubernetes import cluster_of
+
+    if not file.exists():
+        raise InvalidField(f"there is no file {file}", field="--filename")
+    for line in cluster_of(_reach(state).folder).apply(file):
+        say(line)
+
+
+@fault_app.command("inject")
+def fault_inject(
+    kind: Annotated[str, typer.Argument(help="node-down, agent-hang, npu-fault, missing-part, link-down, ...")],
+    target: Annotated[str, typer.Argument(help="A node, NPU (sn0-c03-n2-npu5), port (sn0-c03-n2/vpc) or switch.")],
+    name: Annotated[str | None, typer.Option(help="Name of the fault (default: kind and target).")] = None,
+    parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="key=value, kind by kind.")] = None,
+    state: State = DEFAULT_STATE,
+) -> None:
+    """Make something fail."""
+    from matrixresource.agent.hardware import FAULT_KINDS
+
+    if kind not in FAULT_KINDS:
+        known = "; ".join(f"{each}: {means}" for each, means in FAULT_KINDS.items())
+        raise InvalidField(f"there is no fault {kind!r}; there are {known}", field="--kind")
+    node, parameters = fault_target(target)
+    for pair in parameter or []:
+        key, found, value = pair.partition("=")
+        if not found:
+            raise InvalidField(f"{pair!r} is not key=value", field="--parameter")
+        parameters[key] = _value(value)
+    chosen = name or f"{kind}-{target}".lower().replace("/", "-")
+    body = {"kind": kind, "target": node, "parameters": parameters}
+    _reach(state).call("agents", "PUT", f"/v1/faults/{chosen}", body=body)
+    say(f"fault {chosen} injected; `matrixctl fault clear {chosen}` mends it")
+
+
+def fault_target(text: str) -> tuple[str, dict[str, Any]]:
+    """A node or switch, and the parameters that `sn0-c03-n2-npu5` or `sn0-c03-n2/ub-p3-k11` imply. Raises
+    InvalidField."""
+    from matrixcommon.model.hardware_names import NodeName, NpuName, SwitchName
+
+    node, found, port = text.partition("/")
+    if found:
+        return NodeName(node), {"port": port}
+    if SwitchName.pattern.fullmatch(text):
+        return SwitchName(text), {}
+    if "-npu" in text:
+        npu = NpuName(text)
+        return npu.node, {"npu": npu.part("npu")}
+    return NodeName(text), {}
+
+
+def _value(text: str) -> Any:
+    """A parameter as the number or word it looks like."""
+    for reading in (int, float):
+        try:
+            return reading(text)
+        except ValueError:
+            continue
+    return text
+
+
+@fault_app.command("list")
+def fault_list(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
+    """Faults that are injected now."""
+    from services.matrixctl.output.resource_kinds import shown
+
+    items = _reach(state).list("agents", "/v1/faults")
+    if output in (Form.JSON, Form.YAML):
+        document({"items": items}, output)
+    else:
+        table(
+            ["name", "kind", "target"], [[shown(item.get(key)) for key in ("name", "kind", "target")] for item in items]
+        )
+
+
+@fault_app.command("clear")
+def fault_clear(
+    name: Annotated[str | None, typer.Argument(help="Which one.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="Every one.")] = False,
+    state: State = DEFAULT_STATE,
+) -> None:
+    """Mend what was broken."""
+    if (name is None) == (not all):
+        raise InvalidField("give either a name or --all", field="--all")
+    reach = _reach(state)
+    names = [name] if name else [item["name"] for item in reach.list("agents", "/v1/faults")]
+    for each in names:
+        reach.call("agents", "DELETE", f"/v1/faults/{each}")
+        say(f"fault {each} cleared")
+    if not names:
+        say("no faults")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(apply)
+    app.add_typer(fault_app, name="fault")

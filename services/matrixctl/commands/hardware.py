@@ -1,0 +1,112 @@
+"""domain, supernode and npu: what of the machine takes work, and what there is of it. `get` reads them, and the
+versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from matrixcommon.model.errors import Conflict, InvalidField, NotFound
+from services.matrixctl.commands.options import DEFAULT_STATE, State
+from services.matrixctl.output.screen import say
+
+domain_app = typer.Typer(
+    help="Close a cabinet or a supernode for newcomers, or open it again. What runs there goes on.",
+    no_args_is_help=True,
+)
+supernode_app = typer.Typer(help="Add a supernode to the machine, or take one out.", no_args_is_help=True)
+npu_app = typer.Typer(help="Take back what faults have done to an NPU.", no_args_is_help=True)
+
+Domain = Annotated[str, typer.Argument(help="A cabinet (sn0-c03) or a supernode (sn0).")]
+Reason = Annotated[str, typer.Option(help="Why; it is shown with the domain.")]
+SupernodeWord = Annotated[str, typer.Argument(help="sn0, sn1 and so on.")]
+
+
+def _call(
+    state: Any, method: str, path: str, body: dict[str, Any] | None = None, service: str = "resource"
+) -> dict[str, Any]:
+    from services.matrixctl.api_client import Reach
+    from services.matrixctl.supervisor.state_folder import Folder
+
+    answer: dict[str, Any] = Reach.of(Folder(state)).call(service, method, f"/v1/{path}", body=body)
+    return answer
+
+
+@domain_app.command("close")
+def domain_close(
+    name: Domain,
+    drain: Annotated[bool, typer.Option("--drain", help="Whoever lies there is to leave; nobody is moved.")] = False,
+    reason: Reason = "",
+    state: State = DEFAULT_STATE,
+) -> None:
+    """Take nothing new there, and say who still lies there."""
+    view = _call(state, "POST", f"domains/{name}:close{'?drain=true' if drain else ''}", {"reason": reason})
+    held = view.get("allocations", [])
+    lying = f"there still lie {', '.join(held)}" if held else "nothing lies there"
+    say(f"{name} is {view['state']}; {lying}")
+
+
+@domain_app.command("open")
+def domain_open(name: Domain, reason: Reason = "", state: State = DEFAULT_STATE) -> None:
+    """Take newcomers there again."""
+    view = _call(state, "POST", f"domains/{name}:open", {"reason": reason})
+    say(f"{name} is {view['state']}")
+
+
+@supernode_app.command("add")
+def supernode_add(
+    name: SupernodeWord,
+    spec: Annotated[
+        Path | None, typer.Option("--filename", "-f", help="Its numbers, as cloudmatrix384.yaml has them.")
+    ] = None,
+    hardware: Annotated[
+        bool, typer.Option(help="Put up the emulated cabinets too; without, the inventory waits for them.")
+    ] = True,
+    state: State = DEFAULT_STATE,
+) -> None:
+    """Have a supernode in the inventory and put its emulated cabinets up; its agents make themselves known.
+
+    Emulated cabinets have the shape that the agents' process was started with: one with numbers of its own (-f) is
+    taken into the inventory alone.
+    """
+    import yaml
+
+    if spec is not None and not spec.exists():
+        raise InvalidField(f"there is no file {spec}", field="--filename")
+    body = {"spec": yaml.safe_load(spec.read_text(encoding="utf-8"))} if spec else {}
+    view = _call(state, "PUT", f"supernodes/{name}", body)
+    up = hardware and spec is None
+    if up:
+        _call(state, "PUT", f"supernodes/{name}", service="agents")
+    waits = "they come up one after another" if up else "they wait for their hardware"
+    say(f"{name} has {view['nodes']} nodes and {view['npus']} NPUs; {waits}")
+
+
+@supernode_app.command("remove")
+def supernode_remove(name: SupernodeWord, state: State = DEFAULT_STATE) -> None:
+    """Take a supernode out of the inventory, refused while anything is held there, and its emulated cabinets down."""
+    _call(state, "DELETE", f"supernodes/{name}")
+    try:
+        _call(state, "DELETE", f"supernodes/{name}", service="agents")
+        left = "its cabinets are down"
+    except (Conflict, NotFound) as kept:
+        left = f"no cabinets were taken down: {kept.message}"
+    say(f"{name} is out of the inventory; {left}")
+
+
+@npu_app.command("release")
+def npu_release(
+    name: Annotated[str, typer.Argument(help="An NPU (sn0-c03-n2-npu5).")], state: State = DEFAULT_STATE
+) -> None:
+    """Take back that frequent faults separated an NPU; a fault that is there still keeps it out."""
+    view = _call(state, "POST", f"npus/{name}:release")
+    left = ", ".join(fault["code"] for fault in view.get("faults", []))
+    say(f"{name} is {view['health']}{f'; it still has {left}' if left else ''}")
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(domain_app, name="domain")
+    app.add_typer(supernode_app, name="supernode")
+    app.add_typer(npu_app, name="npu")

@@ -1,0 +1,124 @@
+"""The demo's cut cables: most UB cables of a decoding node are cut while the model serves, and mended again.
+
+What a step of decoding takes is measured before, while they are cut and after, and beside each figure stands what the
+fabric says of it: MatrixLink's FabricView of the instance, put through the timing of the workload. The traffic goes on
+over the cables that are left, and nobody repairs anything: routes are moved, no node is replaced.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from matrixcommon.model.errors import NotFound
+from services.matrixctl.demo.story import check, until
+from services.matrixctl.output.screen import say
+
+if TYPE_CHECKING:
+    from services.matrixctl.demo.steps import Demo
+
+CUT = {"demo-cables-a": "ub-p?-k0[1-9]", "demo-cables-b": "ub-p?-k1?"}
+"""Fifteen of the sixteen cables of each sub-plane: the most that the incumbent calls no fault of the node."""
+PATIENCE_WALL_S = 60.0
+SETTLING_WALL_S = 2.0
+"""Two minutes of the demo's time: requests that began under the other fabric are done."""
+MEASURING_WALL_S, LOOKS_AT_LEAST = 2.5, 5
+"""As long, and longer where a busy machine answers late, or where decoding stands still for a while."""
+AGREES_WITHIN, FELT_FROM = 0.15, 1.03
+"""Measured and predicted change agree this well; and a cut has to be felt to be worth showing."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Means over a while: a step as measured and as the fabric says, ms, and the tokens one request gets a second."""
+
+    step_ms: float
+    said_ms: float
+    tokens_per_s: float
+
+    def text(self) -> str:
+        return f"{self.step_ms:.1f} ms a step (the fabric says {self.said_ms:.1f}), {self.tokens_per_s:.0f} tokens/s"
+
+
+def cut_cables(demo: Demo) -> None:
+    from services.matrixctl.demo.steps import NAME
+
+    deployment = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}")
+    decoding = sorted(node for node, role in deployment["roles"].items() if role == "decode")
+    node = decoding[0]
+    before = measured(demo)
+    say(f"   before: {before.text()}")
+    for name, ports in CUT.items():
+        body = {"kind": "link-down", "target": node, "parameters": {"port": ports}}
+        demo.reach.call("agents", "PUT", f"/v1/faults/{name}", body=body)
+    say(
+        f"   [bold]$ matrixctl fault inject link-down '{node}/{CUT['demo-cables-b']}'[/], and so on: 105 cables are cut"
+    )
+    try:
+        until("routes go round the cut", lambda: ub_state(demo) == "Degraded", PATIENCE_WALL_S)
+        time.sleep(SETTLING_WALL_S)
+        during = measured(demo)
+        say(f"   cut: {during.text()}; {node} is still a member")
+    finally:
+        mend(demo)
+    until("routes go back", lambda: ub_state(demo) == "Active", PATIENCE_WALL_S)
+    time.sleep(SETTLING_WALL_S)
+    after = measured(demo)
+    say(f"   mended: {after.text()}")
+    slower, said = during.step_ms / before.step_ms, during.said_ms / before.said_ms
+    say(f"   {slower - 1:+.0%} measured, {said - 1:+.0%} said by the fabric")
+    check(slower >= FELT_FROM, f"a step took {slower:.2f} times as long with the cables cut; is it measured?")
+    check(abs(slower / said - 1) <= AGREES_WITHIN, f"{slower:.2f} times as long, the fabric says {said:.2f}")
+    back = after.step_ms / before.step_ms / (after.said_ms / before.said_ms)
+    check(abs(back - 1) <= AGREES_WITHIN, f"mended, a step takes {back:.2f} times what it should")
+
+
+def mend(demo: Demo) -> None:
+    for name in CUT:
+        try:
+            demo.reach.call("agents", "DELETE", f"/v1/faults/{name}")
+        except NotFound:
+            continue
+
+
+def ub_state(demo: Demo) -> str:
+    from services.matrixctl.demo.steps import slices
+
+    return next((str(view["state"]) for view in slices(demo) if view["plane"] == "ub"), "")
+
+
+def measured(demo: Demo) -> Pace:
+    """The pace of the next while."""
+    from services.matrixctl.demo.steps import NAME, slices
+
+    instance = next(str(view["instance"]) for view in slices(demo))
+    roles = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}")["roles"]
+    began, seen, said = time.monotonic(), [], []
+
+    def enough() -> bool:
+        held: dict[str, Any] = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}/statistics")
+        if held["decodeBatchPerNpu"] > 0 and not held["decodePaused"]:
+            seen.append(held["decodeStepMs"])
+            said.append(said_ms(demo, instance, roles, held["decodeBatchPerNpu"]))
+        return time.monotonic() - began >= MEASURING_WALL_S and len(seen) >= LOOKS_AT_LEAST
+
+    until("decoding is measured", enough, PATIENCE_WALL_S, progress=lambda: f"{len(seen)} steps seen")
+    step_ms = sum(seen) / len(seen)
+    return Pace(step_ms, sum(said) / len(said), 1e3 * tokens_per_step() / step_ms)
+
+
+def said_ms(demo: Demo, instance: str, roles: dict[str, str], batch_per_npu: float) -> float:
+    """What the fabric makes of a step now."""
+    from infer_workload.layout.prediction import decode_step_s
+    from matrixlink.contract.slices import FabricView
+
+    view = FabricView.model_validate(demo.reach.call("link", "GET", f"/v1/fabric-views/{instance}"))
+    return 1e3 * decode_step_s(view, roles, batch_per_npu)
+
+
+def tokens_per_step() -> float:
+    """Tokens that a request gains in a step on average, with multi-token prediction."""
+    from infer_workload.timing.calibration import load_calibration
+
+    return 1.0 + load_calibration().mtp_acceptance

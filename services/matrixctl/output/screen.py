@@ -1,0 +1,109 @@
+"""What a person or a program sees: tables, JSON, YAML, refusals in one line, and the exit codes that go with them.
+
+Colours and moving things appear on a terminal only; NO_COLOR is respected (Rich sees to both).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from matrixcommon.model.errors import MatrixError, Unavailable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+EXIT_UNREACHABLE = 3
+
+
+class Form(StrEnum):
+    """How an answer is printed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class NotRunning(MatrixError):
+    """There is no stack to ask in this state folder."""
+
+    status = 503
+
+
+@cache
+def console() -> Console:
+    from rich.console import Console
+
+    # Piped output is for programs and greps: no wrapping at 80 columns.
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+
+
+def say(text: str = "") -> None:
+    """One line, with Rich markup."""
+    console().print(text)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A plain table, columns as wide as they need; state words in their colour."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    shown = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for column in columns:
+        shown.add_column(column.upper(), no_wrap=not sys.stdout.isatty(), overflow="fold")
+    for row in rows:
+        shown.add_row(*(coloured(escape(str(cell))) for cell in row))
+    console().print(shown)
+
+
+_GOOD = {"Ready", "Active", "Available", "Bound", "Programmed", "True", "Connected", "Up", "Healthy", "Serving"}
+_BAD = {"Failed", "Lost", "Stopped", "Restarting", "NotReady", "Quarantined", "False", "Down", "Stuck"}
+
+
+def coloured(word: str) -> str:
+    if word in _GOOD:
+        return f"[green]{word}[/]"
+    if word in _BAD:
+        return f"[red]{word}[/]"
+    return word
+
+
+def document(value: Any, form: Form) -> None:
+    """A value for programs, as JSON or YAML; plain, however wide."""
+    if form is Form.YAML:
+        import yaml
+
+        print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")
+    else:
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def one_line(error: MatrixError) -> str:
+    """Reason, message, field and what stands in the way, in one line."""
+    text = f"{error.reason}: {error.message}"
+    if error.field:
+        text += f" [field {error.field}]"
+    if error.blocking:
+        text += " [blocking: " + "; ".join(_blocking(item) for item in error.blocking) + "]"
+    return " ".join(text.split())
+
+
+def _blocking(item: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in item.items())
+
+
+def refuse(error: MatrixError) -> int:
+    """Print a refusal; returns the exit code it deserves."""
+    print(one_line(error), file=sys.stderr)
+    return EXIT_UNREACHABLE if isinstance(error, NotRunning | Unavailable) else EXIT_REFUSED
+
+
+def mib(size: int | None) -> str:
+    return "-" if size is None else f"{size / (1 << 20):.0f} MiB"

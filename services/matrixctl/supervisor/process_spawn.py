@@ -1,0 +1,162 @@
+"""How a process of the stack is born.
+
+Where the system can fork, the supervisor imports what every service needs once and each child starts as a copy of it:
+the pages of those modules are shared between all of them and nobody waits for an import again. A child gets its own
+session, environment, folder and log, takes its seat, and then is nothing but `services.<x>.main.main([])`. Elsewhere a
+child is a fresh interpreter that does the same (`python -m services.matrixctl.supervisor.process_spawn`).
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+
+from services.matrixctl.supervisor.process_lock import Seat, SeatTaken
+
+MIGRATION_MODULES = ("alembic.command", "alembic.config", "alembic.ddl.sqlite")
+"""What every service with a database needs once, when its database is new."""
+
+SHARED_MODULES = (
+    "asyncio",
+    "httptools",
+    "logging.config",
+    "pydantic",
+    "fastapi.applications",
+    "fastapi.responses",
+    "starlette.middleware.errors",
+    "httpx",
+    "sqlalchemy.orm",
+    "sqlalchemy.dialects.sqlite",
+    "prometheus_client",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.asyncio",
+    "uvicorn.protocols.http.httptools_impl",
+    "yaml",
+    "services.chassis.app",
+    "services.chassis.database",
+    "services.chassis.http",
+    "services.chassis.run",
+    "services.chassis.settings",
+    "matrixcommon.api.client",
+    "matrixcommon.model.hardware_names",
+    "matrixcommon.model.planes",
+    "matrixcommon.persistence.database_session",
+    "matrixcommon.api.listing",
+    "matrixcommon.model.state_machine",
+)
+"""What most processes import anyway. What only one of them needs stays out."""
+
+SEAT_PATIENCE_WALL_S = 2.0
+EXIT_SEAT_TAKEN = 75
+EXIT_CRASHED = 70
+
+
+def can_fork() -> bool:
+    """Forking without exec is safe only from a single thread, and not on macOS, whose libraries forbid it."""
+    return hasattr(os, "fork") and sys.platform != "darwin" and threading.active_count() == 1
+
+
+def preload(modules: Iterable[str]) -> None:
+    """Import what children share, and keep the garbage collector's hands off it, so that the pages stay shared."""
+    for module in modules:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+
+
+def spawn(name: str, module: str, environ: dict[str, str], seat: Path, log: Path, forking: bool) -> int:
+    """Start a process; returns its pid. It runs in the folder that holds its seat's folder, in its own session."""
+    folder = seat.parent.parent
+    if forking:
+        pid = os.fork()
+        if pid == 0:
+            _become_child(name, module, environ, seat, log, folder)
+        return pid
+    with log.open("ab") as out:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "services.matrixctl.supervisor.process_spawn", name, module, str(seat)],
+            env=environ | {"PYTHONPATH": _import_path(environ)},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    child.returncode = 0  # the supervisor reaps by pid; this keeps Popen from warning about it
+    return child.pid
+
+
+def _import_path(environ: dict[str, str]) -> str:
+    root = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join([root, *filter(None, [environ.get("PYTHONPATH", "")])])
+
+
+def _become_child(name: str, module: str, environ: dict[str, str], seat: Path, log: Path, folder: Path) -> None:
+    """The rest of a forked child's life. Nothing of it may return into the supervisor's code."""
+    code = EXIT_CRASHED
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        os.closerange(3, 1024)
+        _redirect(os.open(os.devnull, os.O_RDONLY), 0)
+        out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.dup2(out, 1)
+        _redirect(out, 2)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environ)
+        code = run(name, module, seat)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+
+
+def _redirect(source: int, target: int) -> None:
+    os.dup2(source, target)
+    if source != target:
+        os.close(source)
+
+
+def run(name: str, module: str, seat: Path) -> int:
+    """Sit down, then be the service until it ends; returns its exit code."""
+    _set_title(name)
+    sys.argv = [module]
+    try:
+        Seat(seat).take(SEAT_PATIENCE_WALL_S)
+        importlib.import_module(f"{module}.main").main([])
+    except SeatTaken as taken:
+        print(f"{name}: {taken}", file=sys.stderr)
+        return EXIT_SEAT_TAKEN
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        return 0
+    except BaseException:
+        traceback.print_exc()
+        return EXIT_CRASHED
+    return 0
+
+
+def _set_title(name: str) -> None:
+    """The name that `ps -o comm` and `top` show; only Linux has it as a file."""
+    try:
+        Path("/proc/self/comm").write_text(f"cm-{name}")
+    except OSError:
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1], sys.argv[2], Path(sys.argv[3])))

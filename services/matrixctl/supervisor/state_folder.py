@@ -1,0 +1,186 @@
+"""The state folder of one stack: where everything is that outlives a process.
+
+    stack.json     the processes and their ports, the time of the stack, what the supervisor last saw
+    run/           a seat per process
+    logs/          what each process says, one line of JSON per event
+    tokens.json    digests of bearer tokens; admin-token and agent-token hold two of them, for the owner's eyes only
+    kubeconfig     written by the embedded Kubernetes API; kubeconfig-operator beside it is the operator's
+    *.db           a database per service
+
+`stack.json` has one writer: whoever sits on the supervisor's seat. It is replaced in one step, so a reader never sees
+half of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from matrixcommon.model.errors import MatrixError
+from services.catalogue import Process
+from services.matrixctl.supervisor.process_lock import Holder, Seat, SeatTaken
+
+SUPERVISOR = "supervisor"
+
+T = TypeVar("T")
+
+
+class Unreadable(MatrixError):
+    """stack.json is damaged."""
+
+
+@dataclass(frozen=True)
+class StackTime:
+    """How emulated time runs, and how far it got, so that it never goes back between runs on one state.
+
+    `anchor_wall` and `anchor_emulated` are one instant on both clocks, in seconds since the epoch. `stopped_wall` is
+    when the stack was stopped in good order, None while it runs or after it was not.
+    """
+
+    scale: float
+    anchor_wall: float
+    anchor_emulated: float
+    stopped_wall: float | None = None
+
+    def emulated(self, wall: float) -> float:
+        return self.anchor_emulated + (wall - self.anchor_wall) * self.scale
+
+    def next_run(self, scale: float, wall: float) -> StackTime:
+        """Time for a run that starts at `wall`: from where the last one got to, or today, whichever is later.
+
+        After a disorderly end nobody knows when the last process stopped reading the clock; it may have been now.
+        """
+        reached = self.emulated(wall if self.stopped_wall is None else max(self.stopped_wall, self.anchor_wall))
+        return StackTime(scale, wall, max(reached, wall))
+
+
+@dataclass(frozen=True)
+class Child:
+    """What the supervisor last saw of one process."""
+
+    name: str
+    pid: int = 0
+    port: int = 0
+    url: str = ""
+    state: str = "Stopped"
+    ready: bool = False
+    waiting_for: str = ""
+    restarts: int = 0
+    started_wall: float = 0.0
+    last_exit: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The content of stack.json."""
+
+    processes: tuple[Process, ...]
+    time: StackTime
+    seed: int | None = None
+    database: str = ""
+    children: dict[str, Child] = field(default_factory=dict)
+    supervisor_pid: int = 0
+    contained: bool = False
+    """Its processes are containers: no seats, no supervisor of ours."""
+
+    def with_child(self, child: Child) -> Stack:
+        return replace(self, children=self.children | {child.name: child})
+
+
+class Folder:
+    """One state folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.expanduser().absolute()
+        self.logs = self.path / "logs"
+        self.run = self.path / "run"
+        self.stack_file = self.path / "stack.json"
+        self.tokens = self.path / "tokens.json"
+        self.kubeconfig = self.path / "kubeconfig"
+        self.operator_kubeconfig = self.path / "kubeconfig-operator"
+
+    def prepare(self) -> None:
+        for folder in (self.path, self.logs, self.run):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.secret("admin-token", "matrixctl", "admin")
+        self.secret("agent-token", "agents", "agent")
+
+    def secret(self, name: str, owner: str, role: str) -> str:
+        """The token kept in that file, made known to the services (again, if tokens.json was lost)."""
+        from services.chassis.access import add_token, digest
+
+        file = self.path / name
+        if not file.exists():
+            write(file, "cm_" + secrets.token_urlsafe(24) + "\n")
+        token = file.read_text().strip()
+        known = json.loads(self.tokens.read_text()) if self.tokens.exists() else {}
+        if digest(token) not in known:
+            add_token(self.tokens, token, owner, "default", role)
+        return token
+
+    def admin_token(self) -> str:
+        file = self.path / "admin-token"
+        return file.read_text().strip() if file.exists() else ""
+
+    def seat(self, name: str) -> Seat:
+        return Seat(self.run / f"{name}.pid")
+
+    def supervisor(self) -> Holder | None:
+        return self.seat(SUPERVISOR).holder()
+
+    def holders(self) -> dict[str, Holder]:
+        """Every living process of this stack but the supervisor, by name, whoever started it."""
+        names = sorted(file.stem for file in self.run.glob("*.pid") if file.stem != SUPERVISOR)
+        found = {name: self.seat(name).holder() for name in names}
+        return {name: holder for name, holder in found.items() if holder is not None}
+
+    def sweep(self) -> None:
+        """Take away the seats nobody sits on."""
+        for file in self.run.glob("*.pid"):
+            seat = self.seat(file.stem)
+            if seat.holder() is None:
+                with suppress(SeatTaken):
+                    seat.take()
+                    seat.leave()
+
+    def read(self) -> Stack | None:
+        """The stack as last written; None where there never was one.
+
+        What another version wrote is read as far as it is known here. Raises Unreadable where it makes no sense.
+        """
+        try:
+            held: dict[str, Any] = json.loads(self.stack_file.read_text())
+            processes = tuple(_known(Process, item | {"calls": tuple(item["calls"])}) for item in held["processes"])
+            children = {name: _known(Child, child) for name, child in held["children"].items()}
+            parts = {"processes": processes, "time": _known(StackTime, held["time"]), "children": children}
+            return _known(Stack, held | parts)
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError) as wrong:
+            raise Unreadable(
+                f"{self.stack_file} cannot be read ({wrong!r}); move it away, its stack is lost"
+            ) from wrong
+
+    def write(self, stack: Stack) -> None:
+        write(self.stack_file, json.dumps(asdict(stack), indent=1))
+
+
+def _known(kind: type[T], held: dict[str, Any]) -> T:
+    """A dataclass from the entries it knows."""
+    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in held.items() if name in names})
+
+
+def write(file: Path, text: str) -> None:
+    """Replace a file in one step, readable by its owner only."""
+    draft = file.with_name(file.name + ".new")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        out.write(text)
+    draft.replace(file)

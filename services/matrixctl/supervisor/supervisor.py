@@ -1,0 +1,378 @@
+"""The supervisor: keeps the processes of one stack running, and is the mould they are cast from.
+
+It goes round a loop that takes no input: see who ended, start whom is missing, ask everyone whether it is ready, write
+down what was seen, wait a little. Whatever kills a child, or the supervisor itself, the next round (of this supervisor
+or of the next one) converges to one living process per name, running with the environment that belongs to it now.
+It has one thread, as forking asks, and does its HTTP one question after the other.
+
+    python -m services.matrixctl.supervisor.supervisor --state DIR
+
+What to run is in CLOUDMATRIX_STACK_REQUEST, as JSON; without it, all of the catalogue.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import logging
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from services.catalogue import PROCESSES, Process
+from services.chassis.logging import configure
+from services.matrixctl.supervisor.probe import free_port, port_is_free, readiness
+from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, started_at, stop
+from services.matrixctl.supervisor.process_spawn import (
+    EXIT_SEAT_TAKEN,
+    MIGRATION_MODULES,
+    SHARED_MODULES,
+    can_fork,
+    preload,
+    spawn,
+)
+from services.matrixctl.supervisor.state_folder import SUPERVISOR, Child, Folder, Stack, StackTime
+
+log = logging.getLogger("supervisor")
+
+HOST = "127.0.0.1"
+BACKOFF_FIRST_WALL_S = 0.2
+BACKOFF_MOST_WALL_S = 5.0
+BACKOFF_RESET_WALL_S = 30.0
+PROBE_STARTING_WALL_S = 0.1
+PROBE_READY_WALL_S = 2.0
+PROBE_TIMEOUT_WALL_S = 1.0
+HUNG_WALL_S = 60.0
+"""A process that was ready once and has not answered for this long is replaced."""
+STOP_PATIENCE_WALL_S = 5.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `up` asks of a new supervisor. Without a scale the state's last one is kept, at first 1."""
+
+    processes: tuple[Process, ...] = PROCESSES
+    scale: float | None = None
+    seed: int | None = None
+    database: str = ""
+    shared: tuple[str, ...] = SHARED_MODULES
+
+    def to_json(self) -> str:
+        return json.dumps(
+            vars(self) | {"processes": [vars(process) for process in self.processes], "shared": list(self.shared)}
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Request:
+        held = json.loads(text)
+        processes = tuple(Process(**item | {"calls": tuple(item["calls"])}) for item in held.pop("processes"))
+        return cls(processes, shared=tuple(held.pop("shared")), **held)
+
+
+@dataclass
+class Care:
+    """What the supervisor knows of a child beside what it writes down."""
+
+    holder: Holder | None = None
+    own: bool = False
+    backoff_s: float = BACKOFF_FIRST_WALL_S
+    retry_at: float = 0.0
+    probe_at: float = 0.0
+    born_at: float = 0.0
+    answered_at: float = 0.0
+
+
+class Supervisor:
+    """One per state folder, for as long as the stack runs."""
+
+    def __init__(self, folder: Folder, request: Request) -> None:
+        self.folder = folder
+        self.request = request
+        self.forking = can_fork()
+        self.stopping = False
+        # Who calls the most takes the longest to be ready, so it is started first.
+        order = sorted(request.processes, key=lambda process: -len(process.calls))
+        self.care = {process.name: Care() for process in order}
+        self._admin_token = folder.secret("admin-token", "matrixctl", "admin")
+        self._agent_token = folder.secret("agent-token", "agents", "agent")
+        self.stack = self._first_stack()
+        self._written: Stack | None = None
+        self._wakeup, self._wake = os.pipe()
+
+    def _first_stack(self) -> Stack:
+        """The stack of the last run brought up to date: its time goes on, its ports stay where they are free."""
+        now = time.time()
+        before = self.folder.read()
+        living = self.folder.holders()
+        scale = self.request.scale or (before.time.scale if before else 1.0)
+        if before is None:
+            when = StackTime(scale, now, now)
+        elif living and scale == before.time.scale:
+            when = replace(before.time, stopped_wall=None)
+        else:
+            when = before.time.next_run(scale, now)
+        children = {}
+        for process in self.request.processes:
+            held = before.children.get(process.name) if before else None
+            if process.name in living and held is not None:
+                children[process.name] = replace(held, ready=False)
+            else:
+                port = self._port(process, held.port if held else 0)
+                children[process.name] = Child(process.name, port=port, url=f"{process.scheme}://{HOST}:{port}")
+        seed = self.request.seed if self.request.seed is not None else (before.seed if before else None)
+        return Stack(self.request.processes, when, seed, self.request.database, children, os.getpid())
+
+    def _port(self, process: Process, last: int) -> int:
+        wanted = [port for port in (process.port, last) if port]
+        return next((port for port in wanted if port_is_free(HOST, port)), 0) or free_port(HOST)
+
+    def environment(self, name: str) -> dict[str, str]:
+        """The CLOUDMATRIX_ settings of one process: where it listens, what time it is, and where its neighbours are."""
+        process = next(process for process in self.stack.processes if process.name == name)
+        settings = {
+            "HOST": HOST,
+            "PORT": str(self.stack.children[name].port),
+            "STATE": str(self.folder.path),
+            "TIME_SCALE": repr(self.stack.time.scale),
+            "TIME_ANCHOR_WALL": repr(self.stack.time.anchor_wall),
+            "TIME_ANCHOR_EMULATED": repr(self.stack.time.anchor_emulated),
+            "TOKENS": str(self.folder.tokens),
+            "TOKEN": self._agent_token if name == "agents" else self._admin_token,
+        }
+        if self.stack.seed is not None:
+            settings["SEED"] = str(self.stack.seed)
+        if process.has_database and self.stack.database:
+            settings["DATABASE"] = self.stack.database.replace("{service}", name)
+        if name == "operator" and "kube" in self.stack.children:
+            settings["SHARED_CLUSTER"] = "false"
+        if name == "kube":
+            settings["KUBE_ADMIN_TOKEN"] = self._admin_token
+        for called in process.calls:
+            if called == "kube":
+                settings["KUBECONFIG"] = str(self.folder.operator_kubeconfig)
+            elif called in self.stack.children:
+                settings[f"{called.upper()}_URL"] = self.stack.children[called].url
+        return {f"CLOUDMATRIX_{key}": value for key, value in settings.items()}
+
+    def fingerprint(self, name: str) -> str:
+        """Changes when the process would have to be started anew to know what it should."""
+        return hashlib.sha256(json.dumps(self.environment(name), sort_keys=True).encode()).hexdigest()[:16]
+
+    # --- the loop
+
+    def run(self) -> None:
+        """Supervise until told to stop. Raises SeatTaken where another supervisor does."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        os.set_blocking(self._wake, False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        self.folder.write(self.stack)
+        self._end_strangers()
+        while not self.stopping:
+            self.round()
+            self._wait()
+        self.stop_all()
+
+    def _stop(self, number: int, frame: object) -> None:
+        self.stopping = True
+
+    def round(self) -> None:
+        """One turn: who ended, who is missing, who is ready; then write it down."""
+        self._reap()
+        for name in self.care:
+            self._ensure(name)
+            self._probe(name)
+        if self.stack != self._written:
+            self.folder.write(self.stack)
+            self._written = self.stack
+
+    def _wait(self) -> None:
+        now = time.monotonic()
+        due = min((max(care.probe_at, care.retry_at) for care in self.care.values()), default=now + 1.0)
+        readable, _, _ = select.select([self._wakeup], [], [], min(max(0.02, due - now), 0.5))
+        if readable:
+            os.read(self._wakeup, 1024)
+
+    def _update(self, name: str, **changes: object) -> None:
+        self.stack = self.stack.with_child(replace(self.stack.children[name], **changes))  # type: ignore[arg-type]
+
+    # --- who ended
+
+    def _reap(self) -> None:
+        ended: dict[int, str] = {}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            ended[pid] = _exit_text(status)
+        for name, care in self.care.items():
+            pid = self.stack.children[name].pid
+            if care.own and pid in ended:
+                self._ended(name, ended[pid])
+            elif not care.own and care.holder is not None and not care.holder.alive():
+                self._ended(name, "ended while nobody watched")
+
+    def _ended(self, name: str, how: str) -> None:
+        """Try again after a while that doubles with every early death and is short again after a long life."""
+        care, child, now = self.care[name], self.stack.children[name], time.monotonic()
+        if now - care.born_at >= BACKOFF_RESET_WALL_S:
+            care.backoff_s = BACKOFF_FIRST_WALL_S
+        care.retry_at = now + care.backoff_s
+        care.backoff_s = min(care.backoff_s * 2, BACKOFF_MOST_WALL_S)
+        care.holder, care.own = None, False
+        log.warning("ended", extra={"child": name, "pid": child.pid, "how": how})
+        self._update(name, pid=0, ready=False, state="Restarting", restarts=child.restarts + 1, last_exit=how)
+        if how != f"exit {EXIT_SEAT_TAKEN}" and not port_is_free(HOST, child.port):
+            process = next(process for process in self.stack.processes if process.name == name)
+            port = self._port(process, 0)
+            log.warning("port is taken by someone else", extra={"child": name, "port": child.port, "instead": port})
+            self._update(name, port=port, url=f"{process.scheme}://{HOST}:{port}")
+
+    # --- who is missing
+
+    def _ensure(self, name: str) -> None:
+        """One living process of this name, with the environment that is right now."""
+        care, child = self.care[name], self.stack.children[name]
+        if care.holder is not None or care.own:
+            if child.fingerprint != self.fingerprint(name):
+                self._replace(name, "its settings changed")
+            return
+        if time.monotonic() < care.retry_at:
+            return
+        found = self.folder.seat(name).holder()
+        if found is not None and child.fingerprint == self.fingerprint(name):
+            self._adopt(name, found)
+        elif found is not None:
+            log.info("replacing what an earlier supervisor left", extra={"child": name, "pid": found.pid})
+            stop({name: found}, STOP_PATIENCE_WALL_S)
+            self._start(name)
+        else:
+            self._start(name)
+
+    def _start(self, name: str) -> None:
+        process = next(process for process in self.stack.processes if process.name == name)
+        kept = {key: value for key, value in os.environ.items() if key not in _OURS}
+        log_file = self.folder.logs / f"{name}.log"
+        seat = self.folder.seat(name).path
+        pid = spawn(name, process.module, kept | self.environment(name), seat, log_file, self.forking)
+        now = time.monotonic()
+        self.care[name] = replace(self.care[name], own=True, born_at=now, answered_at=now, probe_at=now)
+        self._update(
+            name, pid=pid, state="Starting", ready=False, started_wall=time.time(), fingerprint=self.fingerprint(name)
+        )
+        log.info("started", extra={"child": name, "pid": pid, "forked": self.forking})
+
+    def _adopt(self, name: str, found: Holder) -> None:
+        """Take over a process that an earlier supervisor started with just these settings."""
+        now = time.monotonic()
+        self.care[name] = Care(found, own=False, born_at=now, answered_at=now, probe_at=now)
+        self._update(name, pid=found.pid, state="Starting", ready=False)
+        log.info("took over", extra={"child": name, "pid": found.pid})
+
+    def _replace(self, name: str, why: str) -> None:
+        log.info("replacing", extra={"child": name, "pid": self.stack.children[name].pid, "why": why})
+        stop({key: holder for key, holder in self._living().items() if key == name}, STOP_PATIENCE_WALL_S)
+        self._reap()
+
+    def _end_strangers(self) -> None:
+        """Processes of an earlier run that this one does not want."""
+        strangers = {name: holder for name, holder in self.folder.holders().items() if name not in self.care}
+        if strangers:
+            stop(strangers, STOP_PATIENCE_WALL_S)
+
+    # --- who is ready
+
+    def _probe(self, name: str) -> None:
+        care, child, now = self.care[name], self.stack.children[name], time.monotonic()
+        if child.pid == 0 or now < care.probe_at:
+            return
+        seen = readiness(child.url, PROBE_TIMEOUT_WALL_S, child.pid)
+        now = time.monotonic()
+        if seen.alive:
+            care.answered_at = now
+        silent = not seen.alive and child.ready
+        care.probe_at = now + (PROBE_READY_WALL_S if seen.ready or silent else PROBE_STARTING_WALL_S)
+        if seen.ready != child.ready or seen.waiting_for != child.waiting_for:
+            state = "Ready" if seen.ready else child.state if child.state == "Starting" else "NotReady"
+            self._update(name, ready=seen.ready, waiting_for=seen.waiting_for, state=state)
+        if now - care.answered_at > HUNG_WALL_S:
+            self._replace(name, f"no answer for {HUNG_WALL_S:g} s")
+
+    def _living(self) -> dict[str, Holder]:
+        """Who sits on a seat, and those just born who are on their way to it."""
+        pids = {name: self.stack.children[name].pid for name, care in self.care.items() if care.own}
+        born = {name: Holder(pid, started) for name, pid in pids.items() if (started := started_at(pid))}
+        return born | self.folder.holders()
+
+    # --- the end
+
+    def stop_all(self) -> None:
+        """Leave nothing running, and write down how far time got."""
+        killed = stop(self._living(), STOP_PATIENCE_WALL_S)
+        self._reap()
+        self.folder.sweep()
+        for name in self.care:
+            self._update(name, pid=0, state="Stopped", ready=False, waiting_for="")
+        self.stack = replace(self.stack, time=replace(self.stack.time, stopped_wall=time.time()))
+        self.folder.write(self.stack)
+        log.info("stopped", extra={"killed": killed})
+
+
+_OURS = frozenset(
+    f"CLOUDMATRIX_{key}"
+    for key in (
+        *("HOST", "PORT", "STATE", "TIME_SCALE", "TIME_ANCHOR_WALL", "TIME_ANCHOR_EMULATED", "TOKENS", "TOKEN"),
+        *("SEED", "DATABASE", "KUBECONFIG", "KUBE_ADMIN_TOKEN"),
+        *(f"{process.name.upper()}_URL" for process in PROCESSES),
+    )
+)
+"""Settings that only the supervisor decides; others, such as CLOUDMATRIX_LOG_LEVEL, pass through from the caller."""
+
+
+def _exit_text(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"exit {os.waitstatus_to_exitcode(status)}"
+
+
+def _for_new_databases(folder: Folder, request: Request) -> tuple[str, ...]:
+    """Modules that only a first start needs; without sharing, each service would import and keep them for itself."""
+    services = [process.name for process in request.processes if process.has_database]
+    new = [name for name in services if request.database or not (folder.path / f"{name}.db").exists()]
+    return MIGRATION_MODULES if new and request.shared else ()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="supervise", description="Keep the processes of one stack running.")
+    parser.add_argument("--state", type=Path, required=True, help="folder of the stack")
+    given = parser.parse_args(argv)
+    folder = Folder(given.state)
+    folder.prepare()
+    configure(SUPERVISOR, os.environ.get("CLOUDMATRIX_LOG_LEVEL", "INFO"))
+    seat = folder.seat(SUPERVISOR)
+    try:
+        seat.take()
+    except SeatTaken as taken:
+        print(f"another supervisor keeps {folder.path}: {taken}", file=sys.stderr)
+        return EXIT_SEAT_TAKEN
+    asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
+    request = Request.from_json(asked) if asked else Request()
+    if can_fork():
+        preload([*request.shared, *_for_new_databases(folder, request)])
+    Supervisor(folder, request).run()
+    seat.leave()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

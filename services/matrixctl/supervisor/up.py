@@ -1,0 +1,227 @@
+"""Bring a stack up, take it down, say how it is: what the commands `up`, `down` and `status` do.
+
+`start` leaves a supervisor running in a session of its own; `halt` ends that supervisor and, where it is gone, every
+process it left. Both may be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from matrixcommon.model.errors import InternalError, InvalidField
+from matrixcommon.model.quantities import timestamp
+from services.catalogue import PROCESSES, Process
+from services.matrixctl.supervisor.probe import Memory, memory
+from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, stop
+from services.matrixctl.supervisor.state_folder import SUPERVISOR, Folder, Stack, Unreadable
+
+READY_PATIENCE_WALL_S = 120.0
+HALT_PATIENCE_WALL_S = 15.0
+LOOK_PERIOD_WALL_S = 0.05
+REQUEST = "CLOUDMATRIX_STACK_REQUEST"
+"""Where a supervisor reads what to run, as JSON."""
+
+
+def choose(only: str | None, processes: tuple[Process, ...] = PROCESSES) -> tuple[Process, ...]:
+    """The processes named in `--only a,b`, in the catalogue's order. Raises InvalidField for an unknown name."""
+    if only is None:
+        return processes
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    known = [process.name for process in processes]
+    for name in names:
+        if name not in known:
+            raise InvalidField(f"there is no process {name!r}; there are {', '.join(known)}", field="--only")
+    if not names:
+        raise InvalidField(f"name at least one of {', '.join(known)}", field="--only")
+    return tuple(process for process in processes if process.name in names)
+
+
+def supervisor_command(folder: Folder) -> list[str]:
+    return [sys.executable, "-m", "services.matrixctl.supervisor.supervisor", "--state", str(folder.path)]
+
+
+def supervisor_environment(request: str) -> dict[str, str]:
+    """The request, modules found from any folder, and memory not spread over arenas of threads never used."""
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    return os.environ | {REQUEST: request, "PYTHONPATH": path, "MALLOC_ARENA_MAX": "2"}
+
+
+def start(folder: Folder, request: str) -> Holder:
+    """A supervisor for this state, in the background; the one there is, if any. Raises InternalError if it dies."""
+    running = folder.supervisor()
+    if running is not None:
+        return running
+    folder.prepare()
+    log_file = folder.logs / f"{SUPERVISOR}.log"
+    with log_file.open("ab") as out:
+        child = subprocess.Popen(
+            supervisor_command(folder),
+            env=supervisor_environment(request),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    while (running := folder.supervisor()) is None:
+        if child.poll() is not None:
+            raise InternalError(f"the supervisor ended with {child.returncode}; {log_file} says: {last_line(log_file)}")
+        time.sleep(LOOK_PERIOD_WALL_S)
+    return running
+
+
+def last_line(file: Path) -> str:
+    lines = file.read_text(errors="replace").strip().splitlines() if file.exists() else []
+    return lines[-1][:300] if lines else "(nothing)"
+
+
+def until_ready(folder: Folder, supervisor: Holder, patience_wall_s: float) -> Iterator[Stack]:
+    """The stack each time something changed, until all of it is ready. Raises InternalError that names the laggards."""
+    until = time.monotonic() + patience_wall_s
+    shown: Stack | None = None
+    while True:
+        stack = folder.read()
+        if stack is not None and stack != shown and stack.supervisor_pid == supervisor.pid:
+            shown = stack
+            yield stack
+            if all(child.ready for child in stack.children.values()):
+                return
+        if not supervisor.alive():
+            raise InternalError(f"the supervisor is gone; its log is {folder.logs / (SUPERVISOR + '.log')}")
+        if time.monotonic() > until:
+            raise InternalError(f"not ready after {patience_wall_s:g} s: {laggards(folder, shown)}")
+        time.sleep(LOOK_PERIOD_WALL_S)
+
+
+def laggards(folder: Folder, stack: Stack | None) -> str:
+    """Who is not ready, what it waits for, and where its log is."""
+    if stack is None:
+        return "nothing was started"
+    late = [child for child in stack.children.values() if not child.ready]
+    return "; ".join(
+        f"{child.name} ({child.waiting_for or child.last_exit or child.state}; log {folder.logs / child.name}.log)"
+        for child in late
+    )
+
+
+def halt(folder: Folder, patience_wall_s: float = HALT_PATIENCE_WALL_S) -> list[str]:
+    """End everything of this stack; returns what was running. Works as well when the supervisor is dead."""
+    supervisor = folder.supervisor()
+    ended = list(folder.holders())
+    if supervisor is not None:
+        supervisor.signal(signal.SIGTERM)
+        until = time.monotonic() + patience_wall_s
+        while supervisor.alive() and time.monotonic() < until:
+            time.sleep(LOOK_PERIOD_WALL_S)
+        supervisor.signal(signal.SIGKILL)
+        ended.append(SUPERVISOR)
+    while supervisor is not None and supervisor.alive():
+        time.sleep(LOOK_PERIOD_WALL_S)
+    left = folder.holders()
+    stop(left, 5.0)
+    _record_end(folder, after_crash=bool(left))
+    return ended
+
+
+def _record_end(folder: Folder, after_crash: bool) -> None:
+    """Note when time stopped, in the place of a supervisor that could not."""
+    seat = folder.seat(SUPERVISOR)
+    if not folder.run.exists():
+        return
+    try:
+        seat.take()
+    except SeatTaken:
+        return  # somebody brought it up again meanwhile; it is theirs now
+    try:
+        stack = folder.read()
+    except Unreadable:
+        stack = None  # nothing to note in it; everything was ended all the same
+    if stack is not None and stack.time.stopped_wall is None and after_crash:
+        idle = {
+            name: replace(child, pid=0, ready=False, state="Stopped", waiting_for="")
+            for name, child in stack.children.items()
+        }
+        folder.write(replace(stack, children=idle, time=replace(stack.time, stopped_wall=time.time())))
+    folder.sweep()
+    seat.leave()
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a stack is right now."""
+
+    folder: Folder
+    stack: Stack | None
+    supervisor: Holder | None
+    living: dict[str, Holder]
+    memory: dict[str, Memory]
+
+    @property
+    def running(self) -> bool:
+        return self.supervisor is not None or bool(self.living)
+
+    @property
+    def ready(self) -> bool:
+        children = self.stack.children if self.stack else {}
+        return self.supervisor is not None and bool(children) and all(self.is_ready(name) for name in children)
+
+    def is_ready(self, name: str) -> bool:
+        return bool(self.stack and self.stack.children[name].ready and name in self.living)
+
+    def total(self, pick: Callable[[Memory], int | None]) -> int | None:
+        sizes = [pick(held) for held in self.memory.values()]
+        return None if None in sizes else sum(size or 0 for size in sizes)
+
+    def document(self) -> dict[str, Any]:
+        """The form for programs. Memory in bytes; `pss` adds up over processes, `rss` counts shared pages again."""
+        rows = []
+        for name, child in (self.stack.children if self.stack else {}).items():
+            held = self.memory.get(name, Memory(None, None))
+            rows.append(
+                {
+                    "name": name,
+                    "pid": self.living[name].pid if name in self.living else None,
+                    "url": child.url,
+                    "ready": self.is_ready(name),
+                    "state": child.state if name in self.living else "Stopped",
+                    "waitingFor": child.waiting_for or None,
+                    "restarts": child.restarts,
+                    "startedAt": timestamp(child.started_wall) if child.started_wall else None,
+                    "lastExit": child.last_exit or None,
+                    "memory": {"pss": held.pss, "rss": held.rss},
+                    "log": str(self.folder.logs / f"{name}.log"),
+                }
+            )
+        supervisor = self.memory.get(SUPERVISOR, Memory(None, None))
+        return {
+            "state": str(self.folder.path),
+            "running": self.running,
+            "ready": self.running and self.ready,
+            "supervisor": {
+                "pid": self.supervisor.pid if self.supervisor else None,
+                "memory": {"pss": supervisor.pss, "rss": supervisor.rss},
+            },
+            "timeScale": self.stack.time.scale if self.stack else None,
+            "emulatedTime": timestamp(self.stack.time.emulated(time.time())) if self.stack and self.running else None,
+            "kubeconfig": str(self.folder.kubeconfig) if self.folder.kubeconfig.exists() else None,
+            "memory": {"pss": self.total(lambda held: held.pss), "rss": self.total(lambda held: held.rss)},
+            "processes": rows,
+        }
+
+
+def look(folder: Folder) -> Report:
+    """The stack as it is now, memory included."""
+    supervisor = folder.supervisor()
+    living = folder.holders() if folder.run.exists() else {}
+    pids = {name: holder.pid for name, holder in living.items()}
+    if supervisor is not None:
+        pids[SUPERVISOR] = supervisor.pid
+    return Report(folder, folder.read(), supervisor, living, {name: memory(pid) for name, pid in pids.items()})

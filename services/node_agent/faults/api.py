@@ -1,0 +1,156 @@
+"""Faults on the emulated hardware, over HTTP, and a look at the hardware for tests and teaching.
+
+This is not part of the control plane: it never tells the services anything.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any
+
+from fastapi import APIRouter, Response
+from pydantic import Field
+
+from matrixcommon.model.errors import Conflict, InvalidField, NotFound
+from matrixcommon.model.hardware_names import NodeName, SwitchName, checked_resource_name, checked_supernode_name
+from matrixcommon.model.resource_model import Wire
+from matrixresource.agent.hardware import FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind, InjectedFault, lacking
+from matrixresource.nodes.expected_inventory import part_names, port_names
+from services.node_agent.fleet.fleet import Fleet
+
+SEVERITIES = ("hint", "minor", "major", "critical")
+
+
+class FaultRequest(Wire):
+    """What to break: a kind from `/v1/fault-kinds`, the node or switch it happens on, and what the kind needs."""
+
+    kind: FaultKind
+    target: NodeName | SwitchName
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+def routes(fleet: Fleet) -> APIRouter:
+    api = APIRouter(prefix="/v1")
+
+    @api.get("/supernodes")
+    async def list_supernodes() -> dict[str, Any]:
+        return {"items": [_installed(name) for name in fleet.supernodes()]}
+
+    @api.put("/supernodes/{name}")
+    async def install(name: str) -> dict[str, Any]:
+        """Put up a supernode's cabinets, of the shape this fleet has, and switch its nodes on."""
+        fleet.install(checked_supernode_name(name))
+        return _installed(name)
+
+    @api.delete("/supernodes/{name}")
+    async def dismantle(name: str) -> Response:
+        fleet.dismantle(name)
+        return Response(status_code=204)
+
+    def _installed(name: str) -> dict[str, Any]:
+        nodes = [node for node in fleet.nodes if node.supernode == name]
+        return {"name": name, "nodes": len(nodes), "poweredNodes": sum(fleet.nodes[node].powered for node in nodes)}
+
+    @api.get("/fault-kinds")
+    async def kinds() -> dict[str, str]:
+        return FAULT_KINDS
+
+    @api.get("/faults")
+    async def list_faults() -> dict[str, Any]:
+        return {"items": [fault.wire() for fault in fleet.faults.values()]}
+
+    @api.get("/faults/{name}")
+    async def get_fault(name: str) -> InjectedFault:
+        return _known(name)
+
+    def _known(name: str) -> InjectedFault:
+        if name not in fleet.faults:
+            raise NotFound(f"there is no fault named {name!r}", field="name")
+        return fleet.faults[name]
+
+    @api.put("/faults/{name}")
+    async def inject(name: str, body: FaultRequest) -> InjectedFault:
+        fault = InjectedFault(name=checked_resource_name(name), **body.model_dump())
+        _check(fault)
+        held = fleet.faults.get(name)
+        if held is None:
+            fleet.inject(fault)
+        elif held != fault:
+            raise Conflict(f"fault {name!r} is another one: {held.kind} on {held.target}", field="name")
+        return fault
+
+    def _check(fault: InjectedFault) -> None:
+        if fault.kind in SWITCH_KINDS:
+            if fault.target not in fleet.switches():
+                raise NotFound(f"this fleet has no switch {fault.target!r}; name one like sn0-l2p3-k11", field="target")
+            return
+        if fault.target not in fleet.nodes:
+            raise NotFound(f"this fleet has no node {fault.target!r}", field="target")
+        given = fault.parameters
+        if fault.kind in PORT_KINDS:
+            known = port_names(fleet.spec)
+            one = fault.kind == "cable-moved"
+            if given.get("port") not in known and (one or not fnmatch.filter(known, str(given.get("port")))):
+                raise InvalidField(
+                    f"{given.get('port')!r} is no port; use one like {', '.join(known[:2])}, {known[-1]}"
+                    + ("" if one else ", or a pattern like ub-p*-k0?"),
+                    field="parameters.port",
+                )
+        if fault.kind == "cable-moved" and not (isinstance(given.get("peer"), str) and 0 < len(given["peer"]) <= 80):
+            raise InvalidField("give the name of who answers there now", field="parameters.peer")
+        if fault.kind in ("link-degraded", "link-slow"):
+            share = given.get("share")
+            if not isinstance(share, int | float) or not 0 <= share < 1:
+                raise InvalidField(
+                    "give the share of the rate that is left, at least 0 and below 1", field="parameters.share"
+                )
+        if not isinstance(given.get("slice", ""), str):
+            raise InvalidField("give the name of a slice, or nothing for all of them", field="parameters.slice")
+        if fault.kind == "npu-fault" and given.get("npu", 0) not in range(8):
+            raise InvalidField("give the number of an NPU, 0 to 7", field="parameters.npu")
+        if fault.kind == "npu-fault" and given.get("die", 0) not in (0, 1):
+            raise InvalidField("give the number of a die, 0 or 1", field="parameters.die")
+        if given.get("severity", "hint") not in SEVERITIES:
+            raise InvalidField(f"one of {', '.join(SEVERITIES)}", field="parameters.severity")
+        if fault.kind == "missing-part" and lacking(fault) not in part_names(fleet.spec):
+            raise InvalidField(
+                f"a node has no {lacking(fault)!r}; parts are npu5, npu5-die1, cpu3, dimm7 and the ports",
+                field="parameters.part",
+            )
+
+    @api.delete("/faults/{name}")
+    async def clear(name: str) -> Response:
+        _known(name)
+        fleet.clear(name)
+        return Response(status_code=204)
+
+    @api.get("/nodes")
+    async def hardware(powered: bool | None = None) -> dict[str, Any]:
+        wanted = [name for name, node in fleet.nodes.items() if powered is None or node.powered == powered]
+        return {"items": [_seen(name) for name in wanted]}
+
+    @api.get("/nodes/{name}")
+    async def one_node(name: NodeName) -> dict[str, Any]:
+        if name not in fleet.nodes:
+            raise NotFound(f"this fleet has no node {name!r}", field="name")
+        return _seen(name)
+
+    def _seen(name: NodeName) -> dict[str, Any]:
+        node = fleet.nodes[name]
+        agent = fleet.agent("resource", name)
+        return {
+            "name": name,
+            "powered": node.powered,
+            "agentsRun": node.agents_run,
+            "codes": node.codes,
+            "ports": node.ports,
+            "silent": node.silent,
+            "missing": sorted(node.missing),
+            "epoch": agent.epoch,
+            "status": agent.status,
+            "stage": agent.stage,
+            "holds": agent.holds,
+            "generation": agent.generation,
+        }
+
+    return api

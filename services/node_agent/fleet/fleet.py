@@ -1,0 +1,245 @@
+"""The fleet: emulated nodes, the agents on their Qingtian cards, and the faults put on the hardware.
+
+A fault acts here and only here. A node without power runs nothing; when power returns its agents begin a new life, one
+epoch on, from what the card remembers. An agent that hangs neither reports nor takes orders, while its node goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
+from typing import Any, Protocol
+
+from matrixcommon.model.clock import Clock
+from matrixcommon.model.errors import Conflict, NotFound
+from matrixcommon.model.hardware_names import NodeName
+from matrixresource.agent.hardware import SWITCH_KINDS, EmulatedNode, InjectedFault
+from matrixresource.topology.layout import Layout
+from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.topology.supernode import Supernode
+from services.node_agent.channels.agent_gateway import Line, Uplink
+from services.node_agent.fleet.store import FleetMemory
+from services.node_agent.network.traffic import EmulatedTraffic
+from services.node_agent.network.traffic_patterns import Load
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_S, HEARTBEAT_FLOOR_WALL_S = 10.0, 0.5
+"""A heartbeat each 10 s (the incumbent's node daemon updates at 5 s or more: Ascend/mind-cluster documentation)."""
+
+
+class Agent(Protocol):
+    """What the fleet asks of either kind of agent."""
+
+    async def live(self) -> None: ...
+    def power_lost(self) -> None: ...
+    def memory(self) -> dict[str, Any]: ...
+    def restore(self, memory: dict[str, Any]) -> None: ...
+
+
+Make = Callable[[EmulatedNode, Random, Callable[[], None]], Agent]
+"""Makes one agent: its node, a random stream of its own, and whom to tell when a report would say something new."""
+
+
+class Fleet:
+    """Many nodes in one process. `lines` are made by the fleet's builder, one per service the agents talk to."""
+
+    def __init__(
+        self,
+        names: Sequence[NodeName],
+        memory: FleetMemory,
+        clock: Clock,
+        seed: int | None,
+        spec: SupernodeSpec | None = None,
+    ) -> None:
+        self.spec = spec or SupernodeSpec.load()
+        self._memory = memory
+        self.built_in = frozenset(name.supernode for name in names)
+        installed = sorted(set(memory.all("supernode")) - self.built_in)
+        every = [*names, *(node for supernode in installed for node in self._nodes_of(supernode))]
+        self.nodes = {name: EmulatedNode(name, spec=self.spec) for name in every}
+        self.clock = clock
+        self.seed = seed
+        self._makers: dict[str, Make] = {}
+        self._agents: dict[str, dict[NodeName, Agent]] = {}
+        self._uplinks: dict[str, Uplink] = {}
+        self._lives: dict[NodeName, list[asyncio.Task[None]]] = {}
+        self._dirty: dict[str, set[NodeName]] = {}
+        self._running = False
+        self.traffic = EmulatedTraffic(self.nodes, self.spec, clock)
+        self.traffic.loads = {name: Load.model_validate(body) for name, body in memory.all("traffic").items()}
+        self.faults = {name: InjectedFault.model_validate(body) for name, body in memory.all("fault").items()}
+        for node in self.nodes.values():
+            node.suffer(list(self.faults.values()))
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def add_agents(self, kind: str, make: Make) -> None:
+        """An agent of a kind on every node, each with its own random stream and what its card remembers."""
+        self._makers[kind], self._agents[kind], self._dirty[kind] = make, {}, set()
+        remembered = self._memory.all(kind)
+        for name in self.nodes:
+            self._add_agent(kind, name, remembered)
+
+    def _add_agent(self, kind: str, name: NodeName, remembered: Mapping[str, Any]) -> None:
+        random = Random(f"{self.seed}:{kind}:{name}") if self.seed is not None else Random()
+        agent = self._makers[kind](self.nodes[name], random, lambda: self._changed(kind, name))
+        if name in remembered:
+            agent.restore(remembered[name])
+        self._agents[kind][name] = agent
+        self._dirty[kind].add(name)
+
+    def connect(self, kind: str, line: Line) -> None:
+        """Join one kind of agent to its service."""
+        period_s = self.clock.at_least_wall(HEARTBEAT_S, HEARTBEAT_FLOOR_WALL_S)
+        self._uplinks[kind] = Uplink(line, self.clock, period_s, self.responsive, lambda: self.remember(kind))
+
+    def agent(self, kind: str, node: str) -> Any:
+        return self._agents[kind].get(NodeName(node))
+
+    def _changed(self, kind: str, node: NodeName) -> None:
+        self._dirty[kind].add(node)
+        self.traffic.settle()
+        if kind in self._uplinks:
+            self._uplinks[kind].news(node)
+
+    def remember(self, kind: str) -> None:
+        """Write down what changed on the cards; always before anything is reported of it."""
+        dirty, self._dirty[kind] = self._dirty[kind], set()
+        self._memory.put(kind, {name: self._agents[kind][name].memory() for name in dirty})
+
+    def responsive(self) -> list[str]:
+        return [name for name, node in self.nodes.items() if node.responsive]
+
+    # -- cabinets that come and go -------------------------------------------------------------------------------
+
+    def supernodes(self) -> list[str]:
+        return sorted({name.supernode for name in self.nodes})
+
+    def _nodes_of(self, supernode: str) -> list[NodeName]:
+        return [NodeName(name) for name in Supernode(supernode, self.spec).nodes()]
+
+    def install(self, supernode: str) -> None:
+        """Put up the cabinets of one more supernode and switch its nodes on; their agents report by themselves.
+        Durable before it acts; again is no news."""
+        if supernode in self.supernodes():
+            return
+        self._memory.put("supernode", {supernode: {}})
+        added = {name: EmulatedNode(name, spec=self.spec) for name in self._nodes_of(supernode)}
+        self.nodes |= added
+        self.traffic.change_nodes(self.nodes)
+        for name, node in added.items():
+            node.suffer(list(self.faults.values()))
+            for kind in self._agents:
+                self._add_agent(kind, name, self._memory.named(kind, name))
+                self._changed(kind, name)
+            if self._running and node.responsive:
+                self._begin(name)
+
+    def dismantle(self, supernode: str) -> None:
+        """Take a supernode's cabinets away, their cards' memories and their faults with them. Raises Conflict for one
+        that this process was started with."""
+        if supernode in self.built_in:
+            raise Conflict(f"{supernode} is one of the supernodes this process was started with", field="name")
+        if supernode not in self.supernodes():
+            raise NotFound(f"this fleet has no supernode {supernode!r}", field="name")
+        self._memory.remove("supernode", supernode)
+        for fault in [each.name for each in self.faults.values() if each.target.partition("-")[0] == supernode]:
+            del self.faults[fault]
+            self._memory.remove("fault", fault)
+        for name in [name for name in self.nodes if name.supernode == supernode]:
+            self._end(name)
+            for kind, agents in self._agents.items():
+                del agents[name]
+                self._dirty[kind].discard(name)
+                self._memory.remove(kind, name)
+            del self.nodes[name]
+        self.traffic.change_nodes(self.nodes)
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    def tasks(self) -> list[Callable[[], Awaitable[Any]]]:
+        """Everything that runs from start to stop."""
+        return [self._start, *(loop for up in self._uplinks.values() for loop in (up.report, up.listen))]
+
+    async def _start(self) -> None:
+        self._running = True
+        for name, node in self.nodes.items():
+            if node.responsive:
+                self._begin(name)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._running = False
+            for name in list(self._lives):
+                self._end(name)
+
+    def _begin(self, name: NodeName) -> None:
+        self._lives[name] = [asyncio.create_task(self._live(agents[name])) for agents in self._agents.values()]
+
+    async def _live(self, agent: Agent) -> None:
+        try:
+            await agent.live()
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("agent died", extra={"agent": repr(agent)})
+
+    def _end(self, name: NodeName) -> None:
+        for task in self._lives.pop(name, []):
+            task.cancel()
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def inject(self, fault: InjectedFault) -> None:
+        """Put a fault on the hardware. Durable before it acts."""
+        self._memory.put("fault", {fault.name: fault.wire()})
+        self.faults[fault.name] = fault
+        self._strike(fault)
+
+    def clear(self, name: str) -> None:
+        """Mend what this fault broke."""
+        fault = self.faults.pop(name)
+        self._memory.remove("fault", name)
+        self._strike(fault)
+
+    def switches(self) -> set[str]:
+        """The switches that ports of these nodes lead to."""
+        layouts = [Layout(self.spec, name) for name in {node.supernode for node in self.nodes}]
+        ub = {switch.name for layout in layouts for switch in layout.ub_switches()}
+        return ub | {switch.name for layout in layouts for switch in layout.rdma_switches() if switch.kind == "leaf"}
+
+    def _strike(self, fault: InjectedFault) -> None:
+        """Have everything that a fault can touch feel what is broken now."""
+        for name in list(self.nodes) if fault.kind in SWITCH_KINDS else [NodeName(fault.target)]:
+            self._suffer(name)
+
+    # -- traffic --------------------------------------------------------------------------------------------------
+
+    def offer(self, name: str, load: Load) -> None:
+        """Put a load on the nodes' ports, or change it. Durable before it acts."""
+        self._memory.put("traffic", {name: load.wire()})
+        self.traffic.put(name, load)
+
+    def withdraw_load(self, name: str) -> None:
+        self._memory.remove("traffic", name)
+        self.traffic.remove(name)
+
+    def _suffer(self, name: NodeName) -> None:
+        node = self.nodes[name]
+        responsive, powered = node.responsive, node.powered
+        node.suffer(list(self.faults.values()))
+        if powered and not node.powered:
+            for agents in self._agents.values():
+                agents[name].power_lost()
+        if responsive and not node.responsive:
+            self._end(name)
+        elif node.responsive and not responsive:
+            for kind, agents in self._agents.items():
+                agents[name].restore(agents[name].memory())
+                self._dirty[kind].add(name)
+            self._begin(name)
+        for kind in self._agents:
+            self._changed(kind, name)

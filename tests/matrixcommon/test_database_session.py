@@ -1,0 +1,115 @@
+"""The journal: what a transaction changed is written down with it, once, in order, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from sqlalchemy import String
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.model.errors import Gone, PreconditionFailed
+from matrixcommon.model.resource_model import View
+from matrixcommon.persistence.database_session import Records, ResourceRow, check_etag, journal_tables
+from services.chassis.database import Database
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+journal_tables(Base.metadata)
+
+
+class Thing(ResourceRow, Base):
+    __tablename__ = "things"
+    kind = "thing"
+    colour: Mapped[str] = mapped_column(String(20))
+
+    def view(self) -> View:
+        return View(**self.common())
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+def records(tmp_path, clock) -> Records:
+    database = Database(f"sqlite:///{tmp_path / 'things.db'}")
+    Base.metadata.create_all(database.engine)
+    return Records(database.sessions, Base.metadata, clock)
+
+
+def put(records: Records, name: str, colour: str) -> Thing:
+    with records.transaction() as session:
+        thing = session.get(Thing, name)
+        if thing is None:
+            thing = Thing(name=name, colour=colour)
+            session.add(thing)
+        thing.colour = colour
+    return thing
+
+
+def test_every_change_is_journalled_in_order_with_the_view_of_its_moment(records):
+    put(records, "a", "red")
+    put(records, "b", "red")
+    put(records, "a", "blue")
+    with records.transaction() as session:
+        session.delete(session.get(Thing, "b"))
+    changes = records.changes_since("thing", 0)
+    assert [(c.type, c.name) for c in changes] == [("ADDED", "a"), ("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
+    assert [c.rv for c in changes] == sorted({c.rv for c in changes})
+    assert [json.loads(c.body)["etag"] for c in changes] == [f'"{c.rv}"' for c in changes[:3]] + ['"4"']
+
+
+def test_a_write_that_changes_nothing_is_no_change(records):
+    before = put(records, "a", "red").version
+    assert put(records, "a", "red").version == before
+    assert len(records.changes_since("thing", 0)) == 1
+
+
+def test_what_was_refused_or_only_validated_leaves_no_trace(records):
+    def refused() -> None:
+        with records.transaction() as session:
+            session.add(Thing(name="a", colour="red"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        refused()
+    with records.transaction(dry=True) as session:
+        session.add(Thing(name="b", colour="red"))
+    assert records.changes_since("thing", 0) == []
+    assert records.latest() == 0
+
+
+def test_numbers_go_on_after_a_restart_and_after_compaction(records, clock):
+    put(records, "a", "red")
+    clock.at += 1000
+    put(records, "a", "blue")
+    assert records.compact(keep_s=500) == 1
+    assert [c.rv for c in records.changes_since("thing", 1)] == [2]
+    with pytest.raises(Gone):
+        records.changes_since("thing", 0)
+    again = Records(records._sessions, Base.metadata, clock)
+    assert put(again, "a", "green").version == 3
+
+
+@pytest.mark.parametrize(
+    ("if_match", "accepted"),
+    [(None, True), ('"1"', True), ("1", True), ('"0", "1"', True), ("*", True), ('W/"1"', True), ('"2"', False)],
+)
+def test_if_match_covers_the_version_it_names(records, if_match, accepted):
+    thing = put(records, "a", "red")
+    if accepted:
+        check_etag(thing, if_match)
+    else:
+        with pytest.raises(PreconditionFailed):
+            check_etag(thing, if_match)
+
+
+def test_if_match_never_covers_what_does_not_exist():
+    with pytest.raises(PreconditionFailed):
+        check_etag(None, "*")

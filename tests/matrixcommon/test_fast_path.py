@@ -1,0 +1,111 @@
+"""A hot route says the same whichever way a request takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import Response
+
+from matrixcommon.api.authorization import Asker
+from matrixcommon.api.fast_path import HotRouter
+from matrixcommon.api.listing import IfMatch, ValidateOnly, shown
+from matrixcommon.model.errors import Conflict
+from matrixcommon.model.resource_model import Wire
+from services.chassis.app import create_app
+
+
+class Wish(Wire):
+    size: int
+    colour_name: str = "red"
+
+
+class Thing(Wire):
+    name: str
+    size: int
+    if_match: str | None
+    tried: bool
+    way: str
+
+
+@pytest.fixture
+def client() -> httpx.AsyncClient:
+    api = HotRouter(prefix="/v1")
+
+    @api.hot("PUT", "things", Wish)
+    @api.put("/things/{name}", response_model=Thing)
+    async def put(name: str, body: Wish, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
+        if body.size == 409:
+            raise Conflict("taken", field="size")
+        if body.size == 500:
+            raise ZeroDivisionError
+        view = Thing(name=name, size=body.size, if_match=if_match, tried=validate_only, way=body.colour_name)
+        return shown(view)
+
+    @api.hot("DELETE", "things")
+    @api.delete("/things/{name}")
+    async def delete(name: str, if_match: IfMatch = None) -> Response:
+        return Response(name + str(if_match), 204 if name == "a" else 200)
+
+    @api.hot("PUT", "mine", Wish, asks_who=True)
+    @api.put("/mine/{name}")
+    async def put_mine(name: str, body: Wish, asker: Asker, if_match: IfMatch = None) -> Response:
+        return Response(f"{name} {body.size} {asker.name} {if_match}")
+
+    @api.hot_post("reports", Wish)
+    @api.post("/reports")
+    async def report(body: Wish) -> Response:
+        return Response(f"{body.size} {body.colour_name}", 202)
+
+    transport = httpx.ASGITransport(create_app("test", "Test", [api]), raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://test")
+
+
+REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
+    ("PUT", "/v1/things/a", {"json": {"size": 1}}),
+    ("PUT", "/v1/things/a", {"json": {"size": 1, "colourName": "blue"}, "headers": {"If-Match": '"3"'}}),
+    ("PUT", "/v1/things/a%20b", {"json": {"size": 1}}),
+    ("PUT", "/v1/things/a", {"json": {"size": "7"}}),
+    ("PUT", "/v1/things/a", {"json": {"size": 409}}),
+    ("PUT", "/v1/things/a", {"json": {"size": 500}}),
+    ("PUT", "/v1/things/a", {"json": {"size": 1, "more": 2}}),
+    ("PUT", "/v1/things/a", {"json": {"size": "much"}}),
+    ("PUT", "/v1/things/a", {"json": [1]}),
+    ("PUT", "/v1/things/a", {"json": {"size": 10**30}}),
+    ("PUT", "/v1/things/a", {"content": b"{", "headers": {"Content-Type": "application/json"}}),
+    ("PUT", "/v1/things/a", {"content": b'{"size": 1}', "headers": {"Content-Type": "text/plain"}}),
+    ("PUT", "/v1/things/a", {}),
+    ("PUT", "/v1/things/", {"json": {"size": 1}}),
+    ("PUT", "/v1/things/a/b", {"json": {"size": 1}}),
+    ("DELETE", "/v1/things/a", {}),
+    ("DELETE", "/v1/things/b", {"headers": {"If-Match": "*"}}),
+    ("POST", "/v1/things/a", {"json": {"size": 1}}),
+    ("PUT", "/v1/mine/a", {"json": {"size": 1}}),
+    ("PUT", "/v1/mine/a", {"json": {"size": 1}, "headers": {"If-Match": "*"}}),
+    ("POST", "/v1/reports", {"json": {"size": 1}}),
+    ("POST", "/v1/reports", {"json": {"size": "much"}}),
+    ("POST", "/v1/reports", {}),
+    ("POST", "/v1/reports/", {"json": {"size": 1}}),
+    ("GET", "/v1/reports", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "more"), REQUESTS)
+async def test_the_direct_way_and_the_ordinary_way_answer_alike(client, method, path, more):
+    direct = await client.request(method, path, **more)
+    ordinary = await client.request(method, path + "?unknown=1", **more)  # a query takes the ordinary way
+    assert direct.status_code == ordinary.status_code
+    assert said(direct) == said(ordinary)
+    assert direct.headers.get("content-type") == ordinary.headers.get("content-type")
+
+
+def said(answer: httpx.Response) -> Any:
+    if "json" not in answer.headers.get("content-type", ""):
+        return answer.content
+    return {key: value for key, value in answer.json().items() if key != "requestId"}
+
+
+async def test_a_query_is_heeded(client):
+    answer = await client.put("/v1/things/a?validateOnly=true", json={"size": 1})
+    assert answer.json()["tried"] is True

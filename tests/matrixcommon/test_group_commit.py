@@ -1,0 +1,176 @@
+"""Verbs that wait at the same moment are one commit; each is told what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+
+import pytest
+from sqlalchemy import String, event
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from matrixcommon.model.clock import FixedClock
+from matrixcommon.model.errors import Conflict
+from matrixcommon.model.resource_model import View
+from matrixcommon.persistence.database_session import Keep, Records, ResourceRow, journal_tables
+from matrixcommon.persistence.group_commit import MOST, Groups
+from services.chassis.database import Database
+
+ASKED_BY: ContextVar[str] = ContextVar("asked_by", default="")
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+journal_tables(Base.metadata)
+
+
+class Thing(ResourceRow, Base):
+    __tablename__ = "things"
+    kind = "thing"
+    by: Mapped[str] = mapped_column(String(20))
+
+    def view(self) -> View:
+        return View(**self.common())
+
+
+class Things:
+    """A service with one table, kept in memory or not."""
+
+    def __init__(self, database: Database, keeps: bool) -> None:
+        Base.metadata.create_all(database.engine)
+        self.database = database
+        self.records = Records(database.sessions, Base.metadata, FixedClock())
+        if keeps:
+            self.records.keep(Keep(Thing, by=("by",)))
+        self.groups = Groups(self.records)
+        self.commits: list[int] = []
+        self.records.after_commit.append(self.commits.append)
+
+    def put(self, name: str) -> str:
+        with self.records.transaction() as session:
+            if name.startswith("no"):
+                raise Conflict(name)
+            thing = session.get(Thing, name)
+            if thing is None:
+                session.add(Thing(name=name, by=ASKED_BY.get()))
+            else:
+                thing.generation += 1
+        return name
+
+    def names(self) -> list[str]:
+        with self.records.reading() as session:
+            return sorted(row.name for row in session.query(Thing))
+
+
+@pytest.fixture(params=[True, False], ids=["kept", "not kept"])
+def things(request, tmp_path) -> Things:
+    return Things(Database(f"sqlite:///{tmp_path / 'things.db'}"), request.param)
+
+
+async def ask(things: Things, name: str) -> str:
+    ASKED_BY.set(f"by {name}")
+    return await things.groups.run(lambda: things.put(name))
+
+
+async def test_who_waits_together_is_committed_together(things):
+    asked = [f"t{number:02d}" for number in range(20)]
+    assert await asyncio.gather(*(ask(things, name) for name in asked)) == asked
+    assert things.names() == asked
+    assert things.commits == [20]
+    with things.records.reading() as session:
+        assert {row.by for row in session.query(Thing)} == {f"by {name}" for name in asked}
+
+
+async def test_nobody_waits_for_company(things):
+    assert await ask(things, "alone") == "alone"
+    assert things.commits == [1]
+
+
+async def test_a_group_is_no_larger_than_said(things):
+    await asyncio.gather(*(ask(things, f"t{number}") for number in range(MOST + 10)))
+    assert things.commits == [MOST, MOST + 10]
+
+
+async def test_a_refusal_is_told_to_whom_it_is_for(things):
+    answers = await asyncio.gather(*(ask(things, name) for name in ("a", "no", "b")), return_exceptions=True)
+    assert [str(answer) for answer in answers] == ["a", "no", "b"]
+    assert things.names() == ["a", "b"]
+    assert things.commits == [2]
+
+
+async def test_who_has_gone_is_not_served(things):
+    waiting = [asyncio.ensure_future(ask(things, name)) for name in ("a", "b")]
+    asyncio.get_running_loop().call_soon(waiting[0].cancel)
+    await asyncio.wait(waiting)
+    assert waiting[0].cancelled()
+    assert waiting[1].result() == "b"
+    assert things.names() == ["b"]
+
+
+async def test_a_failed_commit_is_told_to_all_and_leaves_nothing(things):
+    def fail(*_: object) -> None:
+        raise OperationalError("COMMIT", None, Exception("disk full"))
+
+    await ask(things, "before")
+    event.listen(things.database.engine, "commit", fail)
+    answers = await asyncio.gather(*(ask(things, name) for name in ("a", "b", "no")), return_exceptions=True)
+    event.remove(things.database.engine, "commit", fail)
+    assert [type(answer) for answer in answers] == [OperationalError] * 3
+    assert things.names() == ["before"]
+    assert await asyncio.gather(*(ask(things, name) for name in ("a", "before"))) == ["a", "before"]
+    assert things.names() == ["a", "before"]
+    assert [change.rv for change in things.records.changes_since("thing", 0)] == [1, 2, 3]
+
+
+async def test_what_another_wrote_is_seen(things):
+    other = Things(things.database, things.records._keeps != {})
+    await ask(things, "a")
+    await ask(other, "a")
+    await ask(things, "a")
+    with things.records.reading() as session:
+        assert session.get(Thing, "a").generation == 3
+
+
+async def test_what_was_flushed_halfway_and_set_back_is_set_back(things):
+    await ask(things, "a")
+    with things.records.transaction() as session:
+        thing = session.get(Thing, "a")
+        thing.state = "Halfway"
+        session.flush()
+        thing.state = ""
+    with things.records.reading() as session:
+        assert session.get(Thing, "a").state == ""
+
+
+async def test_what_comes_to_nothing_is_undone_in_memory_and_nothing_else(things):
+    """Of a refused verb what it remembered, at once; of a group whose commit fails all of it, the last first."""
+    told: list[str] = []
+
+    def verb(name: str) -> None:
+        with things.records.transaction() as session:
+            things.records.unless_committed(lambda: told.append(f"undo {name}"))
+            things.records.once_committed(lambda: told.append(f"told {name}"))
+            if name == "no":
+                raise Conflict(name)
+            session.add(Thing(name=name, by=""))
+
+    def fail(*_: object) -> None:
+        raise OperationalError("COMMIT", None, Exception("disk full"))
+
+    ended: list[bool] = []
+    things.records.at_end.append(ended.append)
+    groups = things.groups
+    verbs = [groups.run(lambda name=name: verb(name)) for name in ("a", "no", "b")]
+    await asyncio.gather(*verbs, return_exceptions=True)
+    assert told == ["undo no", "told a", "told b"]
+    assert ended == [True]
+    told.clear()
+    event.listen(things.database.engine, "commit", fail)
+    verbs = [groups.run(lambda name=name: verb(name)) for name in ("c", "no", "d")]
+    await asyncio.gather(*verbs, return_exceptions=True)
+    event.remove(things.database.engine, "commit", fail)
+    assert told == ["undo no", "undo d", "undo c"]
+    assert ended == [True, False]

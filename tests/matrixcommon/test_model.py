@@ -1,0 +1,133 @@
+"""Names, states, quantities, errors and filters, as tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from matrixcommon.api.listing import parse_filter
+from matrixcommon.model.clock import ScaledClock
+from matrixcommon.model.errors import (
+    Conflict,
+    InsufficientCapacity,
+    InternalError,
+    InvalidField,
+    NotFound,
+    Unavailable,
+    from_problem,
+)
+from matrixcommon.model.hardware_names import DieName, L2Name, NodeName, checked_resource_name
+from matrixcommon.model.quantities import duration_text, from_timestamp, seconds_of, timestamp
+from matrixcommon.model.resource_model import condition
+from matrixcompute.instances.states import INSTANCE_STATES
+
+
+def test_a_node_knows_where_it_stands_and_what_is_on_it():
+    node = NodeName("sn0-c03-n2")
+    assert (node.supernode, node.cabinet, node.part("node")) == ("sn0", "sn0-c03", 2)
+    assert node.npu(5).die(1) == DieName("sn0-c03-n2-npu5-die1")
+    assert DieName("sn0-c03-n2-npu5-die1").npu.node == node
+    assert L2Name.of(0, 4, 3) == "sn0-l2p4-k03"
+
+
+def test_names_sort_as_the_machine_stands():
+    names = [NodeName.of(0, cabinet, node) for cabinet in range(12) for node in range(4)]
+    assert sorted(names, reverse=True)[::-1] == names
+
+
+@pytest.mark.parametrize(
+    "text", ["", "sn0", "sn0-c3-n2", "sn0-c03-n2-npu5", "sn0-c03-n2\n", "SN0-c03-n2", "sn0-c03-n10"]
+)
+def test_what_is_no_node_name_is_refused(text):
+    with pytest.raises(InvalidField):
+        NodeName(text)
+
+
+@pytest.mark.parametrize("name", ["a", "a-b", "a1", "1a", "a" * 63])
+def test_resource_names_are_dns_labels(name):
+    assert checked_resource_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a_b", "a.b", "a" * 64, "ä", "a b", "a\n"])
+def test_what_is_no_resource_name_is_refused_with_its_field(name):
+    with pytest.raises(InvalidField) as refused:
+        checked_resource_name(name)
+    assert refused.value.field == "name"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("1.5m", 90), ("200ms", 0.2), ("2h", 7200), (3, 3), ("7", 7)]
+)
+def test_durations(text, seconds):
+    assert seconds_of(text) == pytest.approx(seconds)
+
+
+def test_timestamps_go_there_and_back():
+    assert from_timestamp(timestamp(1_750_000_000.25)) == 1_750_000_000.25
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.25, "250ms"), (12.34, "12.3s"), (190, "3m10s"), (7500, "2h05m")])
+def test_durations_as_people_read_them(seconds, text):
+    assert duration_text(seconds) == text
+
+
+def test_an_error_survives_the_wire():
+    refused = InsufficientCapacity("no room", field="nodes", blocking=[{"domain": "sn0-c00", "free": 0}])
+    back = from_problem(refused.problem(), 409)
+    assert (type(back), back.message, back.field, back.blocking) == (
+        InsufficientCapacity, refused.message, refused.field, refused.blocking,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(404, NotFound), (409, Conflict), (500, InternalError), (503, Unavailable), (502, Unavailable)]
+)
+def test_an_answer_without_a_reason_is_judged_by_its_status(status, kind):
+    assert type(from_problem({}, status)) is kind
+
+
+def test_a_move_that_is_not_in_the_table_is_refused_with_those_that_are():
+    with pytest.raises(Conflict, match="may become: Deleting, Provisioning"):
+        INSTANCE_STATES.check("Pending", "Active")
+    assert INSTANCE_STATES.check("Active", "Active") == "Active"
+
+
+def test_a_passing_state_is_stuck_past_its_deadline():
+    assert not INSTANCE_STATES.stuck("Repairing", 0, 3600)
+    assert INSTANCE_STATES.stuck("Repairing", 0, 3601)
+    assert not INSTANCE_STATES.stuck("Active", 0, 1e9)
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        (None, True),
+        ("state=Active", True),
+        ("state!=Active", False),
+        ("state=Active AND agent.status=Lost", True),
+        ('nodes=4 AND ready=true AND state="Active"', True),
+        ("missing=", True),
+        ("missing=x", False),
+    ],
+)
+def test_filters(text, matches):
+    view = {"state": "Active", "agent": {"status": "Lost"}, "nodes": 4, "ready": True}
+    assert parse_filter(text)(view) is matches
+
+
+def test_a_filter_that_cannot_be_read_is_refused():
+    with pytest.raises(InvalidField, match="field=value"):
+        parse_filter("state")
+
+
+def test_a_condition_dates_its_last_change_of_status_only():
+    one = condition([], "Ready", False, "Waiting", "0 of 2", generation=1, now=0)
+    two = condition(one, "Ready", False, "Waiting", "1 of 2", generation=1, now=10)
+    three = condition(two, "Ready", True, "Ready", "2 of 2", generation=2, now=20)
+    assert [c[0]["lastTransitionTime"] for c in (one, two, three)] == [timestamp(0), timestamp(0), timestamp(20)]
+    assert one[0]["message"] == "0 of 2", "the earlier list is left as it was"
+
+
+def test_a_scaled_clock_keeps_guards_of_the_host_in_wall_time():
+    clock = ScaledClock(60.0)
+    assert clock.at_least_wall(30.0, 2.0) == 120.0
+    assert ScaledClock(1.0).at_least_wall(30.0, 2.0) == 30.0
