@@ -1,6 +1,7 @@
 """Sharing the fabric: solves, runs to the end, single changes; with the kernel in C, and without it.
 
-Traffic is that of `matrixlink.fabric.workload.collectives`; arrays are ready before the clock starts, compilation is excluded.
+Traffic is that of `matrixlink.fabric.workload.collectives`; arrays are ready before the clock starts, and compilation
+is excluded.
 Hashed traffic puts each pair whole on a drawn sub-plane and L2 chip. Sizes are drawn evenly from 1 to 20 KB. Peers'
 figures, measured on the same class of machine, are SimGrid 4.1's.
 """

@@ -2,8 +2,8 @@
 
 Vector work a token, the gap of a layer, the overlap of the two streams and the two expert imbalances are found by
 Newton's method so that decode at 4K with batch 96, 24 and 8 and both prefill figures come out. Every other figure is a
-prediction. Run `python -m infer_workload.validation.fit` to see the values, and with `--leave-out` what each of the decode
-points becomes when another takes its place in the fit.
+prediction. Run `python -m infer_workload.validation.fit` to see the values, and with `--leave-out` what each of the
+decode points becomes when another takes its place in the fit.
 """
 
 from __future__ import annotations

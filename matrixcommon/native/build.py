@@ -1,8 +1,8 @@
 """Compiles the allocator's choice with mypyc: `python -m matrixcommon.native.build`.
 
-mypyc (of the package mypy) translates the annotated modules to C, a C compiler makes a library of them, one object per
-module on all cores, in about a minute of one. All of it is made in a folder of its own, tried in a process of its own,
-and then moved to its place at once, so that a kill at any moment leaves nothing that could be loaded.
+mypyc (of the package mypy) translates the annotated modules to C and setuptools has a C compiler make a library of
+them, in about a minute. All of it is made in a folder of its own, tried in a process of its own, and then moved to its
+place at once, so that a kill at any moment leaves nothing that could be loaded.
 Exit code 0: it is there (also when it was before); 3: it cannot be made here, with the reason; 1: it failed.
 """
 
@@ -20,9 +20,7 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from matrixcommon.native.loader import ALLOCATOR, OPTIONS, Package, cache, compiler, folder_for
 
@@ -30,11 +28,13 @@ KEPT = 8  # builds of a package that are kept, the newest
 CANNOT = 3
 CHECK = """
 import importlib, sys
-package = importlib.import_module(sys.argv[1])
-package.__path__.insert(0, sys.argv[2])
-for name in sys.argv[3:]:
-    module = importlib.import_module(f"{sys.argv[1]}.{name}")
-    if not module.__file__.startswith(sys.argv[2]):
+from pathlib import Path
+from matrixcommon.native.loader import CompiledFinder, Package
+package = Package(sys.argv[1], Path(sys.argv[2]), frozenset(), "")
+sys.meta_path.insert(0, CompiledFinder(package, Path(sys.argv[3])))
+for name in sys.argv[4:]:
+    module = importlib.import_module(f"{package.name}.{name}")
+    if not module.__file__.startswith(sys.argv[3]):
         sys.exit(f"{name} was loaded from {module.__file__}")
 """
 
@@ -68,7 +68,7 @@ def build(package: Package, make: Maker | None = None) -> Path:
                 made.mkdir()
                 between.mkdir()
                 (make or with_mypyc)(package, made, between)
-                tried(package, made)
+                check_loadable(package, made)
                 made.rename(target)
         for old in sorted(cache().glob(f"{package.name}-*"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
@@ -85,13 +85,13 @@ def alone(package: Package) -> Iterator[None]:
         yield
 
 
-def tried(package: Package, made: Path) -> None:
+def check_loadable(package: Package, made: Path) -> None:
     """Import all of it in a process of its own, so that what cannot be loaded never gets to its place."""
-    names = [package.door, *(source.stem for source in package.sources())]
-    root = package.folder.parents[package.name.count(".")]
+    names = [package.entry_point, *(package.module(source) for source in package.sources())]
+    here = Path(__file__).parents[2]
     ran = subprocess.run(
-        [sys.executable, "-c", CHECK, package.name, str(made), *names],
-        env=os.environ | {"CLOUDMATRIX_KERNEL": "off", "PYTHONPATH": str(root)},
+        [sys.executable, "-c", CHECK, package.name, str(package.folder), str(made), *names],
+        env=os.environ | {"CLOUDMATRIX_KERNEL": "off", "PYTHONPATH": os.pathsep.join([str(package.root), str(here)])},
         capture_output=True,
         text=True,
     )
@@ -100,52 +100,34 @@ def tried(package: Package, made: Path) -> None:
 
 
 def with_mypyc(package: Package, made: Path, between: Path) -> None:
-    """Translate to C, compile every file of it, link the library and the module of each source."""
-    library, *modules = translated(package, between)
-    include = [*library.include_dirs, sysconfig.get_path("include"), str(between / package.name.replace(".", "/"))]
-    options = [*OPTIONS, "-w", *(f"-I{folder}" for folder in include)]
-    sources = sorted(library.sources, key=os.path.getsize, reverse=True) + [s for m in modules for s in m.sources]
-    objects = {source: str(between / f"{number}.o") for number, source in enumerate(sources)}
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    shared = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
-    compiling = [[*options, "-c", source, "-o", objects[source]] for source in sources]
-    linking = [
-        [*shared, *(objects[s] for s in each.sources), "-o", str(made / f"{each.name.rpartition('.')[2]}{suffix}")]
-        for each in (library, *modules)
-    ]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(run, compiling))
-        list(pool.map(run, linking))
-
-
-def translated(package: Package, folder: Path) -> list[Any]:
-    """The library with its C files, and then one small module for each source. What they import from outside the
+    """Translate to C and have setuptools compile it, one extension after the other. What they import from outside the
     package is not looked into."""
     from mypyc.build import mypycify
+    from setuptools import Distribution
+    from setuptools.command.build_ext import build_ext
+    from setuptools.errors import BaseError, CompileError
 
-    root = package.folder.parents[package.name.count(".")]
-    said = io.StringIO()
-    with contextlib.chdir(root), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    output = io.StringIO()
+    sources = [str(source.relative_to(package.root)) for source in package.sources()]
+    options = ["--config-file=", "--follow-imports=skip", f"--cache-dir={between / 'types'}"]
+    with contextlib.chdir(package.root), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
-            return mypycify(
-                [
-                    "--config-file=",
-                    "--follow-imports=skip",
-                    f"--cache-dir={folder / 'types'}",
-                    *(str(source.relative_to(root)) for source in package.sources()),
-                ],
+            extensions = mypycify(
+                [*options, *sources],
                 multi_file=True,
-                target_dir=str(folder),
+                target_dir=str(between),
                 group_name=package.library.removesuffix("__mypyc"),
             )
-        except SystemExit as refused:
-            raise Failed(said.getvalue()) from refused
-
-
-def run(arguments: list[str]) -> None:
-    ran = subprocess.run([compiler() or "cc", *arguments], capture_output=True, text=True)
-    if ran.returncode:
-        raise Failed(ran.stderr)
+            for extension in extensions:
+                extension.extra_compile_args = [*OPTIONS, "-w"]
+                extension.include_dirs.append(str(between / package.name.replace(".", "/")))
+                extension.name = extension.name.removeprefix(f"{package.name}.")
+            command = build_ext(Distribution({"name": package.name, "ext_modules": extensions}))
+            command.build_lib, command.build_temp = str(made), str(between / "objects")
+            command.ensure_finalized()
+            command.run()
+        except (SystemExit, OSError, BaseError, CompileError) as refused:
+            raise Failed(f"{output.getvalue()}{refused}") from refused
 
 
 def main() -> int:

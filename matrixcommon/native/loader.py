@@ -1,23 +1,27 @@
 """The allocator's choice as machine code, where somebody has had it compiled. Nothing needs it: the sources decide the
 same, a few times more slowly.
 
-`python -m matrixcommon.native.build` (or `make compiled`) compiles the modules of `capacity/` into a folder of the
-user's cache; `capacity/__init__.py` calls `take_up`, which puts that folder before the sources. The folder's name says
+`python -m matrixcommon.native.build` (or `make compiled`) compiles the modules below `matrixresource/scheduler` into a
+folder of the user's cache; the package's `__init__.py` calls `activate`, which finds modules there first. Its name says
 of which sources, for which Python and by which mypyc it was made, so that machine code of other sources is never found.
-CLOUDMATRIX_KERNEL=off keeps it out, as it does the fabric's kernel. `python -m matrixcommon.native.loader` tells which of
-the two forms this process would use, and exits with 1 where it is the interpreted one.
+CLOUDMATRIX_KERNEL=off keeps it out, as it does the fabric's kernel. `python -m matrixcommon.native.loader` tells which
+of the two forms this process would use, and exits with 1 where it is the interpreted one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import os
 import shutil
 import sys
 import sysconfig
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 OPTIONS = ("-O1", "-g0", "-fwrapv", "-DNDEBUG", "-fPIC")  # -O2 takes nearly twice as long to compile and runs no faster
@@ -26,21 +30,50 @@ HINT = "`make compiled` compiles it"
 
 @dataclass(frozen=True)
 class Package:
-    """A package whose modules are compiled together, but for those `left` as they are. Its `door` is loaded first:
-    mypyc's data classes look for the types of their fields while they are made, those for type checking only too."""
+    """A package whose modules, those of its sub-packages too, are compiled together, but for those in `excluded`, which
+    are named below the package. `entry_point` is loaded first: mypyc's data classes look for the types of their fields
+    while they are made, those for type checking only too."""
 
     name: str
     folder: Path
-    left: frozenset[str]
-    door: str
+    excluded: frozenset[str]
+    entry_point: str
+
+    @property
+    def root(self) -> Path:
+        """The folder that its name starts from."""
+        return self.folder.parents[self.name.count(".")]
 
     @property
     def library(self) -> str:
         """The module that has the machine code of all of them; theirs only hand it out (as mypyc names it)."""
         return f"{self.name}.native__mypyc"
 
+    def module(self, source: Path) -> str:
+        """The dotted name of a source below the package."""
+        return ".".join(source.relative_to(self.folder).with_suffix("").parts)
+
     def sources(self) -> list[Path]:
-        return sorted(path for path in self.folder.glob("*.py") if path.stem not in self.left)
+        return sorted(
+            path
+            for path in self.folder.rglob("*.py")
+            if path.stem != "__init__" and self.module(path) not in self.excluded
+        )
+
+
+class CompiledFinder(MetaPathFinder):
+    """Finds the compiled modules of a package, which lie in a folder as their names say."""
+
+    def __init__(self, package: Package, folder: Path) -> None:
+        self.paths = {
+            f"{package.name}.{'.'.join((*path.relative_to(folder).parts[:-1], path.name.partition('.')[0]))}": path
+            for path in folder.rglob("*.*")
+            if path.is_file()
+        }
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
+        found = self.paths.get(fullname)
+        return None if found is None else importlib.util.spec_from_file_location(fullname, found)
 
 
 @dataclass(frozen=True)
@@ -61,26 +94,27 @@ class Form:
 # What reads NetworkX graphs is the oracle of tests, and what a loss would take is asked of the topology in Python.
 ALLOCATOR: Package = Package(
     "matrixresource.scheduler",
-    Path(__file__).with_name("capacity"),
-    left=frozenset({"__init__", "from_graph", "radius"}),
-    door="ledger",
+    Path(__file__).parents[2] / "matrixresource" / "scheduler",
+    excluded=frozenset({"metrics.graph_export", "metrics.blast_radius"}),
+    entry_point="ledger",
 )
 
 
-def take_up(package: Package, path: list[str]) -> Form:
-    """Put the compiled modules of a package first in its `__path__`, where there are any that can be loaded."""
+def activate(package: Package) -> Form:
+    """Have the compiled modules of a package imported in place of its sources, where there are any that load."""
     if switched_off():
         return Form(False, "CLOUDMATRIX_KERNEL=off")
     folder = found(package)
     if folder is None:
         return Form(False, f"not compiled; {HINT}")
-    path.insert(0, str(folder))
+    finder = CompiledFinder(package, folder)
+    sys.meta_path.insert(0, finder)
     try:
         importlib.import_module(package.library)
     except ImportError as error:
-        path.remove(str(folder))
+        sys.meta_path.remove(finder)
         return Form(False, f"what was compiled cannot be loaded: {error}")
-    importlib.import_module(f"{package.name}.{package.door}")
+    importlib.import_module(f"{package.name}.{package.entry_point}")
     return Form(True)
 
 
@@ -105,7 +139,7 @@ def key(package: Package) -> str:
     seen = hashlib.sha256(f"{sysconfig.get_config_var('SOABI')} {sys.implementation.cache_tag} {OPTIONS}".encode())
     for source in package.sources():
         text = source.read_bytes()
-        seen.update(f"\n{source.stem} {len(text)}\n".encode() + text)
+        seen.update(f"\n{package.module(source)} {len(text)}\n".encode() + text)
     return seen.hexdigest()[:20]
 
 

@@ -6,4 +6,4 @@ Integers only: nodes, cabinets and supernodes are counted through, names are the
 
 from matrixcommon.native import loader
 
-FORM = loader.take_up(loader.ALLOCATOR, __path__)
+FORM = loader.activate(loader.ALLOCATOR)

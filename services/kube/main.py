@@ -2,8 +2,8 @@
 
 Everything it keeps lies in the state folder: `kube.db` (unless a database is given), `kube/` with the CA, the server
 certificate and the token file, `kubeconfig` for the administrator and `kubeconfig-operator` for the operator, who may
-do what its roles say (matrixcontainer/operator/rbac.py). The port is bound before they are written, so that `--port 0` tells
-its port there and in the log.
+do what its roles say (matrixcontainer/operator/rbac.py). The port is bound before they are written, so that `--port 0`
+tells its port there and in the log.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ ROOT = Path(loader.__file__).parents[1]
 ASK = """
 import sys
 from pathlib import Path
-from matrixcommon.native.loader import Package, take_up
+from matrixcommon.native.loader import Package, activate
 import stand_in
-form = take_up(Package("stand_in", Path(sys.argv[1]), frozenset({"__init__", "oracle"}), "door"), stand_in.__path__)
-import stand_in.door, stand_in.oracle
-print(form, stand_in.door.ANSWER, stand_in.oracle.ANSWER, sep="|")
+form = activate(Package("stand_in", Path(sys.argv[1]), frozenset({"room.oracle"}), "door"))
+import stand_in.door, stand_in.room.inner, stand_in.room.oracle
+print(form, stand_in.door.ANSWER, stand_in.room.oracle.ANSWER, stand_in.room.inner.ANSWER, sep="|")
 """
 KILLED = """
 import os, signal, sys
@@ -35,7 +35,7 @@ from matrixcommon.native.build import build
 def make(package, made, between):
     Path(made, "door.py").write_text("half of it")
     os.kill(os.getpid(), signal.SIGKILL)
-build(Package("stand_in", Path(sys.argv[1]), frozenset({"__init__", "oracle"}), "door"), make)
+build(Package("stand_in", Path(sys.argv[1]), frozenset({"room.oracle"}), "door"), make)
 """
 
 
@@ -47,14 +47,19 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
     (folder / "door.py").write_text("ANSWER = 'source'\n")
-    (folder / "oracle.py").write_text("ANSWER = 'source'\n")
-    return Package("stand_in", folder, frozenset({"__init__", "oracle"}), "door")
+    (folder / "room").mkdir()
+    (folder / "room" / "__init__.py").touch()
+    for name in ("inner", "oracle"):
+        (folder / "room" / f"{name}.py").write_text("ANSWER = 'source'\n")
+    return Package("stand_in", folder, frozenset({"room.oracle"}), "door")
 
 
 def copies(package: Package, made: Path, between: Path) -> None:
     (made / "native__mypyc.py").touch()
     for source in package.sources():
-        (made / source.name).write_text(source.read_text().replace("source", "machine code"))
+        target = made / source.relative_to(package.folder)
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(source.read_text().replace("source", "machine code"))
 
 
 def run(text: str, package: Package, **env: str) -> subprocess.CompletedProcess[str]:
@@ -70,20 +75,27 @@ def ask(package: Package, **env: str) -> list[str]:
 
 
 def test_sources_are_used_until_somebody_compiles_them(stand_in: Package) -> None:
-    assert ask(stand_in) == ["interpreted (not compiled; `make compiled` compiles it)", "source", "source"]
+    assert ask(stand_in) == ["interpreted (not compiled; `make compiled` compiles it)", "source", "source", "source"]
     build(stand_in, copies)
-    assert ask(stand_in) == ["compiled", "machine code", "source"], "what is left as it is stays in Python"
+    assert ask(stand_in) == ["compiled", "machine code", "source", "machine code"], (
+        "what is left as it is stays in Python"
+    )
 
 
 def test_the_switch_keeps_machine_code_out(stand_in: Package) -> None:
     build(stand_in, copies)
-    assert ask(stand_in, CLOUDMATRIX_KERNEL="off") == ["interpreted (CLOUDMATRIX_KERNEL=off)", "source", "source"]
+    assert ask(stand_in, CLOUDMATRIX_KERNEL="off") == [
+        "interpreted (CLOUDMATRIX_KERNEL=off)",
+        "source",
+        "source",
+        "source",
+    ]
 
 
 def test_machine_code_of_other_sources_is_never_found(stand_in: Package) -> None:
     build(stand_in, copies)
     before = (stand_in.folder / "door.py").read_text()
-    (stand_in.folder / "oracle.py").write_text("ANSWER = 'another'\n")
+    (stand_in.folder / "room" / "oracle.py").write_text("ANSWER = 'another'\n")
     assert found(stand_in) == folder_for(stand_in), "what is not compiled does not count"
     (stand_in.folder / "door.py").write_text("ANSWER = 'new source'\n")
     assert found(stand_in) is None
@@ -119,7 +131,7 @@ def test_what_cannot_be_loaded_is_done_without(stand_in: Package) -> None:
     (build(stand_in, copies) / "native__mypyc.py").write_text("raise ImportError('no such symbol')\n")
     form, *answers = ask(stand_in)
     assert form == "interpreted (what was compiled cannot be loaded: no such symbol)"
-    assert answers == ["source", "source"]
+    assert answers == ["source", "source", "source"]
 
 
 def test_a_build_that_cannot_be_loaded_is_not_kept(stand_in: Package) -> None:
@@ -170,8 +182,8 @@ def test_without_a_compiler_it_says_so_in_one_line(
     assert "no C compiler" in said
 
 
-def test_every_module_of_the_allocator_is_compiled_or_named_as_left() -> None:
-    names = {path.stem for path in ALLOCATOR.folder.glob("*.py")}
-    assert names >= ALLOCATOR.left | {ALLOCATOR.door}
-    assert {source.stem for source in ALLOCATOR.sources()} == names - ALLOCATOR.left
-    assert loader.key(ALLOCATOR) != loader.key(replace(ALLOCATOR, left=ALLOCATOR.left | {"batching"}))
+def test_every_module_of_the_allocator_is_compiled_or_named_as_excluded() -> None:
+    names = {ALLOCATOR.module(path) for path in ALLOCATOR.folder.rglob("*.py") if path.stem != "__init__"}
+    assert names >= ALLOCATOR.excluded | {ALLOCATOR.entry_point}
+    assert {ALLOCATOR.module(source) for source in ALLOCATOR.sources()} == names - ALLOCATOR.excluded
+    assert loader.key(ALLOCATOR) != loader.key(replace(ALLOCATOR, excluded=ALLOCATOR.excluded | {"changes.batch"}))

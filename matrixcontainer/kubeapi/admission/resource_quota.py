@@ -26,7 +26,7 @@ ON_THEIR_WAY_S = 10.0
 class QuotaAdmission:
     """The last to be asked about a write."""
 
-    def __init__(self, api: "KubeApi") -> None:
+    def __init__(self, api: KubeApi) -> None:
         self.api = api
         self.coming: dict[Key, tuple[float, Amounts]] = {}  # counted, but not there yet: since when, how much
 

@@ -20,12 +20,12 @@ class CustomStrategy(Strategy):
     unconditional_update = False
     strategic = False
 
-    def __init__(self, version_schema: structural.Schema, scale: "ScalePaths | None" = None) -> None:
+    def __init__(self, version_schema: structural.Schema, scale: ScalePaths | None = None) -> None:
         self.schema = version_schema
         self.scale = scale
         self.with_rules = version_schema.has_rules()
 
-    def clean(self, obj: dict[str, Any], resource: "Resource") -> list[str]:
+    def clean(self, obj: dict[str, Any], resource: Resource) -> list[str]:
         unknown: list[str] = []
         structural.prune_custom(obj, self.schema, "", unknown, root=True)
         deeper: list[str] = []
@@ -37,7 +37,7 @@ class CustomStrategy(Strategy):
         structural.apply_defaults(obj, self.schema)
         structural.drop_nulls(obj, self.schema)
 
-    def refresh(self, obj: dict[str, Any], resource: "Resource") -> None:
+    def refresh(self, obj: dict[str, Any], resource: Resource) -> None:
         structural.prune_custom(obj, self.schema, "", [], root=True)
         structural.apply_defaults(obj, self.schema)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Usages:
     """The same, asked of the cluster."""
 
-    def __init__(self, workloads: "Workloads") -> None:
+    def __init__(self, workloads: Workloads) -> None:
         self.workloads = workloads
         self.api = workloads.api
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matrixcontainer.kubeapi.endpoints.write import Writing
 
 
-def review(app: "Writing", request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> Response:
+def review(app: Writing, request: Request, resource: Resource, target: Target, body: dict[str, Any]) -> Response:
     if choose(request.accept).form:
         raise errors.not_acceptable(", ".join(OFFERED))
     options = app.options(request)

@@ -1,4 +1,6 @@
-"""One process of the stack as the only one in a container: `python -m services.matrixctl.supervisor.container_entrypoint NAME`.
+"""One process of the stack as the only one in a container.
+
+    python -m services.matrixctl.supervisor.container_entrypoint NAME
 
 The containers of a stack share a state folder, as processes under the supervisor do. `prepare` runs first and alone: it
 makes the tokens and says what time it is. Each process then takes its token and the time from there; where it listens,
