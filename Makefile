@@ -49,10 +49,10 @@ wheels: $(READY) ## the locked packages as wheels in build/wheels, for image bui
 	$(BIN)/python -m pip download --quiet --only-binary :all: --require-hashes -r requirements.lock -d build/wheels
 
 compiled: $(READY) ## the allocator as machine code in the user's cache: a minute or two, once (needs a C compiler)
-	$(BIN)/python -m matrixcommon.native.build
+	$(BIN)/python -m matrixresource.native_allocator
 
 bench: $(READY) ## every published figure, each with its method and goal
-	$(BIN)/python -m matrixcommon.native.build || test $$? = 3
+	$(BIN)/python -m matrixresource.native_allocator || test $$? = 3
 	$(BIN)/python -m benchmarks
 
 soak: $(READY) ## long seeds and scale

@@ -1,9 +1,8 @@
-"""Compiles the allocator's choice with mypyc: `python -m matrixcommon.native.build`.
+"""Compiles a package with mypyc.
 
 mypyc (of the package mypy) translates the annotated modules to C and setuptools has a C compiler make a library of
 them, in about a minute. All of it is made in a folder of its own, tried in a process of its own, and then moved to its
 place at once, so that a kill at any moment leaves nothing that could be loaded.
-Exit code 0: it is there (also when it was before); 3: it cannot be made here, with the reason; 1: it failed.
 """
 
 from __future__ import annotations
@@ -18,14 +17,12 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from matrixcommon.native.loader import ALLOCATOR, OPTIONS, Package, cache, compiler, folder_for
+from matrixcommon.native.loader import OPTIONS, Package, cache, compiler, folder_for
 
 KEPT = 8  # builds of a package that are kept, the newest
-CANNOT = 3
 CHECK = """
 import importlib, sys
 from pathlib import Path
@@ -128,21 +125,3 @@ def with_mypyc(package: Package, made: Path, between: Path) -> None:
             command.run()
         except (SystemExit, OSError, BaseError, CompileError) as refused:
             raise Failed(f"{output.getvalue()}{refused}") from refused
-
-
-def main() -> int:
-    if (what := missing()) and not folder_for(ALLOCATOR).exists():
-        print(f"the allocator is not compiled: {what}; it works without, more slowly")
-        return CANNOT
-    begun, there = time.monotonic(), folder_for(ALLOCATOR).exists()
-    try:
-        target = build(ALLOCATOR)
-    except (Failed, OSError) as error:
-        print(f"the allocator could not be compiled: {error}", file=sys.stderr)
-        return 1
-    print(f"the allocator is compiled {'already' if there else f'in {time.monotonic() - begun:.0f} s'}: {target}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,11 +1,10 @@
-"""The allocator's choice as machine code, where somebody has had it compiled. Nothing needs it: the sources decide the
-same, a few times more slowly.
+"""Packages as machine code, where somebody has had them compiled. Nothing needs it: the sources decide the same, a few
+times more slowly.
 
-`python -m matrixcommon.native.build` (or `make compiled`) compiles the modules below `matrixresource/scheduler` into a
-folder of the user's cache; the package's `__init__.py` calls `activate`, which finds modules there first. Its name says
-of which sources, for which Python and by which mypyc it was made, so that machine code of other sources is never found.
-CLOUDMATRIX_KERNEL=off keeps it out, as it does the fabric's kernel. `python -m matrixcommon.native.loader` tells which
-of the two forms this process would use, and exits with 1 where it is the interpreted one.
+`build` compiles the modules of a package into a folder of the user's cache; `activate`, called in the package's
+`__init__.py`, has modules found there first. The folder's name says of which sources, for which Python and by which
+mypyc it was made, so that machine code of other sources is never found. CLOUDMATRIX_KERNEL=off keeps it out, as it does
+the fabric's kernel.
 """
 
 from __future__ import annotations
@@ -91,15 +90,6 @@ class Form:
         return self.word if self.compiled else f"{self.word} ({self.why})"
 
 
-# What reads NetworkX graphs is the oracle of tests, and what a loss would take is asked of the topology in Python.
-ALLOCATOR: Package = Package(
-    "matrixresource.scheduler",
-    Path(__file__).parents[2] / "matrixresource" / "scheduler",
-    excluded=frozenset({"metrics.graph_export", "metrics.blast_radius"}),
-    entry_point="ledger",
-)
-
-
 def activate(package: Package) -> Form:
     """Have the compiled modules of a package imported in place of its sources, where there are any that load."""
     if switched_off():
@@ -164,10 +154,3 @@ def switched_off() -> bool:
 def cache() -> Path:
     """Where machine code is kept."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cloudmatrix"
-
-
-if __name__ == "__main__":
-    from matrixresource.scheduler import FORM
-
-    print(f"the allocator is {FORM}")
-    sys.exit(0 if FORM.compiled else 1)

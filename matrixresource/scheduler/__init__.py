@@ -4,6 +4,7 @@ Integers only: nodes, cabinets and supernodes are counted through, names are the
 `FORM` says whether these modules are the sources beside this file or what was compiled from them.
 """
 
-from matrixcommon.native import loader
+from matrixcommon.native.loader import activate
+from matrixresource.native_allocator import ALLOCATOR
 
-FORM = loader.activate(loader.ALLOCATOR)
+FORM = activate(ALLOCATOR)

@@ -13,8 +13,9 @@ import pytest
 
 from matrixcommon.native import build as compiling
 from matrixcommon.native import loader
-from matrixcommon.native.build import CANNOT, Failed, build
-from matrixcommon.native.loader import ALLOCATOR, Package, folder_for, found
+from matrixcommon.native.build import Failed, build
+from matrixcommon.native.loader import Package, folder_for, found
+from matrixresource.native_allocator import ALLOCATOR, CANNOT, main
 
 ROOT = Path(loader.__file__).parents[1]
 # In a process of its own, as importing cannot be undone: how the stand-in says it was loaded, and its answer.
@@ -176,7 +177,7 @@ def test_without_a_compiler_it_says_so_in_one_line(
     stand_in: Package, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(stand_in.folder))
-    assert compiling.main() == CANNOT
+    assert main([]) == CANNOT
     said = capsys.readouterr().out
     assert said.count("\n") == 1
     assert "no C compiler" in said

@@ -4,8 +4,8 @@ The hardware of all nodes is looked at, what their ports say and what they truly
 only what agents make of the answers. A probe gets the share of its rate that the weakest port on its way carries, and
 none when the node that should answer has no power. Nodes that this process does not play are whole.
 
-A probe's latency is the plane's measured one (`matrixlink/fabric/condition/calibration.yaml`) and, over ports that carry
-less, the longer time that its 512 bytes take on them. Waiting behind other traffic is not modelled.
+A probe's latency is the plane's measured one (`matrixlink/fabric/condition/calibration.yaml`) and, over ports that
+carry less, the longer time that its 512 bytes take on them. Waiting behind other traffic is not modelled.
 """
 
 from __future__ import annotations

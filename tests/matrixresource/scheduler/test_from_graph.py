@@ -30,7 +30,7 @@ from matrixresource.scheduler.metrics.graph_export import (
 from matrixresource.scheduler.model.cluster_shape import Shape
 from matrixresource.scheduler.model.placement_arithmetic import nodes_in
 from matrixresource.scheduler.model.request import Place, Rule, Wish
-from tests.matrixresource.capacity.graph_search import Search
+from tests.matrixresource.scheduler.graph_search import Search
 
 SMALL = Shape(2, 2, 2)
 LEVELS = st.sampled_from(["node", "cabinet", "supernode"])

@@ -12,7 +12,7 @@ from matrixlink.forwarding.clos_shape import NONE, Shape
 from matrixlink.forwarding.element_state import Condition, Event, back, drain, lost, undrain
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixresource.topology import SupernodeSpec
-from tests.matrixlink.tables.plain import Plain, walk
+from tests.matrixlink.forwarding.plain import Plain, walk
 
 ONE = Shape(nodes=4, sub_planes=2, dies=4, cpus=2, chips=4)
 FEW_CHIPS = Shape(nodes=3, sub_planes=1, dies=5, cpus=1, chips=3)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from benchmarks.placement import Replay, wish_of
 from matrixresource.scheduler.model.request import Place
-from tests.matrixresource.capacity.checker import Accountant, Promise, Tenant
+from tests.matrixresource.scheduler.checker import Accountant, Promise, Tenant
 
 TOPOLOGY = {"supernodes": 3, "cabinets": 3, "nodes": 4, "npus": 8, "cpus": 4, "mem_gib": 1536}
 

@@ -14,8 +14,8 @@ from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.live_flows import LiveFlows
 from matrixlink.forwarding.path_policies import ECMP, PLANNED, POLICIES, SPRAY, STATIC, Transfers
 from matrixlink.forwarding.quality import all_dies, permutations
-from tests.matrixlink.tables.plain import Plain, walk
-from tests.matrixlink.tables.test_forwarding import JOINED, ONE, made_good, some_events
+from tests.matrixlink.forwarding.plain import Plain, walk
+from tests.matrixlink.forwarding.test_forwarding import JOINED, ONE, made_good, some_events
 
 SMALL = [ONE, JOINED]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.placement import Replay, read
-from tests.matrixresource.capacity.checker import Accountant
+from tests.matrixresource.scheduler.checker import Accountant
 
 FOLDER = Path(__file__).with_name("sequences")
 

@@ -15,7 +15,7 @@ from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import Shape
 from matrixresource.scheduler.model.request import Place, Rule, Wish
-from tests.matrixresource.capacity import exhaustive
+from tests.matrixresource.scheduler import exhaustive
 
 
 @st.composite

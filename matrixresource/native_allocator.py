@@ -1,0 +1,50 @@
+"""The allocator's choice as machine code: `python -m matrixresource.native_allocator` compiles it, once.
+
+Exit code 0: it is there (also when it was before); 3: it cannot be made here, with the reason; 1: it failed. With
+`--check` it tells which form this process would use, and exits with 1 where it is the interpreted one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from matrixcommon.native.build import Failed, build, missing
+from matrixcommon.native.loader import Package, folder_for
+
+CANNOT = 3
+# What reads NetworkX graphs is the oracle of tests, and what a loss would take is asked of the topology in Python.
+ALLOCATOR = Package(
+    "matrixresource.scheduler",
+    Path(__file__).with_name("scheduler"),
+    excluded=frozenset({"metrics.graph_export", "metrics.blast_radius"}),
+    entry_point="ledger",
+)
+
+
+def main(arguments: list[str]) -> int:
+    if "--check" in arguments:
+        return check()
+    if (what := missing()) and not folder_for(ALLOCATOR).exists():
+        print(f"the allocator is not compiled: {what}; it works without, more slowly")
+        return CANNOT
+    begun, there = time.monotonic(), folder_for(ALLOCATOR).exists()
+    try:
+        target = build(ALLOCATOR)
+    except (Failed, OSError) as error:
+        print(f"the allocator could not be compiled: {error}", file=sys.stderr)
+        return 1
+    print(f"the allocator is compiled {'already' if there else f'in {time.monotonic() - begun:.0f} s'}: {target}")
+    return 0
+
+
+def check() -> int:
+    from matrixresource.scheduler import FORM
+
+    print(f"the allocator is {FORM}")
+    return 0 if FORM.compiled else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
