@@ -4,8 +4,8 @@ A load is what a workload does: so much from each NPU of a slice's members to th
 is in the switches' tables, not by what anybody wished: a node without a table sends nothing, stripes and detours say
 over which sub-planes and L2 chips, and a port that carries less than it says is found out by the bytes. Rates are
 the fabric core's, guarantee plus share by the floors and weights in the tables
-(`matrixlink/fabric/sharing/max_min_arrays.py`). UB and RoCE are lossless: what is too much waits at the sender, and only
-what goes into a port that carries nothing is dropped.
+(`matrixlink/fabric/sharing/max_min_arrays.py`). UB and RoCE are lossless: what is too much waits at the sender, and
+only what goes into a port that carries nothing is dropped.
 """
 
 from __future__ import annotations
