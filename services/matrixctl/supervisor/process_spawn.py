@@ -95,7 +95,7 @@ def spawn(name: str, module: str, environ: dict[str, str], seat: Path, log: Path
 
 
 def _import_path(environ: dict[str, str]) -> str:
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[3])
     return os.pathsep.join([root, *filter(None, [environ.get("PYTHONPATH", "")])])
 
 

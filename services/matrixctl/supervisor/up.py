@@ -50,7 +50,7 @@ def supervisor_command(folder: Folder) -> list[str]:
 
 def supervisor_environment(request: str) -> dict[str, str]:
     """The request, modules found from any folder, and memory not spread over arenas of threads never used."""
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     return os.environ | {REQUEST: request, "PYTHONPATH": path, "MALLOC_ARENA_MAX": "2"}
 
