@@ -20,8 +20,8 @@ from benchmarks import Figure
 from benchmarks.busy import SHAPES, Busy, busy, percentile
 from matrixresource.scheduler import FORM
 from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.request import PlacementRequest
 
 # requests; goals: P50 and P99 in us, times NetworkX, ms for an index made anew
 GOALS = {
@@ -63,7 +63,7 @@ def measure() -> Iterator[Figure]:
     yield Figure("a gang of 4,000 nodes", gang_ms(), "ms", "chosen, committed and named on 20,736 nodes", 20)
 
 
-def by_graph(shape: Shape) -> tuple[float, float]:
+def by_graph(shape: ClusterShape) -> tuple[float, float]:
     """Microseconds of best fit over a graph's nodes: as usually written, and as lean as can be."""
     chance = random.Random(7)
     graph = networkx.Graph()
@@ -87,7 +87,7 @@ def by_graph(shape: Shape) -> tuple[float, float]:
     return _median_us(usual), _median_us(lean)
 
 
-def by_arrays(shape: Shape) -> float:
+def by_arrays(shape: ClusterShape) -> float:
     """The same over an array."""
     free = numpy.random.default_rng(7).integers(0, 9, shape.all_nodes)
     return _median_us(lambda: int(numpy.argmin(numpy.where(free >= 4, free, 99))))
@@ -116,7 +116,7 @@ def gang_ms() -> float:
     names = [f"sn{n // 48}-c{n % 48 // 4:02d}-n{n % 4}" for n in range(shape.all_nodes)]
     ledger = Ledger(shape)
     begun = time.perf_counter_ns()
-    place, _ = ledger.allocate("gang", Wish(GANG_NODES), 0.0)
+    place, _ = ledger.allocate("gang", PlacementRequest(GANG_NODES), 0.0)
     if place is None:
         raise AssertionError("an empty machine has room for it")
     named = [names[c * shape.nodes + o] for c, mask in place.whole for o in ledger.index.offsets(mask)]

@@ -18,7 +18,7 @@ from matrixresource.scheduler import FORM
 from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.explain.release_set import possible
 from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.model.request import PlacementRequest
 
 IN_A_ROW = 3
 
@@ -66,9 +66,9 @@ def brim(ledger: Ledger, now: float) -> None:
         refused = 0 if place is not None else refused + 1
 
 
-def refusals(ledger: Ledger, chance: random.Random, now: float) -> Iterator[Wish]:
+def refusals(ledger: Ledger, chance: random.Random, now: float) -> Iterator[PlacementRequest]:
     """Requests that would fit on an empty machine and do not fit now."""
-    names = sorted(ledger.held)
+    names = sorted(ledger.allocations)
     while True:
         wish = with_rules(chance, wish_of(chance, ledger.shape, now)[0], names)
         if possible(ledger.shape, wish) and ledger.choose(wish) is None:

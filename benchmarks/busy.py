@@ -13,10 +13,14 @@ import time
 from dataclasses import dataclass, field
 
 from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.request import Rule, Wish
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.request import DomainConstraint, PlacementRequest
 
-SHAPES = {"48 nodes": Shape(1, 12, 4), "1,024 nodes": Shape(1, 256, 4), "20,736 nodes": Shape(432, 12, 4)}
+SHAPES = {
+    "48 nodes": ClusterShape(1, 12, 4),
+    "1,024 nodes": ClusterShape(1, 256, 4),
+    "20,736 nodes": ClusterShape(432, 12, 4),
+}
 MIX = ((1, 20), (2, 14), (4, 16), (8, 20), (16, 12), (32, 8), (64, 4), (128, 3), (256, 2), (320, 1))
 STAY_S, NPUS = 6100.0, 24.0  # means of the above
 FAIL_EVERY = 100  # requests
@@ -34,32 +38,42 @@ class Busy:
     rate: float = 0.0
 
 
-def wish_of(chance: random.Random, shape: Shape, now: float) -> tuple[Wish, float]:
+def wish_of(chance: random.Random, shape: ClusterShape, now: float) -> tuple[PlacementRequest, float]:
     """A request without rules and how long it will stay, in seconds; it says one to three times as long."""
     sizes, weights = zip(*MIX, strict=True)
     npus = chance.choices(sizes, weights)[0]
     stay = chance.lognormvariate(8.0, 1.2)
     nodes, per = (npus // 8, 8) if npus >= 8 else (1, npus)
     within = chance.choice(["", "", "cabinet" if nodes <= shape.nodes else "supernode"])
-    return Wish(min(nodes, shape.of_supernode), per, within, end=now + stay * chance.uniform(1, 3)), stay
+    return PlacementRequest(
+        min(nodes, shape.of_supernode), per, within, lease_end=now + stay * chance.uniform(1, 3)
+    ), stay
 
 
-def with_rules(chance: random.Random, wish: Wish, names: list[str]) -> Wish:
+def with_rules(chance: random.Random, wish: PlacementRequest, names: list[str]) -> PlacementRequest:
     """One request in six with spares, one in six a gang of parts; with names, as many spread or kept apart of them."""
-    end, kind = wish.end, chance.randrange(6)
+    end, kind = wish.lease_end, chance.randrange(6)
     if kind == 0:
-        return Wish(wish.nodes, 8, wish.within, spares=chance.choice([1, 2]), end=end)
+        return PlacementRequest(wish.nodes, 8, wish.required_domain, spares=chance.choice([1, 2]), lease_end=end)
     if kind == 1:
-        return Wish(chance.randint(2, 8), chance.choice([2, 4]), "supernode", end=end)
+        return PlacementRequest(chance.randint(2, 8), chance.choice([2, 4]), "supernode", lease_end=end)
     if kind == 2 and names:
-        return Wish(chance.randint(2, 8), 8, "supernode", spread=Rule("cabinet", chance.choice([1, 2])), end=end)
+        return PlacementRequest(
+            chance.randint(2, 8),
+            8,
+            "supernode",
+            spread=DomainConstraint("cabinet", chance.choice([1, 2])),
+            lease_end=end,
+        )
     if kind == 3 and names:
         others = tuple(chance.sample(names, min(2, len(names))))
-        return Wish(wish.nodes, 8, wish.within, apart=Rule("cabinet", 0, others), end=end)
+        return PlacementRequest(
+            wish.nodes, 8, wish.required_domain, anti_affinity=DomainConstraint("cabinet", 0, others), lease_end=end
+        )
     return wish
 
 
-def busy(shape: Shape, requests: int, *, rules: bool = False) -> Busy:
+def busy(shape: ClusterShape, requests: int, *, rules: bool = False) -> Busy:
     """Fills the machine and measures as many requests after that."""
     chance = random.Random(7)
     found = Busy(Ledger(shape))
@@ -79,7 +93,7 @@ def busy(shape: Shape, requests: int, *, rules: bool = False) -> Busy:
             begun = time.perf_counter_ns()
             while leaving and leaving[0][0] <= now:
                 gone = heapq.heappop(leaving)[1]
-                if gone in ledger.held:
+                if gone in ledger.allocations:
                     ledger.release(gone)
             freed = time.perf_counter_ns()
             place, _ = ledger.allocate(name, wish, now)

@@ -19,12 +19,12 @@ import numpy as np
 
 from benchmarks import Figure
 from benchmarks.topology_graph import peak_mb
-from matrixlink.fabric.sharing.completion import Run, rates_now, run
-from matrixlink.fabric.sharing.incremental import LiveShares
+from matrixlink.fabric.sharing.completion import CompletionTimes, rates_now, run
+from matrixlink.fabric.sharing.incremental import IncrementalMaxMin
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates
 from matrixlink.fabric.sharing.native_kernel import kernel
 from matrixlink.fabric.sharing.traffic import Traffic
-from matrixlink.fabric.workload.collectives import Step, all_to_all
+from matrixlink.fabric.workload.collectives import CollectiveStep, all_to_all
 from matrixlink.forwarding.ub_paths import UbPaths
 
 TRIES = 5
@@ -49,7 +49,7 @@ def solves(how: str) -> Iterator[Figure]:
     chance = np.random.default_rng(1)
     turned = np.roll(chance.permutation(384), 1)
     dies = np.arange(768)
-    permutation = UbPaths.of(48).striped(Step(dies, 2 * turned[dies // 2] + dies % 2, 28e6))
+    permutation = UbPaths.of(48).striped(CollectiveStep(dies, 2 * turned[dies // 2] + dies % 2, 28e6))
     ecmp = UbPaths.of(20).hashed(all_to_all(range(320), 7168)[0], 1)
     for name, made, goal, peer in (
         ("5,376 flows (permutation)", permutation, 3, "47 ms"), ("102,080 flows (EP320 ECMP)", ecmp, 60, "570 ms"),
@@ -92,7 +92,7 @@ def single_changes(how: str) -> Iterator[Figure]:
     """A departure and an arrival in turn among 4,000 flows of an all-to-all of 64 dies."""
     made = UbPaths.of(4).hashed(all_to_all(range(64), 1)[0], 1)
     paths = [made.links[a:b].tolist() for a, b in zip(made.starts[:4000], made.starts[1:4001], strict=True)]
-    shares = LiveShares(made.capacity, 4001, 4)
+    shares = IncrementalMaxMin(made.capacity, 4001, 4)
     held = {shares.add(path)[0]: path for path in paths}
     chance, arrivals, departures = random.Random(4), [], []
     for _ in range(CHANGES if kernel() else CHANGES // 100):
@@ -112,7 +112,7 @@ def single_changes(how: str) -> Iterator[Figure]:
         )
 
 
-def median(deed: Callable[[], Any], tries: int = TRIES) -> tuple[float, Run | Any]:
+def median(deed: Callable[[], Any], tries: int = TRIES) -> tuple[float, CompletionTimes | Any]:
     """Seconds of the middle try, after one that does not count, and what the last gave."""
     took, result = [], deed()
     for _ in range(tries):

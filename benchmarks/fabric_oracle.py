@@ -25,11 +25,11 @@ import numpy as np
 from benchmarks.fabric_oracles.reach import UbDamage
 from benchmarks.fabric_oracles.splitting import share_split
 from matrixcommon.model.planes import Plane
-from matrixlink.admission.bandwidth_ledger import Booking, FloorBook
+from matrixlink.admission.bandwidth_ledger import BandwidthLedger, Booking
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.sharing.completion import run
 from matrixlink.fabric.sharing.flow import Flow, Number
-from matrixlink.fabric.sharing.max_min import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, Overbooked, share
+from matrixlink.fabric.sharing.max_min import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, Overcommitted, share
 from matrixlink.fabric.sharing.max_min_arrays import share_floats
 from matrixlink.fabric.sharing.timeline import FabricEvent, Timeline
 from matrixlink.fabric.sharing.traffic import from_flows
@@ -57,7 +57,7 @@ def _shared(case: Case, share: Rates) -> dict[str, Any]:
     links = _links(case)
     try:
         rates = share(_flows(case), dict(enumerate(links.values())), rule)
-    except Overbooked as over:
+    except Overcommitted as over:
         names = list(links)
         return {"infeasible": True, "overbooked_links": sorted(names[key] for key in over.links)}  # type: ignore[call-overload]
     return {"rate": rates, "total": sum(rates), "smallest": min(rates, default=0), "largest": max(rates, default=0)}
@@ -101,7 +101,7 @@ def _admission(case: Case) -> dict[str, Any]:
     links = list(dict.fromkeys(link for need in needs for link in need))
     place = {link: at for at, link in enumerate(links)}
     have = np.array([float(given[link] if link in given else _capacity(link, case["topology"])) for link in links])
-    book = FloorBook(Fabric([Supernode()]), lambda plane, owner: have)
+    book = BandwidthLedger(Fabric([Supernode()]), lambda plane, owner: have)
     decisions: list[Any] = []
     for op, need in zip(case["ops"], needs, strict=True):
         if op["op"] == "release":
@@ -110,7 +110,7 @@ def _admission(case: Case) -> dict[str, Any]:
             continue
         amounts = np.zeros(len(links))
         amounts[[place[link] for link in need]] = [float(amount) for amount in need.values()]
-        short = book.short(Plane.UB, {"case": amounts}, op["id"])
+        short = book.overcommitted_ports(Plane.UB, {"case": amounts}, op["id"])
         if not short:
             book.put(op["id"], Booking(Plane.UB, {"case": amounts}, {"case": amounts}))
         decisions.append({"refused": sorted(links[at] for _, at in short)} if short else "admitted")

@@ -16,8 +16,8 @@ import numpy as np
 
 from benchmarks import Figure
 from matrixlink.fabric.sharing.native_kernel import kernel
-from matrixlink.forwarding.clos_shape import Shape
-from matrixlink.forwarding.element_state import Condition, Event, back, lost
+from matrixlink.forwarding.clos_shape import ClosShape
+from matrixlink.forwarding.element_state import ElementEvent, ElementState, back, lost
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.live_flows import LiveFlows
 from matrixlink.forwarding.matchings import matchings
@@ -29,7 +29,7 @@ DAMAGE = 0.05
 """Part of all cables that is cut where tables are built around damage."""
 
 CHIP, CABLE = ("l2", 0, 0, 3), ("cable", 0, 5, 3)
-PODS = Shape(sub_planes=1, supernodes=22, spines=16)
+PODS = ClosShape(sub_planes=1, supernodes=22, spines=16)
 
 
 def measure() -> Iterator[Figure]:
@@ -40,7 +40,7 @@ def measure() -> Iterator[Figure]:
 
 
 def supernode() -> Iterator[Figure]:
-    shape, condition = Shape(), Condition(Shape())
+    shape, condition = ClosShape(), ElementState(ClosShape())
     cut = np.random.default_rng(1).random(shape.sizes["cable"]) < DAMAGE
     condition.share["cable"][cut] = 0.0
     took = median(lambda: ForwardingTables(shape))
@@ -59,7 +59,7 @@ def pods() -> Iterator[Figure]:
     yield losing("8,448 NPUs, cable lost: tables and changes", PODS, CABLE, 100, "OpenSM 22-27 s")
 
 
-def losing(name: str, shape: Shape, element: tuple[str, int, int, int], goal: float, peer: str) -> Figure:
+def losing(name: str, shape: ClosShape, element: tuple[str, int, int, int], goal: float, peer: str) -> Figure:
     """Milliseconds from an event to everything that follows from it, with what changed in the method."""
     tables = ForwardingTables(shape)
     flows = LiveFlows(tables)
@@ -76,14 +76,14 @@ def losing(name: str, shape: Shape, element: tuple[str, int, int, int], goal: fl
 
 
 def planned() -> Iterator[Figure]:
-    shape = Shape()
+    shape = ClosShape()
     source, target = permutations(shape, 1, 1)[0]
     took = median(lambda: matchings(source // shape.ends, target // shape.ends, shape.chips))
     yield Figure("plan of a permutation of 768 dies", took, "ms", "16 matchings, over arrays", 5)
 
 
 def quality() -> Iterator[Figure]:
-    shape = Shape()
+    shape = ClosShape()
     drawn, turned = permutations(shape, 1, 60), shifts(shape, 59)
     whole, chip, cable = tables_after(), tables_after(lost(*CHIP)), tables_after(lost(*CABLE))
     yield Figure("all-to-all factor, whole", all_to_all_factor(whole, 0), "", "OpenSM 1.00, its dfsssp 1.49")
@@ -108,8 +108,8 @@ def quality() -> Iterator[Figure]:
     yield Figure("random permutation, static, after a lost L2 chip", rates.mean, "GB/s", "OpenSM ftree 17.62")
 
 
-def tables_after(*events: Event) -> ForwardingTables:
-    tables = ForwardingTables(Shape())
+def tables_after(*events: ElementEvent) -> ForwardingTables:
+    tables = ForwardingTables(ClosShape())
     tables.take(events)
     return tables
 

@@ -18,10 +18,10 @@ from sqlalchemy.orm import sessionmaker
 from benchmarks import Figure
 from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.planes import Plane
-from matrixcommon.persistence.database_session import Records
-from matrixlink.admission.admission import FloorClaim, admit, regrant
-from matrixlink.admission.admission_state import Promises
-from matrixlink.admission.slice_index import Terms
+from matrixcommon.persistence.database_session import Database
+from matrixlink.admission.admission import BandwidthRequest, admit, reallocate
+from matrixlink.admission.admission_state import AdmissionState
+from matrixlink.admission.slice_index import SliceState
 from matrixlink.admission.what_if import what_if
 from matrixlink.contract.what_if import WhatIfRequest
 from matrixlink.fabric.condition.fabric import Fabric
@@ -64,37 +64,37 @@ def measure() -> Iterator[Figure]:
     )
 
 
-def after_a_loss(promises: Promises) -> Iterator[Figure]:
+def after_a_loss(promises: AdmissionState) -> Iterator[Figure]:
     fabric = promises.fabric
 
     def lose_and_mend() -> None:
         for gbps in (0.0, 28.0):
             for node in fabric.nodes():
                 fabric.set_ports(node, {"ub-p3-k11": gbps})
-            regrant(promises.ledger, [promises.claim(terms) for terms in promises.roll], promises.when_whole)
+            reallocate(promises.ledger, [promises.claim(terms) for terms in promises.slices], promises.healthy_ledger)
 
     took = median_ms(lose_and_mend, 7) / 2
     yield Figure("an L2 chip lost or mended: 96 floors anew", took, "ms", "needs, three passes of regrant; median of 7")
 
 
-def filled() -> Promises:
+def filled() -> AdmissionState:
     """Promises over a fabric of one supernode, with empty tables that nobody writes."""
     engine = create_engine("sqlite://", poolclass=StaticPool)
     Base.metadata.create_all(engine)
-    store = LinkStore(Records(sessionmaker(engine, expire_on_commit=False), Base.metadata, FixedClock()))
+    store = LinkStore(Database(sessionmaker(engine, expire_on_commit=False), Base.metadata, FixedClock()))
     fabric = Fabric([Supernode()])
-    promises = Promises(store, fabric)
+    promises = AdmissionState(store, fabric)
     names = fabric.nodes()
     for at, node in enumerate(names):
         levels = (Protection.ANY_L2_CHIP, Protection.NONE) if at % 2 else (Protection.NONE, Protection.ANY_CABLE)
         for which, members in enumerate(([node], [node, names[at - 1]])):
             terms = of(f"s{at}-{which}", members, 100.0, levels[which], 2 * at + which)
-            promises.roll.put(promises.book(terms, None, dry=False))
+            promises.slices.put(promises.book(terms, None, dry=False))
     return promises
 
 
-def of(name: str, members: list[str], floor: float, level: Protection, order: int) -> Terms:
-    return Terms(
+def of(name: str, members: list[str], floor: float, level: Protection, order: int) -> SliceState:
+    return SliceState(
         name, "default", Plane.UB, tuple(members), floor, None, 4.0, (0, order), level, "partitionKey", order + 2,
         1.0, "", {}, {}, False, True,
     )  # fmt: skip
@@ -115,7 +115,7 @@ def reservation_us() -> float:
     """Microseconds to check and book one node's floors (224 links) where others hold some too."""
     promises = filled()
     needs = choose_needs(promises.fabric, Plane.UB, promises.fabric.nodes()[:1])
-    claim = FloorClaim("asked", Plane.UB, needs, 10.0)
+    claim = BandwidthRequest("asked", Plane.UB, needs, 10.0)
     took = []
     for _ in range(1000):
         begun = time.perf_counter_ns()

@@ -24,8 +24,8 @@ from typing import Any
 from matrixresource.scheduler.changes import batch
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.request import Place, Rule, Wish
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest
 from matrixresource.scheduler.placement.best_fit import POLICIES
 
 Event = dict[str, Any]
@@ -35,7 +35,7 @@ class Replay:
     """One sequence through one ledger."""
 
     def __init__(self, topology: Event, policy: str = "best") -> None:
-        self.shape = Shape(
+        self.shape = ClusterShape(
             topology["supernodes"],
             topology["cabinets"],
             topology["nodes"],
@@ -68,7 +68,7 @@ class Replay:
                 else:
                     yield {"i": line} | self.allocate(event, now)
             elif op == "free":
-                if event["id"] in self.ledger.held:
+                if event["id"] in self.ledger.allocations:
                     self.ledger.release(event["id"])
             elif op == "held":
                 self.ledger.hold(event["id"], wish_of(event, now), self.place_of(event["place"]), now)
@@ -101,15 +101,15 @@ class Replay:
             place = placed[event["id"]]
             yield {"i": number, "place": self.written(place) if place else None, "us": round(took, 2)}
 
-    def moving(self, name: str, wish: Wish, now: float) -> Event | None:
+    def moving(self, name: str, wish: PlacementRequest, now: float) -> Event | None:
         """Where moves are allowed: room by the cheapest plan."""
         plan = defragmentation.plan(self.ledger, wish)
         if plan is None:
             return None
         for other in plan.moves:
-            self.ledger.give(other, self.ledger.held[other].place)
+            self.ledger.give(other, self.ledger.allocations[other].place)
         for other, place in plan.moves.items():
-            self.ledger.held[other].place = place
+            self.ledger.allocations[other].place = place
             self.ledger.take(other, place)
         self.ledger.hold(name, wish, plan.place, now)
         moves = {other: self.written(place) for other, place in plan.moves.items()}
@@ -123,7 +123,7 @@ class Replay:
 
     # ---- places in words
 
-    def written(self, place: Place) -> Event:
+    def written(self, place: Placement) -> Event:
         nodes, names = self.shape.nodes, self.names
         offsets = self.ledger.index.offsets
         npu: dict[str, Any] = {names[c * nodes + o]: "*" for c, mask in place.whole for o in offsets(mask)}
@@ -137,8 +137,8 @@ class Replay:
             said["mem"] = {names[n]: amount for n, amount in place.mem}
         return said
 
-    def place_of(self, said: Event) -> Place:
-        place, masks = Place(), dict[int, int]()
+    def place_of(self, said: Event) -> Placement:
+        place, masks = Placement(), dict[int, int]()
         for name, dies in (said.get("npu") or {}).items():
             node = self.numbers[name]
             if dies == "*":
@@ -157,27 +157,27 @@ class Replay:
         return place
 
 
-def wish_of(event: Event, now: float) -> Wish:
+def wish_of(event: Event, now: float) -> PlacementRequest:
     """The request of an event."""
     npus = event.get("npus", 0)
     per = event.get("per_node") or min(npus, 8)
     spread, apart, near = event.get("spread"), event.get("apart"), event.get("near")
-    return Wish(
+    return PlacementRequest(
         nodes=int(npus / per) if npus else 0,
-        per=per,
-        within=event.get("within", ""),
-        block=nodes_of_block(event.get("block", 0), per),
-        cell=nodes_of_block(event.get("cell", 0), per),
-        spread=Rule(spread.get("over", "cabinet"), spread["max"]) if spread else None,
-        apart=Rule(apart.get("over", "cabinet"), 0, tuple(apart["from"])) if apart else None,
-        near=Rule(near.get("over", "cabinet"), 0, tuple(near["to"])) if near else None,
+        npus_per_node=per,
+        required_domain=event.get("within", ""),
+        supernode_block=nodes_of_block(event.get("block", 0), per),
+        cabinet_block=nodes_of_block(event.get("cell", 0), per),
+        spread=DomainConstraint(spread.get("over", "cabinet"), spread["max"]) if spread else None,
+        anti_affinity=DomainConstraint(apart.get("over", "cabinet"), 0, tuple(apart["from"])) if apart else None,
+        affinity=DomainConstraint(near.get("over", "cabinet"), 0, tuple(near["to"])) if near else None,
         spares=event.get("spares", 0),
         cpus=event.get("cpus", 0),
         mem=event.get("mem", 0),
         priority=event.get("prio", 0),
         preempts=bool(event.get("preempt")),
         weight=event.get("weight", 1),
-        end=now + event["lease_s"] if "lease_s" in event else float("inf"),
+        lease_end=now + event["lease_s"] if "lease_s" in event else float("inf"),
     )
 
 

@@ -17,7 +17,7 @@ from benchmarks import Figure
 from benchmarks.busy import SHAPES, wish_of
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.metrics.graph_export import annotate, graph_of, index_of
-from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
 
 INDEX_MS = {"48 nodes": 1, "1,024 nodes": 10, "20,736 nodes": 200}
 TRIES = 5
@@ -35,7 +35,7 @@ def measure() -> Iterator[Figure]:
     yield Figure("graph and index of 20,736 nodes, memory", mb, "MB", "most the process ever had", 400)
 
 
-def index_ms(shape: Shape) -> float:
+def index_ms(shape: ClusterShape) -> float:
     """Milliseconds to make the index from a graph of this shape."""
     graph, ledger = graph_of(shape), half_held(shape)
     annotate(graph, ledger)
@@ -48,7 +48,7 @@ def index_ms(shape: Shape) -> float:
     return sorted(took)[TRIES // 2]
 
 
-def built(shape: Shape) -> tuple[float, float]:
+def built(shape: ClusterShape) -> tuple[float, float]:
     """(seconds for graph, annotations and index; most memory of this process in MB)."""
     ledger = half_held(shape)
     begun = time.perf_counter()
@@ -58,7 +58,7 @@ def built(shape: Shape) -> tuple[float, float]:
     return time.perf_counter() - begun, peak_mb()
 
 
-def half_held(shape: Shape) -> Ledger:
+def half_held(shape: ClusterShape) -> Ledger:
     ledger, chance = Ledger(shape), random.Random(3)
     for number in range(shape.all_nodes // 6):
         ledger.allocate(f"r{number}", wish_of(chance, shape, 0.0)[0], 0.0)

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from matrixcommon.model.resource_model import View, Wire
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 Npus = Annotated[int, Field(ge=8, le=32768, multiple_of=8, description="whole nodes of 8 NPUs")]
 
 
-class DeploymentRequest(Wire):
+class DeploymentRequest(ApiModel):
     """A model on an instance. What is left out follows the proportions of the paper's deployment."""
 
     instance: str = Field(min_length=1, max_length=63, description="the instance whose nodes and planes are used")
@@ -30,7 +30,7 @@ class DeploymentRequest(Wire):
     labels: dict[str, str] = Field(default_factory=dict)
 
 
-class PoolsView(Wire):
+class PoolsView(ApiModel):
     """The pools as laid out; zeros while there are none."""
 
     prefill_instances: int = 0
@@ -45,7 +45,7 @@ class PoolsView(Wire):
     cache_blocks: int = 0
 
 
-class LoadRequest(Wire):
+class LoadRequest(ApiModel):
     """Seeded conversation traffic played through the live engine, in emulated time."""
 
     requests_per_second: float = Field(gt=0, le=100_000, description="in emulated time")
@@ -61,7 +61,7 @@ class LoadView(LoadRequest):
     skipped: int = Field(0, description="not played because this machine could not keep up")
 
 
-class DeploymentView(View):
+class DeploymentView(ResourceView):
     """A deployment, its layout, and where to talk to it."""
 
     instance: str
@@ -74,7 +74,7 @@ class DeploymentView(View):
     load: LoadRequest | None = None
 
 
-class Percentiles(Wire):
+class Percentiles(ApiModel):
     """A latency in seconds of emulated time over the window; zeros when nothing finished in it."""
 
     p50: float = 0.0
@@ -83,7 +83,7 @@ class Percentiles(Wire):
     mean: float = 0.0
 
 
-class Sample(Wire):
+class Sample(ApiModel):
     """Tokens generated in one emulated second.
 
     `at` counts seconds before the moment of the statistics, `second` is the same second since the epoch.
@@ -94,7 +94,7 @@ class Sample(Wire):
     tokens_per_second: float
 
 
-class StatisticsView(Wire):
+class StatisticsView(ApiModel):
     """What a deployment does now. Rates are per emulated second over `windowS`; the counts are of this moment."""
 
     name: str
@@ -112,7 +112,7 @@ class StatisticsView(Wire):
     transferring: int = 0
     decoding: int = 0
     finished: int = 0
-    sent_back: int = 0
+    requeued: int = 0
     prefill_busy: float = 0.0
     decode_step_ms: float = 0.0
     decode_batch_per_npu: float = 0.0
@@ -125,7 +125,7 @@ class StatisticsView(Wire):
     load: LoadView | None = None
 
 
-class UsageView(Wire):
+class UsageView(ApiModel):
     """Tokens of one tenant's key on one deployment, ever since."""
 
     project: str

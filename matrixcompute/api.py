@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection, page
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch, page
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, NotYetSupported
 from matrixcommon.model.quantities import from_timestamp
@@ -19,7 +19,7 @@ from matrixcompute.instances.states import INSTANCE_STATES
 from matrixcompute.operations.saga import SagaRunner
 from matrixcompute.recovery.policy import broken_members
 from matrixcompute.store import OPEN, ComputeStore, SagaRow
-from matrixresource.contract.allocations import MemberView, Placement, RenewRequest
+from matrixresource.contract.allocations import MemberView, PlacementPolicy, RenewRequest
 
 NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")
 VERBS_NOT_YET = ("start", "stop", "restart")
@@ -36,7 +36,7 @@ def routes(
 
     @api.get("/instances")
     async def list_instances(request: Request, params: Params) -> Response:
-        return collection(request, params, store.records, "instance", instances)
+        return list_or_watch(request, params, store.records, "instance", instances)
 
     @api.get("/instances/{name}")
     async def get_instance(name: str) -> InstanceView:
@@ -67,7 +67,7 @@ def routes(
 
     @api.post("/instances/{name}:move", status_code=202)
     async def move(
-        name: str, body: Placement, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str, body: PlacementPolicy, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> InstanceView:
         """Another placement for the same shape; with `validateOnly` the view's members are where it would lie."""
         with store.reading() as session:
@@ -96,7 +96,7 @@ def routes(
 
     @api.get("/operations")
     async def list_operations(request: Request, params: Params) -> Response:
-        return collection(request, params, store.records, "operation", operations)
+        return list_or_watch(request, params, store.records, "operation", operations)
 
     @api.get("/operations/{name}")
     async def get_operation(name: str) -> JSONResponse:
@@ -135,7 +135,7 @@ def routes(
                 return [row.view() for row in store.events(session)]
 
         params.order_by = params.order_by or "at"
-        return collection(request, params, store.records, "event", events)
+        return list_or_watch(request, params, store.records, "event", events)
 
     @api.get("/faults")
     async def list_faults(params: Params) -> Response:

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_model import View, Wire
-from matrixresource.contract.allocations import Affinity, MemberView, Placement
+from matrixcommon.model.resource_model import ApiModel, ResourceView
+from matrixresource.contract.allocations import Affinity, MemberView, PlacementPolicy
 from matrixresource.contract.fields import MEMBERS_MAX
 
 
-class PlaneShare(Wire):
+class PlaneShare(ApiModel):
     """What an instance is promised of one plane. Rates are GB/s one way for each NPU."""
 
     qos_class: Literal["Guaranteed", "Burstable", "BestEffort"] = Field(
@@ -29,7 +29,7 @@ class PlaneShare(Wire):
         return self
 
 
-class Network(Wire):
+class Network(ApiModel):
     """The instance's share of each of the three planes; every instance has a slice on each."""
 
     ub: PlaneShare = Field(
@@ -47,7 +47,7 @@ class Network(Wire):
         return {Plane.UB: self.ub, Plane.RDMA: self.rdma, Plane.VPC: self.vpc}[plane]
 
 
-class InstanceAffinity(Wire):
+class InstanceAffinity(ApiModel):
     """Toward other instances: only in domains that all of them use, or in none that any of them uses."""
 
     instances: list[Annotated[str, Field(min_length=1, max_length=58)]] = Field(min_length=1, max_length=64)
@@ -59,7 +59,7 @@ class InstanceAffinity(Wire):
         return Affinity(allocations=list(self.instances), level=self.level, required=self.required)
 
 
-class InstanceShape(Wire):
+class InstanceShape(ApiModel):
     """A logical supernode: whole nodes composed into one, with spares and a share of the three planes.
 
     The spec of a CloudMatrixInstance is printed from this class.
@@ -68,7 +68,9 @@ class InstanceShape(Wire):
     project: str = Field("default", min_length=1, max_length=63, description="whose instance it is; cannot be changed")
     nodes: int = Field(ge=1, le=MEMBERS_MAX, description="whole nodes, eight NPUs each; what `kubectl scale` sets")
     spares: int = Field(0, ge=0, le=48, description="nodes held ready beside them to step in for a lost one")
-    placement: Placement = Field(Placement(), description="how the nodes may lie; changed, the instance moves")
+    placement: PlacementPolicy = Field(
+        PlacementPolicy(), description="how the nodes may lie; changed, the instance moves"
+    )
     near: InstanceAffinity | None = Field(
         None, description="lies only where all of these instances lie; changed, the instance moves"
     )
@@ -91,7 +93,7 @@ class InstanceRequest(InstanceShape):
     labels: dict[str, str] = Field(default_factory=dict)
 
 
-class SliceSummary(Wire):
+class SliceSummary(ApiModel):
     """One of the instance's network slices, as MatrixLink last showed it."""
 
     name: str
@@ -103,13 +105,13 @@ class SliceSummary(Wire):
     message: str = ""
 
 
-class InstanceView(View):
+class InstanceView(ResourceView):
     """One instance: its wish, and what has become of it."""
 
     nodes: int
     spares: int
     npus: int
-    placement: Placement
+    placement: PlacementPolicy
     near: InstanceAffinity | None = None
     apart: InstanceAffinity | None = None
     priority: int = 0
@@ -131,7 +133,7 @@ class InstanceView(View):
         return InstanceRequest.model_validate({field: getattr(self, field) for field in InstanceRequest.model_fields})
 
 
-class EventView(Wire):
+class EventView(ApiModel):
     """Something that happened to an instance, in words a person can follow."""
 
     name: str
@@ -143,7 +145,7 @@ class EventView(Wire):
     etag: str = ""
 
 
-class DetectedFault(Wire):
+class DetectedFault(ApiModel):
     """A fault the control plane has found on a member, with the action it calls for."""
 
     instance: str

@@ -9,8 +9,8 @@ from sqlalchemy import JSON, Float, Integer, String, Text, func, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import timestamp
-from matrixcommon.model.resource_model import OperationView, View
-from matrixcommon.persistence.database_session import Records, ResourceRow, find, journal_tables
+from matrixcommon.model.resource_model import OperationView, ResourceView
+from matrixcommon.persistence.database_session import Database, ResourceRow, find, journal_tables
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixcompute.contract import EventView, InstanceRequest, InstanceView, SliceSummary
 from matrixcompute.instances.states import INSTANCE_STATES
@@ -94,13 +94,13 @@ class SagaRow(ResourceRow, Base):
     steps: Mapped[list[str]] = mapped_column(JSON, default=list)
     message: Mapped[str] = mapped_column(Text, default="")
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    wish: Mapped[int] = mapped_column(Integer, default=0)
+    spec_generation: Mapped[int] = mapped_column(Integer, default=0)
     shape: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
-    about: Mapped[dict[str, str] | None] = mapped_column(JSON)
+    parameters: Mapped[dict[str, str] | None] = mapped_column(JSON)
     """What besides the shape the saga is about: of a member that moves, where from and to, and for which plan."""
     finished_at: Mapped[float | None] = mapped_column(Float)
 
-    def view(self) -> View:
+    def view(self) -> ResourceView:
         done = self.status not in OPEN
         at = min(self.step, len(self.steps) - 1)
         return OperationRecord(
@@ -117,7 +117,7 @@ class SagaRow(ResourceRow, Base):
         )
 
 
-class OperationRecord(View, OperationView):
+class OperationRecord(ResourceView, OperationView):
     """An operation as it is listed: everything a resource has, and where the work is."""
 
     message: str = ""
@@ -132,13 +132,13 @@ class EventRow(EventColumns, ResourceRow, Base):
     instance: Mapped[str] = mapped_column(String(63), index=True)
 
     def view(self) -> Any:
-        return EventView(name=self.name, instance=self.instance, etag=self.etag, **self.told())
+        return EventView(name=self.name, instance=self.instance, etag=self.etag, **self.described())
 
 
 class ComputeStore:
     """The tables, asked in the words of the domain, inside the caller's transaction."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Database) -> None:
         self.records = records
 
     def transaction(self, dry: bool = False) -> AbstractContextManager[Session]:
@@ -163,7 +163,7 @@ class ComputeStore:
     def events(self, session: Session) -> list[EventRow]:
         return list(session.scalars(select(EventRow).order_by(EventRow.at)))
 
-    def say(
+    def record_event(
         self,
         session: Session,
         instance: str,

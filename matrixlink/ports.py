@@ -11,7 +11,7 @@ from matrixcommon.model.planes import Plane
 from matrixlink.probing.plan import ProbePlan
 
 
-class Reach(Protocol):
+class AgentReachability(Protocol):
     """Who answers. Filled by the reports' leases."""
 
     def reachable(self, node: str) -> bool:
@@ -42,7 +42,7 @@ class Hardware(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class ProbeRoundResult:
     """What came back of a round of probes: those that came through at less than their path's rate, by number, with the
     share that did (0: lost), and the mean one-way latency of all that came in us, plane by plane."""
 
@@ -51,15 +51,15 @@ class Sweep:
     latency_us: Mapping[Plane, float]
 
 
-class Wires(Protocol):
+class ProbeTransport(Protocol):
     """What a node is connected to. Filled by the emulated fabric."""
 
-    def sweep(self, plan: ProbePlan, node: str, number: int) -> Sweep:
+    def sweep(self, plan: ProbePlan, node: str, number: int) -> ProbeRoundResult:
         """Send the node's probes of the round of that number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CounterSample:
     """The counters of a node's ports at a moment of the emulated clock, since the node began: GB sent, received and
     dropped by port, in the order of the probe plan's paths (UB uplinks, RDMA ports, the card), and by slice."""
 
@@ -70,8 +70,8 @@ class Counted:
     slices: Mapping[str, tuple[float, float, float]]
 
 
-class Meters(Protocol):
+class PortCounters(Protocol):
     """The counters of the ports. Filled by the emulated traffic."""
 
-    def read(self, node: str) -> Counted | None:
+    def read(self, node: str) -> CounterSample | None:
         """None where nothing ever moved."""

@@ -72,7 +72,7 @@ class ResourceClient:
         path = f"/v1/allocations/{name}:relocate"
         return AllocationView.model_validate(await call(self._http, "POST", path, body=request.wire()))
 
-    async def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
+    async def cut_over(self, name: str, request: AllocationRequest) -> AllocationView:
         path = f"/v1/allocations/{name}:changeOver"
         return AllocationView.model_validate(await call(self._http, "POST", path, body=request.wire()))
 
@@ -86,7 +86,7 @@ class ResourceClient:
         answer = await call(self._http, "GET", "/v1/domains", params={"filter": filter} if filter else None)
         return [DomainView.model_validate(item) for item in answer["items"]]
 
-    async def stay(self, name: str) -> AllocationView:
+    async def abort_move(self, name: str) -> AllocationView:
         """Give a move up."""
         return AllocationView.model_validate(await call(self._http, "DELETE", f"/v1/allocations/{name}/move"))
 

@@ -22,7 +22,7 @@ from matrixcontainer.mirrors.mirrors import Mirrors
 from matrixcontainer.operator.crds import custom_resource_definitions
 from matrixcontainer.operator.reconciler import Operator
 from matrixcontainer.scheduler.scheduler import PodScheduler
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.infer import main as infer_main
 from services.operator.main import FaultsOverHttp, InferenceOverHttp
@@ -60,7 +60,7 @@ class Cluster(Stack):
         await super().__aexit__()
 
     async def _serve_inference(self) -> None:
-        database = Database(f"sqlite:///{self.folder / 'infer.db'}")
+        database = DatabaseEngine(f"sqlite:///{self.folder / 'infer.db'}")
         database.migrate(infer_main.MIGRATIONS)
         settings = infer_main.InferSettings(state=self.folder, seed=self.seed)
         hardware = infer_main.HardwareOverHttp(self.http["agents"])

@@ -17,18 +17,18 @@ import httpx
 from matrixcommon.model.clock import LoopClock
 from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.client import ComputeClient
-from matrixcompute.clients.http_clients import NeighboursOverHttp
+from matrixcompute.clients.http_clients import HttpClients
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixlink.client import LinkClient
 from matrixresource.agent.hardware import InjectedFault
 from matrixresource.client import ResourceClient
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.compute import main as compute_main
 from services.link import main as link_main
 from services.node_agent import main as agents_main
 from services.node_agent.fleet.fleet import Fleet
-from services.node_agent.fleet.store import FleetMemory
+from services.node_agent.fleet.store import FleetStore
 from services.resource import main as resource_main
 from tests.asgi import StreamingASGITransport
 
@@ -42,7 +42,7 @@ class Seat:
         self.transport = StreamingASGITransport(None)
         self.transport.down = True
         self.life: AsyncExitStack | None = None
-        self.database: Database | None = None
+        self.database: DatabaseEngine | None = None
 
 
 class Stack:
@@ -58,7 +58,7 @@ class Stack:
         self.link = LinkClient(self.http["link"])
         self.compute = ComputeClient(self.http["compute"])
         self.fleet: Fleet | None = None
-        self.memory = FleetMemory(None)
+        self.memory = FleetStore(None)
 
     async def __aenter__(self) -> Stack:
         for name in SERVICES:
@@ -102,7 +102,7 @@ class Stack:
             settings = agents_main.AgentSettings(seed=self.seed, state=self.folder)
             self.fleet = agents_main.build_fleet(settings, self.clock, self.memory, self.resource, self.link)
             return agents_main.build(self.fleet, settings)
-        seat.database = Database(f"sqlite:///{self.folder / f'{name}.db'}")
+        seat.database = DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")
         if name == "resource":
             seat.database.migrate(resource_main.MIGRATIONS)
             return resource_main.build(resource_main.ResourceSettings(state=self.folder), self.clock, seat.database)
@@ -111,7 +111,7 @@ class Stack:
             settings = link_main.LinkSettings(state=self.folder)
             return link_main.build(settings, self.clock, seat.database, self.resource)
         seat.database.migrate(compute_main.MIGRATIONS)
-        neighbours = NeighboursOverHttp(self.resource, self.link)
+        neighbours = HttpClients(self.resource, self.link)
         settings = compute_main.ComputeSettings(state=self.folder)
         return compute_main.build(settings, self.clock, seat.database, neighbours)
 

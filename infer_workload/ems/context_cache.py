@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-HELD = -1
+STORED = -1
 """Maker of a block that lies in the pool; otherwise the number of the instance that has promised it."""
 
 POINTS_PER_NODE = 64
@@ -46,7 +46,7 @@ class Match:
 
     blocks: int
     tokens: int
-    maker: int = HELD
+    maker: int = STORED
 
 
 NOTHING = Match(0, 0)
@@ -68,13 +68,13 @@ class ContextCache:
 
     def match(self, hashes: Sequence[int], prompt_tokens: int) -> Match:
         """How much of the prompt is reusable; counts the question and marks the blocks as used."""
-        found, maker = 0, HELD
+        found, maker = 0, STORED
         for key in hashes:
             block = self._blocks.get(key)
             if block is None:
                 break
             found += 1
-            if block[0] != HELD:
+            if block[0] != STORED:
                 maker = block[0]
             self._blocks.move_to_end(key)
         tokens = min(prompt_tokens, found * self.block_tokens)
@@ -103,7 +103,7 @@ class ContextCache:
         for key in hashes:
             block = self._blocks.get(key)
             if block is not None and block[0] == maker:
-                self._blocks[key] = (HELD, block[1])
+                self._blocks[key] = (STORED, block[1])
 
     def forget(self, hashes: Iterable[int], maker: int) -> None:
         """A prompt was withdrawn from that instance: what it alone would have computed is no longer promised."""

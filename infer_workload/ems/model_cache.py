@@ -20,7 +20,7 @@ class ModelCache:
     """Which models the pool holds."""
 
     calibration: Calibration
-    held: set[str] = field(default_factory=set)
+    models: set[str] = field(default_factory=set)
 
     def load_s(
         self, model: ServedModel, fabric: Fabric, readers: Sequence[str], pool: Sequence[str], experts_per_die: int
@@ -30,7 +30,7 @@ class ModelCache:
         from_pool = (
             per_die * len(readers) * DIES_PER_NODE / (fetch_gbps(fabric, self.calibration, readers, pool, UB) * 1e9)
         )
-        if model.name in self.held:
+        if model.name in self.models:
             return from_pool
-        self.held.add(model.name)
+        self.models.add(model.name)
         return model.parameters_total * model.weight_bytes / (self.calibration.obs_gbps * 1e9) + from_pool

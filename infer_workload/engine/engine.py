@@ -123,7 +123,7 @@ class Engine:
         """Tokens of the answer that exist at the present moment."""
         return self.pool.tokens_of(request, self.now)
 
-    def relay(self, deployment: Deployment, pause_s: float, start_s: float) -> int:
+    def apply_layout(self, deployment: Deployment, pause_s: float, start_s: float) -> int:
         """Go on with another layout: decode pauses, new prefill instances start after `start_s`.
 
         Requests on dies or instances that are gone go back to the head of the queue with what they had generated as
@@ -160,7 +160,7 @@ class Engine:
             self.pool.pause(self.now + pause_s)
         for request in sorted(lost, key=lambda request: request.arrived_at, reverse=True):
             request.move(WAITING)
-            request.lives += 1
+            request.attempts += 1
             self.waiting.appendleft(request)
         self.preemptions += len(lost)
         self._assign()
@@ -186,11 +186,11 @@ class Engine:
             self.cache.promise(request.blocks, instance.number)
             request.instance = instance
             request.cached = min(match.tokens, request.prompt - 1)
-            if request.lives == 1:
+            if request.attempts == 1:
                 request.cached_first, request.assigned_at = match.tokens, self.now
             request.prefilled = request.cached
             request.move(PREFILLING)
-            instance.queue.append((request, request.lives))
+            instance.queue.append((request, request.attempts))
             instance.backlog_tokens += request.prompt - request.cached
             if not instance.chunk:
                 self._start_chunk(instance)
@@ -275,7 +275,7 @@ class Engine:
         return held.calibration.transfer_request_ms * 1e-3 + held.fabric.latency_s(RDMA)
 
     def _transferred(self, request: InferenceRequest, life: int) -> None:
-        if request.lives == life and request.state == TRANSFERRING:
+        if request.attempts == life and request.state == TRANSFERRING:
             self.pool.join(request, self.now)
 
     def _finish(self, request: InferenceRequest) -> None:

@@ -46,7 +46,7 @@ class Transfers:
 
     def start(self, now: float, request: InferenceRequest, ports: tuple[Port, ...], size_bytes: float) -> None:
         self._progress(now)
-        self._active.append(Transfer(request, request.lives, ports, size_bytes))
+        self._active.append(Transfer(request, request.attempts, ports, size_bytes))
         self._share()
 
     def finish(self, now: float) -> list[Transfer]:

@@ -27,7 +27,7 @@ class PrefillInstance:
 
     def holds(self, request: InferenceRequest, life: int) -> bool:
         """Whether that entry of the queue still stands: the request may have been sent back or cancelled since."""
-        return request.lives == life and request.instance is self and request.state == PREFILLING
+        return request.attempts == life and request.instance is self and request.state == PREFILLING
 
     def fill(self, now: float, block_tokens: int) -> tuple[int, int]:
         """Fill the chunk from the queue up to the token budget; a long prompt goes through in several.

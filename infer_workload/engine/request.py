@@ -62,7 +62,7 @@ class InferenceRequest:
     cached: int = 0
     cached_first: int = 0
     prefilled: int = 0
-    lives: int = 1
+    attempts: int = 1
     die: DecodeDie | None = None
     instance: PrefillInstance | None = None
     reserved: int = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from infer_workload.ems.context_cache import HELD, Match
+from infer_workload.ems.context_cache import STORED, Match
 
 if TYPE_CHECKING:
     from infer_workload.engine.decode_pool import DecodeDie
@@ -31,7 +31,7 @@ def choose_die(dies: Iterable[DecodeDie], tokens: int, batch_max: int, kv_max: i
 
 def choose_instance(instances: Sequence[PrefillInstance], match: Match) -> PrefillInstance:
     """The instance that owes a block of the match, else the least busy one. There is at least one."""
-    if match.maker != HELD:
+    if match.maker != STORED:
         for instance in instances:
             if instance.number == match.maker:
                 return instance

@@ -98,7 +98,7 @@ class Completion:
         Whoever stops listening has the request cancelled; what it got is charged either way.
         """
         told = 0
-        self.live.followed += 1
+        self.live.stream_count += 1
         self.serving.nudge()
         try:
             while True:
@@ -112,7 +112,7 @@ class Completion:
                     return
                 await self.live.news()
         finally:
-            self.live.followed -= 1
+            self.live.stream_count -= 1
             self.live.cancel(self.request)
             charge = self.serving.metering
             held = self.request
@@ -160,7 +160,7 @@ def _accepted(serving: Serving, request: Request, body: dict[str, Any], shape: S
         raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
     principal = request.scope.get("state", {}).get("principal")
     tenant = f"{principal.project}/{principal.name}" if principal is not None else "default/anyone"
-    blocks = prefix_blocks(prompt, live.wish.block_tokens)
+    blocks = prefix_blocks(prompt, live.spec.block_tokens)
     most = max(wanted, _limit(body)[1] or 0)
     try:
         if len(prompt) + most > live.pools_view().context_length:
@@ -257,7 +257,7 @@ def _model(live: LiveDeployment) -> dict[str, Any]:
         "object": "model",
         "created": 0,
         "owned_by": "cloudmatrix-infer",
-        "root": live.wish.model,
+        "root": live.spec.model,
         "max_model_len": live.pools_view().context_length,
     }
 

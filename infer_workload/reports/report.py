@@ -54,7 +54,7 @@ class Report:
     requests: int
     finished: int
     refused: int
-    sent_back: int
+    requeued: int
     duration_s: float
     input_tokens: int
     output_tokens: int
@@ -87,7 +87,7 @@ class Report:
             ("pools", f"{self.npus} NPUs: prefill {self.prefill_pool}, decode {self.decode_pool}, "
                       f"caching on {self.caching_nodes} nodes"),
             ("requests", f"{self.finished:,} finished of {self.requests:,}, {self.refused} refused, "
-                         f"{self.sent_back} sent back by losses"),
+                         f"{self.requeued} sent back by losses"),
             ("time", f"{self.duration_s:,.1f} s emulated"),
             ("tokens", f"{self.input_tokens:,} in, {self.output_tokens:,} out"),
             ("TTFT", _spread_text(self.ttft, 1.0, "s", 3)),
@@ -145,7 +145,7 @@ def report_of(
         requests=len(finished) + refused + len(engine.in_flight),
         finished=len(finished),
         refused=refused,
-        sent_back=engine.preemptions,
+        requeued=engine.preemptions,
         duration_s=round(duration, 3),
         input_tokens=inputs,
         output_tokens=output,

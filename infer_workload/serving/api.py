@@ -22,7 +22,7 @@ from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
 from infer_workload.serving.statistics import WINDOW_S, percentiles
 from infer_workload.serving.store import UsageRow
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
 from matrixcommon.model.errors import NotFound
 
 WINDOW_S_MAX = 600.0
@@ -35,7 +35,7 @@ def routes(serving: Serving) -> APIRouter:
 
     @api.get("/deployments")
     async def list_deployments(request: Request, params: Params) -> Response:
-        return collection(request, params, store.records, "deployment", store.views)
+        return list_or_watch(request, params, store.records, "deployment", store.views)
 
     @api.get("/deployments/{name}")
     async def get_deployment(name: str) -> DeploymentView:
@@ -77,12 +77,12 @@ def routes(serving: Serving) -> APIRouter:
     @api.put("/deployments/{name}/load")
     async def put_load(name: str, body: LoadRequest) -> DeploymentView:
         _live(name)
-        return serving.put_under_load(name, body)
+        return serving.start_load_generator(name, body)
 
     @api.delete("/deployments/{name}/load")
     async def delete_load(name: str) -> Response:
         _live(name)
-        serving.put_under_load(name, None)
+        serving.start_load_generator(name, None)
         return Response(status_code=204)
 
     @api.get("/usage")
@@ -140,7 +140,7 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
     view.waiting = len(engine.waiting)
     view.prefilling, view.transferring = states.count(PREFILLING), states.count(TRANSFERRING)
     view.decoding = states.count(DECODING)
-    view.sent_back = engine.preemptions
+    view.requeued = engine.preemptions
     view.prefill_busy = sum(bool(instance.chunk) for instance in engine.instances) / max(1, len(engine.instances))
     view.decode_step_ms = engine.pool.step_s * 1e3
     view.decode_batch_per_npu = engine.pool.active * 2 / max(1, len(dies))

@@ -48,7 +48,7 @@ class LiveDeployment:
         calibration: Calibration | None = None,
     ) -> None:
         self.name = name
-        self.wish = wish
+        self.spec = wish
         self.state, self.why = PENDING, f"instance {wish.instance} has no network slices yet"
         self.engine: Engine | None = None
         self.statistics = Statistics()
@@ -66,7 +66,7 @@ class LiveDeployment:
         self._loading: dict[str, float] = {}
         self._numbers = 0
         self._ticks: set[asyncio.Future[None]] = set()
-        self.followed = 0
+        self.stream_count = 0
 
     # The fabric.
 
@@ -74,7 +74,7 @@ class LiveDeployment:
         """Lay out on this view of the fabric. None: the instance holds no slices (any more)."""
         if fabric is None:
             self.fabric = None
-            self._lose(self._lost_state(), f"instance {self.wish.instance} has no network slices")
+            self._lose(self._lost_state(), f"instance {self.spec.instance} has no network slices")
             return
         if self.fabric is not None and fabric.generation == self.fabric.generation and self.engine is not None:
             return
@@ -89,7 +89,7 @@ class LiveDeployment:
         except DoesNotFit as refused:
             self._lose(self._lost_state(), refused.message)
 
-    def feel(self, dark: frozenset[str], now: float, until: float) -> bool:
+    def hold_for_unpowered(self, dark: frozenset[str], now: float, until: float) -> bool:
         """Hold the decode pool until `until` if one of its nodes is dark: dispatch and combine wait for every rank."""
         engine = self.engine
         if engine is None or self.state == LOADING or not dark.intersection(engine.deployment.pools.decode):
@@ -104,11 +104,11 @@ class LiveDeployment:
         return PENDING if self.engine is None and self.state == PENDING else UNAVAILABLE
 
     def _start(self, fabric: Fabric, now: float) -> None:
-        deployment = lay_out(fabric, self._model, self._calibration, spec_of(self.wish))
+        deployment = lay_out(fabric, self._model, self._calibration, spec_of(self.spec))
         self.engine = Engine(deployment, self._seed, now, self._finished, self.statistics.emitted)
         self.serves_from = now + first_start_s(deployment, self._weights)
         self._gain_at = inf
-        self._say(LOADING, f"executors start and weights load until {self.serves_from - now:.0f} s from now")
+        self._set_state(LOADING, f"executors start and weights load until {self.serves_from - now:.0f} s from now")
 
     def _adapt(self, fabric: Fabric, now: float) -> None:
         """Go over to another view: what is lost at once, what is gained when it has loaded."""
@@ -125,7 +125,7 @@ class LiveDeployment:
                 raise
             smaller = replace(engine.deployment.spec, prefill_npus=None, decode_npus=None)
             change = plan_change(replace(engine.deployment, spec=smaller), fabric, self._weights)
-        self._relay(change, now)
+        self._apply_layout(change, now)
         self._loading = {node: self._loading.get(node, now + change.gain_after_s) for node in change.gained}
         self._gain_at = max(self._loading.values(), default=inf)
 
@@ -134,42 +134,42 @@ class LiveDeployment:
         engine = self.engine
         assert engine is not None
         before = set(engine.deployment.fabric.nodes)
-        spec = spec_of(self.wish)
+        spec = spec_of(self.spec)
         deployment = lay_out(fabric, self._model, self._calibration, spec, engine.deployment.pools)
-        engine.relay(deployment, 0.0, 0.0)
+        engine.apply_layout(deployment, 0.0, 0.0)
         if set(fabric.nodes) - before:
             self.serves_from = now + first_start_s(deployment, self._weights)
         self._changed(self)
 
-    def _gain(self, now: float) -> None:
+    def _scale_out_ready(self, now: float) -> None:
         assert self.engine is not None
         assert self.fabric is not None
         self._gain_at = inf
         self._loading.clear()
         try:
-            self._relay(plan_gain(self.engine.deployment, self.fabric), now)
+            self._apply_layout(plan_gain(self.engine.deployment, self.fabric), now)
         except DoesNotFit as refused:
             self._lose(UNAVAILABLE, refused.message)
 
-    def _relay(self, change: Change, now: float) -> None:
+    def _apply_layout(self, change: Change, now: float) -> None:
         engine = self.engine
         assert engine is not None
-        sent_back = engine.relay(change.deployment, change.pause_s, change.start_s)
+        sent_back = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
         self.paused_until = max(self.paused_until, now + change.pause_s)
         back = f"; {sent_back} requests went back to the queue" if sent_back else ""
         if change.pause_s > 0:
-            self._say(DEGRADED, f"decode rebuilds its ranks for {change.pause_s:.1f} s{back}")
+            self._set_state(DEGRADED, f"decode rebuilds its ranks for {change.pause_s:.1f} s{back}")
         elif sent_back:
-            self._say(DEGRADED, f"prefill goes on with {len(change.deployment.pools.prefill)} instances{back}")
+            self._set_state(DEGRADED, f"prefill goes on with {len(change.deployment.pools.prefill)} instances{back}")
         else:
-            self._say(self.state, self._layout_text() if self.state == SERVING else self.why)
+            self._set_state(self.state, self._layout_text() if self.state == SERVING else self.why)
 
     def _lose(self, state: str, why: str) -> None:
         self.engine = None
         self.serves_from, self._gain_at, self.paused_until = inf, inf, 0.0
         self._loading.clear()
         if (state, why) != (self.state, self.why):
-            self._say(state, why)
+            self._set_state(state, why)
         self._wake()
 
     def plan(self, wish: DeploymentRequest) -> Deployment | None:
@@ -182,17 +182,17 @@ class LiveDeployment:
     def reshape(self, wish: DeploymentRequest, now: float) -> None:
         """Lay out for another wish, keeping what can be kept. Raises DoesNotFit and then changes nothing."""
         deployment, engine = self.plan(wish), self.engine
-        self.wish = wish
+        self.spec = wish
         if deployment is None or engine is None:
             return
         engine.advance(now)
         if self.state == LOADING:
-            engine.relay(deployment, 0.0, 0.0)
+            engine.apply_layout(deployment, 0.0, 0.0)
             return
         moved = deployment.pools != engine.deployment.pools
         pause = self._calibration.role_switch_s if moved else 0.0
         self._gain_at = inf
-        self._relay(Change(deployment, pause, pause), now)
+        self._apply_layout(Change(deployment, pause, pause), now)
 
     def fail(self, why: str) -> None:
         """Its engine cannot go on: start again from the next view."""
@@ -259,16 +259,16 @@ class LiveDeployment:
             return True
         if self._gain_at <= now:
             engine.advance(self._gain_at)
-            self._gain(now)
+            self._scale_out_ready(now)
         if self.state == LOADING and self.serves_from <= now:
-            self._say(SERVING, self._layout_text())
+            self._set_state(SERVING, self._layout_text())
             if self._load is not None:
                 self._load.begin(now)
         left = self._play_load(now) if self.serves else False
         if not left:
             engine.advance(now)
         if self.state == DEGRADED and self.paused_until <= engine.now and self._gain_at == inf:
-            self._say(SERVING, self._layout_text())
+            self._set_state(SERVING, self._layout_text())
         self._wake()
         return not left
 
@@ -293,7 +293,7 @@ class LiveDeployment:
                 self._load.view.refused += 1
         return self._load.next_at <= now
 
-    def put_under_load(self, wish: LoadRequest | None, now: float) -> None:
+    def start_load_generator(self, wish: LoadRequest | None, now: float) -> None:
         """Play this load from now on; None stops it."""
         self._load = None if wish is None else BuiltInLoad(wish, now)
 
@@ -322,7 +322,7 @@ class LiveDeployment:
             f"decode on {held.decode_npus} NPUs (EP{held.decode_dies})"
         )
 
-    def _say(self, state: str, why: str) -> None:
+    def _set_state(self, state: str, why: str) -> None:
         self.state, self.why = DEPLOYMENT_STATES.check(self.state, state), why
         self._changed(self)
 

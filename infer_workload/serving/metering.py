@@ -52,7 +52,7 @@ class Metering:
         taken, self._open = list(self._open.values()), {}
         return taken
 
-    def give_back(self, used: list[Usage]) -> None:
+    def restore(self, used: list[Usage]) -> None:
         for entry in used:
             held = self._open.setdefault(
                 (f"{entry.project}/{entry.key}", entry.deployment), Usage(entry.project, entry.key, entry.deployment)

@@ -51,7 +51,7 @@ class DeploymentMetrics:
             values["num_preemptions"][name] = engine.preemptions if engine else 0
             values["external_prefix_cache_queries"][name] = engine.cache.counts.tokens_asked if engine else 0
             values["external_prefix_cache_hits"][name] = engine.cache.counts.tokens_hit if engine else 0
-            values["spec_decode_num_drafts"][name] = engine.pool.steps if engine and live.wish.mtp else 0
+            values["spec_decode_num_drafts"][name] = engine.pool.steps if engine and live.spec.mtp else 0
         for name, (help, _) in gauges.items():
             yield _family(GaugeMetricFamily(f"vllm:{name}", help, labels=LABEL), values[name])
         for name, (help, _) in counters.items():

@@ -19,11 +19,11 @@ class Hardware(Protocol):
     """The machine the workload runs on. It is felt, not reported: a rank without power answers nobody at once, long
     before the control plane has missed its agent's heartbeats."""
 
-    async def dark(self) -> frozenset[str]:
+    async def unpowered(self) -> frozenset[str]:
         """Nodes without power now. Raises Unavailable where the emulated hardware cannot be asked."""
 
     async def offer(self, name: str, traffic: DecodeTraffic | None) -> None:
         """Put what the workload sends on the ports under that name, in place of what was there; None: no more."""
 
-    async def offered(self) -> frozenset[str]:
+    async def traffic_patterns(self) -> frozenset[str]:
         """The names of all that is put there."""

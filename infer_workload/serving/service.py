@@ -19,7 +19,7 @@ from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.metering import Metering
 from infer_workload.serving.ports import FabricViews, Hardware
 from infer_workload.serving.store import DeploymentRow, InferStore
-from infer_workload.serving.workload_traffic import OwnTraffic
+from infer_workload.serving.workload_traffic import WorkloadTraffic
 from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
@@ -38,7 +38,7 @@ LOADED_TURN_WALL_S = 0.1
 IDLE_TURN_WALL_S = 1.0
 
 
-HELD_S = (3.0, 1.0)
+HOLD_S = (3.0, 1.0)
 """A look at the hardware holds a pool this long, emulated and at least of the wall: about three looks."""
 
 
@@ -60,7 +60,7 @@ class Serving:
         self.live: dict[str, LiveDeployment] = {}
         self._views = views
         self._hardware = hardware
-        self._own_traffic = None if hardware is None else OwnTraffic(hardware)
+        self._workload_traffic = None if hardware is None else WorkloadTraffic(hardware)
         self._rng = rng
         self._endpoint = endpoint
         self._nudged = asyncio.Event()
@@ -69,11 +69,11 @@ class Serving:
     def restore(self) -> int:
         """Take up what the database knows; returns how many deployments."""
         with self.store.records.reading() as session:
-            rows = [(row.name, row.wish, row.load) for row in self.store.deployments(session)]
+            rows = [(row.name, row.spec, row.load) for row in self.store.deployments(session)]
         for name, wish, load in rows:
             live = self._begin(name, wish)
             if load:
-                live.put_under_load(LoadRequest.model_validate(load), self.clock.now())
+                live.start_load_generator(LoadRequest.model_validate(load), self.clock.now())
             self._changed(live)
         return len(rows)
 
@@ -132,12 +132,12 @@ class Serving:
         if not validate_only and (live := self.live.pop(name, None)) is not None:
             live.retire()
 
-    def put_under_load(self, name: str, load: LoadRequest | None) -> DeploymentView:
+    def start_load_generator(self, name: str, load: LoadRequest | None) -> DeploymentView:
         """Play this built-in load on the deployment; None stops it. Kept across restarts."""
         with self.store.records.transaction() as session:
             row = self.store.deployment(session, name)
             row.load = None if load is None else load.wire()
-        self.live[name].put_under_load(load, self.clock.now())
+        self.live[name].start_load_generator(load, self.clock.now())
         self.nudge()
         return self.view(name)
 
@@ -149,7 +149,7 @@ class Serving:
         """The deployment a completion means: by its name, or by its model where only one serves that. Else NotFound."""
         if model in self.live:
             return self.live[model]
-        same = [live for live in self.live.values() if live.wish.model == model]
+        same = [live for live in self.live.values() if live.spec.model == model]
         if len(same) == 1:
             return same[0]
         if same:
@@ -162,31 +162,33 @@ class Serving:
     async def follow_fabric(self) -> str:
         """Look at every instance's view once; lay out again where its generation has moved."""
         for live in list(self.live.values()):
-            view = await self._views.fabric_view(live.wish.instance)
+            view = await self._views.fabric_view(live.spec.instance)
             if self.live.get(live.name) is live:
                 live.take_view(None if view is None else Fabric.of(view), self.clock.now())
         self.nudge()
         return f"{len(self.live)} deployments follow their fabric"
 
-    async def feel_hardware(self) -> str:
+    async def observe_power(self) -> str:
         """What loss of power does to the workload at once: with a decode rank dark, no step ends.
 
         Each look holds the decode pools of the nodes concerned until well after the next one.
         """
         if self._hardware is None or not self.live:
             return "nothing runs"
-        dark = await self._hardware.dark()
+        dark = await self._hardware.unpowered()
         now = self.clock.now()
-        held = sum(live.feel(dark, now, now + self.clock.at_least_wall(*HELD_S)) for live in self.live.values())
+        held = sum(
+            live.hold_for_unpowered(dark, now, now + self.clock.at_least_wall(*HOLD_S)) for live in self.live.values()
+        )
         if held:
             self.nudge()
         return f"{held} decode pools are held by ranks without power"
 
     async def show_traffic(self) -> str:
         """Put what the deployments send on the emulated ports, for the fabric's counters to see."""
-        if self._own_traffic is None:
+        if self._workload_traffic is None:
             return "there is no hardware"
-        return f"{await self._own_traffic.tell(list(self.live.values()))} loads told"
+        return f"{await self._workload_traffic.tell(list(self.live.values()))} loads told"
 
     async def run(self) -> None:
         """For ever: play time on in every deployment, then rest until something is due."""
@@ -211,7 +213,7 @@ class Serving:
         try:
             self.store.charge(used)
         except Exception:
-            self.metering.give_back(used)
+            self.metering.restore(used)
             log.exception("usage is not written yet", extra={"accounts": len(used)})
 
     async def settle_accounts(self) -> str:
@@ -221,7 +223,7 @@ class Serving:
             try:
                 self.store.charge(used)
             except Exception:
-                self.metering.give_back(used)
+                self.metering.restore(used)
                 raise
         return f"{len(used)} accounts charged"
 
@@ -246,7 +248,7 @@ class Serving:
 
     def _rest_wall_s(self) -> float:
         lives = self.live.values()
-        if any(live.followed for live in lives):
+        if any(live.stream_count for live in lives):
             return FOLLOWED_TURN_WALL_S
         if any(live.load is not None and live.serves for live in lives):
             return LOADED_TURN_WALL_S

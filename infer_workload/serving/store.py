@@ -12,7 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from infer_workload.contract import DeploymentRequest, DeploymentView, LoadRequest, PoolsView
 from infer_workload.serving.metering import Usage
-from matrixcommon.persistence.database_session import Records, ResourceRow, find, journal_tables
+from matrixcommon.persistence.database_session import Database, ResourceRow, find, journal_tables
 
 
 class Base(DeclarativeBase):
@@ -36,11 +36,11 @@ class DeploymentRow(ResourceRow, Base):
     load: Mapped[dict[str, Any] | None] = mapped_column(JSON)
 
     @property
-    def wish(self) -> DeploymentRequest:
+    def spec(self) -> DeploymentRequest:
         return DeploymentRequest.model_validate(self.request)
 
     def view(self) -> DeploymentView:
-        wish = self.wish
+        wish = self.spec
         return DeploymentView(
             **self.common(),
             instance=wish.instance,
@@ -72,7 +72,7 @@ class UsageRow(Base):
 class InferStore:
     """The tables, asked in the words of the domain."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Database) -> None:
         self.records = records
 
     def deployment(self, session: Session, name: str) -> DeploymentRow:

@@ -29,7 +29,7 @@ class DecodeTraffic:
     nodes: tuple[str, ...]
     gbps_per_npu: float
 
-    def much_as(self, other: DecodeTraffic | None) -> bool:
+    def close_to(self, other: DecodeTraffic | None) -> bool:
         """Whether the other needs not be told anew."""
         if other is None or (self.instance, self.nodes) != (other.instance, other.nodes):
             return False
@@ -47,10 +47,10 @@ def decode_traffic(live: LiveDeployment) -> DecodeTraffic | None:
         return None
     sent = engine.pool.timing.sent_bytes(engine.pool.active / dies)
     gbps = DIES_PER_NPU * away * sent / engine.pool.step_s / 1e9
-    return DecodeTraffic(live.wish.instance, nodes, gbps)
+    return DecodeTraffic(live.spec.instance, nodes, gbps)
 
 
-class OwnTraffic:
+class WorkloadTraffic:
     """Keeps the loads on the hardware to what deployments send. After a start the first look finds those that an
     earlier life left there."""
 
@@ -62,10 +62,10 @@ class OwnTraffic:
         """Bring the loads up to date; how many were told. Raises Unavailable where the hardware cannot be asked."""
         now = {f"{PREFIX}{live.name}": found for live in lives if (found := decode_traffic(live))}
         if self._offered is None:
-            self._offered = {name: None for name in await self._hardware.offered() if name.startswith(PREFIX)}
+            self._offered = {name: None for name in await self._hardware.traffic_patterns() if name.startswith(PREFIX)}
         told = 0
         for name, traffic in now.items():
-            if not traffic.much_as(self._offered.get(name)):
+            if not traffic.close_to(self._offered.get(name)):
                 await self._hardware.offer(name, traffic)
                 self._offered[name] = traffic
                 told += 1

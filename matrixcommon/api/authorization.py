@@ -20,7 +20,7 @@ Asker = Annotated[Any, Depends(_asker)]
 """Whom the request's token stands for; nobody where there are no tokens."""
 
 
-def speaks_for(principal: Asker, *projects: str | None) -> None:
+def authorize_project(principal: Asker, *projects: str | None) -> None:
     """Forbidden unless who asks may act for one of the projects; None is what belongs to nobody yet."""
     if principal is None or principal.role == "admin" or not projects or None in projects:
         return

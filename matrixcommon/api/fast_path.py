@@ -16,57 +16,57 @@ import orjson
 from fastapi import APIRouter, Response
 from pydantic import ValidationError
 
-from matrixcommon.model.resource_model import Wire
+from matrixcommon.model.resource_model import ApiModel
 
-Deed = TypeVar("Deed", bound=Callable[..., Awaitable[Response]])
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Response]])
 
 
 @dataclass(frozen=True)
-class Hot:
+class FastRoute:
     """`deed(name, if_match=...)`, with `body=...` where it has a model, answers `method` on `path` and a name. With
     `asker=...`, who asks, where it `asks_who`. Where it is `whole`, `deed(body=...)` answers on that path itself."""
 
     method: str
     path: str
-    body: type[Wire] | None
-    deed: Callable[..., Awaitable[Response]]
+    body: type[ApiModel] | None
+    handler: Callable[..., Awaitable[Response]]
     asks_who: bool = False
     whole: bool = False
 
 
-class HotRouter(APIRouter):
+class FastRouter(APIRouter):
     """A router that also lists which of its routes are hot."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__(prefix=prefix)
-        self.hot_routes: list[Hot] = []
+        self.hot_routes: list[FastRoute] = []
 
     def hot(
-        self, method: str, collection: str, body: type[Wire] | None = None, *, asks_who: bool = False
-    ) -> Callable[[Deed], Deed]:
+        self, method: str, collection: str, body: type[ApiModel] | None = None, *, asks_who: bool = False
+    ) -> Callable[[Handler], Handler]:
         """Beside the route's own decorator: plain requests for one resource of `collection` come here directly."""
 
-        def noted(deed: Deed) -> Deed:
-            self.hot_routes.append(Hot(method, f"{self.prefix}/{collection}/", body, deed, asks_who))
+        def noted(deed: Handler) -> Handler:
+            self.hot_routes.append(FastRoute(method, f"{self.prefix}/{collection}/", body, deed, asks_who))
             return deed
 
         return noted
 
-    def hot_post(self, collection: str, body: type[Wire]) -> Callable[[Deed], Deed]:
+    def hot_post(self, collection: str, body: type[ApiModel]) -> Callable[[Handler], Handler]:
         """The same for what is posted to a collection."""
 
-        def noted(deed: Deed) -> Deed:
-            self.hot_routes.append(Hot("POST", f"{self.prefix}/{collection}", body, deed, whole=True))
+        def noted(deed: Handler) -> Handler:
+            self.hot_routes.append(FastRoute("POST", f"{self.prefix}/{collection}", body, deed, whole=True))
             return deed
 
         return noted
 
 
-class Direct:
+class FastPath:
     """The hot routes of some routers."""
 
     def __init__(self, routers: Iterable[APIRouter]) -> None:
-        hot = [each for router in routers if isinstance(router, HotRouter) for each in router.hot_routes]
+        hot = [each for router in routers if isinstance(router, FastRouter) for each in router.hot_routes]
         self._routes = {(each.method, each.path): each for each in hot}
 
     def answer(
@@ -88,4 +88,4 @@ class Direct:
                 more["body"] = route.body.model_validate(orjson.loads(body))
             except (ValidationError, orjson.JSONDecodeError):
                 return None
-        return route.deed(**more) if route.whole else route.deed(path[cut:], **more)
+        return route.handler(**more) if route.whole else route.handler(path[cut:], **more)

@@ -20,8 +20,8 @@ from fastapi import Depends, Header, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from matrixcommon.model.errors import Gone, InvalidField
-from matrixcommon.model.resource_model import View, Wire
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.model.resource_model import ApiModel, ResourceView
+from matrixcommon.persistence.database_session import Database
 
 BOOKMARK_PERIOD_WALL_S = 15.0
 """A watch is never silent for longer, so a client can tell a quiet service from a dead one."""
@@ -58,7 +58,7 @@ IfMatch = Annotated[str | None, Header(alias="If-Match")]
 ValidateOnly = Annotated[bool, Query(alias="validateOnly", description="run everything but the commit")]
 
 
-def shown(view: Wire, status: int = 200) -> Response:
+def json_response(view: ApiModel, status: int = 200) -> Response:
     """A view of our own as an answer, encoded once and not checked against its own schema."""
     return Response(view.text(), status, media_type="application/json")
 
@@ -94,8 +94,8 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
-def collection(
-    request: Request, params: ListParams, records: Records, kind: str, views: Callable[[], Iterable[View]]
+def list_or_watch(
+    request: Request, params: ListParams, records: Database, kind: str, views: Callable[[], Iterable[ResourceView]]
 ) -> JSONResponse | StreamingResponse:
     """A page `{items, nextPageToken, resourceVersion}`, or with `watch=true` a stream of the kind's changes."""
     if params.watch:
@@ -103,8 +103,8 @@ def collection(
     return _listed(params, records, views)
 
 
-def derived(
-    request: Request, params: ListParams, records: Records, views: Callable[[], Iterable[Wire]]
+def list_or_watch_computed(
+    request: Request, params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
 ) -> JSONResponse | StreamingResponse:
     """The same for what has no rows of its own and is worked out from others': watched, it is worked out anew after
     every commit, and told where it is not what it was. There is no journal of it to go on from, so a watch goes on from
@@ -114,7 +114,7 @@ def derived(
     return _listed(params, records, views)
 
 
-def _listed(params: ListParams, records: Records, views: Callable[[], Iterable[Wire]]) -> JSONResponse:
+def _listed(params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]) -> JSONResponse:
     rv = records.latest()  # before the views, so that a watch from there misses nothing
     return JSONResponse(page([view.wire() for view in views()], params) | {"resourceVersion": rv})
 
@@ -156,7 +156,7 @@ def _start_of(token: str | None) -> int:
 
 
 async def _events(
-    request: Request, params: ListParams, records: Records, kind: str, views: Callable[[], Iterable[View]]
+    request: Request, params: ListParams, records: Database, kind: str, views: Callable[[], Iterable[ResourceView]]
 ) -> AsyncIterator[str]:
     rv = params.resource_version
     if rv is None:
@@ -187,7 +187,7 @@ async def _events(
 
 
 async def _differences(
-    request: Request, params: ListParams, records: Records, views: Callable[[], Iterable[Wire]]
+    request: Request, params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
 ) -> AsyncIterator[str]:
     def found() -> dict[str, dict[str, Any]]:
         bodies = [view.wire() for view in views()]

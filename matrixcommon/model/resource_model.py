@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from matrixcommon.model.quantities import timestamp
 
 
-class Wire(BaseModel):
+class ApiModel(BaseModel):
     """Base of every request and view: strict, camelCase outside, attributes in."""
 
     model_config = ConfigDict(
@@ -30,7 +30,7 @@ class Wire(BaseModel):
         return self.model_dump_json(by_alias=True, exclude_none=True)
 
 
-class Condition(Wire):
+class Condition(ApiModel):
     """One observed aspect of a resource, true as of `observedGeneration`."""
 
     type: str
@@ -41,7 +41,7 @@ class Condition(Wire):
     last_transition_time: str = ""
 
 
-class View(Wire):
+class ResourceView(ApiModel):
     """What every resource shows of itself."""
 
     name: str
@@ -55,7 +55,7 @@ class View(Wire):
     updated_at: str = ""
 
 
-class OperationView(Wire):
+class OperationView(ApiModel):
     """Long work: `done` with an `error` or without, else the step it is at and its share of progress (0 to 1)."""
 
     name: str

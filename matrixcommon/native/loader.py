@@ -76,7 +76,7 @@ class CompiledFinder(MetaPathFinder):
 
 
 @dataclass(frozen=True)
-class Form:
+class BuildForm:
     """Which form of a package is in use, and for the interpreted one why."""
 
     compiled: bool
@@ -90,22 +90,22 @@ class Form:
         return self.word if self.compiled else f"{self.word} ({self.why})"
 
 
-def activate(package: Package) -> Form:
+def activate(package: Package) -> BuildForm:
     """Have the compiled modules of a package imported in place of its sources, where there are any that load."""
     if switched_off():
-        return Form(False, "CLOUDMATRIX_KERNEL=off")
+        return BuildForm(False, "CLOUDMATRIX_KERNEL=off")
     folder = found(package)
     if folder is None:
-        return Form(False, f"not compiled; {HINT}")
+        return BuildForm(False, f"not compiled; {HINT}")
     finder = CompiledFinder(package, folder)
     sys.meta_path.insert(0, finder)
     try:
         importlib.import_module(package.library)
     except ImportError as error:
         sys.meta_path.remove(finder)
-        return Form(False, f"what was compiled cannot be loaded: {error}")
+        return BuildForm(False, f"what was compiled cannot be loaded: {error}")
     importlib.import_module(f"{package.name}.{package.entry_point}")
-    return Form(True)
+    return BuildForm(True)
 
 
 def found(package: Package) -> Path | None:

@@ -30,11 +30,11 @@ KEY = "this_"
 """Before the name of a key's column, to tell it from a value for it."""
 
 
-class LostRow(RuntimeError):
+class RowMissing(RuntimeError):
     """A row that we had in memory is not in the database: somebody writes there without the journal."""
 
 
-class Bulk:
+class BatchWriter:
     """Writes of one transaction: noted, then carried out all at once, in their order."""
 
     def __init__(self, connection: Connection) -> None:
@@ -69,7 +69,7 @@ class Bulk:
         counts = self._in_one_go(steps) if self._postgresql else [self._execute(*step[:2]) for step in steps]
         for (_, _, meant, name), met in zip(steps, counts, strict=True):
             if met != meant:
-                raise LostRow(f"{met} of {meant} rows of {name} were there to be written")
+                raise RowMissing(f"{met} of {meant} rows of {name} were there to be written")
 
     def _send(self, statement: str, table: Table, rows: Sequence[Row]) -> None:
         text = orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS).decode()
@@ -94,7 +94,7 @@ class Bulk:
         return counts
 
     def _journey(self, steps: Sequence[tuple[str, Any]]) -> list[int]:
-        return [cursor.rowcount for cursor in one_journey(self._connection, steps)]
+        return [cursor.rowcount for cursor in pipeline(self._connection, steps)]
 
 
 def by_psycopg(connection: Connection) -> bool:
@@ -102,7 +102,7 @@ def by_psycopg(connection: Connection) -> bool:
     return connection.dialect.name == "postgresql" and connection.dialect.driver == "psycopg"
 
 
-def one_journey(connection: Connection, steps: Sequence[tuple[str, Any]]) -> list[Any]:
+def pipeline(connection: Connection, steps: Sequence[tuple[str, Any]]) -> list[Any]:
     """The driver's cursors of these statements, which went to PostgreSQL together; BEGIN, where it is due, with them.
 
     Errors are told as SQLAlchemy tells them.
@@ -123,11 +123,11 @@ def one_journey(connection: Connection, steps: Sequence[tuple[str, Any]]) -> lis
     return cursors
 
 
-def first_row(connection: Connection, statement: str, values: Sequence[Any]) -> Any:
+def fetch_one(connection: Connection, statement: str, values: Sequence[Any]) -> Any:
     """The first row of what is asked, or None, by the driver alone: for a question of every verb. Values are marked by
     %s."""
     if by_psycopg(connection):
-        return one_journey(connection, [(statement, values)])[0].fetchone()
+        return pipeline(connection, [(statement, values)])[0].fetchone()
     if connection.dialect.name == "sqlite":
         driver: Any = connection.connection.driver_connection
         return driver.execute(statement.replace("%s", "?"), values).fetchone()

@@ -16,7 +16,7 @@ from sqlalchemy import update as sql_update
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Gone
-from matrixcommon.persistence.bulk_writes import Bulk, by_psycopg, one_journey
+from matrixcommon.persistence.bulk_writes import BatchWriter, by_psycopg, pipeline
 
 
 def journal_tables(metadata: MetaData) -> tuple[Table, Table]:
@@ -52,7 +52,7 @@ class Change:
     body: str
 
 
-class Journal:
+class ChangeLog:
     """The two tables of one service."""
 
     def __init__(self, sessions: Callable[[], Session], metadata: MetaData) -> None:
@@ -70,7 +70,7 @@ class Journal:
         connection = session.connection()
         if by_psycopg(connection):
             ask = f"SELECT rv FROM {self.head.name} WHERE id = 1 FOR UPDATE"
-            found = one_journey(connection, [(ask, ())])[0].fetchone()
+            found = pipeline(connection, [(ask, ())])[0].fetchone()
             held = None if found is None else found[0]
         else:
             held = connection.execute(self._locked).scalar_one_or_none()
@@ -80,7 +80,7 @@ class Journal:
             held = connection.execute(self._locked).scalar_one()
         return int(held)
 
-    def note_in(self, bulk: Bulk, newest: int, entries: list[dict[str, Any]]) -> None:
+    def add_to(self, bulk: BatchWriter, newest: int, entries: list[dict[str, Any]]) -> None:
         """Under the lock: have written down what happened, up to `newest`."""
         bulk.update(self.head, frozenset(["rv"]), [{"id": 1, "rv": newest}])
         if entries:

@@ -22,30 +22,30 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import ORMExecuteState, Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.persistence.change_log import Change, Journal, journal_tables
+from matrixcommon.persistence.change_log import Change, ChangeLog, journal_tables
 from matrixcommon.persistence.resource_row import ResourceRow, check_etag, find
-from matrixcommon.persistence.table_cache import Keep, KeepingSession
-from matrixcommon.persistence.transaction import Follow, Group
+from matrixcommon.persistence.table_cache import CachedTable, CachingSession
+from matrixcommon.persistence.transaction import Follow, GroupTransaction
 
-__all__ = ["Change", "Keep", "Records", "ResourceRow", "check_etag", "find", "journal_tables"]
+__all__ = ["Change", "CachedTable", "Database", "ResourceRow", "check_etag", "find", "journal_tables"]
 
 
-class Records:
+class Database:
     """A service's transactions and its journal. One per database and process.
 
     `sessions` makes the sessions. `together()` is the one place that commits.
     """
 
-    def __init__(self, sessions: Callable[[], KeepingSession], metadata: MetaData, clock: Clock) -> None:
+    def __init__(self, sessions: Callable[[], CachingSession], metadata: MetaData, clock: Clock) -> None:
         self._sessions = sessions
         self._metadata = metadata
-        self._journal = Journal(sessions, metadata)
+        self._journal = ChangeLog(sessions, metadata)
         self._clock = clock
         self._waiters: set[asyncio.Future[None]] = set()
-        self._keeps: dict[type, Keep] = {}
-        self._warm: tuple[KeepingSession, int] | None = None
+        self._keeps: dict[type, CachedTable] = {}
+        self._warm: tuple[CachingSession, int] | None = None
         """The session that keeps, and the newest change that it knows."""
-        self._group: Group | None = None
+        self._group: GroupTransaction | None = None
         self.before_commit: list[Follow] = []
         """Called for every verb that changed resources, with the rows and the number of its newest change; what it
         changed is not committed yet."""
@@ -59,7 +59,7 @@ class Records:
     def metadata(self) -> MetaData:
         return self._metadata
 
-    def keep(self, *keeps: Keep) -> None:
+    def keep(self, *keeps: CachedTable) -> None:
         """Keep these tables in memory from one transaction to the next. From now on every transaction holds the
         journal's lock from its start: what it knows stays so until it ends, whatever other replicas want meanwhile."""
         self._keeps |= {each.kind: each for each in keeps}
@@ -68,7 +68,7 @@ class Records:
             self._warm = None
 
     @contextmanager
-    def transaction(self, dry: bool = False) -> Iterator[KeepingSession]:
+    def transaction(self, dry: bool = False) -> Iterator[CachingSession]:
         """One verb: a session whose changes are journalled and committed; an exception undoes everything.
 
         Inside `together()` it is one of several. A `dry` one does all of it but the commit: `validateOnly`.
@@ -82,11 +82,11 @@ class Records:
             with self._group.unit() as session:
                 yield session
         else:
-            with self.together() as group, group.unit() as session:
+            with self.group_transaction() as group, group.unit() as session:
                 yield session
 
     @contextmanager
-    def together(self) -> Iterator[Group]:
+    def group_transaction(self) -> Iterator[GroupTransaction]:
         """Transactions in here are verbs of one group: decided one after the other, committed all at once.
 
         Whatever is raised before `committed` undoes all of them.
@@ -95,7 +95,7 @@ class Records:
             raise RuntimeError("a group cannot be part of another")
         session, known = self._warm or (self._new_session(), None)
         self._warm = None
-        group = self._group = Group(session, self._journal, self._clock.now(), self.before_commit)
+        group = self._group = GroupTransaction(session, self._journal, self._clock.now(), self.before_commit)
         try:
             self._begin(group, known)
             try:
@@ -124,14 +124,14 @@ class Records:
         if wrote:
             self._wake()
 
-    def once_committed(self, deed: Callable[[], None]) -> None:
+    def on_commit(self, deed: Callable[[], None]) -> None:
         """Do this when what has been decided so far is committed: at once, outside of a group."""
         if self._group is None:
             deed()
         else:
             self._group.done.append(deed)
 
-    def unless_committed(self, undo: Callable[[], None]) -> None:
+    def on_rollback(self, undo: Callable[[], None]) -> None:
         """Do this should the verb under way, or the group that it is in, come to nothing: memory that is no copy of a
         table is put back so."""
         if self._group is not None:
@@ -156,7 +156,7 @@ class Records:
     # ---- sessions
 
     @contextmanager
-    def _dry(self) -> Iterator[KeepingSession]:
+    def _dry(self) -> Iterator[CachingSession]:
         with self._sessions() as session:
             if self._keeps:
                 session.info["newest"] = self._journal.lock(session)
@@ -164,7 +164,7 @@ class Records:
             session.flush()
             session.rollback()
 
-    def _new_session(self) -> KeepingSession:
+    def _new_session(self) -> CachingSession:
         session = self._sessions()
 
         def flushing(*_: Any) -> None:
@@ -179,7 +179,7 @@ class Records:
         event.listen(session, "do_orm_execute", asking)
         return session
 
-    def _begin(self, group: Group, known: int | None) -> None:
+    def _begin(self, group: GroupTransaction, known: int | None) -> None:
         """With what is kept as it is now. `known`: the newest change that the session knows."""
         session = group.session
         session.info.pop("newest", None)
@@ -189,7 +189,7 @@ class Records:
                 session.expunge_all()
                 session.keep(self._keeps.values())
 
-    def _stay_warm(self, group: Group) -> None:
+    def _stay_warm(self, group: GroupTransaction) -> None:
         """After a refusal: what is kept is as good as it was, once the lock has been let go."""
         with suppress(SQLAlchemyError):
             group.committing = True
@@ -197,11 +197,11 @@ class Records:
             self._keep_warm(group.session, group.newest)
             group.committed = True
 
-    def _keep_warm(self, session: KeepingSession, newest: int) -> None:
+    def _keep_warm(self, session: CachingSession, newest: int) -> None:
         if session.kept is None:
             session.close()
             return
-        session.let_go_of_others()
+        session.expunge_uncached()
         self._warm = session, newest
 
     # ---- watching
@@ -238,7 +238,7 @@ class Records:
         return self._journal.compact(self._clock.now() - keep_s)
 
 
-def _throw_away(session: KeepingSession, *, commit_failed: bool) -> None:
+def _throw_away(session: CachingSession, *, commit_failed: bool) -> None:
     """Nothing of it is used again. A connection whose commit has failed may still be in its transaction, and is not
     handed to anybody else."""
     if commit_failed:

@@ -9,14 +9,14 @@ from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from matrixcommon.model.errors import MatrixError
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Decision:
+class VerbOutcome:
     """One verb asked for: Granted or Refused, the reason of a refusal, and seconds of the wall up to its commit; in a
     group, up to the next verb's turn."""
 
@@ -29,8 +29,8 @@ class Decision:
 class Decides(Protocol):
     """Who has verbs that are decisions."""
 
-    decided: list[Callable[[Decision], None]]
-    records: Records
+    decided: list[Callable[[VerbOutcome], None]]
+    records: Database
 
 
 def decision(deed: Callable[P, R]) -> Callable[P, R]:
@@ -45,15 +45,15 @@ def decision(deed: Callable[P, R]) -> Callable[P, R]:
         try:
             found = deed(*args, **kwargs)
         except MatrixError as refused:
-            _tell(owner, Decision(deed.__name__, "Refused", refused.reason, time.perf_counter() - started))
+            _tell(owner, VerbOutcome(deed.__name__, "Refused", refused.reason, time.perf_counter() - started))
             raise
-        granted = Decision(deed.__name__, "Granted", "", time.perf_counter() - started)
-        owner.records.once_committed(lambda: _tell(owner, granted))
+        granted = VerbOutcome(deed.__name__, "Granted", "", time.perf_counter() - started)
+        owner.records.on_commit(lambda: _tell(owner, granted))
         return found
 
     return told
 
 
-def _tell(owner: Decides, made: Decision) -> None:
+def _tell(owner: Decides, made: VerbOutcome) -> None:
     for hear in owner.decided:
         hear(made)

@@ -15,18 +15,18 @@ from contextlib import contextmanager
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from matrixcommon.persistence.database_session import Records, ResourceRow
+from matrixcommon.persistence.database_session import Database, ResourceRow
 
 log = logging.getLogger(__name__)
 
 UNSEEN = -1
 
 
-class InStep:
+class DerivedState:
     """`read(session)` has memory read back from the tables. Rows of `kinds` are changed in `changing` and nowhere
     else; other kinds are nothing to memory. Tables that `read` asks for are kept by the records."""
 
-    def __init__(self, records: Records, read: Callable[[Session], None], kinds: tuple[type, ...]) -> None:
+    def __init__(self, records: Database, read: Callable[[Session], None], kinds: tuple[type, ...]) -> None:
         self._records = records
         self._read = read
         self._kinds = kinds
@@ -62,7 +62,7 @@ class InStep:
             if dry:
                 self._ended(False)
 
-    def touched(self) -> None:
+    def invalidate(self) -> None:
         """Said before memory is changed: unless the verb comes to its end, memory is read back."""
         self._wrong = self._ahead = True
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 
 T = TypeVar("T")
 
@@ -30,14 +30,14 @@ class Outcome:
     error: BaseException | None = None
 
 
-def decide(records: Records, verbs: Sequence[Callable[[], Any]]) -> list[Outcome]:
+def decide(records: Database, verbs: Sequence[Callable[[], Any]]) -> list[Outcome]:
     """Each verb's outcome, in their order; what was granted is durable. A verb makes one transaction, or none."""
     if len(verbs) == 1:
         return [_alone(verbs[0])]
     outcomes: list[Outcome] = []
     group = None
     try:
-        with records.together() as group:
+        with records.group_transaction() as group:
             for verb in verbs:
                 outcome = _alone(verb)
                 if group.broken:
@@ -58,10 +58,10 @@ def _alone(verb: Callable[[], Any]) -> Outcome:
         return Outcome(error=wrong)
 
 
-class Groups:
+class CommitQueue:
     """The verbs that wait, on one event loop."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Database) -> None:
         self._records = records
         self._waiting: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
 

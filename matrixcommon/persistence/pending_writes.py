@@ -10,21 +10,21 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from matrixcommon.persistence.bulk_writes import Bulk, Row
-from matrixcommon.persistence.table_cache import Shape, shape_of
+from matrixcommon.persistence.bulk_writes import BatchWriter, Row
+from matrixcommon.persistence.table_cache import RowMapping, shape_of
 
 
 @dataclass
 class Write:
     """One row. `there`: the database has it. `values`: what is to be written, by column; None to delete it."""
 
-    shape: Shape
+    shape: RowMapping
     key: tuple[Any, ...]
     there: bool
     values: dict[str, Any] | None
 
 
-class Writes:
+class PendingWrites:
     """Gathered and carried out in one transaction."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Writes:
         _, found = self._of(row, there=True)
         found.values = None
 
-    def _of(self, row: Any, *, there: bool) -> tuple[Shape, Write]:
+    def _of(self, row: Any, *, there: bool) -> tuple[RowMapping, Write]:
         shape = shape_of(type(row))
         key = shape.key(row)
         key = key if isinstance(key, tuple) else (key,)
@@ -54,11 +54,11 @@ class Writes:
             found = self._writes[at] = Write(shape, key, there, {})
         return shape, found
 
-    def note_in(self, bulk: Bulk) -> None:
+    def add_to(self, bulk: BatchWriter) -> None:
         """Have all of it written down."""
-        gone: dict[Shape, list[Row]] = defaultdict(list)
-        new: dict[Shape, list[Row]] = defaultdict(list)
-        changed: dict[tuple[Shape, frozenset[str]], list[Row]] = defaultdict(list)
+        gone: dict[RowMapping, list[Row]] = defaultdict(list)
+        new: dict[RowMapping, list[Row]] = defaultdict(list)
+        changed: dict[tuple[RowMapping, frozenset[str]], list[Row]] = defaultdict(list)
         for each in self._writes.values():
             key = dict(zip(each.shape.key_columns, each.key, strict=True))
             if each.values is None:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.errors import NotFound, PreconditionFailed
 from matrixcommon.model.quantities import timestamp
-from matrixcommon.model.resource_model import View
+from matrixcommon.model.resource_model import ResourceView
 
 R = TypeVar("R", bound="ResourceRow")
 
@@ -33,15 +33,15 @@ class ResourceRow:
     created_at: Mapped[float] = mapped_column(Float, default=0.0)
     updated_at: Mapped[float] = mapped_column(Float, default=0.0)
 
-    def view(self) -> View:
+    def view(self) -> ResourceView:
         raise NotImplementedError
 
-    def shown(self) -> View:
+    def shown(self) -> ResourceView:
         """The view as of its last change, made once for the journal and the answer; outside of transactions."""
         version, view = self.__dict__.get("_shown", (None, None))
         return view if view is not None and version == self.version else self.view()
 
-    def show(self) -> View:
+    def show(self) -> ResourceView:
         """The view as of a change that has just been numbered."""
         view = self.view()
         self.__dict__["_shown"] = self.version, view
@@ -74,7 +74,7 @@ class EventColumns:
     message: Mapped[str] = mapped_column(Text)
     at: Mapped[float] = mapped_column(Float, index=True)
 
-    def told(self) -> dict[str, Any]:
+    def described(self) -> dict[str, Any]:
         """For the view of the event."""
         return {
             "type": "Warning" if self.type == "Warning" else "Normal",

@@ -23,14 +23,14 @@ MISSING = object()
 
 
 @dataclass(frozen=True)
-class Keep:
+class CachedTable:
     """A mapped class to be kept whole, and the attributes by whose value its rows are asked for."""
 
     kind: type
     by: tuple[str, ...] = ()
 
 
-class Shape:
+class RowMapping:
     """How a class is mapped on its one table."""
 
     def __init__(self, kind: type) -> None:
@@ -70,20 +70,20 @@ class Shape:
         return {attribute: held[attribute] for attribute in self.attributes}
 
 
-_SHAPES: dict[type, Shape] = {}
+_SHAPES: dict[type, RowMapping] = {}
 
 
-def shape_of(kind: type) -> Shape:
+def shape_of(kind: type) -> RowMapping:
     found = _SHAPES.get(kind)
     if found is None:
-        found = _SHAPES[kind] = Shape(kind)
+        found = _SHAPES[kind] = RowMapping(kind)
     return found
 
 
-class Kept:
+class TableCache:
     """The rows of some tables, all of them, as they are in the transaction under way."""
 
-    def __init__(self, keeps: Iterable[Keep]) -> None:
+    def __init__(self, keeps: Iterable[CachedTable]) -> None:
         self._rows: dict[type, dict[Any, Any]] = {}
         self._by: dict[tuple[type, str], dict[Any, dict[Any, None]]] = {}
         self._at: dict[tuple[Any, str], Any] = {}  # under which value a row is found
@@ -170,15 +170,15 @@ class Kept:
         self._written.pop(row, None)
 
 
-class KeepingSession(Session):
+class CachingSession(Session):
     """An ordinary session until it is told what to keep."""
 
-    kept: Kept | None = None
+    kept: TableCache | None = None
 
-    def keep(self, keeps: Iterable[Keep]) -> None:
+    def keep(self, keeps: Iterable[CachedTable]) -> None:
         """Read these tables, and answer for them from memory from now on."""
         keeps = tuple(keeps)
-        kept = Kept(keeps)
+        kept = TableCache(keeps)
         for each in keeps:
             rows: Iterable[Any] = self.scalars(select(each.kind))
             for row in rows:
@@ -211,7 +211,7 @@ class KeepingSession(Session):
         if self.kept is not None and type(instance) in self.kept:
             self.kept.leave(instance)
 
-    def settled(self, row: Any, *, gone: bool) -> None:
+    def mark_clean(self, row: Any, *, gone: bool) -> None:
         """A kept row is as good as written, or deleted, by somebody else than this session."""
         assert self.kept is not None
         if gone:
@@ -229,7 +229,7 @@ class KeepingSession(Session):
         for row in rows:
             self.kept.written(row)
 
-    def let_go_of_others(self) -> None:
+    def expunge_uncached(self) -> None:
         """Forget every row that is not of a kept table: nobody would tell us of its changes."""
         if self.kept is None or len(self.identity_map) == len(self.kept):
             return
@@ -238,12 +238,12 @@ class KeepingSession(Session):
                 self.expunge(row)
 
 
-def kept_by(session: Session) -> Kept | None:
+def kept_by(session: Session) -> TableCache | None:
     """What a session answers for from memory, if anything."""
-    return session.kept if isinstance(session, KeepingSession) else None
+    return session.kept if isinstance(session, CachingSession) else None
 
 
-def every(session: Session, kind: type[T]) -> list[T]:
+def all_rows(session: Session, kind: type[T]) -> list[T]:
     """All rows of a kind, from memory where they are kept; in no order."""
     kept = kept_by(session)
     return list(kept.all(kind) if kept is not None and kind in kept else session.scalars(select(kind)))

@@ -15,11 +15,11 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import inspect
 from sqlalchemy.orm import Session
 
-from matrixcommon.persistence.bulk_writes import Bulk
-from matrixcommon.persistence.change_log import Journal
-from matrixcommon.persistence.pending_writes import Writes
+from matrixcommon.persistence.bulk_writes import BatchWriter
+from matrixcommon.persistence.change_log import ChangeLog
+from matrixcommon.persistence.pending_writes import PendingWrites
 from matrixcommon.persistence.resource_row import ResourceRow
-from matrixcommon.persistence.table_cache import KeepingSession, Kept, shape_of
+from matrixcommon.persistence.table_cache import CachingSession, TableCache, shape_of
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,11 +30,11 @@ Touched = dict[Any, str]
 Follow = Callable[[Session, list[ResourceRow], int], None]
 
 
-class Broken(RuntimeError):
+class TransactionAborted(RuntimeError):
     """A unit failed halfway: nothing of its group may be committed."""
 
 
-def as_it_was(held: dict[K, V], key: K) -> Callable[[], None]:
+def restore_entry(held: dict[K, V], key: K) -> Callable[[], None]:
     """How to undo what is done to one entry of a dictionary from now on."""
     had, before = key in held, held.get(key)
 
@@ -47,10 +47,10 @@ def as_it_was(held: dict[K, V], key: K) -> Callable[[], None]:
     return undo
 
 
-class Group:
+class GroupTransaction:
     """The units of one transaction over `session`."""
 
-    def __init__(self, session: KeepingSession, journal: Journal, now: float, follow: list[Follow]) -> None:
+    def __init__(self, session: CachingSession, journal: ChangeLog, now: float, follow: list[Follow]) -> None:
         self.session = session
         self.broken = self.committing = self.committed = False
         self.done: list[Callable[[], None]] = []
@@ -64,12 +64,12 @@ class Group:
         self._now = now
         self._follow = follow
         self._entries: list[dict[str, Any]] = []
-        self._writes = Writes()
+        self._writes = PendingWrites()
         self._touched: Touched = {}
         self._otherwise = False
 
     @property
-    def _kept(self) -> Kept | None:
+    def _kept(self) -> TableCache | None:
         return self.session.kept
 
     def lock(self) -> int:
@@ -84,10 +84,10 @@ class Group:
         return not self.broken and self.newest == self.before and not self._otherwise
 
     @contextmanager
-    def unit(self) -> Iterator[KeepingSession]:
+    def unit(self) -> Iterator[CachingSession]:
         """One verb. Raises Broken where an earlier one failed halfway."""
         if self.broken:
-            raise Broken("an earlier verb of this group failed halfway")
+            raise TransactionAborted("an earlier verb of this group failed halfway")
         self.session.info["unit"] = object()  # so that whoever remembers something of a verb knows it from the next
         done, undone = len(self.done), len(self.undone)
         try:
@@ -124,12 +124,12 @@ class Group:
     def write(self) -> bool:
         """Everything into the database, ready to be committed. False where there was nothing to write."""
         if self.broken:
-            raise Broken("a verb of this group failed halfway")
+            raise TransactionAborted("a verb of this group failed halfway")
         if self.newest == (self.before or 0):
             return False
-        bulk = Bulk(self.session.connection())
-        self._writes.note_in(bulk)
-        self._journal.note_in(bulk, self.newest, self._entries)
+        bulk = BatchWriter(self.session.connection())
+        self._writes.add_to(bulk)
+        self._journal.add_to(bulk, self.newest, self._entries)
         bulk.carry_out()
         return True
 
@@ -137,8 +137,8 @@ class Group:
 
     def _write_rows(self) -> None:
         if self._writes:
-            bulk = Bulk(self.session.connection())
-            self._writes.note_in(bulk)
+            bulk = BatchWriter(self.session.connection())
+            self._writes.add_to(bulk)
             bulk.carry_out()
 
     def _gather(self) -> None:
@@ -167,7 +167,7 @@ class Group:
             return True
         for row in dirty:  # set to what they were
             if self._kept is not None and type(row) in self._kept:
-                session.settled(row, gone=False)
+                session.mark_clean(row, gone=False)
         return False
 
     def _end_unit(self) -> None:
@@ -212,7 +212,7 @@ class Group:
             for row, type in mine:  # first, since another row may have come under the same key
                 if row in deleted:
                     self._writes.drop(row)
-                    session.settled(row, gone=True)
+                    session.mark_clean(row, gone=True)
                 elif type == "DELETED":
                     kept.forgotten(row)
             new = []
@@ -223,12 +223,12 @@ class Group:
                     if pending:
                         new.append(row)
                     else:
-                        session.settled(row, gone=False)
+                        session.mark_clean(row, gone=False)
             if new:
                 session.settled_new(new)
             for row in list(session.dirty):  # set to what they were
                 if row.__class__ in kept:
-                    session.settled(row, gone=False)
+                    session.mark_clean(row, gone=False)
         session.flush()
         self._touched = {}
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.errors import MatrixError
 from matrixcompute.contract import SliceSummary
-from matrixcompute.instances.composition import OWNER_LABEL, SliceWish
+from matrixcompute.instances.composition import OWNER_LABEL, SliceSpec
 from matrixlink.client import LinkClient
 from matrixlink.contract.slices import SliceRequest, SliceView
 from matrixresource.client import ResourceClient
@@ -42,7 +42,7 @@ def in_words_of_instances() -> Iterator[None]:
         raise
 
 
-class NeighboursOverHttp:
+class HttpClients:
     """Neighbours through ResourceClient and LinkClient."""
 
     def __init__(self, resource: ResourceClient, link: LinkClient) -> None:
@@ -66,9 +66,9 @@ class NeighboursOverHttp:
     async def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
         return await self._resource.relocate(name, request)
 
-    async def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
+    async def cut_over(self, name: str, request: AllocationRequest) -> AllocationView:
         with in_words_of_instances():
-            return await self._resource.change_over(name, request)
+            return await self._resource.cut_over(name, request)
 
     async def renew(self, name: str, lease_s: float) -> AllocationView:
         return await self._resource.renew(name, lease_s)
@@ -76,8 +76,8 @@ class NeighboursOverHttp:
     async def draining(self) -> list[str]:
         return [domain.name for domain in await self._resource.domains("state=Draining")]
 
-    async def stay(self, name: str) -> AllocationView:
-        return await self._resource.stay(name)
+    async def abort_move(self, name: str) -> AllocationView:
+        return await self._resource.abort_move(name)
 
     async def release(self, name: str) -> bool:
         return await self._resource.release(name)
@@ -88,7 +88,7 @@ class NeighboursOverHttp:
     async def allocations(self) -> list[AllocationView]:
         return await self._resource.allocations()
 
-    async def admit(self, instance: str, wish: SliceWish, members: list[str]) -> SliceSummary:
+    async def admit(self, instance: str, wish: SliceSpec, members: list[str]) -> SliceSummary:
         request = SliceRequest.model_validate(
             {
                 "labels": {OWNER_LABEL: instance},

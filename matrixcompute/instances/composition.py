@@ -16,7 +16,7 @@ OWNER_LABEL = INSTANCE_LABEL
 
 
 @dataclass(frozen=True)
-class SliceWish:
+class SliceSpec:
     """A slice to ask MatrixLink for, once the members are known."""
 
     name: str
@@ -29,10 +29,10 @@ class Composition:
     """Everything one instance takes."""
 
     allocation: AllocationRequest
-    slices: tuple[SliceWish, ...]
+    slices: tuple[SliceSpec, ...]
 
 
-LIES_BY = ("placement", "near", "apart")
+PLACEMENT_FIELDS = ("placement", "near", "apart")
 """What of a shape says where it lies: changed, the instance moves; anything else changes in place."""
 
 
@@ -40,9 +40,9 @@ def slice_name(instance: str, plane: Plane) -> str:
     return f"{instance}-{plane.value}"
 
 
-def lies_otherwise(shape: InstanceRequest, held: InstanceRequest) -> bool:
+def placement_changed(shape: InstanceRequest, held: InstanceRequest) -> bool:
     """Whether the one may lie elsewhere than the other."""
-    return any(getattr(shape, field) != getattr(held, field) for field in LIES_BY)
+    return any(getattr(shape, field) != getattr(held, field) for field in PLACEMENT_FIELDS)
 
 
 def compose(name: str, shape: InstanceRequest) -> Composition:
@@ -55,11 +55,11 @@ def compose(name: str, shape: InstanceRequest) -> Composition:
             nodes=shape.nodes,
             spares=shape.spares,
             placement=shape.placement,
-            near=shape.near.affinity() if shape.near else None,
-            apart=shape.apart.affinity() if shape.apart else None,
+            affinity=shape.near.affinity() if shape.near else None,
+            anti_affinity=shape.apart.affinity() if shape.apart else None,
             priority=shape.priority,
             preemption=shape.preemption,
             lease_s=shape.lease_s,
         ),
-        tuple(SliceWish(slice_name(name, plane), plane, shape.network.share(plane)) for plane in Plane),
+        tuple(SliceSpec(slice_name(name, plane), plane, shape.network.share(plane)) for plane in Plane),
     )

@@ -9,7 +9,7 @@ from typing import Any
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import SliceSummary
-from matrixcompute.recovery.loss import living
+from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 from matrixresource.contract.allocations import AllocationView
 
@@ -47,7 +47,7 @@ def conditions_of(
     now: float,
 ) -> list[dict[str, Any]]:
     """The eight conditions of an instance, each true to what agents reported."""
-    held = living(observed.allocation)
+    held = active_or_none(observed.allocation)
     result = before
 
     def say(type: str, status: bool | None, reason: str, message: str) -> None:

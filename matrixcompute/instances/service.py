@@ -15,12 +15,12 @@ from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.persistence.database_session import check_etag
-from matrixcompute.clients.control_plane import Neighbours
+from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.contract import InstanceRequest, InstanceView
-from matrixcompute.instances.composition import LIES_BY, compose
+from matrixcompute.instances.composition import PLACEMENT_FIELDS, compose
 from matrixcompute.operations.saga import RELOCATE, SagaRunner
-from matrixcompute.operations.saga_starter import Opening
-from matrixcompute.recovery.loss import living
+from matrixcompute.operations.saga_starter import SagaStarter
+from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.store import ComputeStore, InstanceRow
 from matrixresource.contract.allocations import AllocationView
 
@@ -34,7 +34,7 @@ class Conductor:
     def __init__(
         self,
         store: ComputeStore,
-        neighbours: Neighbours,
+        neighbours: ControlPlaneClients,
         runner: SagaRunner,
         clock: Clock,
         wake: Callable[[], None],
@@ -44,7 +44,7 @@ class Conductor:
         self._neighbours = neighbours
         self._clock = clock
         self._wake = wake
-        self._sagas = Opening(store, runner, clock)
+        self._sagas = SagaStarter(store, runner, clock)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
@@ -80,8 +80,8 @@ class Conductor:
     async def _planned(self, name: str, request: InstanceRequest) -> AllocationView:
         """Where it would lie; what is held stays as far as it can."""
         wish = compose(name, request).allocation
-        held = living(await self._neighbours.allocation(name))
-        if held is not None and any(getattr(held, field) != getattr(wish, field) for field in LIES_BY):
+        held = active_or_none(await self._neighbours.allocation(name))
+        if held is not None and any(getattr(held, field) != getattr(wish, field) for field in PLACEMENT_FIELDS):
             return await self._neighbours.move(name, wish, validate_only=True)
         return await self._neighbours.reserve(name, wish, validate_only=True)
 
@@ -102,7 +102,7 @@ class Conductor:
             ready_nodes=0,
         )
         session.add(instance)
-        self._store.say(
+        self._store.record_event(
             session, name, "Requested", f"{request.nodes} nodes, {request.spares} spares", self._clock.now()
         )
         self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
@@ -122,7 +122,7 @@ class Conductor:
             return
         instance.generation += 1
         instance.retry_at = 0.0
-        self._store.say(
+        self._store.record_event(
             session,
             instance.name,
             "Changed",

@@ -18,36 +18,36 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import MatrixError, from_problem
-from matrixcompute.clients.control_plane import Neighbours
+from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store import OPEN, ComputeStore, InstanceRow, SagaRow
 
 log = logging.getLogger(__name__)
 
-REPAIR, MOVE, GIVE_WAY, RELOCATE = "replace-node", "move-instance", "give-way", "relocate-member"
+REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "give-way", "relocate-member"
 
 WAIT_S, WAIT_FLOOR_WALL_S = 15.0, 0.5
 """How often a waiting step looks again even when nobody nudges."""
 
 
-class Waiting(Exception):
+class StepPending(Exception):
     """The world has yet to move; the message says what is waited for."""
 
 
 @dataclass
-class Work:
+class StepContext:
     """What a step is given: whose saga it is, the shape and generation it carries, and the ports."""
 
     saga: str
     instance: str
     shape: InstanceRequest
-    wish: int
-    neighbours: Neighbours
+    spec_generation: int
+    neighbours: ControlPlaneClients
     store: ComputeStore
     clock: Clock
     policy: RecoveryPolicy
-    about: dict[str, str] = field(default_factory=dict)
+    parameters: dict[str, str] = field(default_factory=dict)
 
     def applied(self) -> InstanceRequest | None:
         """The shape that last was active; None where none ever was."""
@@ -60,22 +60,22 @@ class Work:
         with self.store.reading() as session:
             return self.store.instance(session, self.instance).generation
 
-    def say(self, reason: str, message: str, warning: bool = False) -> None:
+    def record_event(self, reason: str, message: str, warning: bool = False) -> None:
         with self.store.transaction() as session:
-            self.store.say(
+            self.store.record_event(
                 session, self.instance, reason, message, self.clock.now(), "Warning" if warning else "Normal"
             )
 
 
-Deed = Callable[[Work], Awaitable[None]]
+StepFunction = Callable[[StepContext], Awaitable[None]]
 
 
 @dataclass(frozen=True)
 class Step:
     """Something to ensure and, where it needs it, how to take it back."""
 
-    do: Deed
-    undo: Deed | None = None
+    do: StepFunction
+    undo: StepFunction | None = None
 
     @property
     def name(self) -> str:
@@ -95,7 +95,12 @@ class SagaRunner:
     """Runs every open saga in a task of its own, one per instance at a time."""
 
     def __init__(
-        self, sagas: dict[str, Saga], store: ComputeStore, neighbours: Neighbours, clock: Clock, policy: RecoveryPolicy
+        self,
+        sagas: dict[str, Saga],
+        store: ComputeStore,
+        neighbours: ControlPlaneClients,
+        clock: Clock,
+        policy: RecoveryPolicy,
     ) -> None:
         self._sagas = sagas
         self._store = store
@@ -123,9 +128,9 @@ class SagaRunner:
             step=0,
             steps=[step.name for step in self._sagas[verb].steps],
             # A repair brings back what last was active, whatever has been wished since; who moves keeps it.
-            wish=instance.observed_generation if as_it_is else instance.generation,
+            spec_generation=instance.observed_generation if as_it_is else instance.generation,
             shape=instance.applied if as_it_is else instance.spec,
-            about=about,
+            parameters=about,
         )
         session.add(row)
         instance.operation = row.name
@@ -159,11 +164,11 @@ class SagaRunner:
         with self._store.reading() as session:
             row = session.get(SagaRow, name)
             assert row is not None
-            saga, target, wish = self._sagas[row.verb], row.target, row.wish
+            saga, target, wish = self._sagas[row.verb], row.target, row.spec_generation
             # A saga from before sagas carried a shape brings the present wish.
-            about = dict(row.about or {})
+            about = dict(row.parameters or {})
             shape = InstanceRequest.model_validate(row.shape or self._store.instance(session, target).spec)
-        work = Work(name, target, shape, wish, self._neighbours, self._store, self._clock, self._policy, about)
+        work = StepContext(name, target, shape, wish, self._neighbours, self._store, self._clock, self._policy, about)
         nudge = self._nudges.setdefault(target, asyncio.Event())
         while (at := self._at(name)) is not None:
             status, step = at
@@ -177,7 +182,7 @@ class SagaRunner:
                     if undo is not None:
                         await undo(work)
                     self._undone(name, saga, step)
-            except Waiting as waiting:
+            except StepPending as waiting:
                 self._note(name, str(waiting))
                 await self._pause(nudge)
             except MatrixError as refused:
@@ -185,7 +190,7 @@ class SagaRunner:
                     self._note(name, f"{refused.reason}: {refused.message}; trying again")
                     await self._pause(nudge)
                 else:
-                    self._turn_round(name, saga, step, refused)
+                    self._begin_compensation(name, saga, step, refused)
             except Exception as wrong:
                 log.exception("saga step failed", extra={"saga": name, "step": saga.steps[step].name})
                 self._note(name, f"{type(wrong).__name__}: see the log; trying again")
@@ -231,10 +236,12 @@ class SagaRunner:
             instance = session.get(InstanceRow, row.target)
             if instance is not None:
                 refused = from_problem(row.error or {}, 500)
-                self._store.say(session, row.target, refused.reason, refused.message, self._clock.now(), "Warning")
+                self._store.record_event(
+                    session, row.target, refused.reason, refused.message, self._clock.now(), "Warning"
+                )
                 saga.refused(session, instance, refused, self._clock.now())
 
-    def _turn_round(self, name: str, saga: Saga, step: int, refused: MatrixError) -> None:
+    def _begin_compensation(self, name: str, saga: Saga, step: int, refused: MatrixError) -> None:
         log.warning("saga refused", extra={"saga": name, "step": saga.steps[step].name, "why": refused.message})
         self._update(
             name,

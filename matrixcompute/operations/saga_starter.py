@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import InstanceRequest
-from matrixcompute.instances.composition import lies_otherwise
+from matrixcompute.instances.composition import placement_changed
 from matrixcompute.operations.saga import MOVE, SagaRunner
 from matrixcompute.store import ComputeStore, InstanceRow
 
@@ -19,10 +19,10 @@ def change_verb(instance: InstanceRow) -> str:
     """
     moving = instance.generation != instance.observed_generation and (instance.operation or "").startswith(MOVE)
     held = InstanceRequest.model_validate(instance.applied) if instance.applied else instance.shape
-    return MOVE if moving or lies_otherwise(instance.shape, held) else "scale-instance"
+    return MOVE if moving or placement_changed(instance.shape, held) else "scale-instance"
 
 
-class Opening:
+class SagaStarter:
     """What the verbs and the tending share."""
 
     def __init__(self, store: ComputeStore, runner: SagaRunner, clock: Clock) -> None:
@@ -57,7 +57,7 @@ class Opening:
 
     def delete(self, session: Session, instance: InstanceRow, reason: str, message: str) -> None:
         instance.generation += 1
-        self._store.say(session, instance.name, reason, message, self._clock.now())
+        self._store.record_event(session, instance.name, reason, message, self._clock.now())
         self.open(session, "delete-instance", instance, "Deleting", "Deleting")
 
     def open_quietly(self, session: Session, verb: str, instance: InstanceRow) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import select
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixcompute.clients.control_plane import Neighbours
+from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.instances.service import Conductor
 from matrixcompute.operations.saga import RELOCATE
 from matrixcompute.store import ComputeStore, InstanceRow, SagaRow
@@ -20,15 +20,15 @@ PASSING = ("Conflict", "StaleGeneration")
 TRIES = 5
 
 
-class MemberMoves:
+class DefragmentationExecutor:
     """`look` once per period and whenever a defragmentation changes."""
 
-    def __init__(self, store: ComputeStore, neighbours: Neighbours, conductor: Conductor) -> None:
+    def __init__(self, store: ComputeStore, neighbours: ControlPlaneClients, conductor: Conductor) -> None:
         self._store = store
         self._neighbours = neighbours
         self._conductor = conductor
 
-    async def look(self) -> str:
+    async def reconcile(self) -> str:
         """Begin the moves that are ours and next. Returns a sentence about what it did."""
         begun = 0
         for plan in await self._neighbours.defragmentations():
@@ -46,7 +46,7 @@ class MemberMoves:
         """What stood in the way when it was tried, unless it may be worth another try."""
         with self._store.reading() as session:
             wanted = select(SagaRow).where(SagaRow.target == move.allocation, SagaRow.verb == RELOCATE)
-            tried = [row for row in session.scalars(wanted.order_by(SagaRow.version)) if row.about == about]
+            tried = [row for row in session.scalars(wanted.order_by(SagaRow.version)) if row.parameters == about]
             failed = [row.error or {} for row in tried if row.status == "Failed"]
             gone = session.get(InstanceRow, move.allocation) is None
         if gone:

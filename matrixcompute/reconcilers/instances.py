@@ -9,23 +9,23 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_model import condition
-from matrixcompute.clients.control_plane import Neighbours
+from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.instances.decision import Observed, conditions_of
 from matrixcompute.operations.saga import REPAIR, SagaRunner
-from matrixcompute.operations.saga_starter import Opening, change_verb
-from matrixcompute.reconcilers.preemption import TakenBack
-from matrixcompute.recovery.loss import Loss, living
+from matrixcompute.operations.saga_starter import SagaStarter, change_verb
+from matrixcompute.reconcilers.preemption import PreemptionReconciler
+from matrixcompute.recovery.loss import AllocationLoss, active_or_none
 from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, plan_recovery
 from matrixcompute.store import ComputeStore, InstanceRow
 
 
-class Tending:
+class InstanceReconciler:
     """`tend` once per period, and whenever a neighbour reports a change."""
 
     def __init__(
         self,
         store: ComputeStore,
-        neighbours: Neighbours,
+        neighbours: ControlPlaneClients,
         runner: SagaRunner,
         clock: Clock,
         policy: RecoveryPolicy,
@@ -38,10 +38,10 @@ class Tending:
         self._clock = clock
         self._policy = policy
         self._wake = wake
-        self._sagas = Opening(store, runner, clock)
-        self._taken_back = TakenBack(store, neighbours, self._sagas, clock)
+        self._sagas = SagaStarter(store, runner, clock)
+        self._preemption = PreemptionReconciler(store, neighbours, self._sagas, clock)
 
-    async def tend(self) -> str:
+    async def reconcile(self) -> str:
         """Look at everything once: write down what is seen, and open the sagas that it calls for."""
         with self._store.reading() as session:
             if not self._store.instances(session):
@@ -53,7 +53,7 @@ class Tending:
         opened = 0
         gone_spares: list[tuple[str, str]] = []
         to_leave: dict[str, list[str]] = {}
-        losses: dict[str, Loss] = {}
+        losses: dict[str, AllocationLoss] = {}
         with self._store.transaction() as session:
             for instance in self._store.instances(session):
                 observed = Observed(allocations.get(instance.name), tuple(slices.get(instance.name, ())))
@@ -61,17 +61,17 @@ class Tending:
                 if observed.allocation is not None:
                     recovery = plan_recovery(observed.allocation.members, lost, self._policy)
                 self._write(instance, observed, recovery)
-                loss = self._taken_back.loss(instance, observed.allocation, allocations.values())
+                loss = self._preemption.loss(instance, observed.allocation, allocations.values())
                 if loss is not None:
                     losses[instance.name] = loss
                 elif not self._decide(session, instance, observed, recovery, gone_spares):
-                    self._taken_back.look_for_leavers(session, instance, observed, draining, to_leave, gone_spares)
+                    self._preemption.look_for_leavers(session, instance, observed, draining, to_leave, gone_spares)
                 else:
                     opened += 1
         for name, loss in losses.items():
-            opened += await self._taken_back.give_up(name, loss, allocations.values())
+            opened += await self._preemption.give_up(name, loss, allocations.values())
         for name, nodes in to_leave.items():
-            opened += await self._taken_back.leave(name, nodes)
+            opened += await self._preemption.leave(name, nodes)
         for name, node in gone_spares:
             await self._neighbours.replace(name, node, "SpareGone")
         if opened:
@@ -81,7 +81,7 @@ class Tending:
 
     def _write(self, instance: InstanceRow, observed: Observed, recovery: Recovery) -> None:
         instance.ready_nodes = observed.ready_nodes
-        held = living(observed.allocation)
+        held = active_or_none(observed.allocation)
         if held is not None:
             instance.expires_at = from_timestamp(held.expires_at) if held.expires_at else None
         instance.members = [m.wire() for m in observed.allocation.members] if observed.allocation is not None else []
@@ -112,7 +112,7 @@ class Tending:
             self._sagas.open_quietly(session, "delete-instance", instance)
             return 1
         if recovery.action == "hold":
-            self._store.say(session, instance.name, recovery.reason, recovery.message, now, "Warning")
+            self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return 0
         repair_refused = (instance.operation or "").startswith(REPAIR)
         if now < instance.retry_at and (recovery.action != "replace" or repair_refused):
@@ -127,7 +127,7 @@ class Tending:
             assert observed.allocation is not None
             members = {m.node for m in observed.allocation.members if m.role == "member"}
             if members & set(recovery.nodes):
-                self._store.say(session, instance.name, recovery.reason, recovery.message, now, "Warning")
+                self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
                 instance.repairs += 1
                 self._sagas.open(session, REPAIR, instance, "Repairing", "Repairing")
                 return 1

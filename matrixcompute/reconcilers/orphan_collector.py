@@ -5,27 +5,27 @@ A thing is let go only when it was ownerless on two looks in a row, so that one 
 
 from __future__ import annotations
 
-from matrixcompute.clients.control_plane import Neighbours
+from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.instances.composition import OWNER_LABEL
 from matrixcompute.store import ComputeStore
 
 
-class OrphanRelease:
+class OrphanCollector:
     """`look` once per period."""
 
-    def __init__(self, store: ComputeStore, neighbours: Neighbours) -> None:
+    def __init__(self, store: ComputeStore, neighbours: ControlPlaneClients) -> None:
         self._store = store
         self._neighbours = neighbours
         self._suspects: set[tuple[str, str]] = set()
 
-    async def look(self) -> str:
+    async def reconcile(self) -> str:
         """Release what was ownerless last time too. Returns a sentence about what it did."""
         found: set[tuple[str, str]] = set()
         for instance, slices in (await self._neighbours.slices()).items():
-            found |= {("slice", each.name) for each in slices if not self._lives(instance)}
+            found |= {("slice", each.name) for each in slices if not self._is_active(instance)}
         for allocation in await self._neighbours.allocations():
             owner = allocation.labels.get(OWNER_LABEL)
-            if owner is not None and not self._lives(owner):
+            if owner is not None and not self._is_active(owner):
                 found.add(("allocation", allocation.name))
         for kind, name in sorted(found & self._suspects):
             await (self._neighbours.withdraw(name) if kind == "slice" else self._neighbours.release(name))
@@ -33,6 +33,6 @@ class OrphanRelease:
         self._suspects = found
         return f"{released} orphans released"
 
-    def _lives(self, instance: str) -> bool:
+    def _is_active(self, instance: str) -> bool:
         with self._store.reading() as session:
             return any(row.name == instance for row in self._store.instances(session))

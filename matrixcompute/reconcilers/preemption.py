@@ -12,22 +12,22 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_model import condition
-from matrixcompute.clients.control_plane import Neighbours
+from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.instances.composition import compose
 from matrixcompute.instances.decision import Observed
-from matrixcompute.operations.saga import GIVE_WAY, MOVE
-from matrixcompute.operations.saga_starter import Opening
+from matrixcompute.operations.saga import MOVE, YIELD_CAPACITY
+from matrixcompute.operations.saga_starter import SagaStarter
 from matrixcompute.reconcilers.draining import lying_in, who_can_leave
-from matrixcompute.recovery.loss import Loss, loss_of
+from matrixcompute.recovery.loss import AllocationLoss, diagnose_loss
 from matrixcompute.store import ComputeStore, InstanceRow
 from matrixcompute.workflows.create_instance import RETRY_S
 from matrixresource.contract.allocations import AllocationView
 
 
-class TakenBack:
+class PreemptionReconciler:
     """Notes what calls for it while the instances are looked at, and opens it when each was asked about once more."""
 
-    def __init__(self, store: ComputeStore, neighbours: Neighbours, sagas: Opening, clock: Clock) -> None:
+    def __init__(self, store: ComputeStore, neighbours: ControlPlaneClients, sagas: SagaStarter, clock: Clock) -> None:
         self._store = store
         self._neighbours = neighbours
         self._sagas = sagas
@@ -37,15 +37,15 @@ class TakenBack:
 
     def loss(
         self, instance: InstanceRow, held: AllocationView | None, everybody: Iterable[AllocationView]
-    ) -> Loss | None:
+    ) -> AllocationLoss | None:
         """What became of an instance's nodes, if that calls for something else than the saga under way."""
-        loss = loss_of(instance.name, held, everybody, instance.expires_at, self._clock.now())
+        loss = diagnose_loss(instance.name, held, everybody, instance.expires_at, self._clock.now())
         if loss is None or instance.state == "Deleting":
             return None
         serving = instance.state in ("Active", "Updating", "Repairing")
         return loss if serving or (loss.reason == "LeaseEnded" and instance.expires_at is not None) else None
 
-    async def give_up(self, name: str, loss: Loss, everybody: Iterable[AllocationView]) -> int:
+    async def give_up(self, name: str, loss: AllocationLoss, everybody: Iterable[AllocationView]) -> int:
         """Open what a loss calls for, when it still is one: between two looks a saga may have taken nodes."""
         held = await self._neighbours.allocation(name)
         with self._store.transaction() as session:
@@ -56,8 +56,8 @@ class TakenBack:
             if loss.reason == "LeaseEnded":
                 self._sagas.delete(session, instance, loss.reason, loss.message)
             else:
-                self._store.say(session, name, loss.reason, loss.message, now, "Warning")
-                self._sagas.open(session, GIVE_WAY, instance, "Pending", loss.reason)
+                self._store.record_event(session, name, loss.reason, loss.message, now, "Warning")
+                self._sagas.open(session, YIELD_CAPACITY, instance, "Pending", loss.reason)
                 instance.conditions = condition(
                     instance.conditions, "Scheduled", False, loss.reason, loss.message, generation=generation, now=now
                 )
@@ -101,12 +101,14 @@ class TakenBack:
             now = self._clock.now()
             if refused is not None:
                 left = ", ".join(node for node in nodes if node not in leaving)
-                self._store.say(
+                self._store.record_event(
                     session, name, "DrainBlocked", f"{left} cannot leave: {refused.message}", now, "Warning"
                 )
             if not leaving:
                 instance.retry_at = now + RETRY_S
                 return 0
-            self._store.say(session, name, "Draining", f"{', '.join(leaving)} move out of a closed domain", now)
+            self._store.record_event(
+                session, name, "Draining", f"{', '.join(leaving)} move out of a closed domain", now
+            )
             self._sagas.open(session, MOVE, instance, "Updating", "Draining")
         return 1

@@ -15,7 +15,7 @@ from matrixresource.contract.allocations import AllocationView
 
 
 @dataclass(frozen=True)
-class Loss:
+class AllocationLoss:
     """What became of an allocation, in a word and a sentence. The words are reasons of conditions and events."""
 
     reason: Literal["Preempted", "LeaseEnded", "TakenBack"]
@@ -26,23 +26,25 @@ class Loss:
         return (Preempted if self.reason == "Preempted" else InsufficientCapacity)(self.message)
 
 
-def living(held: AllocationView | None) -> AllocationView | None:
+def active_or_none(held: AllocationView | None) -> AllocationView | None:
     """The allocation, unless it is gone or going."""
     return None if held is None or held.state == "Releasing" else held
 
 
-def loss_of(
+def diagnose_loss(
     name: str, held: AllocationView | None, everybody: Iterable[AllocationView], expires_at: float | None, now: float
-) -> Loss | None:
+) -> AllocationLoss | None:
     """Why `name` holds nothing (`held` is its allocation, `expires_at` the end of its lease); None while it does."""
-    if living(held) is not None:
+    if active_or_none(held) is not None:
         return None
     told = {each.type for each in held.conditions if each.status == "True"} if held is not None else set()
     if "Expired" in told or (expires_at is not None and expires_at <= now):
-        return Loss("LeaseEnded", "its lease has ended")
+        return AllocationLoss("LeaseEnded", "its lease has ended")
     by = next((each.name for each in everybody if name in each.preempts), None)
     if by is not None:
-        return Loss("Preempted", f"{by} of higher priority took its place; it comes back when there is room")
+        return AllocationLoss("Preempted", f"{by} of higher priority took its place; it comes back when there is room")
     if "Preempted" in told:
-        return Loss("Preempted", "somebody of higher priority took its place; it comes back when there is room")
-    return Loss("TakenBack", "its nodes were released behind its back")
+        return AllocationLoss(
+            "Preempted", "somebody of higher priority took its place; it comes back when there is room"
+        )
+    return AllocationLoss("TakenBack", "its nodes were released behind its back")

@@ -4,101 +4,104 @@ from __future__ import annotations
 
 from matrixcommon.model.errors import Conflict, StaleGeneration
 from matrixcompute.instances.composition import compose
-from matrixcompute.operations.saga import Waiting, Work
+from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.reconcilers.draining import lying_in, who_can_leave, without
 from matrixcompute.recovery.policy import plan_recovery
 from matrixcompute.workflows import steps
 from matrixresource.contract.defragmentations import RelocateRequest
 
 
-async def take_successors(work: Work) -> None:
+async def take_successors(work: StepContext) -> None:
     """Hold, beside every member that shall lie elsewhere, the node it moves to; nothing is given up yet.
 
     Members in a domain that drains lie elsewhere then, as many as there is room for.
     """
     wish = compose(work.instance, work.shape).allocation
-    if nodes := lying_in((await steps.held(work)).members, await work.neighbours.draining()):
+    if nodes := lying_in((await steps.current_allocation(work)).members, await work.neighbours.draining()):
         wish = without(wish, (await who_can_leave(work.neighbours, work.instance, wish, nodes))[0])
     held = await work.neighbours.move(work.instance, wish)
     coming = [member for member in held.members if member.role == "successor"]
     if coming:
-        work.say("Moving", f"{len(coming)} members move to {', '.join(sorted(each.node for each in coming))}")
+        work.record_event("Moving", f"{len(coming)} members move to {', '.join(sorted(each.node for each in coming))}")
 
 
-async def give_up_move(work: Work) -> None:
+async def give_up_move(work: StepContext) -> None:
     """Let the successors go: the instance stays where it is."""
     if await work.neighbours.allocation(work.instance) is not None:
-        await work.neighbours.stay(work.instance)
+        await work.neighbours.abort_move(work.instance)
 
 
-async def take_successor(work: Work) -> None:
+async def take_successor(work: StepContext) -> None:
     """Hold, beside the member that shall lie elsewhere, the node that was named for it."""
-    await work.neighbours.relocate(work.instance, RelocateRequest.model_validate(work.about))
-    work.say("Moving", f"{work.about['node']} gives its place to {work.about['to']} ({work.about['defragmentation']})")
+    await work.neighbours.relocate(work.instance, RelocateRequest.model_validate(work.parameters))
+    work.record_event(
+        "Moving",
+        f"{work.parameters['node']} gives its place to {work.parameters['to']} ({work.parameters['defragmentation']})",
+    )
 
 
-async def await_successor(work: Work) -> None:
+async def await_successor(work: StepContext) -> None:
     """Until the successor is deployed. A newer wish, or anything that broke, turns the move round."""
-    if (newest := work.newest()) > work.wish:
+    if (newest := work.newest()) > work.spec_generation:
         raise StaleGeneration(f"generation {newest} is wished now")
-    allocation = await steps.held(work)
+    allocation = await steps.current_allocation(work)
     plan = plan_recovery(allocation.members, await steps.silent(work), work.policy)
     if plan.action == "hold":
-        raise Waiting(plan.message)
+        raise StepPending(plan.message)
     if plan.action == "replace":
         raise Conflict(f"repaired first: {plan.message}")
     coming = [member for member in allocation.members if member.role == "successor" and not member.ready]
     if coming:
-        raise Waiting(f"{coming[0].node} is {coming[0].state}; {work.about['node']} serves meanwhile")
+        raise StepPending(f"{coming[0].node} is {coming[0].state}; {work.parameters['node']} serves meanwhile")
 
 
-async def await_successors(work: Work) -> None:
+async def await_successors(work: StepContext) -> None:
     """Until every successor is deployed; who breaks meanwhile is replaced, and the move planned anew.
 
     A newer wish turns the move round while it still can be.
     """
-    if (newest := work.newest()) > work.wish:
+    if (newest := work.newest()) > work.spec_generation:
         raise StaleGeneration(f"generation {newest} is wished now")
-    allocation = await steps.held(work)
+    allocation = await steps.current_allocation(work)
     plan = plan_recovery(allocation.members, await steps.silent(work), work.policy)
     if plan.action == "hold":
-        raise Waiting(plan.message)
+        raise StepPending(plan.message)
     if plan.action == "replace":
         successors = {member.node for member in allocation.members if member.role == "successor"}
         if set(plan.nodes) - successors:
             await steps.replace_members(work)
         await take_successors(work)
         await steps.bind_nodes(work)
-        raise Waiting(plan.message)
+        raise StepPending(plan.message)
     coming = [member for member in allocation.members if member.role == "successor"]
     ready = sum(member.ready for member in coming)
     if ready < len(coming):
-        raise Waiting(f"{ready} of {len(coming)} successors are active; what was there serves meanwhile")
+        raise StepPending(f"{ready} of {len(coming)} successors are active; what was there serves meanwhile")
 
 
-async def reach_both(work: Work) -> None:
+async def reach_both(work: StepContext) -> None:
     """Slices over members and successors together, so that routes are there before anybody changes over."""
     await steps.admit(work, work.shape, {"member", "successor"})
     await steps.program_routes(work)
 
 
-async def reach_members(work: Work) -> None:
+async def reach_members(work: StepContext) -> None:
     """Slices over the members alone, with the shares that last were active."""
     await steps.admit(work, work.applied() or work.shape, {"member"})
     await steps.program_routes(work)
 
 
-async def await_routes(work: Work) -> None:
+async def await_routes(work: StepContext) -> None:
     """Until the routes to the successors are programmed."""
     slices = (await work.neighbours.slices()).get(work.instance, [])
     if not all(each.programmed for each in slices):
-        raise Waiting(f"routes to the successors are programmed{steps.states(slices)}")
+        raise StepPending(f"routes to the successors are programmed{steps.states(slices)}")
 
 
-async def change_over(work: Work) -> None:
+async def cut_over(work: StepContext) -> None:
     """Successors take over at once; the nodes they follow are cleaned."""
-    before = await steps.held(work)
-    after = await work.neighbours.change_over(work.instance, compose(work.instance, work.shape).allocation)
+    before = await steps.current_allocation(work)
+    after = await work.neighbours.cut_over(work.instance, compose(work.instance, work.shape).allocation)
     gone = {m.node for m in before.members if m.role == "member"} - {m.node for m in after.members}
     if gone:
-        work.say("Moved", f"{', '.join(sorted(gone))} gave their places up")
+        work.record_event("Moved", f"{', '.join(sorted(gone))} gave their places up")

@@ -6,28 +6,30 @@ from matrixcommon.model.errors import Conflict, InsufficientBandwidth, Insuffici
 from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.instances.composition import compose
-from matrixcompute.operations.saga import Waiting, Work
-from matrixcompute.recovery.loss import living, loss_of
+from matrixcompute.operations.saga import StepContext, StepPending
+from matrixcompute.recovery.loss import active_or_none, diagnose_loss
 from matrixcompute.recovery.policy import plan_recovery
 from matrixresource.contract.allocations import AllocationView, MemberView
 
 
-async def reserve_nodes(work: Work) -> None:
+async def reserve_nodes(work: StepContext) -> None:
     """Commit the nodes; grows and shrinks what is already held. What is still being released is waited for."""
     before = await work.neighbours.allocation(work.instance)
-    if before is not None and living(before) is None:
-        raise Waiting("the nodes it had before are being cleaned")
+    if before is not None and active_or_none(before) is None:
+        raise StepPending("the nodes it had before are being cleaned")
     held = await work.neighbours.reserve(work.instance, compose(work.instance, work.shape).allocation)
-    work.say("Scheduled", f"{held.nodes} nodes and {held.spares} spares in {_cabinets(held)} cabinets are committed")
+    work.record_event(
+        "Scheduled", f"{held.nodes} nodes and {held.spares} spares in {_cabinets(held)} cabinets are committed"
+    )
     put_out = [name for name in held.preempts if before is None or name not in before.preempts]
     if put_out:
-        work.say("PutOut", f"{', '.join(put_out)} of lower priority made way")
+        work.record_event("PutOut", f"{', '.join(put_out)} of lower priority made way")
 
 
-async def restore_shape(work: Work) -> None:
+async def restore_shape(work: StepContext) -> None:
     """Go back to the shape that last was active, after a changed one was refused."""
     applied = work.applied()
-    if applied is None or living(await work.neighbours.allocation(work.instance)) is None:
+    if applied is None or active_or_none(await work.neighbours.allocation(work.instance)) is None:
         return
     composition = compose(work.instance, applied)
     held = await work.neighbours.reserve(work.instance, composition.allocation)
@@ -37,30 +39,30 @@ async def restore_shape(work: Work) -> None:
         await work.neighbours.program(wish.name)
 
 
-async def release_nodes(work: Work) -> None:
+async def release_nodes(work: StepContext) -> None:
     """Give every node back; waits until the agents have cleaned them."""
     if not await work.neighbours.release(work.instance):
-        raise Waiting("nodes are being cleaned")
+        raise StepPending("nodes are being cleaned")
 
 
-async def admit_slices(work: Work) -> None:
+async def admit_slices(work: StepContext) -> None:
     """A slice on each plane for the current members, each within what every link has."""
     await admit(work, work.shape, {"member"})
 
 
-async def admit(work: Work, shape: InstanceRequest, roles: set[str]) -> None:
-    allocation = await held(work)
+async def admit(work: StepContext, shape: InstanceRequest, roles: set[str]) -> None:
+    allocation = await current_allocation(work)
     nodes = [member.node for member in allocation.members if member.role in roles]
     for wish in compose(work.instance, shape).slices:
         try:
             await work.neighbours.admit(work.instance, wish, nodes)
         except InsufficientBandwidth:
             if going := await _still_going(work, allocation):
-                raise Waiting(f"{', '.join(going)} made way and has yet to give up its floors") from None
+                raise StepPending(f"{', '.join(going)} made way and has yet to give up its floors") from None
             raise
 
 
-async def _still_going(work: Work, allocation: AllocationView) -> list[str]:
+async def _still_going(work: StepContext, allocation: AllocationView) -> list[str]:
     """Whom it put out, as far as their slices are still there though their nodes are gone."""
     if not allocation.preempts:
         return []
@@ -68,82 +70,82 @@ async def _still_going(work: Work, allocation: AllocationView) -> list[str]:
     return [
         name
         for name in allocation.preempts
-        if name in slices and living(await work.neighbours.allocation(name)) is None
+        if name in slices and active_or_none(await work.neighbours.allocation(name)) is None
     ]
 
 
-async def withdraw_slices(work: Work) -> None:
+async def withdraw_slices(work: StepContext) -> None:
     """Take every slice back; waits until agents have cleared the routes."""
     gone = [await work.neighbours.withdraw(wish.name) for wish in compose(work.instance, work.shape).slices]
     if not all(gone):
-        raise Waiting("routes are being cleared")
+        raise StepPending("routes are being cleared")
 
 
-async def bind_nodes(work: Work) -> None:
+async def bind_nodes(work: StepContext) -> None:
     """Have the agents deploy members and prepare spares."""
     try:
         await work.neighbours.bind(work.instance)
     except (NotFound, Conflict):
-        await held(work)
+        await current_allocation(work)
         raise
 
 
-async def program_routes(work: Work) -> None:
+async def program_routes(work: StepContext) -> None:
     """Have the agents program the routes of every slice."""
     for wish in compose(work.instance, work.shape).slices:
         await work.neighbours.program(wish.name)
 
 
-async def replace_members(work: Work) -> None:
+async def replace_members(work: StepContext) -> None:
     """Replace what is broken, as far as there are nodes for it. Refused when nothing could be replaced."""
     allocation = await work.neighbours.allocation(work.instance)
     if allocation is None:
         raise NotFound(f"instance {work.instance} has no allocation any more")
     plan = plan_recovery(allocation.members, await silent(work), work.policy)
     if plan.action == "hold":
-        raise Waiting(plan.message)
+        raise StepPending(plan.message)
     refused: MatrixError | None = None
     replaced = []
     for node in plan.nodes:
         try:
             after = await work.neighbours.replace(work.instance, node, plan.reason)
-            replaced.append((node, _successor(allocation.members, after.members, node)))
+            replaced.append((node, _replacement(allocation.members, after.members, node)))
         except InsufficientCapacity as full:
             refused = full
     for node, successor in replaced:
-        work.say("NodeReplaced", f"{node} ({plan.reason}) gave its place to {successor}", warning=True)
+        work.record_event("NodeReplaced", f"{node} ({plan.reason}) gave its place to {successor}", warning=True)
     if refused is not None and not replaced:
         raise refused
 
 
-async def await_ready(work: Work) -> None:
+async def await_ready(work: StepContext) -> None:
     """Until every member is active and every route programmed; heals on the way what breaks on the way."""
-    allocation = await held(work)
+    allocation = await current_allocation(work)
     plan = plan_recovery(allocation.members, await silent(work), work.policy)
     if plan.action == "hold":
-        raise Waiting(plan.message)
+        raise StepPending(plan.message)
     slices = (await work.neighbours.slices()).get(work.instance, [])
     if plan.action == "replace":
         await replace_members(work)
         await bind_nodes(work)
         await admit_slices(work)
         await program_routes(work)
-        raise Waiting(plan.message)
+        raise StepPending(plan.message)
     members = [member for member in allocation.members if member.role == "member"]
     ready = sum(member.ready for member in members)
     programmed = sum(each.programmed for each in slices)
     if not allocation.bound or ready < len(members) or programmed < len(compose(work.instance, work.shape).slices):
-        raise Waiting(
+        raise StepPending(
             f"{ready} of {len(members)} nodes are active, {programmed} of 3 planes programmed{states(slices)}"
         )
 
 
-async def mark_active(work: Work) -> None:
+async def mark_active(work: StepContext) -> None:
     """The wish that this saga carried is fulfilled."""
     with work.store.transaction() as session:
         instance = work.store.instance(session, work.instance)
         instance.move("Active")
-        instance.observed_generation = work.wish
+        instance.observed_generation = work.spec_generation
         instance.applied = work.shape.wire()
         if any(each["type"] == "Preempted" and each["status"] == "True" for each in instance.conditions or []):
             instance.conditions = condition(
@@ -152,19 +154,19 @@ async def mark_active(work: Work) -> None:
                 False,
                 "Returned",
                 "it has its place again",
-                generation=work.wish,
+                generation=work.spec_generation,
                 now=work.clock.now(),
             )
-        work.store.say(
+        work.store.record_event(
             session,
             work.instance,
             "Active",
-            f"generation {work.wish} is active on {work.shape.nodes} nodes",
+            f"generation {work.spec_generation} is active on {work.shape.nodes} nodes",
             work.clock.now(),
         )
 
 
-async def mark_waiting(work: Work) -> None:
+async def mark_pending(work: StepContext) -> None:
     """Nothing is held any more: it is to be created again, now or when there is room."""
     with work.store.transaction() as session:
         instance = work.store.instance(session, work.instance)
@@ -172,29 +174,29 @@ async def mark_waiting(work: Work) -> None:
         instance.retry_at = work.clock.now()
 
 
-async def mark_deleted(work: Work) -> None:
+async def mark_deleted(work: StepContext) -> None:
     """Nothing is left to give back: the instance is gone."""
     with work.store.transaction() as session:
         instance = work.store.instance(session, work.instance)
-        work.store.say(session, work.instance, "Deleted", "everything was given back", work.clock.now())
+        work.store.record_event(session, work.instance, "Deleted", "everything was given back", work.clock.now())
         session.delete(instance)
 
 
-async def held(work: Work) -> AllocationView:
+async def current_allocation(work: StepContext) -> AllocationView:
     """The allocation. Raises Preempted or InsufficientCapacity when it was taken back meanwhile."""
     allocation = await work.neighbours.allocation(work.instance)
-    lost = loss_of(work.instance, allocation, await _everybody(work, allocation), None, work.clock.now())
+    lost = diagnose_loss(work.instance, allocation, await _everybody(work, allocation), None, work.clock.now())
     if lost is not None:
         raise lost.error()
     assert allocation is not None
     return allocation
 
 
-async def _everybody(work: Work, allocation: AllocationView | None) -> list[AllocationView]:
-    return await work.neighbours.allocations() if living(allocation) is None else []
+async def _everybody(work: StepContext, allocation: AllocationView | None) -> list[AllocationView]:
+    return await work.neighbours.allocations() if active_or_none(allocation) is None else []
 
 
-async def silent(work: Work) -> list[str]:
+async def silent(work: StepContext) -> list[str]:
     """Every held node whose agent is lost, whoever holds it."""
     return [
         member.node
@@ -204,7 +206,7 @@ async def silent(work: Work) -> list[str]:
     ]
 
 
-def _successor(before: list[MemberView], after: list[MemberView], node: str) -> str:
+def _replacement(before: list[MemberView], after: list[MemberView], node: str) -> str:
     rank = next((member.rank for member in before if member.node == node), None)
     if rank is None:
         return "another spare"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import MatrixError
-from matrixcompute.operations.saga import GIVE_WAY, Saga, Step
+from matrixcompute.operations.saga import YIELD_CAPACITY, Saga, Step
 from matrixcompute.store import InstanceRow
 from matrixcompute.workflows import steps
 
@@ -15,7 +15,7 @@ def _refused(session: Session, instance: InstanceRow, refused: MatrixError, now:
     instance.retry_at = now
 
 
-GIVE_WAY_INSTANCE = Saga(
-    GIVE_WAY, (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_waiting)), refused=_refused
+YIELD_CAPACITY_WORKFLOW = Saga(
+    YIELD_CAPACITY, (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(steps.mark_pending)), refused=_refused
 )
 """Slices first: until their floors are free, who took the nodes may not get its own."""

@@ -52,7 +52,7 @@ class KubeApi:
         self.admission = Admission(store, self.registry, chance)
         self.runs_workloads = True
         self.root_ca = ""
-        self.standing_also: list[dict[str, Any]] = []  # roles and bindings kept beside the default ones
+        self.extra_bindings: list[dict[str, Any]] = []  # roles and bindings kept beside the default ones
         self._make_controllers()
         self.stopping = False
         self._runs: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -103,8 +103,8 @@ class KubeApi:
     async def _act(self) -> None:
         for run in self._runs:
             self._tasks.append(asyncio.create_task(self._keep_running(run), name=run.__qualname__))
-        await self.namespaces.ensure_standing()
-        await self.cluster_roles.ensure_standing()
+        await self.namespaces.ensure_system()
+        await self.cluster_roles.ensure_bootstrap()
 
     async def _rest(self) -> None:
         tasks, self._tasks = self._tasks, []

@@ -55,7 +55,7 @@ class Kubelets:
         touched = 0
         for pod in pods:
             if pod["spec"]["nodeName"] in alive:
-                touched += await self._tend(pod)
+                touched += await self._reconcile(pod)
         return f"{touched} pods touched"
 
     async def renew_leases(self) -> str:
@@ -78,7 +78,7 @@ class Kubelets:
             "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_DURATION_S, "renewTime": at},
         }
 
-    async def _tend(self, pod: dict[str, Any]) -> int:
+    async def _reconcile(self, pod: dict[str, Any]) -> int:
         now = self._wall()
         coming = live(pod, now, self._pace, made_up_address(pod["spec"]["nodeName"]), _pod_address(pod))
         if coming.at is not None:

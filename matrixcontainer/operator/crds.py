@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from matrixcommon.model.hardware_names import NODE_PATTERN
-from matrixcommon.model.resource_model import Wire
+from matrixcommon.model.resource_model import ApiModel
 from matrixcompute.contract import InstanceShape
 from matrixcontainer.operator.structural_schema import structural_schema
 from matrixresource.agent.hardware import FaultKind
@@ -37,7 +37,7 @@ class InstanceSpec(InstanceShape):
     )
 
 
-class InferSpec(Wire):
+class InferSpec(ApiModel):
     """CloudMatrix-Infer on an instance: which model, and how many NPUs play which role (by default, as the paper)."""
 
     instance: str = Field(
@@ -49,7 +49,7 @@ class InferSpec(Wire):
     block_tokens: int = Field(512, ge=128, le=512, description="tokens of one block of the context cache")
 
 
-class FaultSpec(Wire):
+class FaultSpec(ApiModel):
     """A fault on the emulated hardware of one node or switch, for as long as the resource exists."""
 
     kind: FaultKind = Field(description="what happens; `matrixctl fault kinds` lists them")

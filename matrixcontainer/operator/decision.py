@@ -22,7 +22,7 @@ class Action:
     why: str = ""
 
 
-def wished_instance(body: dict[str, Any]) -> InstanceRequest:
+def desired_instance(body: dict[str, Any]) -> InstanceRequest:
     """The request that a CloudMatrixInstance stands for; its labels and namespace travel along."""
     metadata = body["metadata"]
     labels = {**(metadata.get("labels") or {}), SOURCE_LABEL: metadata.get("namespace", "default")}
@@ -41,7 +41,7 @@ def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:
     """What brings the instance nearer to what its resource says."""
     if body["metadata"].get("deletionTimestamp"):
         return Action("DeleteInstance" if observed is not None else "Nothing", why="the resource is being deleted")
-    request = wished_instance(body)
+    request = desired_instance(body)
     if body["spec"].get("dryRun"):
         planned = ((body.get("status") or {}).get("plan") or {}).get("generation")
         if planned == body["metadata"].get("generation", 1):

@@ -87,20 +87,20 @@ class Leadership:
                 await self._kube.create(LEASE, body, self._namespace)
             except Conflict:
                 return False
-            return self._held(self._identity)
+            return self._current(self._identity)
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self._identity) and not self._expired(lease):
-            self._held(holder)
+            self._current(holder)
             return False
         moves = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
         try:
             await self._write(lease, self._spec(moves, spec.get("acquireTime") if holder == self._identity else None))
         except Conflict:
             return False
-        return self._held(self._identity)
+        return self._current(self._identity)
 
-    def _held(self, holder: str) -> bool:
+    def _current(self, holder: str) -> bool:
         self.holder = holder
         return holder == self._identity
 

@@ -18,7 +18,7 @@ def rule(group: str, resources: list[str], verbs: list[str], names: list[str] | 
     return {"apiGroups": [group], "resources": resources, "verbs": verbs} | ({"resourceNames": names} if names else {})
 
 
-WISHES = ["cloudmatrixinstances", "cloudmatrixinfers", "matrixfaults"]
+SPEC_KINDS = ["cloudmatrixinstances", "cloudmatrixinfers", "matrixfaults"]
 MIRRORS = ["supernodes", "networkslices"]
 
 CLUSTER_RULES = [
@@ -27,10 +27,10 @@ CLUSTER_RULES = [
         "apiextensions.k8s.io",
         ["customresourcedefinitions"],
         ["get", "create", "patch"],
-        [f"{plural}.{GROUP}" for plural in (*WISHES, *MIRRORS)],
+        [f"{plural}.{GROUP}" for plural in (*SPEC_KINDS, *MIRRORS)],
     ),
-    rule(GROUP, WISHES, ["list", "watch", "patch"]),
-    rule(GROUP, [f"{each}/status" for each in (*WISHES, *MIRRORS)], ["patch"]),
+    rule(GROUP, SPEC_KINDS, ["list", "watch", "patch"]),
+    rule(GROUP, [f"{each}/status" for each in (*SPEC_KINDS, *MIRRORS)], ["patch"]),
     rule(GROUP, ["cloudmatrixinfers/finalizers"], ["update"]),
     rule(GROUP, MIRRORS, ["list", "create", "patch", "delete"]),
     rule("", ["nodes"], ["list", "create", "patch", "delete"]),

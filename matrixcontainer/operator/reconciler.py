@@ -16,8 +16,8 @@ from matrixcommon.model.resource_model import condition
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
 from matrixcontainer.client.client import EVENT, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
-from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL, next_action, wished_instance
-from matrixcontainer.operator.status import event_object, instance_status, planned_status, told_of
+from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL, desired_instance, next_action
+from matrixcontainer.operator.status import event_object, instance_status, planned_status, reported_of
 from matrixcontainer.operator.workload import DEPLOYMENT_LABEL, metrics_of, pods_for
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class Operator:
         metadata = body["metadata"]
         plan, refused = None, None
         try:
-            plan = await self._compute.ensure_instance(metadata["name"], wished_instance(body), validate_only=True)
+            plan = await self._compute.ensure_instance(metadata["name"], desired_instance(body), validate_only=True)
         except MatrixError as why:
             if why.retryable:
                 raise
@@ -283,7 +283,7 @@ class Operator:
     ) -> None:
         """An event on the resource, once for each time its Ready condition came to say so."""
         since = next(each["lastTransitionTime"] for each in conditions if each["type"] == "Ready")
-        event = told_of(body, type, reason, message, self._wall(), since)
+        event = reported_of(body, type, reason, message, self._wall(), since)
         with contextlib.suppress(Conflict, NotFound):
             await self._kube.create(EVENT, event, event["metadata"]["namespace"])
 

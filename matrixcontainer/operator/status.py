@@ -149,7 +149,7 @@ def _places(view: InstanceView) -> dict[int, str]:
     return {member.rank: member.node for member in view.members if member.role == "member" and member.rank is not None}
 
 
-def told_of(
+def reported_of(
     body: dict[str, Any], type: str, reason: str, message: str, wall_now: float, since: str = ""
 ) -> dict[str, Any]:
     """An Event on a resource of ours, in its namespace. Of the same transition (`since`) it is the same Event."""

@@ -31,7 +31,7 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
 from matrixcontainer.operator.workload import NPU_RESOURCE
 from matrixcontainer.scheduler.pod_groups import PodGroup, group_named
-from matrixresource.contract.allocations import AllocationRequest, AllocationView, Block, Placement
+from matrixresource.contract.allocations import AllocationRequest, AllocationView, Block, PlacementPolicy
 
 SCHEDULER_NAME = "matrix-scheduler"
 DIES_PER_NODE = 16
@@ -73,23 +73,23 @@ class Gang:
         text = self.notes.get("reserve-nodes", "0")
         return min(int(text), SPARES_MAX) if text.isdigit() else 0
 
-    def placement(self) -> Placement:
+    def placement(self) -> PlacementPolicy:
         """How the gang may lie. Raises InvalidField for a key that is no domain here."""
         chosen, block = self._domain(), self.notes.get("sp-block")
         if block is None:
-            return chosen or Placement()
+            return chosen or PlacementPolicy()
         blocks = [Block(nodes=int(block) // (2 * self.each * self.share), level="supernode")]
-        return (chosen or Placement(level="supernode")).model_copy(update={"blocks": blocks})
+        return (chosen or PlacementPolicy(level="supernode")).model_copy(update={"blocks": blocks})
 
-    def _domain(self) -> Placement | None:
+    def _domain(self) -> PlacementPolicy | None:
         """The domain that is asked for, if one is."""
         annotations = self.notes
         for strength, required in (("required", True), ("preferred", False)):
             key = annotations.get(f"kueue.x-k8s.io/podset-{strength}-topology")
             if key in CABINET_KEYS:
-                return Placement(policy="pack", level="cabinet", required=required)
+                return PlacementPolicy(policy="pack", level="cabinet", required=required)
             if key in SUPERNODE_KEYS:
-                return Placement(policy="pack", level="supernode", required=required)
+                return PlacementPolicy(policy="pack", level="supernode", required=required)
             if key is not None:
                 raise InvalidField(
                     f"{key!r} is no topology level; use one of {', '.join(CABINET_KEYS + SUPERNODE_KEYS)}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from matrixcommon.model.errors import NotFound
 from matrixcontainer.client.client import COSCHEDULING_GROUP, VOLCANO_GROUP, KubeClient
-from matrixresource.contract.allocations import Placement
+from matrixresource.contract.allocations import PlacementPolicy
 
 GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
@@ -24,7 +24,7 @@ class PodGroup:
     """What one of them asks for."""
 
     least: int = 1
-    placement: Placement | None = None
+    placement: PlacementPolicy | None = None
     annotations: dict[str, str] = field(default_factory=dict)
 
 
@@ -42,7 +42,7 @@ def read_group(body: dict[str, Any]) -> PodGroup:
     least, topology = spec.get("minMember"), spec.get("networkTopology")
     placement = None
     if topology:
-        placement = Placement(policy="pack", level="supernode", required=topology.get("mode", "hard") == "hard")
+        placement = PlacementPolicy(policy="pack", level="supernode", required=topology.get("mode", "hard") == "hard")
     return PodGroup(max(int(least or 1), 1), placement, body["metadata"].get("annotations") or {})
 
 

@@ -35,7 +35,7 @@ class PodScheduler:
         self._kube = kube
         self._resource = resource
         self._wall = wall
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     async def look(self) -> str:
         """Place what waits, release what is over. A sentence about what was done."""
@@ -59,7 +59,7 @@ class PodScheduler:
             if len(pods) < gang.size:
                 await self._explain(gang, "Waiting", f"{len(pods)} of the gang's {gang.size} pods are there")
                 return 0
-            if await self._put_out(gang, held):
+            if await self._preempt(gang, held):
                 return 0
             wish = gang.request(held).model_copy(update={"labels": {GANG_LABEL: f"{gang.namespace}.{gang.name}"[:63]}})
             if held is None or (held.nodes, held.spares, held.priority) != (wish.nodes, wish.spares, wish.priority):
@@ -90,7 +90,7 @@ class PodScheduler:
             await self._kube.bind(name, gang.namespace, body)
             await self._tell(gang, name, "Normal", "Scheduled", f"assigned {gang.namespace}/{name} to {node}")
 
-    async def _put_out(self, gang: Gang, held: AllocationView | None) -> bool:
+    async def _preempt(self, gang: Gang, held: AllocationView | None) -> bool:
         """Whether its nodes were taken back (somebody of higher priority came): its pods leave, and it waits anew."""
         bound = [pod for pod in gang.alive() if pod["spec"].get("nodeName")]
         if held is not None and held.state != "Releasing":
@@ -120,13 +120,13 @@ class PodScheduler:
         """Why the gang waits, on each of its unbound pods; said once until it changes."""
         for pod in gang.alive():
             name = pod["metadata"]["name"]
-            if pod["spec"].get("nodeName") or self._told.get(pod["metadata"]["uid"]) == message:
+            if pod["spec"].get("nodeName") or self._reported.get(pod["metadata"]["uid"]) == message:
                 continue
             condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
             with contextlib.suppress(NotFound, Conflict):
                 await self._kube.merge(POD, name, {"status": {"conditions": [condition]}}, gang.namespace, "status")
                 await self._tell(gang, name, "Warning", "FailedScheduling", f"{reason}: {message}")
-            self._told[pod["metadata"]["uid"]] = message
+            self._reported[pod["metadata"]["uid"]] = message
 
     async def _tell(self, gang: Gang, name: str, type: str, reason: str, message: str) -> None:
         pod = next(pod for pod in gang.pods if pod["metadata"]["name"] == name)

@@ -16,9 +16,9 @@ import numpy as np
 
 from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.planes import Plane
-from matrixlink.admission.bandwidth_ledger import Booking, FloorBook
+from matrixlink.admission.bandwidth_ledger import BandwidthLedger, Booking
 from matrixlink.model.protection import Protection
-from matrixlink.routing.routes import Demand, Needs, Vector
+from matrixlink.routing.routes import BandwidthNeeds, Demand, Vector
 
 BLOCKING_MAX = 20
 """A refusal names at most this many links; it says how many there are."""
@@ -27,12 +27,12 @@ NONE_CUT: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FloorClaim:
+class BandwidthRequest:
     """A floor asked for, GB/s per NPU, and what one GB/s of it takes."""
 
     owner: str
     plane: Plane
-    needs: Needs
+    needs: BandwidthNeeds
     floor_gbps: float
     protection: Protection = Protection.NONE
     rank: tuple[Any, ...] = ()
@@ -55,14 +55,14 @@ class FloorClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class GrantResult:
     """What a slice has of its floor (its part on the worst link, 0 to 1), and why its protection is lost, if it is."""
 
     part: float = 1.0
     unprotected: str = ""
 
 
-def admit(book: FloorBook, claim: FloorClaim) -> Booking:
+def admit(book: BandwidthLedger, claim: BandwidthRequest) -> Booking:
     """What the floor takes of each link. Books nothing. Raises InsufficientBandwidth with what is in the way."""
     needs = claim.needs
     if claim.floor_gbps > 0 and needs.cut:
@@ -70,7 +70,7 @@ def admit(book: FloorBook, claim: FloorClaim) -> Booking:
     if claim.floor_gbps > 0 and needs.cut_by_failure:
         raise _no_path(claim, needs.cut_by_failure, f"would be cut off by one failure ({claim.protection})")
     booking = claim.booking()
-    short = book.short(claim.plane, booking.whole, claim.owner)
+    short = book.overcommitted_ports(claim.plane, booking.whole, claim.owner)
     if not short:
         return booking
     fits = claim.floor_gbps * _part(book, claim.plane, booking.whole, claim.owner)
@@ -84,7 +84,9 @@ def admit(book: FloorBook, claim: FloorClaim) -> Booking:
     )
 
 
-def regrant(book: FloorBook, claims: Iterable[FloorClaim], when_whole: FloorBook | None = None) -> dict[str, Kept]:
+def reallocate(
+    book: BandwidthLedger, claims: Iterable[BandwidthRequest], when_whole: BandwidthLedger | None = None
+) -> dict[str, GrantResult]:
     """Book every claim anew as far as it fits. What each one keeps.
 
     First everybody who is protected gets what was set aside for that (`when_whole` says how much), so that nobody's
@@ -106,15 +108,15 @@ def regrant(book: FloorBook, claims: Iterable[FloorClaim], when_whole: FloorBook
     for claim in ordered:
         granted, part = grantable(book, claim.plane, claim.floors, claim.owner)
         book.put(claim.owner, Booking(claim.plane, granted, granted))
-        kept[claim.owner] = Kept(0.0 if claim.needs.cut and claim.floor_gbps > 0 else part)
+        kept[claim.owner] = GrantResult(0.0 if claim.needs.cut and claim.floor_gbps > 0 else part)
     for claim in ordered:
         if claim.protected:
             lost = _protect(book, claim, kept[claim.owner].part)
-            kept[claim.owner] = Kept(kept[claim.owner].part, lost)
+            kept[claim.owner] = GrantResult(kept[claim.owner].part, lost)
     return kept
 
 
-def _protect(book: FloorBook, claim: FloorClaim, part: float) -> str:
+def _protect(book: BandwidthLedger, claim: BandwidthRequest, part: float) -> str:
     """Set aside what another failure would take, if there is room. Why there is not."""
     if part < 1:
         return "the floor itself is not whole"
@@ -122,7 +124,7 @@ def _protect(book: FloorBook, claim: FloorClaim, part: float) -> str:
         a, b = claim.needs.cut_by_failure[0]
         return f"one more failure would cut {a} from {b}"
     booking = claim.booking()
-    short = book.short(claim.plane, booking.whole, claim.owner)
+    short = book.overcommitted_ports(claim.plane, booking.whole, claim.owner)
     if short:
         owner, at = short[0]
         link = book.fabric.ports.links(claim.plane, owner)[at]
@@ -131,10 +133,10 @@ def _protect(book: FloorBook, claim: FloorClaim, part: float) -> str:
     return ""
 
 
-def grantable(book: FloorBook, plane: Plane, wanted: Demand, name: str) -> tuple[Demand, float]:
+def grantable(book: BandwidthLedger, plane: Plane, wanted: Demand, name: str) -> tuple[Demand, float]:
     """As much of `wanted` as each link has, in place of what `name` holds, and the least part that any link has. A lost
     link takes its own share of a floor and leaves what the others carry alone."""
-    if not book.short(plane, wanted, name):
+    if not book.overcommitted_ports(plane, wanted, name):
         return wanted, 1.0
     granted = {
         owner: np.minimum(amount, np.maximum(book.free(plane, owner, name), 0.0)) for owner, amount in wanted.items()
@@ -143,7 +145,7 @@ def grantable(book: FloorBook, plane: Plane, wanted: Demand, name: str) -> tuple
     return granted, 1.0 if part > 1 - 1e-9 else round(part, 9)
 
 
-def _part(book: FloorBook, plane: Plane, wanted: Demand, name: str) -> float:
+def _part(book: BandwidthLedger, plane: Plane, wanted: Demand, name: str) -> float:
     return grantable(book, plane, wanted, name)[1]
 
 
@@ -163,12 +165,12 @@ def scaled(need: Demand, factor: float) -> Demand:
     return {owner: made[id(vector)] for owner, vector in need.items()} if factor > 0 else {}
 
 
-def _no_path(claim: FloorClaim, cut: tuple[tuple[str, str], ...], what: str) -> InsufficientBandwidth:
+def _no_path(claim: BandwidthRequest, cut: tuple[tuple[str, str], ...], what: str) -> InsufficientBandwidth:
     pairs = [{"plane": claim.plane, "from": a, "to": b, "freeGbps": 0.0} for a, b in cut[:BLOCKING_MAX]]
     return InsufficientBandwidth(f"{len(cut)} pairs of members {what}", field="members", blocking=pairs)
 
 
-def _blocking(book: FloorBook, claim: FloorClaim, owner: str, at: int, wanted: float) -> dict[str, Any]:
+def _blocking(book: BandwidthLedger, claim: BandwidthRequest, owner: str, at: int, wanted: float) -> dict[str, Any]:
     link = book.fabric.ports.links(claim.plane, owner)[at]
     return {
         "plane": claim.plane,

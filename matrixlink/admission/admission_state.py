@@ -20,11 +20,11 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.planes import Plane
 from matrixcommon.persistence.database_session import ResourceRow
-from matrixcommon.persistence.derived_state import InStep
-from matrixlink.admission.admission import FloorClaim, admit, grantable, regrant
-from matrixlink.admission.bandwidth_ledger import Booking, FloorBook
-from matrixlink.admission.node_shares import Sums, node_ports
-from matrixlink.admission.slice_index import Roll, Terms, terms_of
+from matrixcommon.persistence.derived_state import DerivedState
+from matrixlink.admission.admission import BandwidthRequest, admit, grantable, reallocate
+from matrixlink.admission.bandwidth_ledger import BandwidthLedger, Booking
+from matrixlink.admission.node_shares import SubPlaneSums, node_ports
+from matrixlink.admission.slice_index import SliceIndex, SliceState, terms_of
 from matrixlink.fabric.condition.elements import together
 from matrixlink.fabric.condition.fabric import Fabric, plane_of_port
 from matrixlink.fabric.condition.planes import PlaneModel, plane_models
@@ -38,16 +38,16 @@ from matrixlink.store.tables import DrainRow, LinkRow, PeeringRow, SliceRow
 Seen = dict[str, dict[str, float]]
 
 
-class Promises:
+class AdmissionState:
     """What is promised of which link, and what each link has."""
 
     def __init__(self, store: LinkStore, fabric: Fabric) -> None:
         self._store = store
         self.fabric = fabric
         self.pristine = fabric.as_built()
-        self.ledger = FloorBook(fabric, fabric.usable)
-        self.when_whole = FloorBook(fabric, lambda plane, owner: fabric.whole(plane, is_leaf(owner)))
-        self.roll = Roll()
+        self.ledger = BandwidthLedger(fabric, fabric.usable)
+        self.healthy_ledger = BandwidthLedger(fabric, lambda plane, owner: fabric.whole(plane, is_leaf(owner)))
+        self.slices = SliceIndex()
         self.planes: dict[Plane, PlaneModel] = plane_models(fabric.spec)
         self.unsettled: set[str] = set()
         """Slices whose rows do not say yet what memory found when it was read back."""
@@ -59,7 +59,7 @@ class Promises:
         self.fenced = True
         """Some node may still hold an ended slice and its key."""
         store.records.before_commit.append(self._follow)
-        self._in_step = InStep(store.records, self._read, (SliceRow, LinkRow, DrainRow, PeeringRow))
+        self._in_step = DerivedState(store.records, self._read, (SliceRow, LinkRow, DrainRow, PeeringRow))
         self.load()
 
     # -- memory and tables ------------------------------------------------------------------------------------------
@@ -70,21 +70,21 @@ class Promises:
 
     def mark_stale(self) -> None:
         """Memory is changed in this transaction: read it back should that come to nothing."""
-        self._in_step.touched()
+        self._in_step.invalidate()
 
     def load(self) -> None:
         """Read the fabric's condition and the floors back from the tables."""
         self._in_step.read_back()
 
-    def know(self, row: SliceRow) -> None:
+    def update_slice(self, row: SliceRow) -> None:
         """Take in what a row says now."""
         self.mark_stale()
-        self.roll.put(terms_of(row))
+        self.slices.put(terms_of(row))
 
     def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
         for row in rows:
             if isinstance(row, SliceRow) and row.state != WITHDRAWN:
-                self.roll.put(terms_of(row))
+                self.slices.put(terms_of(row))
 
     def _read(self, session: Session) -> None:
         for supernode in self._store.supernodes(session):
@@ -95,21 +95,21 @@ class Promises:
         for node, ports in below.items():
             self.fabric.set_ports(node, ports)
         self.fabric.set_drained(together(drain.ports for drain in self._store.drains(session)))
-        self.roll.clear()
-        for owner in self.ledger.all_owners() | self.when_whole.all_owners():
+        self.slices.clear()
+        for owner in self.ledger.all_owners() | self.healthy_ledger.all_owners():
             self.ledger.release(owner)
-            self.when_whole.release(owner)
+            self.healthy_ledger.release(owner)
         for row in self._store.slices(session):
             terms = terms_of(row)
-            self.roll.put(terms)
-            self.when_whole.put(terms.name, self.claim(terms, self.pristine).booking())
+            self.slices.put(terms)
+            self.healthy_ledger.put(terms.name, self.claim(terms, self.pristine).booking())
         self.fenced = self._store.fenced(session)
-        found = regrant(self.ledger, [self.claim(terms) for terms in self.roll], self.when_whole)
+        found = reallocate(self.ledger, [self.claim(terms) for terms in self.slices], self.healthy_ledger)
         self.unsettled = set()
-        for terms in list(self.roll):
+        for terms in list(self.slices):
             kept = found[terms.name]
             if (kept.part, kept.unprotected) != (terms.kept, terms.unprotected):
-                self.roll.put(replace(terms, kept=kept.part, unprotected=kept.unprotected))
+                self.slices.put(replace(terms, kept=kept.part, unprotected=kept.unprotected))
                 self.unsettled.add(terms.name)
         for load in self.on_load:
             load(session)
@@ -119,12 +119,12 @@ class Promises:
     def routes(self, row: SliceRow) -> Routes:
         return choose_routes(self.fabric, Plane(row.plane), row.members)
 
-    def claim(self, terms: Terms, fabric: Fabric | None = None) -> FloorClaim:
+    def claim(self, terms: SliceState, fabric: Fabric | None = None) -> BandwidthRequest:
         """What a slice asks of a fabric, by default of this one as it is."""
         needs = choose_needs(fabric or self.fabric, terms.plane, terms.members, terms.protection)
-        return FloorClaim(terms.name, terms.plane, needs, terms.floor_gbps, terms.protection, terms.rank)
+        return BandwidthRequest(terms.name, terms.plane, needs, terms.floor_gbps, terms.protection, terms.rank)
 
-    def book(self, wish: Terms, held: Terms | None, dry: bool) -> Terms:
+    def book(self, wish: SliceState, held: SliceState | None, dry: bool) -> SliceState:
         """Book the wish's floor in place of what the slice held; the wish with what of it is kept. Raises
         InsufficientBandwidth.
 
@@ -132,7 +132,7 @@ class Promises:
         the loss takes of it is shown, not refused.
         """
         claim = self.claim(wish)
-        broken = self.around(wish.plane, wish.members)
+        broken = self.impaired_ports(wish.plane, wish.members)
         claim_when_whole = self.claim(wish, self.pristine) if broken else claim
         kept, unprotected, booking = 1.0, "", None
         try:
@@ -140,70 +140,70 @@ class Promises:
         except InsufficientBandwidth:
             if held is None or wish.floor_gbps > held.floor_gbps or wish.protection not in ("none", held.protection):
                 raise
-        when_whole = admit(self.when_whole, claim_when_whole)
+        when_whole = admit(self.healthy_ledger, claim_when_whole)
         if not dry:
             self.mark_stale()
-            self.when_whole.put(wish.name, when_whole)
+            self.healthy_ledger.put(wish.name, when_whole)
         if booking is not None:
             if not dry:
                 self.ledger.put(wish.name, booking)
         elif not dry:
-            found = regrant(self.ledger, [claim], self.when_whole)[wish.name]
+            found = reallocate(self.ledger, [claim], self.healthy_ledger)[wish.name]
             kept, unprotected = found.part, found.unprotected
         return replace(wish, kept=kept, unprotected=unprotected)
 
     def release(self, name: str) -> None:
         self.mark_stale()
         self.ledger.release(name)
-        self.when_whole.release(name)
-        self.roll.drop(name)
+        self.healthy_ledger.release(name)
+        self.slices.drop(name)
 
-    def regrant(self, rows: list[SliceRow]) -> None:
+    def reallocate(self, rows: list[SliceRow]) -> None:
         """Keep as much of each floor as there is, the better class first, and protect what can be."""
         self.mark_stale()
-        kept = regrant(self.ledger, [self.claim(self.roll[row.name]) for row in rows], self.when_whole)
+        kept = reallocate(self.ledger, [self.claim(self.slices[row.name]) for row in rows], self.healthy_ledger)
         for row in rows:
             row.kept, row.unprotected = kept[row.name].part, kept[row.name].unprotected
-            self.know(row)
+            self.update_slice(row)
 
     def trim_leaving(self) -> None:
         """What slices that are being withdrawn still have booked is no more than there is: their routes do not change
         any more, and nothing is given back to them."""
-        for terms in self.roll:
+        for terms in self.slices:
             booking = self.ledger.booking(terms.name) if terms.withdrawing else None
-            if booking is not None and self.ledger.short(terms.plane, booking.whole, terms.name):
+            if booking is not None and self.ledger.overcommitted_ports(terms.plane, booking.whole, terms.name):
                 self.mark_stale()
                 granted, _ = grantable(self.ledger, terms.plane, booking.floors, terms.name)
                 self.ledger.put(terms.name, Booking(terms.plane, granted, granted))
 
-    def trimmed(self, plane: Plane) -> list[str]:
+    def degraded_slices(self, plane: Plane) -> list[str]:
         """Slices of a plane that have less than they were promised."""
-        return [name for name in sorted(self.roll.trimmed) if self.roll[name].plane == plane]
+        return [name for name in sorted(self.slices.trimmed) if self.slices[name].plane == plane]
 
     # -- the fabric as a slice meets it -------------------------------------------------------------------------------
 
-    def around(self, plane: Plane, members: Iterable[str], fabric: Fabric | None = None) -> Seen:
+    def impaired_ports(self, plane: Plane, members: Iterable[str], fabric: Fabric | None = None) -> Seen:
         """The ports on this plane that routes among these members have to be made around: the members' own, and on
         RDMA their leaves'."""
         fabric = fabric or self.fabric
         found: Seen = {}
         for owner in self.owners(plane, members):
-            lacking = fabric.lacking(owner)
+            lacking = fabric.unavailable_ports(owner)
             ports = {port: gbps for port, gbps in lacking.items() if is_leaf(owner) or plane_of_port(port) == plane}
             if ports:
                 found[owner] = ports
         return found
 
-    def around_slice(self, terms: Terms, fabric: Fabric | None = None) -> Seen:
+    def around_slice(self, terms: SliceState, fabric: Fabric | None = None) -> Seen:
         """The same for all that a slice's routes lead to: its members and its peers."""
-        return self.around(terms.plane, self.reached(terms), fabric)
+        return self.impaired_ports(terms.plane, self.reached(terms), fabric)
 
-    def reached(self, terms: Terms) -> list[str]:
+    def reached(self, terms: SliceState) -> list[str]:
         return list(dict.fromkeys([*terms.members, *self.peered.get(terms.name, ())]))
 
     def keys_taken(self, isolation: str) -> set[int]:
         """Keys that slices and peerings hold."""
-        return {*self.roll.keys(isolation), *self.peering_keys.get(isolation, ())}
+        return {*self.slices.keys(isolation), *self.peering_keys.get(isolation, ())}
 
     def owners(self, plane: Plane, members: Iterable[str]) -> list[str]:
         """Whose ports routes among these members may use: their own, and on RDMA their leaves'."""
@@ -213,39 +213,41 @@ class Promises:
         subnets = range(self.fabric.spec.rdma.subnets)
         return nodes + list(dict.fromkeys(leaf(node, subnet) for node in nodes for subnet in subnets))
 
-    def npus(self, terms: Terms) -> int:
+    def npus(self, terms: SliceState) -> int:
         return len(terms.members) * self.fabric.spec.node.npus
 
-    def moved(self) -> list[str]:
+    def stale_routes(self) -> list[str]:
         """Slices whose routes were made around something else than what is so now."""
-        return [terms.name for terms in self.roll if not terms.withdrawing and self.around_slice(terms) != terms.seen]
+        return [terms.name for terms in self.slices if not terms.withdrawing and self.around_slice(terms) != terms.seen]
 
-    def lost(self, row: SliceRow) -> int:
+    def broken_ports(self, row: SliceRow) -> int:
         """How many ports a slice's routes go around because they are broken, and not because they are drained."""
         seen = row.ports_seen or {}
         owners = self.owners(Plane(row.plane), row.members) if seen else ()
-        return sum(len(seen[each].keys() & self.fabric.below(each).keys()) for each in owners if each in seen)
+        return sum(len(seen[each].keys() & self.fabric.degraded_ports(each).keys()) for each in owners if each in seen)
 
-    def show(self, session: Session, plane: Plane, nodes: Iterable[str], known: SliceRow | None = None) -> None:
+    def publish_shares(
+        self, session: Session, plane: Plane, nodes: Iterable[str], known: SliceRow | None = None
+    ) -> None:
         """Work out anew what every slice on these nodes may use there; a view that changed is one generation on. Only
         those rows are read, but for one that is at hand."""
         news: dict[str, dict[str, object]] = {}
-        sums = Sums(self.fabric, plane)
+        sums = SubPlaneSums(self.fabric, plane)
         for node in dict.fromkeys(nodes):
-            here = self.roll.on(plane, node)
+            here = self.slices.on(plane, node)
             found = node_ports(node, here, self.fabric, self.ledger, sums) if here else []
             for terms, ports in zip(here, found, strict=True):
                 if ports != terms.view.get(node):
                     news.setdefault(terms.name, {})[node] = ports
-        if known is not None and not set(self.roll[known.name].view) <= set(known.members):
+        if known is not None and not set(self.slices[known.name].view) <= set(known.members):
             news.setdefault(known.name, {})  # some member has left, and nobody else's part changed by it
         at_hand = [known] if known is not None and known.name in news else []
         others = self._store.slices_named(session, news.keys() - {row.name for row in at_hand})
         for row in [*at_hand, *others]:
-            terms = self.roll[row.name]
+            terms = self.slices[row.name]
             view = {**terms.view, **news[row.name]}
             shown = {node: view[node] for node in sorted(row.members)}
             row.fabric_view = {"nodes": shown, "latencyUs": self.planes[plane].latency_us}
             row.view_generation = (row.view_generation or 0) + 1
             self.mark_stale()
-            self.roll.put(replace(terms, view=shown))
+            self.slices.put(replace(terms, view=shown))

@@ -13,15 +13,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from matrixcommon.model.planes import Plane
-from matrixlink.admission.slice_index import Terms
+from matrixlink.admission.slice_index import SliceState
 from matrixlink.contract.slices import BackupPath, BackupPathsView
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.model.protection import Protection
-from matrixlink.routing.rdma_routing import RdmaSurvey, less, survey_states, way
+from matrixlink.routing.rdma_routing import RdmaPortState, subtract, survey_states, way
 from matrixlink.routing.ub_routing import kinds_of, pair_states
 
 
-def backup_paths(fabric: Fabric, terms: Terms) -> BackupPathsView:
+def backup_paths(fabric: Fabric, terms: SliceState) -> BackupPathsView:
     """The alternatives of one protected slice on the fabric as it is."""
     states = list((_ub if terms.plane == Plane.UB else _rdma)(fabric, terms))
     return BackupPathsView(
@@ -36,7 +36,7 @@ def backup_paths(fabric: Fabric, terms: Terms) -> BackupPathsView:
     )
 
 
-def _ub(fabric: Fabric, terms: Terms) -> Iterator[BackupPath]:
+def _ub(fabric: Fabric, terms: SliceState) -> Iterator[BackupPath]:
     """State by state, the least over all pairs of kinds of members."""
     kinds = list(dict.fromkeys(kinds_of(fabric, terms.members).values()))
     fails = terms.protection.fails
@@ -57,7 +57,7 @@ def _ub(fabric: Fabric, terms: Terms) -> Iterator[BackupPath]:
         )
 
 
-def _ub_names(terms: Terms, fabric: Fabric) -> list[str]:
+def _ub_names(terms: SliceState, fabric: Fabric) -> list[str]:
     """What fails in each state, in the order of `pair_states`: where a member's own part may, any member's."""
     supernode, ub = terms.members[0].partition("-")[0], fabric.spec.ub
     planes, chips = range(ub.sub_planes), range(ub.l2_per_sub_plane)
@@ -70,8 +70,8 @@ def _ub_names(terms: Terms, fabric: Fabric) -> list[str]:
     return patterns[terms.protection]
 
 
-def _rdma(fabric: Fabric, terms: Terms) -> Iterator[BackupPath]:
-    survey = RdmaSurvey(fabric, list(terms.members))
+def _rdma(fabric: Fabric, terms: SliceState) -> Iterator[BackupPath]:
+    survey = RdmaPortState(fabric, list(terms.members))
     spines = fabric.spec.rdma.spines
     whole, *failures = survey_states(terms.protection.fails, survey.dies)
     port = terms.protection == Protection.ANY_PORT
@@ -81,7 +81,7 @@ def _rdma(fabric: Fabric, terms: Terms) -> Iterator[BackupPath]:
         for cabinet, kinds in survey.kinds.items():
             for mine in kinds:
                 for theirs, between in survey.peers(cabinet):
-                    found = way(less(mine, left), less(theirs, left), between)
+                    found = way(subtract(mine, left), subtract(theirs, left), between)
                     weights = found.weights if found else (0.0,) * survey.dies
                     open_to = {d for d, weight in enumerate(weights) if weight > 0}
                     lanes = [1 if between.same else sum(s > 0 for s in between.spines[d]) for d in open_to]

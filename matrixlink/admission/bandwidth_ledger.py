@@ -20,7 +20,7 @@ from matrixlink.routing.routes import Demand, Vector
 ROUNDING = 1e-9
 """How far floats may exceed a port, relative to its capacity, by rounding alone."""
 
-Place = tuple[Plane, str]
+Position = tuple[Plane, str]
 """A plane, and the node or RDMA leaf whose ports a vector tells of."""
 
 
@@ -34,20 +34,20 @@ class Booking:
     whole: Demand
 
 
-class FloorBook:
+class BandwidthLedger:
     """`capacity(plane, owner)` is asked each time, so a link may change under its bookings (`overbooked` tells)."""
 
     def __init__(self, fabric: Fabric, capacity: Callable[[Plane, str], Vector]) -> None:
         self.fabric = fabric
         self._capacity = capacity
-        self._held: dict[str, Booking] = {}
-        self._on: dict[Place, dict[str, Vector]] = {}
-        self._sum: dict[Place, Vector] = {}
+        self._reserved: dict[str, Booking] = {}
+        self._on: dict[Position, dict[str, Vector]] = {}
+        self._sum: dict[Position, Vector] = {}
 
-    def copy(self, fabric: Fabric, capacity: Callable[[Plane, str], Vector]) -> FloorBook:
+    def copy(self, fabric: Fabric, capacity: Callable[[Plane, str], Vector]) -> BandwidthLedger:
         """The same bookings over another fabric, to change and look at."""
-        other = FloorBook(fabric, capacity)
-        other._held = dict(self._held)
+        other = BandwidthLedger(fabric, capacity)
+        other._reserved = dict(self._reserved)
         other._on = {place: dict(owners) for place, owners in self._on.items()}
         other._sum = dict(self._sum)
         return other
@@ -64,7 +64,7 @@ class FloorBook:
         left: Vector = capacity - booked if own is None else capacity - (booked - own)
         return left
 
-    def short(self, plane: Plane, amounts: Demand, instead_of: str = "") -> list[tuple[str, int]]:
+    def overcommitted_ports(self, plane: Plane, amounts: Demand, instead_of: str = "") -> list[tuple[str, int]]:
         """Ports (owner and place) that cannot carry `amounts` with what `instead_of` holds given back. Empty: it
         fits."""
         found: list[tuple[str, int]] = []
@@ -80,7 +80,7 @@ class FloorBook:
     def put(self, name: str, booking: Booking) -> None:
         """Write a booking down in place of what the slice held, without asking whether it fits."""
         self.release(name)
-        self._held[name] = booking
+        self._reserved[name] = booking
         for owner, amount in booking.whole.items():
             place = (booking.plane, owner)
             owners = self._on.setdefault(place, {})
@@ -89,7 +89,7 @@ class FloorBook:
 
     def release(self, name: str) -> None:
         """Give back all that a slice holds; nothing happens if it holds nothing."""
-        booking = self._held.pop(name, None)
+        booking = self._reserved.pop(name, None)
         for owner in booking.whole if booking else ():
             place = (booking.plane, owner)  # type: ignore[union-attr]
             owners = self._on[place]
@@ -101,17 +101,17 @@ class FloorBook:
                 del self._on[place], self._sum[place]
 
     def booking(self, name: str) -> Booking | None:
-        return self._held.get(name)
+        return self._reserved.get(name)
 
     def all_owners(self) -> set[str]:
-        return set(self._held)
+        return set(self._reserved)
 
     def total(self, plane: Plane, owner: str) -> Vector:
         """All promises on each port of a node or leaf."""
         booked = self._sum.get((plane, owner))
         return booked if booked is not None else np.zeros_like(self._capacity(plane, owner))
 
-    def places(self) -> Iterator[tuple[Place, Vector]]:
+    def places(self) -> Iterator[tuple[Position, Vector]]:
         """Every node and leaf that carries bookings, with their sum."""
         yield from self._sum.items()
 
@@ -131,9 +131,9 @@ class FloorBook:
         on = self._on.get((place[0], owner), {}) if place else {}
         return [name for name, amount in on.items() if place and amount[place[1]] > 0]
 
-    def held(self, name: str) -> Mapping[str, float]:
+    def reserved(self, name: str) -> Mapping[str, float]:
         """What a slice holds of each link."""
-        booking = self._held.get(name)
+        booking = self._reserved.get(name)
         found: dict[str, float] = {}
         for owner, amount in booking.whole.items() if booking else ():
             links = self.fabric.ports.links(booking.plane, owner)  # type: ignore[union-attr]

@@ -12,8 +12,8 @@ import math
 from typing import Any
 
 from matrixcommon.model.planes import Plane
-from matrixlink.admission.bandwidth_ledger import FloorBook
-from matrixlink.admission.slice_index import Terms
+from matrixlink.admission.bandwidth_ledger import BandwidthLedger
+from matrixlink.admission.slice_index import SliceState
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.condition.fabric_view import NodePorts
 from matrixlink.fabric.sharing.flow import Flow
@@ -29,7 +29,7 @@ Ports = dict[str, Any]
 """A NodePorts in its wire form; nobody writes into it."""
 
 
-class Sums:
+class SubPlaneSums:
     """Vectors over ports summed by sub-plane, each vector once: nodes in the same condition share theirs."""
 
     def __init__(self, fabric: Fabric, plane: Plane) -> None:
@@ -43,7 +43,9 @@ class Sums:
         return made[1]
 
 
-def node_ports(node: str, here: list[Terms], fabric: Fabric, ledger: FloorBook, sums: Sums) -> list[Ports]:
+def node_ports(
+    node: str, here: list[SliceState], fabric: Fabric, ledger: BandwidthLedger, sums: SubPlaneSums
+) -> list[Ports]:
     """The ports of each of the slices that are on a node and plane, which are all of `here`."""
     plane = here[0].plane
     capacity = sums.of(fabric.usable(plane, node))
@@ -82,13 +84,13 @@ def by_sub_plane(fabric: Fabric, plane: Plane, ports: Vector) -> list[float]:
     return sums
 
 
-def _floors(node: str, terms: Terms, ledger: FloorBook, sub_planes: int, sums: Sums) -> list[float]:
+def _floors(node: str, terms: SliceState, ledger: BandwidthLedger, sub_planes: int, sums: SubPlaneSums) -> list[float]:
     booking = ledger.booking(terms.name)
     held = booking.floors.get(node) if booking else None
     return [0.0] * sub_planes if held is None else sums.of(held)
 
 
-def _shared(terms: Terms, floor: float, has: float, whole: float, fabric: Fabric) -> Shared:
+def _shared(terms: SliceState, floor: float, has: float, whole: float, fabric: Fabric) -> Shared:
     if terms.ceiling_gbps is None or whole <= 0:
         return terms.weight, floor, math.inf
     return terms.weight, floor, max(floor, terms.ceiling_gbps * fabric.spec.node.npus * has / whole)

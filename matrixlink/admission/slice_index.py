@@ -19,7 +19,7 @@ from matrixlink.store.tables import SliceRow
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SliceState:
     """One slice. `kept` is the part of its floor that it has, `unprotected` why its protection is lost, `seen` the
     ports that its routes were made around, `view` what it was shown it may use, node by node."""
 
@@ -43,13 +43,13 @@ class Terms:
     """Agents were asked to program the present wish."""
 
 
-def terms_of(row: SliceRow) -> Terms:
+def terms_of(row: SliceRow) -> SliceState:
     # SQLAlchemy's own look-ups take longer than all the rest; what is not there has no value yet.
     held = row.__dict__
     get, state = held.get, held.get("state")
     withdrawing = state == WITHDRAWING
     kept, qos = get("kept"), QosClass(held["qos_class"])
-    return Terms(
+    return SliceState(
         held["name"], get("project") or "default", Plane(held["plane"]), tuple(held["members"]), held["floor_gbps"],
         get("ceiling_gbps"), held["weight"], (TERMS[qos].rank, get("admitted_order") or 0),
         Protection(get("protection") or Protection.NONE), get("isolation") or "", get("isolation_key") or 0,
@@ -59,26 +59,26 @@ def terms_of(row: SliceRow) -> Terms:
     )  # fmt: skip
 
 
-class Roll:
+class SliceIndex:
     """All slices by name, by plane and node, and by isolation key."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, Terms] = {}
+        self._by_name: dict[str, SliceState] = {}
         self._on: defaultdict[tuple[Plane, str], dict[str, None]] = defaultdict(dict)
         self._keys: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self.trimmed: set[str] = set()
         """Those that have less than they were promised."""
 
-    def __iter__(self) -> Iterator[Terms]:
+    def __iter__(self) -> Iterator[SliceState]:
         return iter(self._by_name.values())
 
-    def get(self, name: str) -> Terms | None:
+    def get(self, name: str) -> SliceState | None:
         return self._by_name.get(name)
 
-    def __getitem__(self, name: str) -> Terms:
+    def __getitem__(self, name: str) -> SliceState:
         return self._by_name[name]
 
-    def on(self, plane: Plane, node: str) -> list[Terms]:
+    def on(self, plane: Plane, node: str) -> list[SliceState]:
         """The slices that have this node as a member on this plane, in the order they came."""
         return [self._by_name[name] for name in self._on.get((plane, node), ())]
 
@@ -89,7 +89,7 @@ class Roll:
         """Who holds which key of a kind."""
         return self._keys[isolation]
 
-    def put(self, terms: Terms) -> None:
+    def put(self, terms: SliceState) -> None:
         held = self._by_name.get(terms.name)
         if held is None or (held.members, held.isolation_key) != (terms.members, terms.isolation_key):
             self.drop(terms.name)

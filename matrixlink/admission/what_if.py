@@ -13,10 +13,10 @@ import numpy as np
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
-from matrixlink.admission.admission import FloorClaim, Kept, regrant
-from matrixlink.admission.admission_state import Promises
+from matrixlink.admission.admission import BandwidthRequest, GrantResult, reallocate
+from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.admission.bandwidth_ledger import Booking
-from matrixlink.admission.slice_index import Terms
+from matrixlink.admission.slice_index import SliceState
 from matrixlink.contract.what_if import CutPair, OverfullLink, PlaneEffect, SliceEffect, WhatIfRequest, WhatIfView
 from matrixlink.fabric.condition.elements import Ports, all_ports, by_plane
 from matrixlink.fabric.condition.fabric import Fabric
@@ -31,58 +31,58 @@ Overfull = tuple[float, float, str]
 
 
 @dataclass(frozen=True)
-class Supposed:
+class Scenario:
     """A fabric as it would be, and the ports by which it differs."""
 
     fabric: Fabric
     changed: Ports = field(default_factory=dict)
 
 
-def what_if(promises: Promises, asked: WhatIfRequest) -> WhatIfView:
+def what_if(promises: AdmissionState, asked: WhatIfRequest) -> WhatIfView:
     """The answer to a question. Raises InvalidField for what the fabric does not have."""
     if not (asked.fail or asked.drain or asked.repair):
         raise InvalidField("name something that fails, is drained or is repaired", field="fail")
-    supposed = suppose(promises.fabric, asked)
-    return judge(promises, supposed, asked)
+    supposed = apply_scenario(promises.fabric, asked)
+    return evaluate(promises, supposed, asked)
 
 
-def suppose(fabric: Fabric, asked: WhatIfRequest) -> Supposed:
+def apply_scenario(fabric: Fabric, asked: WhatIfRequest) -> Scenario:
     """A copy of the fabric, changed as asked: repairs first, so that what is named twice has failed."""
     other = fabric.copy()
     repaired = all_ports(fabric, asked.repair, "repair")
     failed, drained = all_ports(fabric, asked.fail, "fail"), all_ports(fabric, asked.drain, "drain")
     for owner, ports in repaired.items():
-        other.set_ports(owner, {port: gbps for port, gbps in fabric.below(owner).items() if port not in ports})
+        other.set_ports(owner, {port: gbps for port, gbps in fabric.degraded_ports(owner).items() if port not in ports})
     for owner, ports in failed.items():
-        other.set_ports(owner, {**other.below(owner), **dict.fromkeys(ports, 0.0)})
+        other.set_ports(owner, {**other.degraded_ports(owner), **dict.fromkeys(ports, 0.0)})
     out = {owner: set(ports) - repaired.get(owner, set()) for owner, ports in fabric.all_drained().items()}
     for owner, ports in drained.items():
         out.setdefault(owner, set()).update(ports)
     other.set_drained(out)
-    return Supposed(other, differing(fabric, other))
+    return Scenario(other, differing(fabric, other))
 
 
 def differing(fabric: Fabric, other: Fabric) -> Ports:
     """The ports of which routes may use more or less in one of two fabrics than in the other."""
     found: Ports = {}
     for owner in fabric.touched() | other.touched():
-        before, after = fabric.lacking(owner), other.lacking(owner)
+        before, after = fabric.unavailable_ports(owner), other.unavailable_ports(owner)
         if ports := {port for port in {*before, *after} if before.get(port) != after.get(port)}:
             found[owner] = ports
     return found
 
 
-def judge(promises: Promises, supposed: Supposed, asked: WhatIfRequest | None = None) -> WhatIfView:
+def evaluate(promises: AdmissionState, supposed: Scenario, asked: WhatIfRequest | None = None) -> WhatIfView:
     """What would become of whom."""
     asked = asked or WhatIfRequest()
     fabric = supposed.fabric
-    affected = [terms for terms in promises.roll if not terms.withdrawing and _moves(promises, supposed, terms)]
+    affected = [terms for terms in promises.slices if not terms.withdrawing and _moves(promises, supposed, terms)]
     planes = {terms.plane for terms in affected}
-    names = {terms.name for terms in affected} | {name for plane in planes for name in promises.trimmed(plane)}
-    concerned = [promises.roll[name] for name in sorted(names)]
+    names = {terms.name for terms in affected} | {name for plane in planes for name in promises.degraded_slices(plane)}
+    concerned = [promises.slices[name] for name in sorted(names)]
     claims = [promises.claim(terms, fabric) for terms in concerned]
     book = promises.ledger.copy(fabric, fabric.usable)
-    kept = regrant(book, claims, promises.when_whole)
+    kept = reallocate(book, claims, promises.healthy_ledger)
     moved = {terms.name for terms in affected}
     effects = [
         _effect(promises, fabric, terms, claim, kept[terms.name], terms.name in moved)
@@ -100,7 +100,7 @@ def judge(promises: Promises, supposed: Supposed, asked: WhatIfRequest | None = 
     )
 
 
-def _moves(promises: Promises, supposed: Supposed, terms: Terms) -> bool:
+def _moves(promises: AdmissionState, supposed: Scenario, terms: SliceState) -> bool:
     concerned = promises.owners(terms.plane, promises.reached(terms))
     if not any(owner in supposed.changed for owner in concerned):
         return False
@@ -108,7 +108,7 @@ def _moves(promises: Promises, supposed: Supposed, terms: Terms) -> bool:
 
 
 def _effect(
-    promises: Promises, fabric: Fabric, terms: Terms, claim: FloorClaim, kept: Kept, moved: bool
+    promises: AdmissionState, fabric: Fabric, terms: SliceState, claim: BandwidthRequest, kept: GrantResult, moved: bool
 ) -> SliceEffect:
     rerouted, cut = False, list[tuple[str, str]]()
     if moved:
@@ -132,7 +132,7 @@ def _effect(
     )
 
 
-def _overfull(promises: Promises, fabric: Fabric, claims: list[FloorClaim]) -> dict[Plane, list[Overfull]]:
+def _overfull(promises: AdmissionState, fabric: Fabric, claims: list[BandwidthRequest]) -> dict[Plane, list[Overfull]]:
     """By plane, the links on which the floors, whole, would need more than there is."""
     book = promises.ledger.copy(fabric, fabric.usable)
     for claim in claims:
@@ -167,10 +167,10 @@ def _fullest(overfull: dict[Plane, list[Overfull]]) -> list[OverfullLink]:
 
 
 def _plane(
-    plane: Plane, changed: Ports, promises: Promises, effects: list[SliceEffect], overfull: list[Overfull]
+    plane: Plane, changed: Ports, promises: AdmissionState, effects: list[SliceEffect], overfull: list[Overfull]
 ) -> PlaneEffect:
     here = [effect for effect in effects if effect.plane == plane]
-    npus = {effect.slice: promises.npus(promises.roll[effect.slice]) for effect in here}
+    npus = {effect.slice: promises.npus(promises.slices[effect.slice]) for effect in here}
     return PlaneEffect(
         plane=plane,
         ports_changed=by_plane(changed)[plane],

@@ -24,17 +24,17 @@ from matrixlink.agent.probing import AgentProbing
 from matrixlink.agent.tables import Readback, digest
 from matrixlink.contract.slices import DesiredProgram, LinkReport, ProgramView, ReportedPort, ReportedProgram
 from matrixlink.model.program_digest import ROUTES
-from matrixlink.ports import Hardware, Meters
+from matrixlink.ports import Hardware, PortCounters
 
 
 @dataclass
-class Held:
+class HeldProgram:
     """One slice on one node: what is wished, what generation of it was worked off, and the digest of what was then
     written (None: nothing is to be in the tables)."""
 
     generation: int
     action: str
-    wish: dict[str, Any] | None
+    desired: dict[str, Any] | None
     written: str | None = None
     done_generation: int = 0
     drifts: int = 0
@@ -66,7 +66,7 @@ class LinkAgent:
         changed: Callable[[], None] = lambda: None,
         lease_s: float = 30.0,
         probing: AgentProbing | None = None,
-        meters: Meters | None = None,
+        meters: PortCounters | None = None,
     ) -> None:
         self.hardware = hardware
         self.probing = probing
@@ -81,7 +81,7 @@ class LinkAgent:
         self._random = random
         self._changed = changed
         self._lease_s = lease_s
-        self._held: dict[str, Held] = {}
+        self._programs: dict[str, HeldProgram] = {}
         self._readback = Readback(hardware)
         self._wake = asyncio.Event()
 
@@ -109,39 +109,39 @@ class LinkAgent:
             except MatrixError:
                 self.counters["refused"] += 1
         wished = {each.slice for each in desired}
-        for slice in [s for s, held in self._held.items() if held.status == "Cleared" and s not in wished]:
-            del self._held[slice]
+        for slice in [s for s, held in self._programs.items() if held.status == "Cleared" and s not in wished]:
+            del self._programs[slice]
             self._changed()
 
     def _order(self, slice: str, generation: int, action: str, wish: dict[str, Any] | None) -> None:
-        held = self._held.get(slice)
+        held = self._programs.get(slice)
         if held is not None and generation < held.generation:
             self.counters["stale"] += 1
             raise StaleGeneration(f"{self.node} holds generation {held.generation} of {slice}, not {generation}")
         if held is not None and (generation, action) == (held.generation, held.action):
             return
         if held is None:
-            held = self._held[slice] = Held(generation, action, wish)
-        held.generation, held.action, held.wish = generation, action, wish
+            held = self._programs[slice] = HeldProgram(generation, action, wish)
+        held.generation, held.action, held.desired = generation, action, wish
         self._wake.set()
         self._changed()
 
     # -- work ----------------------------------------------------------------------------------------------------
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Work off wishes as they come, for ever. Ends only by being cancelled."""
         while True:
             self._wake.clear()
-            await self.work_off()
+            await self.drain_queue()
             await self._wake.wait()
 
-    async def work_off(self) -> None:
+    async def drain_queue(self) -> None:
         """Until no wish is open, one slice at a time."""
-        while (slice := next((slice for slice, held in self._held.items() if not held.done), None)) is not None:
-            await self._work(slice, self._held[slice])
+        while (slice := next((slice for slice, held in self._programs.items() if not held.done), None)) is not None:
+            await self._work(slice, self._programs[slice])
 
-    async def _work(self, slice: str, held: Held) -> None:
-        generation, action, wish = held.generation, held.action, held.wish
+    async def _work(self, slice: str, held: HeldProgram) -> None:
+        generation, action, wish = held.generation, held.action, held.desired
         work = "clear" if action == "clear" else _work_for(self.tables(slice), wish)
         for stage in self._stages[work]:
             self.stage = f"{slice}: {stage.stage}"
@@ -163,7 +163,7 @@ class LinkAgent:
         """The switches' tables are gone; the wishes on the card are not."""
         self.stage = None
         self.hardware.tables.clear()
-        for held in self._held.values():
+        for held in self._programs.values():
             held.written, held.done_generation = None, 0
             if held.action == "clear":
                 held.done_generation = held.generation
@@ -174,11 +174,11 @@ class LinkAgent:
         """Read every table back; those that are otherwise than they were written are to be written again, and tables
         that nobody wrote are taken away. The slices concerned."""
         drifted = []
-        for slice, held in self._held.items():
+        for slice, held in self._programs.items():
             if held.done and self._readback.digest(slice) != held.written:
                 held.done_generation, held.drifts = 0, held.drifts + 1
                 drifted.append(slice)
-        for slice in [each for each in self.hardware.tables if each not in self._held]:
+        for slice in [each for each in self.hardware.tables if each not in self._programs]:
             del self.hardware.tables[slice]
             drifted.append(slice)
         if drifted:
@@ -189,7 +189,7 @@ class LinkAgent:
     def _write_again(self, slice: str, generation: int) -> None:
         """MatrixLink found by the digest that what is in the tables is not what it wishes, though its generation is:
         forget what was held of it, so that the whole wish is taken up anew."""
-        held = self._held.get(slice)
+        held = self._programs.get(slice)
         if held is not None and held.generation == generation and held.done:
             held.generation = held.done_generation = -1
             self.counters["drifted"] += 1
@@ -206,7 +206,7 @@ class LinkAgent:
                 slice=slice, generation=held.generation, status=held.status, drifts=held.drifts,
                 digest=self._readback.digest(slice) if held.status == "Programmed" else None,
             )
-            for slice, held in sorted(self._held.items())
+            for slice, held in sorted(self._programs.items())
         ]  # fmt: skip
         ports = [
             ReportedPort(port=port, gbps=share * self._built_gbps[port])
@@ -231,14 +231,14 @@ class LinkAgent:
     def memory(self) -> dict[str, Any]:
         """What outlives the agent: the card's memory, and the switches' tables, which are not on the card but go on
         without it."""
-        held = {slice: dict(vars(held)) for slice, held in self._held.items()}
+        held = {slice: dict(vars(held)) for slice, held in self._programs.items()}
         return {"epoch": self.epoch, "held": held, "tables": dict(self.hardware.tables)}
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Begin the next life where the last one ended, one epoch on; what was half programmed is begun anew."""
-        known = {each.name for each in fields(Held)}  # a card written by an older version may say more
-        self._held = {
-            slice: Held(**{key: value for key, value in held.items() if key in known})
+        known = {each.name for each in fields(HeldProgram)}  # a card written by an older version may say more
+        self._programs = {
+            slice: HeldProgram(**{key: value for key, value in held.items() if key in known})
             for slice, held in memory["held"].items()
         }
         tables = dict(memory.get("tables", {}))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from matrixlink.contract.slices import ReportedCounters
-from matrixlink.ports import Counted
+from matrixlink.ports import CounterSample
 
 
-def reported_counters(counted: Counted | None) -> ReportedCounters | None:
+def reported_counters(counted: CounterSample | None) -> ReportedCounters | None:
     """None where nothing ever moved."""
     if counted is None:
         return None

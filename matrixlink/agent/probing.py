@@ -10,20 +10,20 @@ from collections.abc import Mapping
 from math import floor
 
 from matrixlink.contract.slices import FailedProbe, ReportedProbes
-from matrixlink.ports import Sweep, Wires
+from matrixlink.ports import ProbeRoundResult, ProbeTransport
 from matrixlink.probing.plan import ROUND_S, ProbePlan
 
 
 class AgentProbing:
     """One node's probes. `wires` is what it sends them over; `round_s` how long a round lasts, emulated seconds."""
 
-    def __init__(self, node: str, plan: ProbePlan, wires: Wires, round_s: float = ROUND_S) -> None:
+    def __init__(self, node: str, plan: ProbePlan, wires: ProbeTransport, round_s: float = ROUND_S) -> None:
         self._node = node
         self._plan = plan
         self._wires = wires
         self._round_s = round_s
         self._round = -1
-        self._sweep: Sweep | None = None
+        self._sweep: ProbeRoundResult | None = None
 
     def report(self, now: float, ports: Mapping[str, float]) -> ReportedProbes:
         """The present round: sent now, unless it was before. `ports`: those that say they are below their rate."""

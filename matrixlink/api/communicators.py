@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from matrixcommon.api.listing import IfMatch, ListParams, Params, ValidateOnly, collection, page, window
+from matrixcommon.api.listing import IfMatch, ListParams, Params, ValidateOnly, list_or_watch, page, window
 from matrixcommon.model.errors import NotFound, NotYetSupported
 from matrixlink.communicators.service import Communicators
-from matrixlink.communicators.views import TablesShown, change_item, change_items, flow_item, flow_name
+from matrixlink.communicators.views import TableViews, change_item, change_items, flow_item, flow_name
 from matrixlink.contract.communicators import CommunicatorRequest, CommunicatorView, ForwardingTableView
 
 
@@ -19,13 +19,13 @@ def communicator_routes(communicators: Communicators, supernodes: Iterable[str])
     """The routes over one Communicators, for a fabric of these supernodes."""
     api = APIRouter(prefix="/v1")
     records = communicators.store.records
-    shown = {name: TablesShown(communicators.plane(name)) for name in supernodes}
+    shown = {name: TableViews(communicators.plane(name)) for name in supernodes}
 
     # -- communicators -------------------------------------------------------------------------------------------------
 
     @api.get("/communicators")
     async def list_communicators(request: Request, params: Params) -> Response:
-        return collection(request, params, records, "communicator", communicators.all)
+        return list_or_watch(request, params, records, "communicator", communicators.all)
 
     @api.get("/communicators/{name}")
     async def get_communicator(name: str) -> CommunicatorView:
@@ -69,7 +69,7 @@ def communicator_routes(communicators: Communicators, supernodes: Iterable[str])
         switch: Annotated[str | None, Query(description="the entries of this chip; left out: a line per chip")] = None,
     ) -> Response:
         _refuse_watch(params, "forwarding-tables")
-        communicators.follow()
+        communicators.synchronise()
         if switch is not None:
             tables, version = _chip(switch, "switch")
             return JSONResponse(page(tables.entries(switch), params) | {"switch": switch, "version": version})
@@ -81,11 +81,11 @@ def communicator_routes(communicators: Communicators, supernodes: Iterable[str])
 
     @api.get("/forwarding-tables/{switch}")
     async def get_table(switch: str) -> ForwardingTableView:
-        communicators.follow()
+        communicators.synchronise()
         tables, version = _chip(switch, "name")
         return tables.view(switch, version)
 
-    def _chip(switch: str, field: str) -> tuple[TablesShown, str]:
+    def _chip(switch: str, field: str) -> tuple[TableViews, str]:
         tables = shown.get(switch.partition("-")[0])
         if tables is None or not tables.has(switch):
             raise NotFound(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from matrixcommon.api.authorization import PROVIDER, Asker, speaks_for
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection
+from matrixcommon.api.authorization import PROVIDER, Asker, authorize_project
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
 from matrixlink.admission.what_if import what_if
 from matrixlink.contract.drains import DrainRequest, DrainView
 from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
 from matrixlink.maintenance.drains import Drains
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.slices.slice_controller import SliceController
 
 
-def drain_routes(switchboard: Switchboard, drains: Drains) -> APIRouter:
+def drain_routes(switchboard: SliceController, drains: Drains) -> APIRouter:
     """The routes over one switchboard's drains."""
     api = APIRouter(prefix="/v1")
 
@@ -23,7 +23,7 @@ def drain_routes(switchboard: Switchboard, drains: Drains) -> APIRouter:
 
     @api.get("/drains")
     async def list_drains(request: Request, params: Params) -> Response:
-        return collection(request, params, switchboard.store.records, "drain", drains.all)
+        return list_or_watch(request, params, switchboard.store.records, "drain", drains.all)
 
     @api.get("/drains/{name}")
     async def get_drain(name: str) -> DrainView:
@@ -33,14 +33,14 @@ def drain_routes(switchboard: Switchboard, drains: Drains) -> APIRouter:
     async def ensure_drain(
         name: str, body: DrainRequest, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> DrainView:
-        speaks_for(asker, PROVIDER)
+        authorize_project(asker, PROVIDER)
         return drains.ensure(name, body, if_match=if_match, validate_only=validate_only)
 
     @api.delete("/drains/{name}", status_code=204, summary="Put a drain's elements back in service")
     async def delete_drain(
         name: str, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> None:
-        speaks_for(asker, PROVIDER)
+        authorize_project(asker, PROVIDER)
         if validate_only:
             drains.get(name)
         else:

@@ -7,16 +7,16 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from matrixcommon.api.listing import Params, collection
+from matrixcommon.api.listing import Params, list_or_watch
 from matrixlink.contract.slices import LinkView, ProbeRound, ProbesView, SuspicionView
-from matrixlink.link_health.fault_localisation import Diagnosis
-from matrixlink.link_health.link_state import LinkConditions
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.link_health.fault_localisation import FaultLocaliser
+from matrixlink.link_health.link_state import LinkStateTracker
+from matrixlink.slices.slice_controller import SliceController
 from matrixlink.telemetry.inventory import FabricInventory
 
 
 def care_routes(
-    switchboard: Switchboard, conditions: LinkConditions, diagnosis: Diagnosis, nudge: Callable[[], None]
+    switchboard: SliceController, conditions: LinkStateTracker, diagnosis: FaultLocaliser, nudge: Callable[[], None]
 ) -> APIRouter:
     """`nudge` has routes looked at anew."""
     api = APIRouter(prefix="/v1")
@@ -36,7 +36,7 @@ def care_routes(
                 return [row.view() for row in store.events(session)]
 
         params.order_by = params.order_by or "at"
-        return collection(request, params, store.records, "event", events)
+        return list_or_watch(request, params, store.records, "event", events)
 
     @api.get("/probes")
     async def probes() -> ProbesView:

@@ -7,22 +7,22 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from matrixcommon.api.authorization import Asker, speaks_for
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection
+from matrixcommon.api.authorization import Asker, authorize_project
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
 from matrixcommon.model.planes import Plane
 from matrixlink.contract.peerings import AcceptRequest, PeeringRequest, PeeringView, ReachabilityView
 from matrixlink.peering.peerings import Peerings
 from matrixlink.peering.reachability import reachability
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.slices.slice_controller import SliceController
 
 
-def peering_routes(switchboard: Switchboard, peerings: Peerings) -> APIRouter:
+def peering_routes(switchboard: SliceController, peerings: Peerings) -> APIRouter:
     """The routes over one switchboard's peerings."""
     api = APIRouter(prefix="/v1")
 
     @api.get("/peerings")
     async def list_peerings(request: Request, params: Params) -> Response:
-        return collection(request, params, switchboard.store.records, "peering", peerings.all)
+        return list_or_watch(request, params, switchboard.store.records, "peering", peerings.all)
 
     @api.get("/peerings/{name}")
     async def get_peering(name: str) -> PeeringView:
@@ -32,12 +32,12 @@ def peering_routes(switchboard: Switchboard, peerings: Peerings) -> APIRouter:
     async def ensure_peering(
         name: str, body: PeeringRequest, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> PeeringView:
-        speaks_for(asker, body.project)
+        authorize_project(asker, body.project)
         return peerings.ensure(name, body, if_match=if_match, validate_only=validate_only)
 
     @api.post("/peerings/{name}:accept", summary="The other project's consent")
     async def accept_peering(name: str, body: AcceptRequest, asker: Asker, if_match: IfMatch = None) -> PeeringView:
-        speaks_for(asker, body.project)
+        authorize_project(asker, body.project)
         return peerings.accept(name, body.project, if_match)
 
     @api.delete("/peerings/{name}")
@@ -46,8 +46,8 @@ def peering_routes(switchboard: Switchboard, peerings: Peerings) -> APIRouter:
     ) -> Response:
         if validate_only:
             return JSONResponse(peerings.get(name).wire())
-        terms = map(switchboard.promises.roll.get, peerings.get(name).slices)
-        speaks_for(asker, *(each.project for each in terms if each))
+        terms = map(switchboard.promises.slices.get, peerings.get(name).slices)
+        authorize_project(asker, *(each.project for each in terms if each))
         view = peerings.delete(name, if_match=if_match)
         return Response(status_code=204) if view is None else JSONResponse(view.wire(), 202)
 

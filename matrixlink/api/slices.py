@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from matrixcommon.api.authorization import Asker, speaks_for
-from matrixcommon.api.fast_path import HotRouter
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection, derived, shown
+from matrixcommon.api.authorization import Asker, authorize_project
+from matrixcommon.api.fast_path import FastRouter
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, json_response, list_or_watch, list_or_watch_computed
 from matrixcommon.model.errors import NotFound
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_model import View
-from matrixcommon.persistence.group_commit import Groups
+from matrixcommon.model.resource_model import ResourceView
+from matrixcommon.persistence.group_commit import CommitQueue
 from matrixlink.admission.backup_paths import backup_paths
 from matrixlink.contract.slices import (
     BackupPathsView,
@@ -28,28 +28,30 @@ from matrixlink.contract.slices import (
     SliceView,
     SwitchView,
 )
-from matrixlink.controllers.link_reports import LinkReportReader
+from matrixlink.controllers.link_reports import LinkReportProcessor
 from matrixlink.fabric.condition.fabric_view import FabricView, PlaneView, joined
 from matrixlink.model.protection import Protection
 from matrixlink.model.slice_states import WITHDRAWING
 from matrixlink.ports import Allocations
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import SliceRow
 from matrixlink.telemetry.inventory import FabricInventory, qos_classes
 
 
-def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: Allocations | None = None) -> APIRouter:
+def routes(
+    switchboard: SliceController, reports: LinkReportProcessor, allocations: Allocations | None = None
+) -> APIRouter:
     """The routes over one switchboard. `allocations`: who knows which nodes a slice may have, if anybody is asked."""
-    api = HotRouter(prefix="/v1")
+    api = FastRouter(prefix="/v1")
     store = switchboard.store
-    groups = Groups(store.records)
+    groups = CommitQueue(store.records)
     inventory = FabricInventory(switchboard)
 
     # -- the fabric ----------------------------------------------------------------------------------------------------
 
     @api.get("/planes")
     async def list_planes(request: Request, params: Params) -> Response:
-        return derived(request, params, store.records, inventory.planes)
+        return list_or_watch_computed(request, params, store.records, inventory.planes)
 
     @api.get("/planes/{name}")
     async def get_plane(name: str) -> PlaneSummary:
@@ -57,7 +59,7 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
 
     @api.get("/switches")
     async def list_switches(request: Request, params: Params) -> Response:
-        return derived(request, params, store.records, inventory.switches)
+        return list_or_watch_computed(request, params, store.records, inventory.switches)
 
     @api.get("/switches/{name}")
     async def get_switch(name: str) -> SwitchView:
@@ -71,7 +73,7 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
         node: Annotated[str | None, Query(description="links of one node")] = None,
     ) -> Response:
         if params.watch:
-            return collection(request, params, store.records, "link", lambda: inventory.links(plane, node))
+            return list_or_watch(request, params, store.records, "link", lambda: inventory.links(plane, node))
         narrowed = not {"filter", "orderBy"}.isdisjoint(request.query_params)
         shown = inventory.link_page(plane, node, params, narrowed)
         return JSONResponse(shown | {"resourceVersion": store.records.latest()})
@@ -82,7 +84,7 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
 
     @api.get("/qos-classes")
     async def list_classes(request: Request, params: Params) -> Response:
-        return derived(request, params, store.records, qos_classes)
+        return list_or_watch_computed(request, params, store.records, qos_classes)
 
     @api.get("/qos-classes/{name}")
     async def get_class(name: str) -> QosClassView:
@@ -95,11 +97,11 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
 
     @api.get("/slices")
     async def list_slices(request: Request, params: Params) -> Response:
-        def views() -> list[View]:
+        def views() -> list[ResourceView]:
             with store.reading() as session:
                 return [row.view() for row in store.slices(session)]
 
-        return collection(request, params, store.records, "slice", views)
+        return list_or_watch(request, params, store.records, "slice", views)
 
     @api.get("/slices/{name}")
     async def get_slice(name: str) -> SliceView:
@@ -111,33 +113,33 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
     async def ensure_slice(
         name: str, body: SliceRequest, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> Response:
-        speaks_for(asker, body.project)
+        authorize_project(asker, body.project)
         if allocations is not None:
             await allocations.check(body.allocation, body.members)
 
         def verb() -> SliceView:
-            may = partial(speaks_for, asker)
+            may = partial(authorize_project, asker)
             return switchboard.admit(name, body, if_match=if_match, validate_only=validate_only, may=may)
 
-        return shown(verb() if validate_only else await groups.run(verb))
+        return json_response(verb() if validate_only else await groups.run(verb))
 
     @api.post("/slices/{name}:program", response_model=SliceView)
     async def program(name: str, asker: Asker) -> Response:
-        return shown(await groups.run(lambda: switchboard.program(name, may=partial(speaks_for, asker))))
+        return json_response(await groups.run(lambda: switchboard.program(name, may=partial(authorize_project, asker))))
 
     @api.hot("DELETE", "slices", asks_who=True)
     @api.delete("/slices/{name}")
     async def withdraw(
         name: str, asker: Asker, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> Response:
-        may = partial(speaks_for, asker)
+        may = partial(authorize_project, asker)
         if validate_only:
             with store.reading() as session:
                 row = store.slice(session, name)
                 may(row.project)
-                return shown(row.view())
+                return json_response(row.view())
         view = await groups.run(lambda: switchboard.withdraw(name, if_match=if_match, may=may))
-        return Response(status_code=204) if view is None else shown(view, 202)
+        return Response(status_code=204) if view is None else json_response(view, 202)
 
     # -- what may be used --------------------------------------------------------------------------------------------
 
@@ -157,14 +159,14 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
     @api.get("/backup-paths", summary="Over what each protected slice would go after a failure")
     async def list_backup_paths(request: Request, params: Params) -> Response:
         def views() -> list[BackupPathsView]:
-            protected = [terms for terms in switchboard.promises.roll if terms.protection != Protection.NONE]
+            protected = [terms for terms in switchboard.promises.slices if terms.protection != Protection.NONE]
             return [backup_paths(switchboard.fabric, terms) for terms in protected]
 
-        return derived(request, params, store.records, views)
+        return list_or_watch_computed(request, params, store.records, views)
 
     @api.get("/backup-paths/{name}")
     async def get_backup_paths(name: str) -> BackupPathsView:
-        terms = switchboard.promises.roll.get(name)
+        terms = switchboard.promises.slices.get(name)
         if terms is None or terms.protection == Protection.NONE:
             raise NotFound(f"there is no protected slice named {name[:80]!r}", field="name")
         return backup_paths(switchboard.fabric, terms)
@@ -174,11 +176,11 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
     @api.get("/programs")
     @api.get("/routes")
     async def list_programs(request: Request, params: Params) -> Response:
-        def views() -> list[View]:
+        def views() -> list[ResourceView]:
             with store.reading() as session:
                 return [row.view() for row in store.programs(session)]
 
-        return collection(request, params, store.records, "program", views)
+        return list_or_watch(request, params, store.records, "program", views)
 
     @api.get("/programs/{name}")
     @api.get("/routes/{name}")
@@ -192,7 +194,7 @@ def routes(switchboard: Switchboard, reports: LinkReportReader, allocations: All
     @api.hot_post("link-reports", LinkReports)
     @api.post("/link-reports", response_model=LinkReportAnswers)
     async def take_reports(body: LinkReports) -> Response:
-        return shown(LinkReportAnswers(answers=await groups.run(lambda: reports.take(body.reports))))
+        return json_response(LinkReportAnswers(answers=await groups.run(lambda: reports.take(body.reports))))
 
     return api
 

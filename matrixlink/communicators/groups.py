@@ -15,7 +15,7 @@ from matrixlink.store.communicators import CommunicatorRow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class TrafficGroup:
     """A communicator's place in the flows: its supernode, what it was made from, its endpoints by rank, and its
     transfers as pairs of ranks."""
 
@@ -25,11 +25,11 @@ class Group:
     source: Ints
     target: Ints
 
-    def same(self, other: Group) -> bool:
+    def same(self, other: TrafficGroup) -> bool:
         return self.supernode == other.supernode and self.made_from == other.made_from
 
 
-def group_of(row: CommunicatorRow, members: list[str], traffic: UbTraffic) -> Group:
+def group_of(row: CommunicatorRow, members: list[str], traffic: UbTraffic) -> TrafficGroup:
     """The group of a communicator among these members; ranks that are on none of them are left out."""
     held = set(members)
     dies = [die for node in members for die in traffic.supernode.dies(node)] if row.ranks is None else row.ranks
@@ -38,7 +38,7 @@ def group_of(row: CommunicatorRow, members: list[str], traffic: UbTraffic) -> Gr
     source, target = transfers(
         Pattern(row.pattern), len(ends), shift=row.shift, holders=row.holders, seed=row.seed or 0
     )
-    return Group(traffic.supernode.name, (row.terms, ends.tobytes()), ends, source, target)
+    return TrafficGroup(traffic.supernode.name, (row.terms, ends.tobytes()), ends, source, target)
 
 
 def check_terms(request: CommunicatorRequest) -> None:

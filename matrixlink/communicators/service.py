@@ -20,7 +20,7 @@ from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.planes import Plane
 from matrixcommon.persistence.database_session import ResourceRow, check_etag, find
-from matrixlink.communicators.groups import Group, check_terms, group_of
+from matrixlink.communicators.groups import TrafficGroup, check_terms, group_of
 from matrixlink.communicators.patterns import ceilings
 from matrixlink.communicators.ub_traffic import UbTraffic
 from matrixlink.communicators.views import traffic_view, transfers_cut
@@ -44,7 +44,7 @@ class Communicators:
         self._fabric = fabric
         self._clock = clock
         self._traffic: dict[str, UbTraffic] = {}
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, TrafficGroup] = {}
         self._look_again = True
         store.records.before_commit.append(self._note)
 
@@ -55,11 +55,11 @@ class Communicators:
     ) -> CommunicatorView:
         """Have a communicator as wished; the same wish again is no news. Raises InvalidField, Conflict."""
         checked_resource_name(name)
-        self.follow()
+        self.synchronise()
         with self.store.transaction(dry=validate_only) as session:
             row = session.get(CommunicatorRow, name)
             check_etag(row, if_match)
-            slice, wish = self._slice_of(session, request), _wished(name, request)
+            slice, wish = self._slice_of(session, request), _desired(name, request)
             group = self._group(wish, slice.members)
             self._refuse_too_many(name, group, wish.routing)
             if row is not None and row.slice != wish.slice:
@@ -68,7 +68,7 @@ class Communicators:
                 wish.state = FLOWING if len(group.source) else IDLE
                 row = wish
                 session.add(row)
-            elif row.wish != wish.wish:
+            elif row.spec != wish.spec:
                 for column in ("project", "labels", "pattern", "routing", "ranks", "offered_gbps", "shift", "holders",
                                "seed"):  # fmt: skip
                     setattr(row, column, getattr(wish, column))
@@ -82,22 +82,22 @@ class Communicators:
             row = find(session, CommunicatorRow, name)
             check_etag(row, if_match)
             session.delete(row)
-        self.follow()
+        self.synchronise()
 
     def get(self, name: str) -> CommunicatorView:
         """With how its flows are. Raises NotFound."""
-        self.follow()
+        self.synchronise()
         with self.store.reading() as session:
             return self._shown(find(session, CommunicatorRow, name))
 
     def all(self) -> list[CommunicatorView]:
-        self.follow()
+        self.synchronise()
         with self.store.reading() as session:
             return [self._shown(row) for row in session.scalars(select(CommunicatorRow).order_by(CommunicatorRow.name))]
 
-    def traffic_of(self, name: str) -> tuple[UbTraffic, Group | None]:
+    def traffic_of(self, name: str) -> tuple[UbTraffic, TrafficGroup | None]:
         """Where a communicator's flows are; no group while it is idle. Raises NotFound."""
-        self.follow()
+        self.synchronise()
         group = self._groups.get(name)
         if group is not None:
             return self._traffic[group.supernode], group
@@ -109,7 +109,7 @@ class Communicators:
         """The tables and flows of a supernode, as the ports are now. KeyError when there is no such supernode."""
         if supernode not in self._traffic:
             made = UbTraffic(self._fabric.supernodes[supernode])
-            made.follow(self._fabric, self._clock.now())
+            made.synchronise(self._fabric, self._clock.now())
             made.events = 0
             self._traffic[supernode] = made
         return self._traffic[supernode]
@@ -118,18 +118,18 @@ class Communicators:
 
     async def watch(self) -> str:
         """Follow, and write down which communicators were cut or made whole."""
-        followed = self.follow()
+        followed = self.synchronise()
         with self.store.transaction() as session:
             for row in session.scalars(select(CommunicatorRow)):
                 if row.state != (state := self._state(row.name)):
                     row.state = state
         return followed
 
-    def follow(self) -> str:
+    def synchronise(self) -> str:
         """Bring flows to the ports and slices as they are."""
         for gone in [name for name in self._traffic if name not in self._fabric.supernodes]:
             del self._traffic[gone]
-        changes = [traffic.follow(self._fabric, self._clock.now()) for traffic in self._traffic.values()]
+        changes = [traffic.synchronise(self._fabric, self._clock.now()) for traffic in self._traffic.values()]
         if self._look_again:
             self._look_again = False
             try:
@@ -163,7 +163,7 @@ class Communicators:
                     if orphan is not None and session.get(SliceRow, orphan.slice) is None:
                         session.delete(orphan)
 
-    def _put_groups(self, wanted: dict[str, tuple[Group, float | None, str, int]]) -> None:
+    def _put_groups(self, wanted: dict[str, tuple[TrafficGroup, float | None, str, int]]) -> None:
         held = self._groups
         gone = [name for name, group in held.items() if name not in wanted or not wanted[name][0].same(group)]
         for supernode, traffic in self._traffic.items():
@@ -209,10 +209,10 @@ class Communicators:
         check_terms(request)
         return slice
 
-    def _group(self, row: CommunicatorRow, members: list[str]) -> Group:
+    def _group(self, row: CommunicatorRow, members: list[str]) -> TrafficGroup:
         return group_of(row, members, self.plane(members[0].partition("-")[0]))
 
-    def _refuse_too_many(self, name: str, group: Group, routing: str) -> None:
+    def _refuse_too_many(self, name: str, group: TrafficGroup, routing: str) -> None:
         traffic = self.plane(group.supernode)
         shape = traffic.shape
         flows = len(group.source) * shape.sub_planes * (shape.chips if routing == SPRAY else 1)
@@ -240,7 +240,7 @@ class Communicators:
         return view.model_copy(update={"state": self._state(row.name), "traffic": told})
 
 
-def _wished(name: str, request: CommunicatorRequest) -> CommunicatorRow:
+def _desired(name: str, request: CommunicatorRequest) -> CommunicatorRow:
     wish: dict[str, Any] = {
         "project": request.project, "labels": request.labels, "slice": request.slice, "pattern": str(request.pattern),
         "routing": str(request.routing), "ranks": None if request.ranks is None else [str(r) for r in request.ranks],

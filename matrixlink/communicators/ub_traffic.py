@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from matrixlink.fabric.condition.fabric import Fabric
-from matrixlink.forwarding.clos_shape import LINK_BLOCKS, NONE, Ints, Shape
-from matrixlink.forwarding.element_state import Event
+from matrixlink.forwarding.clos_shape import LINK_BLOCKS, NONE, ClosShape, Ints
+from matrixlink.forwarding.element_state import ElementEvent
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.live_flows import FlowChange, LiveFlows
 from matrixlink.forwarding.paths import Floats, Paths
@@ -43,7 +43,7 @@ class UbTraffic:
 
     def __init__(self, supernode: Supernode) -> None:
         self.supernode = supernode
-        self.shape = Shape.of(supernode.spec)
+        self.shape = ClosShape.of(supernode.spec)
         self.nodes = supernode.nodes()
         self.ends = [end for node in self.nodes for end in (*supernode.dies(node), *supernode.cpus(node))]
         self.end_number = {name: number for number, name in enumerate(self.ends)}
@@ -81,7 +81,7 @@ class UbTraffic:
 
     # ---- following ---------------------------------------------------------------------------------------------------
 
-    def follow(self, fabric: Fabric, at: float) -> FlowChange | None:
+    def synchronise(self, fabric: Fabric, at: float) -> FlowChange | None:
         """Bring tables and flows to what the fabric knows; None when that is no news. `at`: seconds of the clock."""
         events = list(self._news(fabric))
         if not events:
@@ -92,9 +92,9 @@ class UbTraffic:
             self._note(name, change, at, len(events))
         return change
 
-    def _news(self, fabric: Fabric) -> Iterator[Event]:
+    def _news(self, fabric: Fabric) -> Iterator[ElementEvent]:
         for number, node in enumerate(self.nodes):
-            below, out = fabric.below(node), fabric.drained(node)
+            below, out = fabric.degraded_ports(node), fabric.drained(node)
             now = {
                 port: (below.get(port, self._built[port]), port in out) for port in {*below, *out} & self._built.keys()
             }
@@ -106,7 +106,7 @@ class UbTraffic:
                 if port in self._element and now.get(port) != seen.get(port):
                     kind, plane, element = self._element[port]
                     gbps, drained = now.get(port, (self._built[port], False))
-                    yield Event(kind, (plane, number, element), share=gbps / self._built[port], drained=drained)
+                    yield ElementEvent(kind, (plane, number, element), share=gbps / self._built[port], drained=drained)
 
     def _note(self, name: str, change: FlowChange, at: float, ports: int) -> None:
         flows = self.flows.flows_of(name)

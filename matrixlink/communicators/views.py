@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from matrixcommon.model.quantities import timestamp
-from matrixlink.communicators.groups import Group
+from matrixlink.communicators.groups import TrafficGroup
 from matrixlink.communicators.ub_traffic import UbTraffic
 from matrixlink.contract.communicators import (
     CommunicatorTraffic,
@@ -28,7 +28,7 @@ def transfers_cut(traffic: UbTraffic, name: str) -> int:
     return int((traffic.flows.by_transfer(name, traffic.flows.weight) == 0).sum())
 
 
-def traffic_view(traffic: UbTraffic, name: str, group: Group) -> CommunicatorTraffic:
+def traffic_view(traffic: UbTraffic, name: str, group: TrafficGroup) -> CommunicatorTraffic:
     flows, ranks = traffic.flows.flows_of(name), len(group.ends)
     rates = traffic.flows.by_transfer(name, traffic.flows.rate)
     sent, taken = np.bincount(group.source, rates, ranks), np.bincount(group.target, rates, ranks)
@@ -55,7 +55,7 @@ def flow_name(number: int) -> str:
     return f"f{number:06d}"
 
 
-def flow_item(traffic: UbTraffic, name: str, group: Group, number: int) -> dict[str, Any]:
+def flow_item(traffic: UbTraffic, name: str, group: TrafficGroup, number: int) -> dict[str, Any]:
     """One flow of a group, by its number in it."""
     flow = traffic.flows.flows_of(name).start + number
     return FlowView(
@@ -66,13 +66,13 @@ def flow_item(traffic: UbTraffic, name: str, group: Group, number: int) -> dict[
     ).wire()
 
 
-def change_items(traffic: UbTraffic, name: str, group: Group) -> dict[str, int]:
+def change_items(traffic: UbTraffic, name: str, group: TrafficGroup) -> dict[str, int]:
     """The flows that the last event changed: their places in its list, by name."""
     last = traffic.changes.get(name)
     return {} if last is None else {flow_name(int(number)): at for at, number in enumerate(last.flows)}
 
 
-def change_item(traffic: UbTraffic, name: str, group: Group, at: int) -> dict[str, Any]:
+def change_item(traffic: UbTraffic, name: str, group: TrafficGroup, at: int) -> dict[str, Any]:
     last = traffic.changes[name]
     return FlowChangeView(
         **_ends(traffic, name, group, int(last.flows[at])),
@@ -83,7 +83,7 @@ def change_item(traffic: UbTraffic, name: str, group: Group, at: int) -> dict[st
     ).wire()
 
 
-def _ends(traffic: UbTraffic, name: str, group: Group, number: int) -> dict[str, Any]:
+def _ends(traffic: UbTraffic, name: str, group: TrafficGroup, number: int) -> dict[str, Any]:
     flows, planes = traffic.flows.flows_of(name), traffic.shape.sub_planes
     ways = (flows.stop - flows.start) // (len(group.source) * planes)
     transfer, plane = divmod(number // ways, planes)
@@ -98,7 +98,7 @@ def _ends(traffic: UbTraffic, name: str, group: Group, number: int) -> dict[str,
 # ---- forwarding tables ----------------------------------------------------------------------------------------------
 
 
-class TablesShown:
+class TableViews:
     """The tables of one supernode's chips, by the chips' names."""
 
     def __init__(self, traffic: UbTraffic) -> None:

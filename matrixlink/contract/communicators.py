@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from matrixcommon.model.hardware_names import DieName
-from matrixcommon.model.resource_model import View, Wire
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 RANKS_MAX = 768
 FLOWS_MAX = 200_000
@@ -36,7 +36,7 @@ class Routing(StrEnum):
     SPRAY = "spray"
 
 
-class CommunicatorRequest(Wire):
+class CommunicatorRequest(ApiModel):
     """A pattern of traffic among dies of one UB slice. `ranks`, in order; left out: every die of the slice's members.
     `offered_gbps` is what a rank sends at most, all its transfers together; left out: as much as it gets."""
 
@@ -52,7 +52,7 @@ class CommunicatorRequest(Wire):
     seed: int = Field(0, ge=0, lt=2**31)
 
 
-class LastChange(Wire):
+class LastChange(ApiModel):
     """The newest event that changed this communicator's flows, since this process started. `event` counts the events
     that changed ports; `ports` how many did. `repathed` flows take another path, `rerated` ones have another rate."""
 
@@ -63,7 +63,7 @@ class LastChange(Wire):
     rerated: int
 
 
-class CommunicatorTraffic(Wire):
+class CommunicatorTraffic(ApiModel):
     """How the flows are now. A rank's rate is the sum over its flows, out of it, or into it for a rank that only
     receives; `cut` counts transfers that have no path left."""
 
@@ -77,7 +77,7 @@ class CommunicatorTraffic(Wire):
     last_change: LastChange | None = None
 
 
-class CommunicatorView(View):
+class CommunicatorView(ResourceView):
     """A communicator: what was asked and, unless it is only judged, how its flows are."""
 
     slice: str
@@ -91,7 +91,7 @@ class CommunicatorView(View):
     traffic: CommunicatorTraffic | None = None
 
 
-class FlowView(Wire):
+class FlowView(ApiModel):
     """One flow: the part of a transfer that takes one sub-plane, and under spray one L2 chip of it. `path` names the
     links in order, the first and second up, the others down; empty: no path."""
 
@@ -104,7 +104,7 @@ class FlowView(Wire):
     weight: float
 
 
-class FlowChangeView(Wire):
+class FlowChangeView(ApiModel):
     """One flow that the last event changed: how it was and how it is."""
 
     name: str
@@ -117,7 +117,7 @@ class FlowChangeView(Wire):
     gbps: float
 
 
-class ForwardingTableView(View):
+class ForwardingTableView(ResourceView):
     """The table of one chip: to how many endpoints it has entries, how many of them are not where the rule would have
     them when all is whole, and how many lead nowhere."""
 
@@ -130,7 +130,7 @@ class ForwardingTableView(View):
     version: str
 
 
-class ForwardingEntryView(Wire):
+class ForwardingEntryView(ApiModel):
     """One entry: to the endpoint `name`, out of `port`, towards `to`; neither when there is no way. `aside`: not where
     the rule would have it when all is whole."""
 

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from matrixcommon.model.resource_model import View, Wire
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixlink.contract.what_if import ELEMENTS_MAX, Element, WhatIfView
 
 
-class DrainRequest(Wire):
+class DrainRequest(ApiModel):
     """Elements to take out of use: links, switches, a node's uplinks of a sub-plane, whatever a what-if takes too.
     Refused where it would break a floor or cut members off, unless `even_if_floors_break`."""
 
@@ -21,7 +21,7 @@ class DrainRequest(Wire):
     even_if_floors_break: bool = False
 
 
-class DrainView(View):
+class DrainView(ResourceView):
     """A drain: how many ports are out, and how many programs may still send over them. `what_if` is told where only
     validation was asked."""
 

@@ -8,20 +8,20 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_model import View, Wire
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 RULES_MAX = 64
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-class PortRange(Wire):
+class PortRange(ApiModel):
     """Ports from `first` to `last`, both included."""
 
     first: Port
     last: Port
 
 
-class SecurityRule(Wire):
+class SecurityRule(ApiModel):
     """Something that is allowed: what no rule allows is not. `remote` is a slice, a CIDR block or `*`; no ports are all
     of them."""
 
@@ -41,7 +41,7 @@ class SecurityRule(Wire):
 SecurityRules = Annotated[list[SecurityRule], Field(max_length=RULES_MAX)]
 
 
-class PeeringRequest(Wire):
+class PeeringRequest(ApiModel):
     """Two slices of one plane that are to reach each other. `project` asks; where the other slice is another project's,
     that one has to accept. Rules are for the VPC plane."""
 
@@ -51,13 +51,13 @@ class PeeringRequest(Wire):
     security_rules: SecurityRules = Field(default_factory=list)
 
 
-class AcceptRequest(Wire):
+class AcceptRequest(ApiModel):
     """Whose consent it is."""
 
     project: str = Field(min_length=1, max_length=63)
 
 
-class PeeringView(View):
+class PeeringView(ResourceView):
     """A peering: PendingAcceptance, Programming until every member's agent has acknowledged it, Active, Deleting."""
 
     slices: list[str]
@@ -69,7 +69,7 @@ class PeeringView(View):
     message: str = ""
 
 
-class ReachabilityView(Wire):
+class ReachabilityView(ApiModel):
     """Whether something sent from one to the other arrives, and what says so."""
 
     source: str

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_model import View, Wire
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixlink.contract.peerings import SecurityRule, SecurityRules
 from matrixlink.fabric.condition.fabric_view import FabricView, NodePorts, PlaneView
 from matrixlink.model.protection import Protection
@@ -20,7 +20,7 @@ Rate = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 MEMBERS_MAX = 4096
 
 
-class SliceRequest(Wire):
+class SliceRequest(ApiModel):
     """A wish for a share of one plane. `floor_gbps_per_npu` is promised on every link the members need; between floor
     and ceiling a slice gets its part, by weight, of what nobody was promised. Weight defaults to the class's."""
 
@@ -40,7 +40,7 @@ class SliceRequest(Wire):
     """What the members let in and out on the VPC plane, beyond the slice itself."""
 
 
-class SliceView(View):
+class SliceView(ResourceView):
     """A slice: what was asked, what of it is kept now, and how far its routes are."""
 
     allocation: str
@@ -65,7 +65,7 @@ class SliceView(View):
     view_generation: int = 0
 
 
-class BackupPath(Wire):
+class BackupPath(ApiModel):
     """What is left to the worst pair of members once `fails` has (empty: now): the sub-planes (RDMA: subnets), the
     disjoint paths, and the largest part of a floor that any one path carries. A `*` stands for any member or NPU."""
 
@@ -75,7 +75,7 @@ class BackupPath(Wire):
     largest_share: float
 
 
-class BackupPathsView(Wire):
+class BackupPathsView(ApiModel):
     """A protected slice, and over what it would go after each failure it is to survive."""
 
     name: str
@@ -88,7 +88,7 @@ class BackupPathsView(Wire):
     alternatives: list[BackupPath]
 
 
-class StripeView(Wire):
+class StripeView(ApiModel):
     """`weight` of the traffic goes over this sub-plane (RDMA: die port), spread over its paths; empty: evenly."""
 
     sub_plane: int
@@ -96,7 +96,7 @@ class StripeView(Wire):
     spread: list[float] = Field(default_factory=list)
 
 
-class ProgramPeering(Wire):
+class ProgramPeering(ApiModel):
     """What an agent holds of one peering of its slice: the other side's members, the key and the routes to them."""
 
     name: str
@@ -108,7 +108,7 @@ class ProgramPeering(Wire):
     security_rules: list[SecurityRule] = Field(default_factory=list)
 
 
-class ProgramView(View):
+class ProgramView(ResourceView):
     """What one node's agent is asked to hold of one slice. Its name is `<slice>.<node>`. `stripes` serve peers and
     dies in order, `detours` those (`sn0-c01-n2`, `npu5-die1`, `sn0-c01-n2-npu5-die1`) that are not."""
 
@@ -133,7 +133,7 @@ class ProgramView(View):
     message: str = ""
 
 
-class ReportedProgram(Wire):
+class ReportedProgram(ApiModel):
     """How an agent stands with one slice. `Programming` says that it is at work on it."""
 
     slice: str = Field(max_length=253)
@@ -146,21 +146,21 @@ class ReportedProgram(Wire):
     """How often the table was found otherwise than it was written."""
 
 
-class ReportedPort(Wire):
+class ReportedPort(ApiModel):
     """A port below its full rate, and what it still carries."""
 
     port: str = Field(max_length=40)
     gbps: Rate
 
 
-class FailedProbe(Wire):
+class FailedProbe(ApiModel):
     """A probe, by its number in the plan, that came through at less than its path's rate; `share` 0 is a lost one."""
 
     probe: int = Field(ge=0, lt=4096)
     share: float = Field(ge=0, lt=1, allow_inf_nan=False)
 
 
-class ReportedProbes(Wire):
+class ReportedProbes(ApiModel):
     """A round of probes. Which they were is the plan's; only those that went wrong are told, unless they crossed a port
     of the node's own that the report names. `latency_us` is the mean of those that were answered, plane by plane."""
 
@@ -173,7 +173,7 @@ class ReportedProbes(Wire):
 Megabytes = Annotated[int, Field(ge=0)]
 
 
-class ReportedCounters(Wire):
+class ReportedCounters(ApiModel):
     """The ports' counters `at` that emulated second: 10^6 bytes since the node began, in the order of the probe plan's
     paths (UB uplinks by sub-plane and L2 chip, RDMA ports, the card). `dropped` names only ports that ever dropped;
     `slices` has sent, received and dropped of each."""
@@ -185,7 +185,7 @@ class ReportedCounters(Wire):
     slices: dict[str, tuple[Megabytes, Megabytes, Megabytes]] = Field(default_factory=dict, max_length=1024)
 
 
-class LinkReport(Wire):
+class LinkReport(ApiModel):
     """All that a link agent says of its node: every slice it holds, only the ports below full rate, and the probes that
     went wrong. `epoch` counts the agent's lives and `sequence` its reports in this one; an older report is refused."""
 
@@ -199,13 +199,13 @@ class LinkReport(Wire):
     counters: ReportedCounters | None = None
 
 
-class LinkReports(Wire):
+class LinkReports(ApiModel):
     """A batch: a fleet of agents shares one connection."""
 
     reports: list[LinkReport] = Field(max_length=4096)
 
 
-class DesiredProgram(Wire):
+class DesiredProgram(ApiModel):
     """One slice an agent is to hold or to clear. `program` is there when the agent does not hold this generation, or is
     to write it `again` because what it read back is not what is wished."""
 
@@ -217,7 +217,7 @@ class DesiredProgram(Wire):
     again: bool = False
 
 
-class LinkReportAnswer(Wire):
+class LinkReportAnswer(ApiModel):
     """Whether a report was taken, and all that is wished of the node, so that a lost watch event heals here."""
 
     node: str
@@ -227,11 +227,11 @@ class LinkReportAnswer(Wire):
     desired: list[DesiredProgram] = Field(default_factory=list)
 
 
-class LinkReportAnswers(Wire):
+class LinkReportAnswers(ApiModel):
     answers: list[LinkReportAnswer]
 
 
-class LinkView(View):
+class LinkView(ResourceView):
     """One link as it is now. `gbps` is what is believed of it and `reason` why that is less than it was built for:
     PortDown and LanesLost are the port's own word, ProbeLost and ProbeSlow are what probes found, Damped says that it
     goes down too often and is held down until `damped_until`. `floors_gbps` is what slices have been promised on it."""
@@ -251,7 +251,7 @@ class LinkView(View):
     damped_until: str | None = None
 
 
-class EventView(Wire):
+class EventView(ApiModel):
     """Something that happened to a link, a switch or a slice (`about`), in words a person can follow."""
 
     name: str
@@ -263,7 +263,7 @@ class EventView(Wire):
     etag: str = ""
 
 
-class SwitchView(View):
+class SwitchView(ResourceView):
     """One switch chip; `ports_down` counts reported ports that lead to it and carry nothing."""
 
     plane: Plane
@@ -276,7 +276,7 @@ class SwitchView(View):
     ports_degraded: int = 0
 
 
-class PlaneSummary(View):
+class PlaneSummary(ResourceView):
     """One plane of all supernodes: rates per node and endpoint, latency, and what is lost at the moment."""
 
     sub_planes: int
@@ -292,7 +292,7 @@ class PlaneSummary(View):
     slices: int
 
 
-class QosClassView(View):
+class QosClassView(ResourceView):
     """One class: its weight by default, what it says of floors, who gives way."""
 
     weight: float
@@ -301,7 +301,7 @@ class QosClassView(View):
     sentence: str
 
 
-class ProbeRound(Wire):
+class ProbeRound(ApiModel):
     """A round of probes, as far as it was heard."""
 
     round: int
@@ -310,7 +310,7 @@ class ProbeRound(Wire):
     failed: int
 
 
-class SuspicionView(Wire):
+class SuspicionView(ApiModel):
     """What would explain `witnesses` failed probes of the newest round: any of `parts`, at that `share` of its rate.
     One candidate, seen in two rounds, is a finding."""
 
@@ -320,7 +320,7 @@ class SuspicionView(Wire):
     witnesses: int
 
 
-class ProbesView(Wire):
+class ProbesView(ApiModel):
     """What probes say: rounds newest first, what the newest one points at, and the parts found `at_fault`, each with
     the share of its rate that it carries. A silent fault is found within `detected_within_s` emulated seconds."""
 
@@ -330,7 +330,7 @@ class ProbesView(Wire):
     at_fault: dict[str, float]
 
 
-class TelemetryView(Wire):
+class TelemetryView(ApiModel):
     """What moves over one thing: a link (both directions of a node's port), switch, node's plane, plane, slice, or a
     project's plane. `capacity_gbps` is what it carries each way now (of a slice, what its members may use), utilisation
     the busier direction's part of it, `headroom_gbps` what is not promised to anybody. `latency_us` is what probes took

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_model import Wire
+from matrixcommon.model.resource_model import ApiModel
 from matrixlink.model.qos import QosClass
 
 ELEMENTS_MAX = 256
@@ -15,7 +15,7 @@ Element = Annotated[str, Field(min_length=1, max_length=80)]
 Elements = Annotated[list[Element], Field(max_length=ELEMENTS_MAX)]
 
 
-class WhatIfRequest(Wire):
+class WhatIfRequest(ApiModel):
     """Parts of the fabric that are to fail, to be drained or to be repaired, all at once: links, switches, nodes,
     cabinets, sub-planes, planes. What is repaired is whole and in use."""
 
@@ -24,14 +24,14 @@ class WhatIfRequest(Wire):
     repair: Elements = Field(default_factory=list)
 
 
-class CutPair(Wire):
+class CutPair(ApiModel):
     """Two members without a path; `*` is everybody."""
 
     a: str
     b: str
 
 
-class SliceEffect(Wire):
+class SliceEffect(ApiModel):
     """What would become of one slice. `cut` names at most 20 of `pairs_cut`."""
 
     slice: str
@@ -50,7 +50,7 @@ class SliceEffect(Wire):
     """Why its protection would be lost; empty where it would not, or is lost already."""
 
 
-class OverfullLink(Wire):
+class OverfullLink(ApiModel):
     """A link whose floors would need more than it had."""
 
     link: str
@@ -61,7 +61,7 @@ class OverfullLink(Wire):
     """Floors over capacity; unset for a dead link."""
 
 
-class PlaneEffect(Wire):
+class PlaneEffect(ApiModel):
     """One plane: ports that would change, and the floors of all its members' NPUs together."""
 
     plane: Plane
@@ -76,7 +76,7 @@ class PlaneEffect(Wire):
     protections_lost: int
 
 
-class WhatIfView(Wire):
+class WhatIfView(ApiModel):
     """What would become of the slices that it concerns. Nothing was changed."""
 
     fail: list[str]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.persistence.transaction import as_it_was
+from matrixcommon.persistence.transaction import restore_entry
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Leases:
 
     def renew(self, node: str, lease_s: float, epoch: int, sequence: int) -> Callable[[], None]:
         """Returns how to undo it, should the report that renews it not be taken after all."""
-        undo = as_it_was(self._leases, node)
+        undo = restore_entry(self._leases, node)
         self._leases[node] = Lease(self._clock.now(), lease_s, epoch, sequence)
         return undo
 

@@ -4,15 +4,15 @@ on a period in case a nudge was lost."""
 
 from __future__ import annotations
 
-from matrixlink.link_health.fault_localisation import Diagnosis
-from matrixlink.link_health.link_state import LinkConditions
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.link_health.fault_localisation import FaultLocaliser
+from matrixlink.link_health.link_state import LinkStateTracker
+from matrixlink.slices.slice_controller import SliceController
 
 
 class LinkHealth:
     """One run looks at everything and does only what is due."""
 
-    def __init__(self, switchboard: Switchboard, conditions: LinkConditions, diagnosis: Diagnosis) -> None:
+    def __init__(self, switchboard: SliceController, conditions: LinkStateTracker, diagnosis: FaultLocaliser) -> None:
         self._switchboard = switchboard
         self._conditions = conditions
         self._diagnosis = diagnosis

@@ -20,13 +20,13 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.persistence.transaction import as_it_was
+from matrixcommon.persistence.transaction import restore_entry
 from matrixlink.contract.slices import DesiredProgram, LinkReport, LinkReportAnswer, ReportedProgram
 from matrixlink.controllers.agent_leases import Leases
-from matrixlink.link_health.fault_localisation import Diagnosis
-from matrixlink.link_health.link_state import LinkConditions
+from matrixlink.link_health.fault_localisation import FaultLocaliser
+from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.model.program_digest import digest
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import AgentRow, FenceRow, ProgramRow
 from matrixlink.telemetry.rates import PortRates
@@ -36,22 +36,22 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Batch:
+class LinkReportBatch:
     """What reports taken together have brought: slices to settle, and whether some link carries more or less."""
 
     touched: set[str] = field(default_factory=set)
     news: bool = False
 
 
-class LinkReportReader:
+class LinkReportProcessor:
     """Takes reports in. `nudge` is called after a batch in which some link changed or some probe went wrong."""
 
     def __init__(
         self,
-        switchboard: Switchboard,
+        switchboard: SliceController,
         leases: Leases,
-        conditions: LinkConditions,
-        diagnosis: Diagnosis,
+        conditions: LinkStateTracker,
+        diagnosis: FaultLocaliser,
         rates: PortRates,
         clock: Clock,
         nudge: Callable[[], None],
@@ -65,34 +65,34 @@ class LinkReportReader:
         self._rates = rates
         self._clock = clock
         self._nudge = nudge
-        self._wished: dict[str, tuple[dict[str, Any], str]] = {}
+        self._desired: dict[str, tuple[dict[str, Any], str]] = {}
         self._drifts: dict[str, int] = {}
 
     def take(self, reports: list[LinkReport]) -> list[LinkReportAnswer]:
         """An answer per report, in their order. What else they bring is passed on once they are durable."""
         nodes = [str(report.node) for report in reports]
-        batch = Batch()
+        batch = LinkReportBatch()
         with self._switchboard.promises.changing() as session:
             programs = self._store.programs_by_node(session, nodes)
             fences = self._store.fences_by_node(session, nodes)
             agents = self._store.agents(session, nodes)
             taken = [self._take(session, report, agents, programs, fences, batch) for report in reports]
             for slice, generation in self._ahead(reports, taken, programs).items():
-                self._switchboard.outrun(session, slice, generation)
+                self._switchboard.supersede_generation(session, slice, generation)
                 batch.touched.add(slice)
             if batch.touched:
-                self._switchboard.settle(session, batch.touched)
+                self._switchboard.reconcile(session, batch.touched)
             answers = [
                 self._answer(session, report, reason, programs) for report, reason in zip(reports, taken, strict=True)
             ]
         accepted = [report for report, reason in zip(reports, taken, strict=True) if reason is None]
-        self._store.records.once_committed(lambda: self._pass_on(accepted, batch.news))
+        self._store.records.on_commit(lambda: self._pass_on(accepted, batch.news))
         return answers
 
     def _pass_on(self, reports: list[LinkReport], news: bool) -> None:
-        heard = [self._diagnosis.hear(report) for report in reports]
+        heard = [self._diagnosis.record_results(report) for report in reports]
         for report in reports:
-            self._rates.hear(report)
+            self._rates.record_counters(report)
         if news or any(heard):
             self._nudge()
 
@@ -103,7 +103,7 @@ class LinkReportReader:
         agents: dict[str, AgentRow],
         programs: dict[str, list[ProgramRow]],
         fences: dict[str, list[FenceRow]],
-        batch: Batch,
+        batch: LinkReportBatch,
     ) -> tuple[str, str] | None:
         """Take one report in; a reason and a sentence where it is refused."""
         node = str(report.node)
@@ -124,7 +124,7 @@ class LinkReportReader:
         elif agent.epoch != report.epoch:
             agent.epoch = report.epoch
         undo = self._leases.renew(node, report.lease_seconds, report.epoch, report.sequence)
-        self._store.records.unless_committed(undo)
+        self._store.records.on_rollback(undo)
         batch.news |= self._conditions.take(session, report)
         said = {program.slice: program for program in report.programs}
         for row in programs[node]:
@@ -157,7 +157,7 @@ class LinkReportReader:
         told = self._drifts.get(row.name)
         known = said.drifts if told is None else told  # what happened before our own start was told before
         if told != said.drifts:
-            self._store.records.unless_committed(as_it_was(self._drifts, row.name))
+            self._store.records.on_rollback(restore_entry(self._drifts, row.name))
             self._drifts[row.name] = said.drifts
         strange = self._strange(row, said)
         if said.drifts > known or strange:
@@ -175,9 +175,9 @@ class LinkReportReader:
 
     def _digest(self, row: ProgramRow) -> str:
         """Of what is wished, worked out once for every body: a new wish has one of its own."""
-        known = self._wished.get(row.name)
+        known = self._desired.get(row.name)
         if known is None or known[0] is not row.body:
-            known = self._wished[row.name] = (row.body, digest(row.view().model_dump(mode="json")))
+            known = self._desired[row.name] = (row.body, digest(row.view().model_dump(mode="json")))
         return known[1]
 
     @staticmethod
@@ -204,7 +204,7 @@ class LinkReportReader:
             return LinkReportAnswer(node=report.node, accepted=False, reason=refused[0], message=refused[1])
         said = {program.slice: program for program in report.programs}
         rows = [row for row in programs[str(report.node)] if row in session and row not in session.deleted]
-        desired = [self._wish(row, said.get(row.slice)) for row in rows]
+        desired = [self._desired_program(row, said.get(row.slice)) for row in rows]
         wished = {row.slice for row in rows}
         desired += [
             DesiredProgram(slice=program.slice, generation=program.generation, action="clear")
@@ -213,7 +213,7 @@ class LinkReportReader:
         ]
         return LinkReportAnswer(node=report.node, accepted=True, desired=desired)
 
-    def _wish(self, row: ProgramRow, said: ReportedProgram | None) -> DesiredProgram:
+    def _desired_program(self, row: ProgramRow, said: ReportedProgram | None) -> DesiredProgram:
         again = self._strange(row, said)
         wish = row.desired(whole=again or not _holds(row, said))
         wish.again = again

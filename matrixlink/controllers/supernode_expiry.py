@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from matrixlink.controllers.agent_leases import Leases
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.slices.slice_controller import SliceController
 
 SILENCE_S = 600.0
 """After ten minutes without a word from any of its agents, and with no slice in it, a supernode is gone."""
@@ -18,7 +18,7 @@ SILENCE_S = 600.0
 class DepartedSupernodes:
     """`kept`: the supernodes that are never forgotten."""
 
-    def __init__(self, switchboard: Switchboard, leases: Leases, kept: Iterable[str]) -> None:
+    def __init__(self, switchboard: SliceController, leases: Leases, kept: Iterable[str]) -> None:
         self._switchboard = switchboard
         self._leases = leases
         self._kept = frozenset(kept)

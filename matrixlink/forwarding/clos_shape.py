@@ -38,7 +38,7 @@ Ports = NDArray[np.int8]
 
 
 @dataclass(frozen=True)
-class Shape:
+class ClosShape:
     """A UB plane by its sizes. The built-in sizes are the published CloudMatrix384's."""
 
     nodes: int = 48
@@ -64,7 +64,7 @@ class Shape:
             raise InvalidField("several supernodes are joined by third-level chips, one has none", field="spines")
 
     @classmethod
-    def of(cls, spec: SupernodeSpec) -> Shape:
+    def of(cls, spec: SupernodeSpec) -> ClosShape:
         """One supernode as its spec has it."""
         return cls(
             nodes=spec.supernode.nodes, sub_planes=spec.ub.sub_planes, dies=spec.node.dies, cpus=spec.node.cpus,

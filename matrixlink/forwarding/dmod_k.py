@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from matrixlink.forwarding.clos_shape import NONE, Bools, Ints, Ports, Shape, Words
-from matrixlink.forwarding.element_state import Left
+from matrixlink.forwarding.clos_shape import NONE, Bools, ClosShape, Ints, Ports, Words
+from matrixlink.forwarding.element_state import Availability
 
 
 def nth_of(words: Words, turn: Ints, width: int) -> Ints:
@@ -29,7 +29,7 @@ def nth_of(words: Words, turn: Ints, width: int) -> Ints:
     return chosen
 
 
-def l1_entries(shape: Shape, left: Left, plane: Ints, source: Ints, target: Ints) -> Ports:
+def l1_entries(shape: ClosShape, left: Availability, plane: Ints, source: Ints, target: Ints) -> Ports:
     """A row per (sub-plane, node of the L1 chip, destination node): the port to each endpoint of the destination."""
     words = left.pairs[plane, source, target]
     entries = np.broadcast_to((shape.ends + shape.chip_of_end).astype(np.int8), (len(words), shape.ends)).copy()
@@ -52,7 +52,7 @@ def l1_entries(shape: Shape, left: Left, plane: Ints, source: Ints, target: Ints
     return entries
 
 
-def l2_ports(shape: Shape, left: Left) -> Ports:
+def l2_ports(shape: ClosShape, left: Availability) -> Ports:
     """[sub-plane, supernode, L2, destination node]: the port towards a node, whichever of its endpoints."""
     chips, nodes = shape.chips, shape.nodes
     reached = np.moveaxis(left.cables_alive, 2, 1)  # [p, k, m]
@@ -70,7 +70,7 @@ def l2_ports(shape: Shape, left: Left) -> Ports:
     return ports
 
 
-def _spread_spines(shape: Shape, words: Words, turn: Ints, here: Ints) -> Ports:
+def _spread_spines(shape: ClosShape, words: Words, turn: Ints, here: Ints) -> Ports:
     """[p, k, m] ports of one supernode's L2 chips to third-level chips, from the sets of those that serve."""
     default = here % shape.spines
     ports = np.broadcast_to((shape.nodes + default).astype(np.int8), words.shape).copy()
@@ -82,7 +82,7 @@ def _spread_spines(shape: Shape, words: Words, turn: Ints, here: Ints) -> Ports:
     return ports
 
 
-def l3_ports(shape: Shape, left: Left) -> Ports:
+def l3_ports(shape: ClosShape, left: Availability) -> Ports:
     """[sub-plane, L2 number, third-level chip, destination node]: the port towards the node's supernode."""
     of_node = np.repeat(np.arange(shape.supernodes), shape.nodes)
     trunks = np.moveaxis(left.trunks_alive, 1, 3)[..., of_node]  # [p, k, j, m]

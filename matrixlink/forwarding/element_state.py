@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixcommon.model.errors import InvalidField
-from matrixlink.forwarding.clos_shape import Bools, Ints, Shape, Words
+from matrixlink.forwarding.clos_shape import Bools, ClosShape, Ints, Words
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ElementEvent:
     """One element from now on. `share` or `drained` of None: as it was."""
 
     kind: str
@@ -28,24 +28,24 @@ class Event:
     drained: bool | None = None
 
 
-def lost(kind: str, *at: int) -> Event:
-    return Event(kind, at, share=0.0)
+def lost(kind: str, *at: int) -> ElementEvent:
+    return ElementEvent(kind, at, share=0.0)
 
 
-def back(kind: str, *at: int) -> Event:
-    return Event(kind, at, share=1.0)
+def back(kind: str, *at: int) -> ElementEvent:
+    return ElementEvent(kind, at, share=1.0)
 
 
-def drain(kind: str, *at: int) -> Event:
-    return Event(kind, at, drained=True)
+def drain(kind: str, *at: int) -> ElementEvent:
+    return ElementEvent(kind, at, drained=True)
 
 
-def undrain(kind: str, *at: int) -> Event:
-    return Event(kind, at, drained=False)
+def undrain(kind: str, *at: int) -> ElementEvent:
+    return ElementEvent(kind, at, drained=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Left:
+class Availability:
     """What may be used. `pairs[p, n, m]`: the L2 numbers by which node n reaches node m; a node and itself count as
     joined by all. `spines[p, s, k]`: the third-level chips that L2 chip k of supernode s reaches. `ends`: endpoints
     with a link that may be used. What is alive, drained or not, can still deliver: `ends_alive`, `cables_alive`,
@@ -58,25 +58,25 @@ class Left:
     cables_alive: Bools
     trunks_alive: Bools
 
-    def of(self, planes: Ints) -> Left:
+    def of(self, planes: Ints) -> Availability:
         """Copies of some sub-planes."""
-        return Left(*(getattr(self, name)[planes] for name in self.__dataclass_fields__))
+        return Availability(*(getattr(self, name)[planes] for name in self.__dataclass_fields__))
 
-    def put(self, planes: Ints, now: Left) -> None:
+    def put(self, planes: Ints, now: Availability) -> None:
         """Some sub-planes from now on."""
         for name in self.__dataclass_fields__:
             getattr(self, name)[planes] = getattr(now, name)
 
 
-class Condition:
+class ElementState:
     """The shares and drains of every element, as arrays by kind."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ClosShape) -> None:
         self.shape = shape
         self.share = {kind: np.ones(size) for kind, size in shape.sizes.items()}
         self.drained = {kind: np.zeros(size, bool) for kind, size in shape.sizes.items()}
 
-    def take(self, events: Iterable[Event]) -> None:
+    def take(self, events: Iterable[ElementEvent]) -> None:
         """Let the events come true, in order. InvalidField names the first that cannot, and none is taken."""
         events = list(events)
         for number, event in enumerate(events):
@@ -87,7 +87,7 @@ class Condition:
             if event.drained is not None:
                 self.drained[event.kind][event.at] = event.drained
 
-    def _check(self, event: Event, field: str) -> None:
+    def _check(self, event: ElementEvent, field: str) -> None:
         sizes = self.shape.sizes
         if event.kind not in sizes:
             raise InvalidField(f"{event.kind!r} is no kind of element; use {', '.join(sizes)}", field=f"{field}.kind")
@@ -99,18 +99,18 @@ class Condition:
             raise InvalidField("0, lost, to 1, whole", field=f"{field}.share")
 
     @property
-    def hurt(self) -> bool:
+    def impaired(self) -> bool:
         """Whether anything is not whole, or drained."""
         return any((share < 1).any() for share in self.share.values()) or any(d.any() for d in self.drained.values())
 
-    def left(self, planes: Ints) -> Left:
+    def left(self, planes: Ints) -> Availability:
         """What is left of some sub-planes; the first axis of every array counts through them."""
         up = {kind: share[planes] > 0 for kind, share in self.share.items()}
         ends, cables, trunks = self._with_chips(up)
         open_now = {kind: standing & ~self.drained[kind][planes] for kind, standing in up.items()}
         ends_open, cables_open, trunks_open = self._with_chips(open_now)
         spines = _words(trunks_open)
-        return Left(self._pairs(_words(cables_open), spines), spines, ends_open, ends, cables, trunks)
+        return Availability(self._pairs(_words(cables_open), spines), spines, ends_open, ends, cables, trunks)
 
     def _with_chips(self, each: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Endpoint links, cables and trunks with the chips at their ends: the product of both."""

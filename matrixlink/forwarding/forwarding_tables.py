@@ -15,16 +15,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from matrixlink.forwarding.clos_shape import NONE, Bools, Ints, Ports, Shape
+from matrixlink.forwarding.clos_shape import NONE, Bools, ClosShape, Ints, Ports
 from matrixlink.forwarding.dmod_k import l1_entries, l2_ports, l3_ports, to_ends
-from matrixlink.forwarding.element_state import Condition, Event, Left, all_bits
+from matrixlink.forwarding.element_state import Availability, ElementEvent, ElementState, all_bits
 
 ROWS_AT_ONCE = 1 << 16
 """Rows of the L1 tables made in one go, so that memory stays small."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entries:
+class EntryDiff:
     """Entries of one kind of table that changed: where, as flat numbers in rising order, from which port to which."""
 
     at: Ints
@@ -35,16 +35,16 @@ class Entries:
         return len(self.at)
 
 
-NOTHING = Entries(np.empty(0, np.int64), np.empty(0, np.int8), np.empty(0, np.int8))
+NOTHING = EntryDiff(np.empty(0, np.int64), np.empty(0, np.int8), np.empty(0, np.int8))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableChange:
     """What one batch of events changed. `planes`: the sub-planes in which anything did, entries or rates."""
 
-    l1: Entries
-    l2: Entries
-    l3: Entries
+    l1: EntryDiff
+    l2: EntryDiff
+    l3: EntryDiff
     planes: Ints
 
     def __len__(self) -> int:
@@ -55,11 +55,11 @@ class ForwardingTables:
     """The tables, the condition they follow, and `link_shares[p, l]`, the share of its built rate that each directed
     link has left."""
 
-    def __init__(self, shape: Shape, condition: Condition | None = None) -> None:
+    def __init__(self, shape: ClosShape, condition: ElementState | None = None) -> None:
         self.shape = shape
-        self.condition = condition or Condition(shape)
+        self.condition = condition or ElementState(shape)
         planes, nodes = np.arange(shape.sub_planes), shape.all_nodes
-        self.left: Left = self.condition.left(planes)
+        self.left: Availability = self.condition.left(planes)
         self.link_shares = self.condition.link_shares(planes)
         self.l1: Ports = np.empty((len(planes), nodes, nodes, shape.ends), np.int8)
         self.l1[:] = shape.ends + shape.chip_of_end
@@ -84,7 +84,7 @@ class ForwardingTables:
             told.update(np.ascontiguousarray(getattr(self.left, name)).tobytes())
         return told.hexdigest()
 
-    def take(self, events: Iterable[Event]) -> TableChange:
+    def take(self, events: Iterable[ElementEvent]) -> TableChange:
         """Let events come true. InvalidField, and nothing changed, when one cannot."""
         events = list(events)
         self.condition.take(events)
@@ -104,12 +104,12 @@ class ForwardingTables:
         l3 = _remake(self.l3, self._l3_ports, self._ports_of_spines(now), planes, ends, now.ends_alive)
         return TableChange(l1, l2, l3, planes[changed])
 
-    def _ports_of_spines(self, left: Left) -> Ports:
+    def _ports_of_spines(self, left: Availability) -> Ports:
         if not self.shape.spines:
             return np.empty((len(left.pairs), self.shape.chips, 0, self.shape.all_nodes), np.int8)
         return l3_ports(self.shape, left)
 
-    def _remake_l1(self, planes: Ints, left: Left, rows: Bools) -> Entries:
+    def _remake_l1(self, planes: Ints, left: Availability, rows: Bools) -> EntryDiff:
         """The rows [p, n, m] by the rule, p counting through `planes`, and what of them changed."""
         found, nodes = np.flatnonzero(rows), self.shape.all_nodes
         table = self.l1.reshape(-1, self.shape.ends)
@@ -130,7 +130,7 @@ def _rows(pairs: Bools, ends: Bools, ends_alive: Bools) -> Bools:
     return rows
 
 
-def _remake(table: Ports, before: Ports, ports: Ports, planes: Ints, ends: Bools, ends_alive: Bools) -> Entries:
+def _remake(table: Ports, before: Ports, ports: Ports, planes: Ints, ends: Bools, ends_alive: Bools) -> EntryDiff:
     """Make a table follow its ports towards nodes [p, ..., m] of some sub-planes, and say what entries changed. `ends`
     are the endpoints [p, m, e] whose link came or went."""
     spread = (slice(None), *(None,) * (ports.ndim - 2))
@@ -142,20 +142,20 @@ def _remake(table: Ports, before: Ports, ports: Ports, planes: Ints, ends: Bools
     return _put(table.reshape(-1, table.shape[-1]), planes[plane] * of_plane + rows % of_plane, made)
 
 
-def _put(table: Ports, rows: Ints, made: Ports) -> Entries:
+def _put(table: Ports, rows: Ints, made: Ports) -> EntryDiff:
     """Write rows, and say which of their entries are news."""
     held = table[rows].ravel()
     news = np.flatnonzero(held != made.ravel())
     row, end = np.divmod(news, table.shape[1])
     at, after = rows[row] * table.shape[1] + end, made.ravel()[news]
     table.reshape(-1)[at] = after
-    return Entries(at, held[news], after)
+    return EntryDiff(at, held[news], after)
 
 
-def _joined(changes: list[Entries]) -> Entries:
+def _joined(changes: list[EntryDiff]) -> EntryDiff:
     if len(changes) == 1:
         return changes[0]
     if not changes:
         return NOTHING
     parts = (np.concatenate([getattr(change, name) for change in changes]) for name in ("at", "before", "after"))
-    return Entries(*parts)
+    return EntryDiff(*parts)

@@ -22,7 +22,7 @@ from matrixlink.fabric.sharing.completion import rates_now
 from matrixlink.fabric.sharing.traffic import traffic
 from matrixlink.forwarding.clos_shape import NONE, Ints
 from matrixlink.forwarding.forwarding_tables import ForwardingTables, TableChange
-from matrixlink.forwarding.path_policies import Spread, Transfers
+from matrixlink.forwarding.path_policies import PathSpread, Transfers
 from matrixlink.forwarding.paths import Floats, Paths, path_share, paths
 
 SAME = 1e-9
@@ -47,7 +47,7 @@ class LiveFlows:
 
     def __init__(self, tables: ForwardingTables) -> None:
         self.tables = tables
-        self._groups: dict[str, Spread] = {}
+        self._groups: dict[str, PathSpread] = {}
         self._lay_out()
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class LiveFlows:
     def put(self, groups: dict[str, Transfers]) -> None:
         """Add groups, in place of those of the same name; everybody's flows are numbered and rated anew."""
         for name, transfers in groups.items():
-            self._groups[name] = Spread(transfers, self.tables)
+            self._groups[name] = PathSpread(transfers, self.tables)
         self._lay_out()
 
     def remove(self, names: Iterable[str]) -> None:
@@ -130,7 +130,7 @@ class LiveFlows:
                 total = np.maximum(weight.sum((1, 2), keepdims=True), np.finfo(float).tiny)
                 self.ceiling[at] = (weight / total * spread.transfers.ceiling[:, None, None]).ravel()
 
-    def _pieces(self, spread: Spread, plane: int, shares: Floats) -> tuple[Paths, Floats]:
+    def _pieces(self, spread: PathSpread, plane: int, shares: Floats) -> tuple[Paths, Floats]:
         """Path and weight of each transfer's ways in one sub-plane. Ways that lead somewhere have it evenly."""
         transfers, ways = spread.transfers, spread.ways
         source, target = (np.repeat(ends, ways) for ends in (transfers.source, transfers.target))

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixcommon.model.errors import InvalidField
-from matrixlink.forwarding.clos_shape import NONE, Ints, Shape, Words
+from matrixlink.forwarding.clos_shape import NONE, ClosShape, Ints, Words
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.matchings import around, matchings
 from matrixlink.forwarding.paths import Floats, even_weight, table_chips, table_weight
@@ -45,7 +45,7 @@ class Transfers:
     @classmethod
     def of(
         cls,
-        shape: Shape,
+        shape: ClosShape,
         source: Ints,
         target: Ints,
         *,
@@ -68,7 +68,7 @@ class Transfers:
         return cls(made[0], made[1], offered, policy, seed)
 
 
-class Spread:
+class PathSpread:
     """The transfers of one policy over one plane's tables: `chips(plane)` is [transfer, way], NONE where a way leads
     nowhere; `weight(plane)` what the sub-plane can carry of each transfer, before its links' shares."""
 
@@ -109,10 +109,10 @@ class Spread:
 
     def _hashed(self, plane: int) -> Ints:
         words = self.words(plane)
-        transfer = mixed(mixed(self.transfers.source, self.transfers.seed), self.transfers.target)
+        transfer = hash_mix(hash_mix(self.transfers.source, self.transfers.seed), self.transfers.target)
         best, chosen = np.zeros(len(words), np.uint64), np.full(len(words), NONE, np.int64)
         for chip in range(self.tables.shape.chips):
-            score = mixed(transfer, (plane << 8) + chip + 1)
+            score = hash_mix(transfer, (plane << 8) + chip + 1)
             better = ((words >> np.uint32(chip)) & 1).astype(bool) & ((score > best) | (chosen == NONE))
             best[better], chosen[better] = score[better], chip
         return chosen[:, None]
@@ -122,12 +122,12 @@ class Spread:
         return np.where((self.words(plane)[:, None] >> chip.astype(np.uint32)) & 1, chip, NONE)
 
 
-_CHOOSERS: dict[str, Callable[[Spread, int], Ints]] = {
-    STATIC: Spread._static, PLANNED: Spread._planned, ECMP: Spread._hashed, SPRAY: Spread._sprayed,
+_CHOOSERS: dict[str, Callable[[PathSpread, int], Ints]] = {
+    STATIC: PathSpread._static, PLANNED: PathSpread._planned, ECMP: PathSpread._hashed, SPRAY: PathSpread._sprayed,
 }  # fmt: skip
 
 
-def mixed(a: NDArray[np.uint64] | Ints, b: NDArray[np.int64] | int) -> NDArray[np.uint64]:
+def hash_mix(a: NDArray[np.uint64] | Ints, b: NDArray[np.int64] | int) -> NDArray[np.uint64]:
     """Two numbers as one well-mixed one (the finaliser of splitmix64, Steele et al.)."""
     step = np.uint64(0x9E3779B97F4A7C15)
     x = np.asarray(a).astype(np.uint64) * step + np.asarray(b).astype(np.uint64) + step

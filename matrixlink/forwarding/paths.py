@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from matrixlink.forwarding.clos_shape import NONE, Ints, Shape, Words
+from matrixlink.forwarding.clos_shape import NONE, ClosShape, Ints, Words
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 
 Paths = NDArray[np.int32]
@@ -66,13 +66,13 @@ def path_share(found: Paths, link_shares: Floats) -> Floats:
     return np.where(np.isinf(least), 0.0, least)
 
 
-def even_weight(shape: Shape, words: Words) -> Floats:
+def even_weight(shape: ClosShape, words: Words) -> Floats:
     """What a sub-plane can carry for a pair, 0 to 1, when its traffic is spread evenly: the part of its L2 chips that
     serve the pair."""
     return np.bitwise_count(words) / shape.chips
 
 
-def table_weight(shape: Shape, words: Words) -> Floats:
+def table_weight(shape: ClosShape, words: Words) -> Floats:
     """The same under the rule of the tables, where broken entries are spread in whole numbers: under all-to-all a
     living cable that served `peers` entries serves up to ceil(peers / living) more for every chip that is lost to the
     pair."""

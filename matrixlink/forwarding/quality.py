@@ -15,9 +15,9 @@ import numpy as np
 
 from matrixlink.fabric.sharing.completion import rates_now
 from matrixlink.fabric.sharing.traffic import traffic
-from matrixlink.forwarding.clos_shape import NONE, Ints, Shape
+from matrixlink.forwarding.clos_shape import NONE, ClosShape, Ints
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
-from matrixlink.forwarding.path_policies import STATIC, Spread, Transfers
+from matrixlink.forwarding.path_policies import STATIC, PathSpread, Transfers
 from matrixlink.forwarding.paths import Floats, Paths, path_share, paths
 
 Pattern = tuple[Ints, Ints]
@@ -33,7 +33,7 @@ class Rates:
     slowest: float
 
 
-def all_dies(shape: Shape) -> Ints:
+def all_dies(shape: ClosShape) -> Ints:
     """The endpoint numbers of all dies, in order."""
     return (np.arange(shape.all_nodes)[:, None] * shape.ends + np.arange(shape.dies)).ravel()
 
@@ -72,7 +72,7 @@ def all_to_all_slow_down(tables: ForwardingTables) -> float:
     return float((load[used] / tables.link_shares[used] / np.broadcast_to(before, load.shape)[used]).max())
 
 
-def _loads(shape: Shape, found: Paths, part: Floats) -> Floats:
+def _loads(shape: ClosShape, found: Paths, part: Floats) -> Floats:
     """What each link carries of transfers that send `part` over these paths."""
     used = found != NONE
     carried = np.broadcast_to(part[:, None], found.shape)[used]
@@ -81,11 +81,11 @@ def _loads(shape: Shape, found: Paths, part: Floats) -> Floats:
 
 def _weighed(tables: ForwardingTables, plane: int, pattern: Pattern) -> tuple[Paths, Floats]:
     found, _ = _of_plane(tables, plane, pattern)
-    spread = Spread(Transfers.of(tables.shape, *pattern), tables)
+    spread = PathSpread(Transfers.of(tables.shape, *pattern), tables)
     return found, spread.weight(plane) * path_share(found, tables.link_shares[plane])
 
 
-def _pairs(shape: Shape) -> Iterator[Pattern]:
+def _pairs(shape: ClosShape) -> Iterator[Pattern]:
     """All ordered pairs of different dies, the senders of a few nodes at a time."""
     dies = all_dies(shape)
     for senders in np.array_split(dies, -(-len(dies) // 64)):
@@ -114,19 +114,19 @@ def _of_plane(
     tables: ForwardingTables, plane: int, pattern: Pattern, policy: str = STATIC, seed: int = 0
 ) -> tuple[Paths, int]:
     """Paths by links of one sub-plane, a row per transfer and way, and how many ways there are."""
-    spread = Spread(Transfers.of(tables.shape, *pattern, policy=policy, seed=seed), tables)
+    spread = PathSpread(Transfers.of(tables.shape, *pattern, policy=policy, seed=seed), tables)
     source, target = (np.repeat(ends, spread.ways) for ends in pattern)
     found = paths(tables, np.full(len(source), plane), source, target, spread.chips(plane).ravel())
     return np.where(found == NONE, NONE, found - plane * tables.shape.links), spread.ways
 
 
-def permutations(shape: Shape, seed: int, count: int) -> list[Pattern]:
+def permutations(shape: ClosShape, seed: int, count: int) -> list[Pattern]:
     """Random permutations of all dies."""
     chance, dies = np.random.default_rng(seed), all_dies(shape)
     return [(dies, chance.permutation(dies)) for _ in range(count)]
 
 
-def shifts(shape: Shape, count: int) -> list[Pattern]:
+def shifts(shape: ClosShape, count: int) -> list[Pattern]:
     """Cyclic shifts of all dies, by distances that are spread over the whole cycle."""
     dies = all_dies(shape)
     return [(dies, np.roll(dies, -round(len(dies) * n / (count + 1)))) for n in range(1, count + 1)]

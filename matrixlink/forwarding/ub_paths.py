@@ -11,11 +11,11 @@ import numpy as np
 
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.traffic import Traffic, traffic
-from matrixlink.fabric.workload.collectives import Step
-from matrixlink.forwarding.clos_shape import NONE, Bools, Ints, Shape
+from matrixlink.fabric.workload.collectives import CollectiveStep
+from matrixlink.forwarding.clos_shape import NONE, Bools, ClosShape, Ints
 from matrixlink.forwarding.element_state import lost
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
-from matrixlink.forwarding.path_policies import ECMP, SPRAY, Spread, Transfers, mixed
+from matrixlink.forwarding.path_policies import ECMP, SPRAY, PathSpread, Transfers, hash_mix
 from matrixlink.forwarding.paths import Floats, Paths, paths, table_chips
 
 
@@ -28,11 +28,11 @@ class UbPaths:
     @classmethod
     def of(cls, nodes: int, lost_chips: Iterable[tuple[int, int]] = ()) -> UbPaths:
         """A supernode of that many nodes that has lost L2 chips, named as (sub-plane, chip)."""
-        tables = ForwardingTables(Shape(nodes=nodes))
+        tables = ForwardingTables(ClosShape(nodes=nodes))
         tables.take(lost("l2", plane, 0, chip) for plane, chip in lost_chips)
         return cls(tables)
 
-    def striped(self, step: Step) -> Traffic:
+    def striped(self, step: CollectiveStep) -> Traffic:
         """Every move cut into equal parts, one per sub-plane, each by the entry of the tables."""
         planes = self.tables.shape.sub_planes
         plane = np.tile(np.arange(planes), len(step.source))
@@ -40,23 +40,23 @@ class UbPaths:
         chip = table_chips(self.tables, plane, source, target)
         return self._traffic(paths(self.tables, plane, source, target, chip), step.size / planes)
 
-    def hashed(self, step: Step, seed: int) -> Traffic:
+    def hashed(self, step: CollectiveStep, seed: int) -> Traffic:
         """Every move whole, over the sub-plane and the living L2 chip that a hash draws for it, as ECMP does."""
         source, target = self._ends(step.source), self._ends(step.target)
-        plane = (mixed(mixed(source, seed), target) % np.uint64(self.tables.shape.sub_planes)).astype(np.int64)
+        plane = (hash_mix(hash_mix(source, seed), target) % np.uint64(self.tables.shape.sub_planes)).astype(np.int64)
         chip = np.empty(len(source), np.int64)
         for number in np.unique(plane).tolist():
             here = np.flatnonzero(plane == number)
             moves = Transfers.of(self.tables.shape, source[here], target[here], policy=ECMP, seed=seed)
-            chip[here] = Spread(moves, self.tables).chips(number)[:, 0]
+            chip[here] = PathSpread(moves, self.tables).chips(number)[:, 0]
         return self._traffic(paths(self.tables, plane, source, target, chip), step.size)
 
-    def sprayed(self, step: Step) -> Traffic:
+    def sprayed(self, step: CollectiveStep) -> Traffic:
         """Every move cut into equal parts over all L2 chips of all sub-planes that serve it: sub-planes that lost a
         chip carry that much less."""
         shape = self.tables.shape
         moves = Transfers.of(shape, self._ends(step.source), self._ends(step.target), policy=SPRAY)
-        spread = Spread(moves, self.tables)
+        spread = PathSpread(moves, self.tables)
         chip = np.stack([spread.chips(plane) for plane in range(shape.sub_planes)], 1)  # [move, sub-plane, way]
         parts = (chip != NONE).sum((1, 2))
         _refuse_cut(parts == 0)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from matrixcommon.model.clock import Clock
-from matrixlink.admission.admission_state import Promises
+from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.contract.slices import LinkReport
 from matrixlink.fabric.condition.fabric import Fabric
-from matrixlink.link_health.link_state import LinkConditions
+from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.probing.plan import LINKS_CROSSED, ROUND_FLOOR_WALL_S, ROUND_S, Parts, ProbePlan, probe_plan
-from matrixlink.probing.tomography import WHOLE, Localised, Outcomes, confirmed, localise
+from matrixlink.probing.tomography import WHOLE, LocalisationResult, ProbeOutcomes, confirmed, localise
 
 ROUNDS_KEPT = 4
 DETECTED_WITHIN_ROUNDS = 3.5
@@ -27,7 +27,7 @@ DETECTED_WITHIN_S = DETECTED_WITHIN_ROUNDS * ROUND_S
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ProbeResults:
     """One node's round: the failed probes by number, and the ports of its own that said they were below their rate."""
 
     sent: int
@@ -36,7 +36,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Suspected:
+class SuspectedParts:
     """What the newest round points at: any of `parts`, by name, would explain so many failed probes."""
 
     parts: tuple[str, ...]
@@ -45,32 +45,32 @@ class Suspected:
 
 
 @dataclass
-class Rounds:
+class ProbeHistory:
     """What was heard of one supernode, round by round, and what was made of it."""
 
     plan: ProbePlan
-    heard: dict[int, dict[str, Heard]] = field(default_factory=dict)
+    heard: dict[int, dict[str, ProbeResults]] = field(default_factory=dict)
 
     def newest(self) -> list[int]:
         return sorted(self.heard, reverse=True)
 
 
-class Diagnosis:
+class FaultLocaliser:
     """`hear` is called for every report taken, `look` by the watcher."""
 
-    def __init__(self, fabric: Fabric, promises: Promises, conditions: LinkConditions, clock: Clock) -> None:
+    def __init__(self, fabric: Fabric, promises: AdmissionState, conditions: LinkStateTracker, clock: Clock) -> None:
         self.detected_within_s = DETECTED_WITHIN_ROUNDS * clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
         self._promises = promises
         self._conditions = conditions
         self._fabric = fabric
-        self._rounds: dict[str, Rounds] = {}
-        self._suspicions: dict[str, tuple[Suspected, ...]] = {}
+        self._rounds: dict[str, ProbeHistory] = {}
+        self._suspicions: dict[str, tuple[SuspectedParts, ...]] = {}
         self._news = False
         self.latency_us: dict[str, dict[str, float]] = {}
         """By node and plane, the mean of its newest round."""
         self.sent = self.failed = 0
 
-    def hear(self, report: LinkReport) -> bool:
+    def record_results(self, report: LinkReport) -> bool:
         """Keep what a report tells of probes. True when there is something to look at."""
         told = report.probes
         if told is None:
@@ -82,7 +82,7 @@ class Diagnosis:
         blind = frozenset(port.port for port in report.ports)
         if node in heard:  # its port may have come back since the round was probed
             blind |= heard[node].blind
-        heard[node] = Heard(told.sent, {each.probe: each.share for each in told.failed}, blind)
+        heard[node] = ProbeResults(told.sent, {each.probe: each.share for each in told.failed}, blind)
         for old in rounds.newest()[ROUNDS_KEPT:]:
             del rounds.heard[old]
         self.latency_us[node] = {str(plane): us for plane, us in told.latency_us.items()}
@@ -90,10 +90,10 @@ class Diagnosis:
             self._news = True
         return self._news
 
-    def _rounds_of(self, supernode: str) -> Rounds:
+    def _rounds_of(self, supernode: str) -> ProbeHistory:
         """Those of a supernode, found only now or known from the start."""
         if supernode not in self._rounds:
-            self._rounds[supernode] = Rounds(probe_plan(supernode, self._fabric.spec))
+            self._rounds[supernode] = ProbeHistory(probe_plan(supernode, self._fabric.spec))
         return self._rounds[supernode]
 
     def look(self) -> list[str]:
@@ -108,7 +108,7 @@ class Diagnosis:
             changed += self._look_at(name, rounds)
         return changed
 
-    def _look_at(self, name: str, rounds: Rounds) -> list[str]:
+    def _look_at(self, name: str, rounds: ProbeHistory) -> list[str]:
         plan = rounds.plan
         seen = [self._outcomes(rounds, number) for number in rounds.newest()]
         localised = [localise(outcomes) for outcomes in seen]
@@ -125,20 +125,20 @@ class Diagnosis:
             return []
         with self._promises.changing() as session:
             for part, each in due.items():
-                self._conditions.accuse(session, part, plan.links_of(part), each.share, each.witnesses)
+                self._conditions.mark_faulty(session, part, plan.links_of(part), each.share, each.witnesses)
             for part in passed:
-                self._conditions.acquit(session, part)
+                self._conditions.clear_fault(session, part)
         return [*due, *passed]
 
-    def _note(self, name: str, plan: ProbePlan, localised: list[Localised]) -> None:
+    def _note(self, name: str, plan: ProbePlan, localised: list[LocalisationResult]) -> None:
         self._suspicions.pop(name, None)
         if localised and localised[0].suspicions:
             self._suspicions[name] = tuple(
-                Suspected(tuple(plan.names[part] for part in sorted(each.parts)), each.share, each.witnesses)
+                SuspectedParts(tuple(plan.names[part] for part in sorted(each.parts)), each.share, each.witnesses)
                 for each in localised[0].suspicions
             )
 
-    def _outcomes(self, rounds: Rounds, number: int) -> Outcomes:
+    def _outcomes(self, rounds: ProbeHistory, number: int) -> ProbeOutcomes:
         """Every probe of a round that says something: not those over ports whose own status explains their loss."""
         heard, plan = rounds.heard[number], rounds.plan
         nodes = sorted(heard, key=plan.index.__getitem__)
@@ -156,12 +156,12 @@ class Diagnosis:
             is_dark = np.zeros(len(plan.names) + 1, bool)  # the last is for parts that are not there
             is_dark[known] = True
             keep = ~is_dark[parts[:, :, :LINKS_CROSSED]].any(axis=2)
-            return Outcomes(parts[keep], shares[keep])
-        return Outcomes(parts.reshape(shares.size, -1), shares.ravel())
+            return ProbeOutcomes(parts[keep], shares[keep])
+        return ProbeOutcomes(parts.reshape(shares.size, -1), shares.ravel())
 
     # -- what is shown ------------------------------------------------------------------------------------------------
 
-    def suspicions(self) -> list[Suspected]:
+    def suspicions(self) -> list[SuspectedParts]:
         """What the newest round points at, found or not."""
         return [each for name in sorted(self._suspicions) for each in self._suspicions[name]]
 
@@ -175,6 +175,6 @@ class Diagnosis:
         return told
 
 
-def _passed(part: int, seen: list[Outcomes]) -> bool:
+def _passed(part: int, seen: list[ProbeOutcomes]) -> bool:
     """Whether in the two newest rounds some probe over the part came through whole."""
     return len(seen) >= 2 and all(outcomes.best(part) >= WHOLE for outcomes in seen[:2])

@@ -40,6 +40,6 @@ class Damping:
         """The penalty after one more offence."""
         return min(self.decayed(penalty, age_s) + by, self.ceiling)
 
-    def held_for_s(self, penalty: float) -> float:
+    def suppressed_for_s(self, penalty: float) -> float:
         """How long until a penalty has decayed to the reuse threshold."""
         return 0.0 if penalty <= self.reuse else self.half_life_s * math.log2(penalty / self.reuse)

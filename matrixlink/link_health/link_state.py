@@ -16,7 +16,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict
 from matrixcommon.model.quantities import duration_text, timestamp
 from matrixcommon.model.resource_model import condition
-from matrixlink.admission.admission_state import Promises
+from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.contract.slices import LinkReport
 from matrixlink.fabric.condition.fabric import DEGRADED, DOWN, UP, Fabric, health
 from matrixlink.link_health.flap_damping import DEGRADED_PENALTY, DOWN_PENALTY, Damping
@@ -26,10 +26,12 @@ from matrixlink.store.tables import LinkRow
 WORSE = {UP: 0, DEGRADED: 1, DOWN: 2}
 
 
-class LinkConditions:
+class LinkStateTracker:
     """The verbs work inside the caller's transaction and say whether any link now carries more or less than before."""
 
-    def __init__(self, store: LinkStore, promises: Promises, clock: Clock, damping: Damping | None = None) -> None:
+    def __init__(
+        self, store: LinkStore, promises: AdmissionState, clock: Clock, damping: Damping | None = None
+    ) -> None:
         self.damping = damping or Damping()
         self.counters: Counter[str] = Counter()
         self._store = store
@@ -82,23 +84,23 @@ class LinkConditions:
         for port in sorted({*before, *said}):
             if before.get(port) != said.get(port):
                 row = self._row(session, f"{node}.{port}")
-                was = row.said_gbps
+                was = row.effective_gbps
                 row.reported_gbps = said.get(port)
-                changed |= self._settle(session, row, was)
+                changed |= self._reconcile(session, row, was)
         return changed
 
-    def accuse(self, session: Session, part: str, links: Iterable[str], share: float, witnesses: int) -> bool:
+    def mark_faulty(self, session: Session, part: str, links: Iterable[str], share: float, witnesses: int) -> bool:
         """Probes have found a part at fault: its links carry that share of their rate."""
         changed = False
         self._promises.mark_stale()
         self._accused[part] = share
         for name in links:
             row = self._row(session, name)
-            was = row.said_gbps
+            was = row.effective_gbps
             if (row.accused, row.probed_gbps) == (part, share * row.built_gbps):
                 continue
             row.accused, row.probed_gbps = part, share * row.built_gbps
-            changed |= self._settle(session, row, was)
+            changed |= self._reconcile(session, row, was)
         if changed:
             word = "carries nothing" if share <= 0 else f"carries {share:.0%} of its rate"
             reason = "ProbeLost" if share <= 0 else "ProbeSlow"
@@ -107,16 +109,16 @@ class LinkConditions:
             self.counters[reason] += 1
         return changed
 
-    def acquit(self, session: Session, part: str) -> bool:
+    def clear_fault(self, session: Session, part: str) -> bool:
         """Probes over a part pass again."""
         changed = False
         self._promises.mark_stale()
         self._accused.pop(part, None)
         for row in self._store.links(session):
             if row.accused == part:
-                was = row.said_gbps
+                was = row.effective_gbps
                 row.accused = row.probed_gbps = None
-                changed |= self._settle(session, row, was)
+                changed |= self._reconcile(session, row, was)
         self._store.say(session, part, "ProbesPass", f"probes over {part} pass again", self._clock.now())
         return changed
 
@@ -146,10 +148,10 @@ class LinkConditions:
         found = session.get(LinkRow, name)
         return self._store.new_link(session, self._fabric.link(name)) if found is None else found
 
-    def _settle(self, session: Session, row: LinkRow, was_gbps: float) -> bool:
+    def _reconcile(self, session: Session, row: LinkRow, was_gbps: float) -> bool:
         """Bring a row and the fabric to what is now known. `was_gbps`: what was said of it before."""
         built = row.built_gbps
-        before, after = health(was_gbps, built), health(row.said_gbps, built)
+        before, after = health(was_gbps, built), health(row.effective_gbps, built)
         if WORSE[after] > WORSE[before]:
             self._offend(session, row, DOWN_PENALTY if after == DOWN else DEGRADED_PENALTY)
         return self._believe(row)
@@ -160,7 +162,7 @@ class LinkConditions:
         row.penalty, row.penalty_at = penalty, now
         if penalty < self.damping.suppress or not self._has_another_way(row):
             return
-        held_s = self.damping.held_for_s(penalty)
+        held_s = self.damping.suppressed_for_s(penalty)
         if row.damped_until is None:
             text = f"{row.name} keeps going down and is held down for {duration_text(held_s)}"
             self._store.say(session, row.name, "Damped", text, now, warning=True)
@@ -188,7 +190,7 @@ class LinkConditions:
 
     def _believe(self, row: LinkRow) -> bool:
         """Write down what follows. True when the link carries more or less than before."""
-        held, said, built = row.damped_until is not None, row.said_gbps, row.built_gbps
+        held, said, built = row.damped_until is not None, row.effective_gbps, row.built_gbps
         gbps = 0.0 if held else said
         changed = gbps != row.gbps
         row.gbps, row.state = gbps, health(gbps, built)
@@ -200,7 +202,7 @@ class LinkConditions:
                 conditions, "Damped", held, "Flapping" if held else "Quiet", text, generation=1, now=self._clock.now()
             )
         node, port = row.node, row.port
-        self._fabric.set_ports(node, {**self._fabric.below(node), port: gbps})
+        self._fabric.set_ports(node, {**self._fabric.degraded_ports(node), port: gbps})
         return changed
 
 

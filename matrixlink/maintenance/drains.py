@@ -15,14 +15,14 @@ from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.planes import Plane
 from matrixcommon.persistence.database_session import check_etag, find
-from matrixlink.admission.what_if import Supposed, differing, judge
+from matrixlink.admission.what_if import Scenario, differing, evaluate
 from matrixlink.contract.drains import DrainRequest, DrainView
 from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
 from matrixlink.fabric.condition.elements import Ports, all_ports, together
 from matrixlink.fabric.condition.fabric import plane_of_port
 from matrixlink.fabric.condition.port_order import is_leaf
-from matrixlink.routing.route_crossing import Out, crosses
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.routing.route_crossing import Out, route_uses_ports
+from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import DRAINED, DRAINING, DrainRow
 
 BLOCKING_MAX = 20
@@ -31,12 +31,12 @@ BLOCKING_MAX = 20
 class Drains:
     """The verbs over drains."""
 
-    def __init__(self, switchboard: Switchboard) -> None:
+    def __init__(self, switchboard: SliceController) -> None:
         self._switchboard = switchboard
         self._store = switchboard.store
         self._promises = switchboard.promises
         self._fabric = switchboard.fabric
-        switchboard.after_settle.append(self.settle)
+        switchboard.after_settle.append(self.reconcile)
 
     def ensure(
         self, name: str, request: DrainRequest, *, if_match: str | None = None, validate_only: bool = False
@@ -49,9 +49,9 @@ class Drains:
             row = session.get(DrainRow, name)
             check_etag(row, if_match)
             wish = (request.project, request.labels, request.elements, request.reason, request.even_if_floors_break)
-            if row is not None and row.wish == wish:
+            if row is not None and row.spec == wish:
                 return row.view()
-            judged = self._judge(session, name, ports, request)
+            judged = self._evaluate(session, name, ports, request)
             if row is None:
                 row = DrainRow(name=name, state=DRAINING)
                 session.add(row)
@@ -63,7 +63,7 @@ class Drains:
             if not validate_only:
                 self._apply(session)
             else:
-                self.settle(session)
+                self.reconcile(session)
             view = row.view()
         return view.model_copy(update={"what_if": judged}) if validate_only else row.view()
 
@@ -85,11 +85,11 @@ class Drains:
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    def _judge(self, session: Session, name: str, ports: Ports, request: DrainRequest) -> WhatIfView:
+    def _evaluate(self, session: Session, name: str, ports: Ports, request: DrainRequest) -> WhatIfView:
         supposed = self._fabric.copy()
         supposed.set_drained(together([*(row.ports for row in self._store.drains(session) if row.name != name), ports]))
         asked = WhatIfRequest(drain=request.elements)
-        judged = judge(self._promises, Supposed(supposed, differing(self._fabric, supposed)), asked)
+        judged = evaluate(self._promises, Scenario(supposed, differing(self._fabric, supposed)), asked)
         broken = [effect for effect in judged.slices if effect.broken or effect.pairs_cut]
         if broken and not request.even_if_floors_break:
             raise InsufficientBandwidth(
@@ -115,17 +115,17 @@ class Drains:
         self._promises.mark_stale()
         self._fabric.set_drained(together([row.ports for row in self._store.drains(session)]))
         self._promises.trim_leaving()
-        self._switchboard.go_around(session, self._promises.moved())
-        self.settle(session)
+        self._switchboard.reroute_around(session, self._promises.stale_routes())
+        self.reconcile(session)
 
-    def settle(self, session: Session) -> None:
+    def reconcile(self, session: Session) -> None:
         """Drains that no program crosses any more are Drained."""
         if not self._fabric.any_drained():
             return
         for row in self._store.drains(session, DRAINING):
             waiting = self._crossing(session, row.ports)
-            if (row.waiting_for, row.message) != (len(waiting), _told(waiting)):
-                row.waiting_for, row.message = len(waiting), _told(waiting)
+            if (row.waiting_for, row.message) != (len(waiting), _described(waiting)):
+                row.waiting_for, row.message = len(waiting), _described(waiting)
             if not waiting:
                 row.state = DRAINED
 
@@ -135,13 +135,13 @@ class Drains:
         for name in self._concerned(out):
             for program in self._store.programs(session, name):
                 there = program.action == "program" and program.state == "Programmed"
-                if not there or crosses(self._fabric.ports, program.node, program.body, out):
+                if not there or route_uses_ports(self._fabric.ports, program.node, program.body, out):
                     found.append(program.name)
         return found
 
     def _concerned(self, out: Out) -> list[str]:
         """Slices with a member whose ports, or whose leaf's trunks, are among these."""
-        roll, names = self._promises.roll, set[str]()
+        roll, names = self._promises.slices, set[str]()
         for owner, ports in out.items():
             if is_leaf(owner):
                 cabinet = owner.rpartition("-")[0]
@@ -157,7 +157,7 @@ class Drains:
         return sorted(names)
 
 
-def _told(waiting: list[str]) -> str:
+def _described(waiting: list[str]) -> str:
     if not waiting:
         return "no route crosses it"
     more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""

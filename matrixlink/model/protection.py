@@ -33,7 +33,7 @@ class Protection(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ProtectionLevel:
     """One level: the planes that have it, what a pair loses, and what that is in hardware."""
 
     planes: tuple[Plane, ...]
@@ -41,14 +41,20 @@ class Level:
     sentence: str
 
 
-LEVELS: dict[Protection, Level] = {
-    Protection.NONE: Level(tuple(Plane), NOTHING, "The floor holds while everything its routes use does."),
-    Protection.ANY_CABLE: Level((Plane.UB,), CHIP, "Any one of the members' uplinks to L2 chips."),
-    Protection.ANY_L2_CHIP: Level((Plane.UB,), CHIP, "Any one L2 chip, for all nodes at once."),
-    Protection.ANY_L1_CHIP: Level((Plane.UB,), SUB_PLANE, "Any one L1 chip of a member, with its dies' links."),
-    Protection.ANY_SUB_PLANE: Level((Plane.UB,), SUB_PLANE, "Any one sub-plane, L1 and L2 chips alike."),
-    Protection.ANY_PORT: Level((Plane.RDMA,), PORT, "Any one die port: its NPU sends everything over the other one."),
-    Protection.DISJOINT_PATH: Level((Plane.RDMA,), SUBNET, "A whole subnet: every NPU has its floor over either."),
+LEVELS: dict[Protection, ProtectionLevel] = {
+    Protection.NONE: ProtectionLevel(tuple(Plane), NOTHING, "The floor holds while everything its routes use does."),
+    Protection.ANY_CABLE: ProtectionLevel((Plane.UB,), CHIP, "Any one of the members' uplinks to L2 chips."),
+    Protection.ANY_L2_CHIP: ProtectionLevel((Plane.UB,), CHIP, "Any one L2 chip, for all nodes at once."),
+    Protection.ANY_L1_CHIP: ProtectionLevel(
+        (Plane.UB,), SUB_PLANE, "Any one L1 chip of a member, with its dies' links."
+    ),
+    Protection.ANY_SUB_PLANE: ProtectionLevel((Plane.UB,), SUB_PLANE, "Any one sub-plane, L1 and L2 chips alike."),
+    Protection.ANY_PORT: ProtectionLevel(
+        (Plane.RDMA,), PORT, "Any one die port: its NPU sends everything over the other one."
+    ),
+    Protection.DISJOINT_PATH: ProtectionLevel(
+        (Plane.RDMA,), SUBNET, "A whole subnet: every NPU has its floor over either."
+    ),
 }
 
 

@@ -40,7 +40,7 @@ SLICE_STATES = StateMachine(
 """The only place where a slice's moves are allowed; README.md shows its picture."""
 
 
-def stands(state: str, programmed: int, members: int, failed: int, whole: bool) -> str:
+def next_state(state: str, programmed: int, members: int, failed: int, whole: bool) -> str:
     """The state of a slice that has been asked for, from what its agents say. `whole`: all links up, all floor kept.
 
     A slice on its way (Programming, Rerouting) stays so until everybody has acknowledged; one that was there and lost

@@ -20,17 +20,17 @@ from matrixcommon.model.errors import Conflict, Forbidden, InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.planes import Plane
 from matrixcommon.persistence.database_session import check_etag, find
-from matrixlink.admission.slice_index import Terms
+from matrixlink.admission.slice_index import SliceState
 from matrixlink.contract.peerings import PeeringRequest, PeeringView
 from matrixlink.model.slice_states import ADMITTED, WITHDRAWING
 from matrixlink.routing.routing import choose_routes
 from matrixlink.slices.programs import routes_body
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import PEERED, PEERING_DELETING, PENDING, PROGRAMMING_PEERS, PeeringRow, SliceRow
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class ActivePeering:
     """A peering that members are asked to hold, seen from one of its slices."""
 
     name: str
@@ -42,16 +42,16 @@ class Live:
 class Peerings:
     """The verbs over peerings."""
 
-    def __init__(self, switchboard: Switchboard) -> None:
+    def __init__(self, switchboard: SliceController) -> None:
         self._switchboard = switchboard
         self._store = switchboard.store
         self._promises = switchboard.promises
-        self._live: dict[str, list[Live]] = {}
+        self._live: dict[str, list[ActivePeering]] = {}
         self._slices: set[str] = set()
         self._open = False
         self._promises.on_load.append(self.refresh)
-        switchboard.after_settle.append(self.settle)
-        switchboard.after_change.append(self.follow)
+        switchboard.after_settle.append(self.reconcile)
+        switchboard.after_change.append(self.synchronise)
         switchboard.extend_bodies = self.extend
         with self._store.reading() as session:
             self.refresh(session)
@@ -101,7 +101,7 @@ class Peerings:
             check_etag(row, if_match)
             if row.state == PEERING_DELETING:
                 raise Conflict(f"peering {name!r} is being deleted")
-            owners = {terms.project for terms in map(self._promises.roll.get, row.slices) if terms}
+            owners = {terms.project for terms in map(self._promises.slices.get, row.slices) if terms}
             if project not in owners:
                 raise Forbidden(f"project {project} has no slice in peering {name}")
             if project not in row.accepted_by:
@@ -135,25 +135,25 @@ class Peerings:
 
     def refresh(self, session: Session) -> None:
         """Know again which peerings members are to hold, and which keys peerings have."""
-        live: defaultdict[str, list[Live]] = defaultdict(list)
+        live: defaultdict[str, list[ActivePeering]] = defaultdict(list)
         keys: defaultdict[str, set[int]] = defaultdict(set)
         rows = self._store.peerings(session)
         for row in rows:
             keys[row.isolation].add(row.isolation_key)
             for mine, other in (row.slices, row.slices[::-1]):
                 if row.state in (PROGRAMMING_PEERS, PEERED):
-                    live[mine].append(Live(row.name, other, row.isolation_key, row.security_rules))
+                    live[mine].append(ActivePeering(row.name, other, row.isolation_key, row.security_rules))
         self._live = dict(live)
         self._slices = {name for row in rows for name in row.slices}
         self._open = any(row.state in (PROGRAMMING_PEERS, PEERING_DELETING) for row in rows)
-        partners = {name: [self._promises.roll.get(each.partner) for each in found] for name, found in live.items()}
+        partners = {name: [self._promises.slices.get(each.partner) for each in found] for name, found in live.items()}
         self._promises.peering_keys = dict(keys)
         self._promises.peered = {
             name: tuple(dict.fromkeys(node for terms in found if terms for node in terms.members))
             for name, found in partners.items()
         }
 
-    def follow(self, session: Session, slice: SliceRow) -> None:
+    def synchronise(self, session: Session, slice: SliceRow) -> None:
         """A slice has changed: peers learn of its members; one that ends or changes hands ends its peerings."""
         if slice.name not in self._slices:
             return
@@ -168,7 +168,7 @@ class Peerings:
     def extend(self, row: SliceRow, bodies: dict[str, dict[str, Any]]) -> None:
         """Add to a slice's programs what its members hold of its peerings."""
         for each in self._live.get(row.name, ()):
-            partner = self._promises.roll.get(each.partner)
+            partner = self._promises.slices.get(each.partner)
             if partner is None or partner.withdrawing:
                 continue
             both = dict.fromkeys([*row.members, *partner.members])
@@ -185,7 +185,7 @@ class Peerings:
                     peering | held | {"peers": peers, "security_rules": each.rules}
                 )  # fmt: skip
 
-    def settle(self, session: Session) -> None:
+    def reconcile(self, session: Session) -> None:
         """Peerings that everybody holds are Active; those that nobody holds any more are gone."""
         if not self._open:
             return
@@ -202,10 +202,10 @@ class Peerings:
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    def _checked(self, request: PeeringRequest) -> tuple[Terms, Terms]:
-        found: list[Terms] = []
+    def _checked(self, request: PeeringRequest) -> tuple[SliceState, SliceState]:
+        found: list[SliceState] = []
         for at, name in enumerate(request.slices):
-            terms = self._promises.roll.get(name)
+            terms = self._promises.slices.get(name)
             if terms is None or terms.withdrawing:
                 raise InvalidField(f"there is no slice named {name[:80]!r}", field=f"slices[{at}]")
             found.append(terms)
@@ -231,9 +231,9 @@ class Peerings:
             if each.program_generation and each.state not in (ADMITTED, WITHDRAWING):
                 self._switchboard.reprogram(session, each)
         if slices:
-            self._switchboard.settle(session, slices)
+            self._switchboard.reconcile(session, slices)
         else:
-            self.settle(session)
+            self.reconcile(session)
 
     def _holds(self, session: Session, row: PeeringRow, name: str) -> bool:
         programs = self._store.programs(session, name)

@@ -36,36 +36,38 @@ def reachability(
         sender = _slice(slices, source, Plane(to.plane), "from")
         asked.source = sender.name
         if sender.name == to.name:
-            return _told(asked, True, "SameSlice", f"slice/{to.name}", "members of one slice reach one another")
+            return _described(asked, True, "SameSlice", f"slice/{to.name}", "members of one slice reach one another")
         peering = next(
             (row for row in store.peerings(session) if row.slices == sorted([sender.name, to.name])), None
         )  # fmt: skip
         if sender.plane != to.plane or peering is None:
-            return _told(asked, False, "NotPeered", "", f"{sender.name} and {to.name} are not peered")
+            return _described(asked, False, "NotPeered", "", f"{sender.name} and {to.name} are not peered")
         if peering.state != PEERED:
-            return _told(asked, False, "PeeringNotActive", f"peering/{peering.name}", f"it is {peering.state}")
+            return _described(asked, False, "PeeringNotActive", f"peering/{peering.name}", f"it is {peering.state}")
         if to.plane != Plane.VPC:
             key = f"partition key {peering.isolation_key}"
-            return _told(asked, True, "Peered", f"peering/{peering.name}", f"both sides hold {key}")
+            return _described(asked, True, "Peered", f"peering/{peering.name}", f"both sides hold {key}")
         common = _rules(peering.security_rules)
         out = [rule for rule in [*_rules(sender.security_rules), *common] if rule.direction == "egress"]
         if out and not any(_allows(rule, to.name, asked) for rule in out):
-            return _told(asked, False, "EgressDenied", f"slice/{sender.name}", "no egress rule allows it")
+            return _described(asked, False, "EgressDenied", f"slice/{sender.name}", "no egress rule allows it")
         for owner, rules in ((f"slice/{to.name}", _rules(to.security_rules)), (f"peering/{peering.name}", common)):
             for at, rule in enumerate(rules):
                 if rule.direction == "ingress" and _allows(rule, sender.name, asked):
-                    return _told(asked, True, "RuleAllows", f"{owner}/securityRules[{at}]", "an ingress rule allows it")
-        return _told(asked, False, "IngressDenied", f"slice/{to.name}", "no ingress rule allows it")
+                    return _described(
+                        asked, True, "RuleAllows", f"{owner}/securityRules[{at}]", "an ingress rule allows it"
+                    )
+        return _described(asked, False, "IngressDenied", f"slice/{to.name}", "no ingress rule allows it")
 
 
 def _from_outside(asked: ReachabilityView, to: SliceRow, network: ipaddress.IPv4Network) -> ReachabilityView:
     if to.plane != Plane.VPC:
-        return _told(asked, False, "NotPeered", "", f"nothing outside reaches plane {to.plane}")
+        return _described(asked, False, "NotPeered", "", f"nothing outside reaches plane {to.plane}")
     for at, rule in enumerate(_rules(to.security_rules)):
         if rule.direction == "ingress" and _allows(rule, network, asked):
             where = f"slice/{to.name}/securityRules[{at}]"
-            return _told(asked, True, "RuleAllows", where, "an ingress rule allows it")
-    return _told(asked, False, "IngressDenied", f"slice/{to.name}", "no ingress rule allows it")
+            return _described(asked, True, "RuleAllows", where, "an ingress rule allows it")
+    return _described(asked, False, "IngressDenied", f"slice/{to.name}", "no ingress rule allows it")
 
 
 def _slice(slices: list[SliceRow], name: str, plane: Plane | None, field: str) -> SliceRow:
@@ -99,5 +101,5 @@ def _allows(rule: SecurityRule, remote: str | ipaddress.IPv4Network, asked: Reac
     return "/" in rule.remote and remote.subnet_of(ipaddress.IPv4Network(rule.remote, strict=False))
 
 
-def _told(asked: ReachabilityView, allowed: bool, reason: str, by: str, message: str) -> ReachabilityView:
+def _described(asked: ReachabilityView, allowed: bool, reason: str, by: str, message: str) -> ReachabilityView:
     return asked.model_copy(update={"allowed": allowed, "reason": reason, "by": by, "message": message})

@@ -30,7 +30,7 @@ Shares = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcomes:
+class ProbeOutcomes:
     """Probes of a round: a row of part numbers for each (-1: none), and the share of its rate that came through (0: it
     was lost)."""
 
@@ -58,18 +58,18 @@ class Suspicion:
 
 
 @dataclass(frozen=True, slots=True)
-class Localised:
+class LocalisationResult:
     """What a round says: suspicions, the most telling first; how many failed probes nothing explains."""
 
     suspicions: tuple[Suspicion, ...]
     unexplained: int = 0
 
 
-def localise(outcomes: Outcomes) -> Localised:
+def localise(outcomes: ProbeOutcomes) -> LocalisationResult:
     """The fewest parts that explain the failed probes of one round."""
     failing = outcomes.shares < WHOLE
     if not failing.any():
-        return Localised(())
+        return LocalisationResult(())
     best = _best_shares(outcomes)
     parts, shares = outcomes.parts[failing], outcomes.shares[failing]
     explains = (parts >= 0) & (best[parts] <= shares[:, None] + TOLERANCE)
@@ -86,10 +86,10 @@ def localise(outcomes: Outcomes) -> Localised:
         left[witnesses] = False
         still = left[row]
         suspect, row = suspect[still], row[still]
-    return Localised(tuple(suspicions), int(left.sum()))
+    return LocalisationResult(tuple(suspicions), int(left.sum()))
 
 
-def _best_shares(outcomes: Outcomes) -> Shares:
+def _best_shares(outcomes: ProbeOutcomes) -> Shares:
     """By part number, the best share that any probe over it got: what it carries at least."""
     best = np.zeros(int(outcomes.parts.max()) + 1)
     held = outcomes.parts >= 0
@@ -111,7 +111,7 @@ def _explaining_the_same(
     return frozenset(int(each) for each in rivals if each == first or set(row[suspect == each].tolist()) == wanted)
 
 
-def confirmed(rounds: Sequence[Localised]) -> list[Suspicion]:
+def confirmed(rounds: Sequence[LocalisationResult]) -> list[Suspicion]:
     """Suspicions of the newest round that the rounds before share, narrowed to the candidates common to them; only
     those where a single part is left. `rounds` are newest first, at least two."""
     if len(rounds) < 2:

@@ -21,13 +21,13 @@ from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.condition.port_order import leaf
 from matrixlink.model.protection import NOTHING, PORT, SUBNET, Protection
-from matrixlink.routing.routes import Demand, Needs, NodeRoutes, Routes, Stripe, Vector
+from matrixlink.routing.routes import BandwidthNeeds, Demand, NodeRoutes, Routes, Stripe, Vector
 
 Shares = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class TrunkState:
     """What lies between two cabinets: by subnet, the part of the trunks' rate that both leaves have, and how much of it
     over each spine. One cabinet with itself has all of it without any trunk."""
 
@@ -37,14 +37,14 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RdmaPairWeights:
     """From one NPU to another: the weight of each die port, and whether its traffic goes over the spines."""
 
     weights: Shares
     over_spines: bool
 
 
-class RdmaSurvey:
+class RdmaPortState:
     """The ports and trunks that some members have now."""
 
     def __init__(self, fabric: Fabric, members: list[str]) -> None:
@@ -52,7 +52,7 @@ class RdmaSurvey:
         self.members = members
         self.dies = fabric.spec.npu.dies
         whole = ((1.0,) * self.dies,) * fabric.spec.node.npus
-        self.npus = {node: self._ports(node) if fabric.lacking(node) else whole for node in members}
+        self.npus = {node: self._ports(node) if fabric.unavailable_ports(node) else whole for node in members}
         self.cabinets: dict[str, list[str]] = {}
         for node in members:
             self.cabinets.setdefault(node.rpartition("-")[0], []).append(node)
@@ -60,24 +60,24 @@ class RdmaSurvey:
             cabinet: sorted({shares for node in nodes for shares in self.npus[node]})
             for cabinet, nodes in self.cabinets.items()
         }
-        self._between: dict[tuple[str, str], Between] = {}
+        self._between: dict[tuple[str, str], TrunkState] = {}
 
     def _ports(self, node: str) -> tuple[Shares, ...]:
         shares = self.fabric.usable(Plane.RDMA, node) / self.fabric.whole(Plane.RDMA)
         return tuple(map(tuple, shares.reshape(-1, self.dies).tolist()))
 
-    def between(self, ours: str, theirs: str) -> Between:
+    def between(self, ours: str, theirs: str) -> TrunkState:
         found = self._between.get((ours, theirs))
         if found is None:
             found = self._between[ours, theirs] = self._look(ours, theirs)
         return found
 
-    def _look(self, ours: str, theirs: str) -> Between:
+    def _look(self, ours: str, theirs: str) -> TrunkState:
         count = self.fabric.spec.rdma.spines
         if ours == theirs:
             return _whole_between(self.dies, count, True)
         leaves = [(leaf(f"{ours}-", d), leaf(f"{theirs}-", d)) for d in range(self.dies)]
-        if not any(self.fabric.lacking(each) for pair in leaves for each in pair):
+        if not any(self.fabric.unavailable_ports(each) for pair in leaves for each in pair):
             return _whole_between(self.dies, count, False)
         trunks, spines = [], []
         for a, b in leaves:
@@ -85,9 +85,9 @@ class RdmaSurvey:
             left = left / self.fabric.whole(Plane.RDMA, of_leaf=True)
             trunks.append(float(left.mean()))
             spines.append(tuple((left / left.sum()).tolist()) if left.any() else (0.0,) * count)
-        return Between(tuple(trunks), tuple(spines))
+        return TrunkState(tuple(trunks), tuple(spines))
 
-    def peers(self, cabinet: str) -> Iterator[tuple[Shares, Between]]:
+    def peers(self, cabinet: str) -> Iterator[tuple[Shares, TrunkState]]:
         """Every kind of NPU that one in this cabinet may send to, and what lies between."""
         for theirs, kinds in self.kinds.items():
             for shares in kinds:
@@ -95,21 +95,21 @@ class RdmaSurvey:
 
 
 @functools.cache
-def _whole_between(subnets: int, spines: int, same: bool) -> Between:
-    return Between((1.0,) * subnets, ((1 / spines,) * spines,) * subnets, same)
+def _whole_between(subnets: int, spines: int, same: bool) -> TrunkState:
+    return TrunkState((1.0,) * subnets, ((1 / spines,) * spines,) * subnets, same)
 
 
 @functools.lru_cache(maxsize=65536)
-def way(mine: Shares, theirs: Shares, between: Between) -> Way | None:
+def way(mine: Shares, theirs: Shares, between: TrunkState) -> RdmaPairWeights | None:
     """Each die port's part: by what both ends and the trunks have in its subnet; over the spines into the other subnet
     when they share none; None when nothing leads there."""
     common = [min(a, b, t) for a, b, t in zip(mine, theirs, between.trunks, strict=True)]
     if total := sum(common):
-        return Way(tuple(share / total for share in common), not between.same)
+        return RdmaPairWeights(tuple(share / total for share in common), not between.same)
     common = [min(a, t) for a, t in zip(mine, between.trunks, strict=True)]
     arrives = [min(b, t) for b, t in zip(theirs, between.trunks, strict=True)]
     total = sum(common) if any(arrives) else 0.0
-    return Way(tuple(share / total for share in common), True) if total else None
+    return RdmaPairWeights(tuple(share / total for share in common), True) if total else None
 
 
 @functools.cache
@@ -124,17 +124,17 @@ def survey_states(fails: str, subnets: int) -> tuple[Shares, ...]:
 # ---- what a floor takes ---------------------------------------------------------------------------------------------
 
 
-def rdma_needs(fabric: Fabric, members: list[str], protection: Protection) -> Needs:
+def rdma_needs(fabric: Fabric, members: list[str], protection: Protection) -> BandwidthNeeds:
     """What a floor among `members` takes of each die port and trunk, now and after any one failure of that level."""
-    survey = RdmaSurvey(fabric, members)
+    survey = RdmaPortState(fabric, members)
     need, cut = _demand(survey, NOTHING)
     if protection.fails == NOTHING:
-        return Needs(need, need, cut, cut)
+        return BandwidthNeeds(need, need, cut, cut)
     reserve, cut_by_failure = _demand(survey, protection.fails)
-    return Needs(need, reserve, cut, cut_by_failure)
+    return BandwidthNeeds(need, reserve, cut, cut_by_failure)
 
 
-def _demand(survey: RdmaSurvey, fails: str) -> tuple[Demand, tuple[tuple[str, str], ...]]:
+def _demand(survey: RdmaPortState, fails: str) -> tuple[Demand, tuple[tuple[str, str], ...]]:
     demand: Demand = {}
     cut: list[tuple[str, str]] = []
     for cabinet, nodes in survey.cabinets.items():
@@ -157,7 +157,7 @@ def _demand(survey: RdmaSurvey, fails: str) -> tuple[Demand, tuple[tuple[str, st
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Most:
+class WorstLoad:
     """The most that one NPU may be made to carry per GB/s of floor: on each die port, on each trunk of its leaves."""
 
     ports: Shares
@@ -165,20 +165,20 @@ class Most:
     cut: bool
 
 
-def _most(survey: RdmaSurvey, cabinet: str, kind: Shares, fails: str) -> Most:
+def _most(survey: RdmaPortState, cabinet: str, kind: Shares, fails: str) -> WorstLoad:
     return _most_of(kind, tuple(dict.fromkeys(survey.peers(cabinet))), fails, survey.fabric.spec.rdma.spines)
 
 
 @functools.lru_cache(maxsize=16384)
-def _most_of(kind: Shares, peers: tuple[tuple[Shares, Between], ...], fails: str, spines: int) -> Most:
+def _most_of(kind: Shares, peers: tuple[tuple[Shares, TrunkState], ...], fails: str, spines: int) -> WorstLoad:
     ports, trunks, cut = np.zeros(len(kind)), np.zeros((len(kind), spines)), not any(kind)
     for shares, between in peers:
         for left in survey_states(fails, len(kind)):
             if fails == SUBNET:
-                between_now = Between(less(between.trunks, left), between.spines, between.same)
+                between_now = TrunkState(subtract(between.trunks, left), between.spines, between.same)
             else:
                 between_now = between
-            mine, theirs = (less(kind, left), less(shares, left)) if fails != NOTHING else (kind, shares)
+            mine, theirs = (subtract(kind, left), subtract(shares, left)) if fails != NOTHING else (kind, shares)
             found = way(mine, theirs, between_now)
             if found is None:
                 cut = cut or (any(kind) and any(shares))
@@ -186,10 +186,10 @@ def _most_of(kind: Shares, peers: tuple[tuple[Shares, Between], ...], fails: str
             ports = np.maximum(ports, found.weights)
             if found.over_spines:
                 trunks = np.maximum(trunks, np.array(found.weights)[:, None] * np.array(between.spines))
-    return Most(tuple(ports.tolist()), trunks, cut)
+    return WorstLoad(tuple(ports.tolist()), trunks, cut)
 
 
-def less(shares: Shares, left: Shares) -> Shares:
+def subtract(shares: Shares, left: Shares) -> Shares:
     return tuple(min(a, b) for a, b in zip(shares, left, strict=True))
 
 
@@ -205,9 +205,9 @@ def _node_vector(npus: tuple[Shares, ...]) -> Vector:
 
 def choose_rdma(fabric: Fabric, members: list[str]) -> Routes:
     """Everybody's stripes; detours for own NPUs, peers' NPUs and peers' cabinets that have lost ports or trunks."""
-    survey = RdmaSurvey(fabric, members)
+    survey = RdmaPortState(fabric, members)
     whole = (1.0,) * survey.dies
-    even = _stripes(Way(tuple(1 / survey.dies for _ in whole), False), _whole_between(survey.dies, 1, True))
+    even = _stripes(RdmaPairWeights(tuple(1 / survey.dies for _ in whole), False), _whole_between(survey.dies, 1, True))
     hurt = {
         node: [(at, npu) for at, npu in enumerate(npus) if min(npu) < 1]
         for node, npus in survey.npus.items()
@@ -237,7 +237,7 @@ def choose_rdma(fabric: Fabric, members: list[str]) -> Routes:
     return Routes(Plane.RDMA, {node: routes[node] for node in members}, tuple(sorted(set(cut))))
 
 
-def _stripes(way: Way | None, between: Between) -> tuple[Stripe, ...]:
+def _stripes(way: RdmaPairWeights | None, between: TrunkState) -> tuple[Stripe, ...]:
     found = []
     for d, weight in enumerate(way.weights if way else ()):
         spread = between.spines[d]

@@ -12,7 +12,7 @@ Out = Mapping[str, Collection[str]]
 Stripes = list[dict[str, Any]]
 
 
-def crosses(order: PortOrder, node: str, body: Mapping[str, Any], out: Out) -> bool:
+def route_uses_ports(order: PortOrder, node: str, body: Mapping[str, Any], out: Out) -> bool:
     """`body` is a program's: stripes, and detours for peers and endpoints. `out` are ports by node or RDMA leaf."""
     plane = Plane(body["plane"])
     return any(_sends(order, node, plane, ways, out) for ways in (body, *body.get("peerings", ())))

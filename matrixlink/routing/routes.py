@@ -36,7 +36,7 @@ class NodeRoutes:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class BandwidthNeeds:
     """What one GB/s of floor per NPU takes of each link now (`need`), the most it can take now or after any one failure
     that is to be survived (`reserve`, never less), and which members have no path between them, now and then."""
 

@@ -21,10 +21,10 @@ from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.model.protection import Protection
 from matrixlink.routing.rdma_routing import choose_rdma, rdma_needs
-from matrixlink.routing.routes import Needs, NodeRoutes, Routes, Stripe
+from matrixlink.routing.routes import BandwidthNeeds, NodeRoutes, Routes, Stripe
 from matrixlink.routing.ub_routing import choose_ub, ub_needs
 
-__all__ = ["Needs", "NodeRoutes", "Routes", "Stripe", "choose_needs", "choose_routes"]
+__all__ = ["BandwidthNeeds", "NodeRoutes", "Routes", "Stripe", "choose_needs", "choose_routes"]
 
 
 def choose_routes(fabric: Fabric, plane: Plane, members: Iterable[str]) -> Routes:
@@ -34,7 +34,7 @@ def choose_routes(fabric: Fabric, plane: Plane, members: Iterable[str]) -> Route
 
 def choose_needs(
     fabric: Fabric, plane: Plane, members: Iterable[str], protection: Protection = Protection.NONE
-) -> Needs:
+) -> BandwidthNeeds:
     """What one GB/s of floor per NPU takes of each link under those routes, and what it must have set aside to survive
     any one failure of that level."""
     return _NEEDS[plane](fabric, list(members), protection)
@@ -48,10 +48,10 @@ def _choose_vpc(fabric: Fabric, members: list[str]) -> Routes:
     return Routes(Plane.VPC, routes, _vpc_cut(fabric, members))
 
 
-def _vpc_needs(fabric: Fabric, members: list[str], protection: Protection) -> Needs:
+def _vpc_needs(fabric: Fabric, members: list[str], protection: Protection) -> BandwidthNeeds:
     need = dict.fromkeys(members, np.array([float(fabric.spec.node.npus)]))
     cut = _vpc_cut(fabric, members)
-    return Needs(need, need, cut, cut)
+    return BandwidthNeeds(need, need, cut, cut)
 
 
 def _vpc_cut(fabric: Fabric, members: list[str]) -> tuple[tuple[str, str], ...]:
@@ -63,7 +63,7 @@ _CHOOSERS: dict[Plane, Callable[[Fabric, list[str]], Routes]] = {
     Plane.RDMA: choose_rdma,
     Plane.VPC: _choose_vpc,
 }
-_NEEDS: dict[Plane, Callable[[Fabric, list[str], Protection], Needs]] = {
+_NEEDS: dict[Plane, Callable[[Fabric, list[str], Protection], BandwidthNeeds]] = {
     Plane.UB: ub_needs,
     Plane.RDMA: rdma_needs,
     Plane.VPC: _vpc_needs,
@@ -78,7 +78,7 @@ def slowest_endpoint(fabric: Fabric, plane: Plane, node: str) -> list[float]:
         return [float(usable[0])]
     if plane == Plane.RDMA:
         return [float(usable.reshape(-1, spec.npu.dies).mean(axis=1).min())]
-    if not fabric.lacking(node):
+    if not fabric.unavailable_ports(node):
         return [spec.die.ub_link_gbps] * spec.ub.sub_planes
     dies: list[list[float]] = usable[-spec.node.dies * spec.ub.sub_planes :].reshape(-1, spec.ub.sub_planes).tolist()
     return min(dies, key=sum)

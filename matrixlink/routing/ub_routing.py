@@ -24,14 +24,14 @@ import numpy as np
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.model.protection import CHIP, NOTHING, SUB_PLANE, Protection
-from matrixlink.routing.routes import Demand, Needs, NodeRoutes, Routes, Stripe, Vector
+from matrixlink.routing.routes import BandwidthNeeds, Demand, NodeRoutes, Routes, Stripe, Vector
 
 Weights = tuple[float, ...]
 Chips = tuple[Weights, ...]
 
 
 @dataclass(frozen=True)
-class Kind:
+class PortCondition:
     """The condition of a node's UB ports: shares left of each uplink, and how many dies have which shares left."""
 
     chips: Chips
@@ -46,7 +46,7 @@ class Kind:
         return hash((self.chips, self.dies))
 
     @classmethod
-    def of(cls, fabric: Fabric, node: str) -> Kind:
+    def of(cls, fabric: Fabric, node: str) -> PortCondition:
         spec = fabric.spec
         shares = fabric.usable(Plane.UB, node) / fabric.whole(Plane.UB)
         split = spec.ub.sub_planes * spec.ub.l2_per_sub_plane
@@ -56,15 +56,15 @@ class Kind:
 
 
 @functools.cache
-def whole_kind(sub_planes: int, chips: int, dies: int) -> Kind:
+def whole_kind(sub_planes: int, chips: int, dies: int) -> PortCondition:
     """A node that has lost nothing."""
-    return Kind(((1.0,) * chips,) * sub_planes, (((1.0,) * sub_planes, dies),))
+    return PortCondition(((1.0,) * chips,) * sub_planes, (((1.0,) * sub_planes, dies),))
 
 
-def kinds_of(fabric: Fabric, members: Iterable[str]) -> dict[str, Kind]:
+def kinds_of(fabric: Fabric, members: Iterable[str]) -> dict[str, PortCondition]:
     spec = fabric.spec
     whole = whole_kind(spec.ub.sub_planes, spec.ub.l2_per_sub_plane, spec.node.dies)
-    return {node: Kind.of(fabric, node) if fabric.lacking(node) else whole for node in members}
+    return {node: PortCondition.of(fabric, node) if fabric.unavailable_ports(node) else whole for node in members}
 
 
 def _by_supernode(members: Iterable[str]) -> dict[str, list[str]]:
@@ -85,7 +85,7 @@ def _apart(groups: dict[str, list[str]]) -> list[tuple[str, str]]:
 # ---- what a floor takes ---------------------------------------------------------------------------------------------
 
 
-def ub_needs(fabric: Fabric, members: list[str], protection: Protection) -> Needs:
+def ub_needs(fabric: Fabric, members: list[str], protection: Protection) -> BandwidthNeeds:
     """What a floor among `members` takes of each link, now and after any one failure of that level."""
     groups = _by_supernode(members)
     need: Demand = {}
@@ -105,10 +105,10 @@ def ub_needs(fabric: Fabric, members: list[str], protection: Protection) -> Need
             pairs = _pairs(kinds, a, b)
             cut += pairs if now else []
             cut_by_failure += pairs
-    return Needs(need, reserve, tuple(sorted(cut)), tuple(sorted(cut_by_failure)))
+    return BandwidthNeeds(need, reserve, tuple(sorted(cut)), tuple(sorted(cut_by_failure)))
 
 
-def _pairs(kinds: dict[str, Kind], a: Kind, b: Kind) -> list[tuple[str, str]]:
+def _pairs(kinds: dict[str, PortCondition], a: PortCondition, b: PortCondition) -> list[tuple[str, str]]:
     ours, theirs = ([node for node, kind in kinds.items() if kind == each] for each in (a, b))
     return sorted({(min(one, other), max(one, other)) for one in ours for other in theirs if one != other})
 
@@ -118,10 +118,10 @@ PerKind = tuple[Vector, dict[Weights, Vector], Vector, dict[Weights, Vector]]
 
 
 def _vectors(
-    count: Counter[Kind], fails: str, per_npu: int
-) -> tuple[dict[Kind, PerKind], list[tuple[Kind, Kind, bool]]]:
+    count: Counter[PortCondition], fails: str, per_npu: int
+) -> tuple[dict[PortCondition, PerKind], list[tuple[PortCondition, PortCondition, bool]]]:
     """Each kind's vectors, and which kinds have no path between them (True: already now)."""
-    found: dict[Kind, PerKind] = {}
+    found: dict[PortCondition, PerKind] = {}
     parted = []
     for kind in count:
         others = [other for other in count if other != kind or count[kind] > 1] or [kind]
@@ -136,7 +136,7 @@ def _vectors(
 
 
 @functools.lru_cache(maxsize=65536)
-def _cut(kind: Kind, other: Kind, fails: str) -> bool:
+def _cut(kind: PortCondition, other: PortCondition, fails: str) -> bool:
     """Whether nothing is left between nodes of two kinds: of their uplinks now, of any two dies' after a failure."""
     whole = (1.0,) * len(kind.chips)
     if fails == NOTHING:
@@ -144,7 +144,7 @@ def _cut(kind: Kind, other: Kind, fails: str) -> bool:
     return any(_pair(kind.chips, die, other.chips, their, fails).cut for die, _ in kind.dies for their, _ in other.dies)
 
 
-def _of_dies(fabric: Fabric, node: str, kind: Kind, vectors: PerKind) -> tuple[Vector, Vector]:
+def _of_dies(fabric: Fabric, node: str, kind: PortCondition, vectors: PerKind) -> tuple[Vector, Vector]:
     need_up, need_die, reserve_up, reserve_die = vectors
     if len(kind.dies) == 1:
         order = [kind.dies[0][0]] * kind.dies[0][1]
@@ -175,7 +175,9 @@ def _joined(uplinks: Vector, order: tuple[Weights, ...], dies: tuple[tuple[Weigh
 
 
 @functools.lru_cache(maxsize=1024)
-def _worst(kind: Kind, others: tuple[Kind, ...], fails: str, per_npu: int) -> tuple[Vector, dict[Weights, Vector]]:
+def _worst(
+    kind: PortCondition, others: tuple[PortCondition, ...], fails: str, per_npu: int
+) -> tuple[Vector, dict[Weights, Vector]]:
     """Per GB/s of floor and NPU, the most over all peers and failures: what goes on each uplink, and on the links of
     each kind of die. An NPU's floor is split over its `per_npu` dies."""
     uplink = np.zeros(len(kind.chips) * len(kind.chips[0]))
@@ -195,7 +197,7 @@ def _worst(kind: Kind, others: tuple[Kind, ...], fails: str, per_npu: int) -> tu
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Way:
+class UbPairWeights:
     """Between two dies: the weight of each sub-plane and of each L2 chip, and whether nothing is left. With a failure,
     the largest weights over all states, the whole one included."""
 
@@ -205,10 +207,10 @@ class Way:
 
 
 @functools.lru_cache(maxsize=65536)
-def _pair(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, fails: str) -> Way:
+def _pair(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, fails: str) -> UbPairWeights:
     planes, chips = pair_states(chips_a, die_a, chips_b, die_b, fails)
     cut = bool((planes.sum(axis=1) <= 0).any())
-    return Way(planes.max(axis=0), chips.max(axis=0).ravel(), cut)
+    return UbPairWeights(planes.max(axis=0), chips.max(axis=0).ravel(), cut)
 
 
 def pair_states(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, fails: str) -> tuple[Vector, Vector]:
@@ -269,11 +271,11 @@ def _choose_in(fabric: Fabric, members: list[str], routes: dict[str, NodeRoutes]
     whole_die = whole.dies[0][0]
     condition = kinds_of(fabric, members)
 
-    def towards(mine: Kind, die: Weights, peer: Kind) -> tuple[Stripe, ...]:
+    def towards(mine: PortCondition, die: Weights, peer: PortCondition) -> tuple[Stripe, ...]:
         return _stripes(mine.chips, die, peer.chips, whole_die)
 
     hurt = {node: kind for node, kind in condition.items() if kind != whole}
-    hurt_dies = {node: _hurt_dies(fabric, node) for node, kind in hurt.items() if kind.dies != whole.dies}
+    hurt_dies = {node: _impaired_dies(fabric, node) for node, kind in hurt.items() if kind.dies != whole.dies}
     cut = set()
     for node, mine in condition.items():
         base = towards(mine, whole_die, whole)
@@ -304,7 +306,7 @@ def _stripes(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights) -> 
     return tuple(found)
 
 
-def _hurt_dies(fabric: Fabric, node: str) -> dict[str, Weights]:
+def _impaired_dies(fabric: Fabric, node: str) -> dict[str, Weights]:
     """The dies of a node that have lost ports, with what each has left per sub-plane."""
     links = len(fabric.ports.die_links)
     shares = (fabric.usable(Plane.UB, node) / fabric.whole(Plane.UB))[-links:].reshape(len(fabric.ports.dies), -1)

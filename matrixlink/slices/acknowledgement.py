@@ -14,10 +14,10 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.planes import Plane
-from matrixlink.admission.admission_state import Promises
-from matrixlink.model.slice_states import SLICE_STATES, WITHDRAWING, WITHDRAWN, stands
-from matrixlink.ports import Reach
-from matrixlink.slices.conditions import told
+from matrixlink.admission.admission_state import AdmissionState
+from matrixlink.model.slice_states import SLICE_STATES, WITHDRAWING, WITHDRAWN, next_state
+from matrixlink.ports import AgentReachability
+from matrixlink.slices.conditions import slice_conditions
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import ProgramRow, SliceRow
 
@@ -25,28 +25,28 @@ PATIENCE_FLOOR_WALL_S = 10.0
 """However fast emulated time runs, an agent that can be reached is given this long to clear a slice."""
 
 
-class Settling:
+class Acknowledgements:
     """`after` is called once slices were settled, for what else waits for acknowledgements."""
 
-    def __init__(self, store: LinkStore, promises: Promises, clock: Clock, reach: Reach) -> None:
+    def __init__(self, store: LinkStore, promises: AdmissionState, clock: Clock, reach: AgentReachability) -> None:
         self._store = store
         self._promises = promises
         self._clock = clock
         self._reach = reach
         self.after: list[Callable[[Session], None]] = []
 
-    def settle(self, session: Session, slices: Iterable[SliceRow | str]) -> list[str]:
+    def reconcile(self, session: Session, slices: Iterable[SliceRow | str]) -> list[str]:
         """Settle these slices, by row or by name. Those that were withdrawn and are gone."""
         gone = []
         for each in sorted(slices, key=lambda each: each if isinstance(each, str) else each.name):
             row = session.get(SliceRow, each) if isinstance(each, str) else each
-            if row is not None and self._settle(session, row):
+            if row is not None and self._reconcile(session, row):
                 gone.append(row.name)
         for follow in self.after:
             follow(session)
         return gone
 
-    def _settle(self, session: Session, row: SliceRow) -> bool:
+    def _reconcile(self, session: Session, row: SliceRow) -> bool:
         """True when the slice is gone."""
         programs = self._store.programs(session, row.name) if row.program_generation else []
         programs = self._drop_cleared(session, row, programs)
@@ -58,8 +58,8 @@ class Settling:
         row.programmed = sum(p.state == "Programmed" and p.generation == row.generation for p in wanted)
         failed = [program for program in wanted if program.state == "Failed"]
         if row.program_generation == row.generation:
-            whole = not self._promises.lost(row) and row.kept >= 1
-            row.move(stands(row.state, row.programmed, len(row.members), len(failed), whole))
+            whole = not self._promises.broken_ports(row) and row.kept >= 1
+            row.move(next_state(row.state, row.programmed, len(row.members), len(failed), whole))
         self._tell(row, [f"{program.node}: {program.message}" for program in failed])
         return False
 
@@ -88,14 +88,14 @@ class Settling:
         if row.program_generation:  # else no agent has ever heard of it
             self._store.remember_generation(session, row)
         session.delete(row)
-        trimmed = self._store.slices_named(session, self._promises.trimmed(plane))
+        trimmed = self._store.slices_named(session, self._promises.degraded_slices(plane))
         if trimmed:
-            self._promises.regrant(trimmed)
+            self._promises.reallocate(trimmed)
             for other in trimmed:
                 self._tell(other, [])
-        self._promises.show(session, plane, members)
+        self._promises.publish_shares(session, plane, members)
 
     def _tell(self, row: SliceRow, failures: list[str]) -> None:
-        conditions = told(row, failures, self._promises.lost(row), self._clock.now())
+        conditions = slice_conditions(row, failures, self._promises.broken_ports(row), self._clock.now())
         if conditions != row.conditions:
             row.conditions = conditions

@@ -9,7 +9,7 @@ from matrixlink.model.protection import LEVELS, Protection
 from matrixlink.store.tables import SliceRow
 
 
-def told(row: SliceRow, failures: list[str], lost: int, now: float) -> list[dict[str, Any]]:
+def slice_conditions(row: SliceRow, failures: list[str], lost: int, now: float) -> list[dict[str, Any]]:
     """The slice's conditions: Admitted, RoutesProgrammed, QosSatisfied, Degraded, and Protected where that was asked. A
     condition keeps its transition time while its status stays. `failures` are agents' own words; `lost` of the ports
     that its routes go around are broken, the others drained."""

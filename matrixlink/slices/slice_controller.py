@@ -18,36 +18,36 @@ from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.planes import Plane
 from matrixcommon.persistence.database_session import check_etag
 from matrixcommon.persistence.table_cache import shape_of
-from matrixlink.admission.admission_state import Promises
+from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.admission.slice_index import terms_of
 from matrixlink.contract.slices import SliceRequest, SliceView
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.model.protection import check_protection
 from matrixlink.model.qos import TERMS, check_terms
 from matrixlink.model.slice_states import ADMITTED, FAILED, PROGRAMMING, REROUTING, WITHDRAWING
-from matrixlink.ports import Reach
-from matrixlink.slices.acknowledgement import Settling
+from matrixlink.ports import AgentReachability
+from matrixlink.slices.acknowledgement import Acknowledgements
 from matrixlink.slices.programs import ask_to_clear, ask_to_program, program_bodies
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import SliceRow
 
-May = Callable[[str | None], None]
+Authorize = Callable[[str | None], None]
 """Raises Forbidden unless who asks may act for that project; None is what belongs to nobody yet."""
 
 
-def anybody(project: str | None) -> None:
+def allow_all(project: str | None) -> None:
     """Nobody is asked who they are."""
 
 
-class Switchboard:
+class SliceController:
     """The verbs over slices. `fabric` is what there is and how it is."""
 
-    def __init__(self, store: LinkStore, fabric: Fabric, clock: Clock, reach: Reach) -> None:
+    def __init__(self, store: LinkStore, fabric: Fabric, clock: Clock, reach: AgentReachability) -> None:
         self.store = store
         self.fabric = fabric
-        self.promises = Promises(store, fabric)
+        self.promises = AdmissionState(store, fabric)
         self._clock = clock
-        self._settling = Settling(store, self.promises, clock, reach)
+        self._settling = Acknowledgements(store, self.promises, clock, reach)
         self.after_settle = self._settling.after
         """Called after slices were settled: for what waits for agents' acknowledgements beside them."""
         self.after_change: list[Callable[[Session, SliceRow], None]] = []
@@ -64,7 +64,7 @@ class Switchboard:
         *,
         if_match: str | None = None,
         validate_only: bool = False,
-        may: May = anybody,
+        may: Authorize = allow_all,
     ) -> SliceView:
         """Promise a slice its floor, or change what it was promised. Raises InsufficientBandwidth, Conflict."""
         checked_resource_name(name)
@@ -73,14 +73,14 @@ class Switchboard:
             row = session.get(SliceRow, name)
             may(None if row is None else row.project)
             check_etag(row, if_match)
-            wish = self._wished(session, name, request)
+            wish = self._desired(session, name, request)
             if row is not None and row.state == WITHDRAWING:
                 raise Conflict(f"slice {name!r} is being withdrawn; wait until it is gone")
-            if row is not None and row.wish == wish.wish:
+            if row is not None and row.spec == wish.spec:
                 return row.shown()
             if row is not None:
                 _refuse_to_move(row, wish)
-            held = self.promises.roll.get(name)
+            held = self.promises.slices.get(name)
             wish.admitted_order = held.rank[1] if held else session.info["newest"] + 1
             booked = self.promises.book(terms_of(wish), held, dry=validate_only)
             touched = dict.fromkeys([*wish.members, *(held.members if held else ())])
@@ -89,16 +89,16 @@ class Switchboard:
             row.kept, row.unprotected, row.generation = booked.kept, booked.unprotected, generation
             row.ports_seen = self.promises.around_slice(booked)
             row.move(ADMITTED)
-            self.settle(session, [row])
+            self.reconcile(session, [row])
             if not validate_only:
-                self.promises.know(row)
-                self.promises.show(session, Plane(row.plane), touched, row)
+                self.promises.update_slice(row)
+                self.promises.publish_shares(session, Plane(row.plane), touched, row)
                 self._tell_others(session, row)
             if validate_only:
                 return row.view()
         return row.shown()
 
-    def program(self, name: str, *, may: May = anybody) -> SliceView:
+    def program(self, name: str, *, may: Authorize = allow_all) -> SliceView:
         """Ask the members' agents to program the present generation, and those that left to clear."""
         with self.promises.changing() as session:
             row = self.store.slice(session, name)
@@ -109,12 +109,12 @@ class Switchboard:
                 if row.state == FAILED:
                     row.generation += 1
                 row.move(PROGRAMMING)
-                row.ports_seen = self.promises.around_slice(self.promises.roll[row.name])
+                row.ports_seen = self.promises.around_slice(self.promises.slices[row.name])
                 self._ask(session, row, self._bodies(row))
-            self.settle(session, [row])
+            self.reconcile(session, [row])
         return row.shown()
 
-    def withdraw(self, name: str, *, if_match: str | None = None, may: May = anybody) -> SliceView | None:
+    def withdraw(self, name: str, *, if_match: str | None = None, may: Authorize = allow_all) -> SliceView | None:
         """Clear a slice wherever an agent can be reached, then forget it (None once it is gone)."""
         with self.promises.changing() as session:
             row = self.store.slice(session, name)
@@ -127,9 +127,9 @@ class Switchboard:
                     row.generation += 1
                     for program in self.store.programs(session, name):
                         ask_to_clear(program, row.generation)
-                self.promises.know(row)
+                self.promises.update_slice(row)
                 self._tell_others(session, row)
-            gone = name in self.settle(session, [row])
+            gone = name in self.reconcile(session, [row])
         return None if gone else row.shown()
 
     def reroute(self) -> list[str]:
@@ -139,43 +139,43 @@ class Switchboard:
         """
         with self.promises.changing() as session:
             self.promises.trim_leaving()
-            moved, unsettled = self.promises.moved(), self.promises.unsettled
-            return self.go_around(session, moved, unsettled) if moved or unsettled else []
+            moved, unsettled = self.promises.stale_routes(), self.promises.unsettled
+            return self.reroute_around(session, moved, unsettled) if moved or unsettled else []
 
-    def go_around(self, session: Session, moved: list[str], also: Iterable[str] = ()) -> list[str]:
+    def reroute_around(self, session: Session, moved: list[str], also: Iterable[str] = ()) -> list[str]:
         """New routes for the slices that moved, and what can be kept of their floors and of those that were trimmed
         before. `also` are looked at too. The slices that got new routes."""
         rerouted: list[str] = []
-        planes = {self.promises.roll[name].plane for name in (*moved, *also) if self.promises.roll.get(name)}
-        trimmed = [name for plane in planes for name in self.promises.trimmed(plane)]
+        planes = {self.promises.slices[name].plane for name in (*moved, *also) if self.promises.slices.get(name)}
+        trimmed = [name for plane in planes for name in self.promises.degraded_slices(plane)]
         rows = self.store.slices_named(session, {*moved, *also, *trimmed})
-        self.promises.regrant(rows)
+        self.promises.reallocate(rows)
         touched: dict[Plane, dict[str, None]] = {plane: {} for plane in planes}
         for row in rows:
             touched[Plane(row.plane)] |= dict.fromkeys(row.members)
             if row.name not in moved:
                 continue
-            row.ports_seen = self.promises.around_slice(self.promises.roll[row.name])
-            self.promises.know(row)
+            row.ports_seen = self.promises.around_slice(self.promises.slices[row.name])
+            self.promises.update_slice(row)
             if row.program_generation and row.state != ADMITTED and self.reprogram(session, row):
                 rerouted.append(row.name)
         for plane, nodes in touched.items():
-            self.promises.show(session, plane, nodes)
-        self.settle(session, rows)
+            self.promises.publish_shares(session, plane, nodes)
+        self.reconcile(session, rows)
         self.promises.unsettled -= set(also)
         return rerouted
 
     def settle_all(self) -> list[str]:
         """Move on what waits for agents that fell silent. The slices that are gone."""
         with self.promises.changing() as session:
-            waiting = self.store.clearing(session) | {terms.name for terms in self.promises.roll if terms.withdrawing}
-            return self.settle(session, waiting) if waiting else []
+            waiting = self.store.clearing(session) | {terms.name for terms in self.promises.slices if terms.withdrawing}
+            return self.reconcile(session, waiting) if waiting else []
 
-    def settle(self, session: Session, slices: Iterable[SliceRow | str]) -> list[str]:
+    def reconcile(self, session: Session, slices: Iterable[SliceRow | str]) -> list[str]:
         """Read slices' states off their programs. Those that were withdrawn and are gone."""
-        return self._settling.settle(session, slices)
+        return self._settling.reconcile(session, slices)
 
-    def outrun(self, session: Session, name: str, generation: int) -> None:
+    def supersede_generation(self, session: Session, name: str, generation: int) -> None:
         """An agent holds a generation that we never gave (our tables were put back to an older state): go beyond it."""
         row = self.store.slice(session, name)
         if generation <= row.generation:
@@ -210,7 +210,7 @@ class Switchboard:
             raise InvalidField("only slices of the VPC plane have security rules", field="securityRules")
         check_protection(request.plane, request.protection, request.floor_gbps_per_npu)
 
-    def _wished(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
+    def _desired(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
         """The wish as a row that is not (yet) in the session."""
         wish: SliceRow = shape_of(SliceRow).made(
             name=name,
@@ -259,7 +259,7 @@ class Switchboard:
 
     def reprogram(self, session: Session, row: SliceRow) -> bool:
         """New routes in a generation of their own, if they are any different."""
-        row.ports_seen = self.promises.around_slice(self.promises.roll[row.name])
+        row.ports_seen = self.promises.around_slice(self.promises.slices[row.name])
         bodies = self._bodies(row)
         held = {p.node: p.body for p in self.store.programs(session, row.name) if p.action == "program"}
         if bodies == held:

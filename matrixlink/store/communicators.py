@@ -26,7 +26,7 @@ class CommunicatorRow(ResourceRow, Base):
     seed: Mapped[int] = mapped_column(Integer)
 
     @property
-    def wish(self) -> tuple[object, ...]:
+    def spec(self) -> tuple[object, ...]:
         """All that a repeated PUT must agree on to be no news."""
         return (self.project, self.labels or {}, self.slice, *self.terms)
 

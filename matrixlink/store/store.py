@@ -18,9 +18,9 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import InsufficientCapacity
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.persistence.bulk_writes import first_row
-from matrixcommon.persistence.database_session import Records, ResourceRow, find
-from matrixcommon.persistence.table_cache import Keep, every, kept_by, shape_of
+from matrixcommon.persistence.bulk_writes import fetch_one
+from matrixcommon.persistence.database_session import Database, ResourceRow, find
+from matrixcommon.persistence.table_cache import CachedTable, all_rows, kept_by, shape_of
 from matrixlink.store.tables import (
     AgentRow,
     DrainRow,
@@ -50,16 +50,16 @@ class LinkStore:
     """The tables, asked in the words of the domain. Every method works inside the caller's transaction. All but the
     journal, the events and the names of slices that are gone is kept in memory between transactions."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Database) -> None:
         self.records = records
         records.keep(
-            Keep(SliceRow, by=("instance",)),
-            Keep(ProgramRow, by=("slice", "node", "action")),
-            Keep(LinkRow),
-            Keep(DrainRow),
-            Keep(PeeringRow),
-            Keep(AgentRow),
-            Keep(FenceRow, by=("slice", "node", "isolation")),
+            CachedTable(SliceRow, by=("instance",)),
+            CachedTable(ProgramRow, by=("slice", "node", "action")),
+            CachedTable(LinkRow),
+            CachedTable(DrainRow),
+            CachedTable(PeeringRow),
+            CachedTable(AgentRow),
+            CachedTable(FenceRow, by=("slice", "node", "isolation")),
         )
 
     def transaction(self, dry: bool = False) -> AbstractContextManager[Session]:
@@ -74,7 +74,7 @@ class LinkStore:
         return find(session, SliceRow, name)
 
     def slices(self, session: Session) -> list[SliceRow]:
-        return sorted(every(session, SliceRow), key=_name)
+        return sorted(all_rows(session, SliceRow), key=_name)
 
     def slices_named(self, session: Session, names: Iterable[str]) -> list[SliceRow]:
         """Those of the named slices that are there, in the order of their names."""
@@ -85,7 +85,7 @@ class LinkStore:
 
     def first_generation(self, session: Session, name: str) -> int:
         """For a slice made anew: one more than any slice of this name has had that some agent heard of."""
-        held = first_row(session.connection(), f"SELECT generation FROM {NAMES.name} WHERE name = %s", (name,))
+        held = fetch_one(session.connection(), f"SELECT generation FROM {NAMES.name} WHERE name = %s", (name,))
         return 1 + (0 if held is None else int(held[0]))
 
     def remember_generation(self, session: Session, row: SliceRow) -> None:
@@ -97,10 +97,10 @@ class LinkStore:
     # -- drains, peerings, fences -------------------------------------------------------------------------------------
 
     def drains(self, session: Session, state: str | None = None) -> list[DrainRow]:
-        return sorted((row for row in every(session, DrainRow) if state in (None, row.state)), key=_name)
+        return sorted((row for row in all_rows(session, DrainRow) if state in (None, row.state)), key=_name)
 
     def peerings(self, session: Session) -> list[PeeringRow]:
-        return sorted(every(session, PeeringRow), key=_name)
+        return sorted(all_rows(session, PeeringRow), key=_name)
 
     def fence(self, session: Session, row: SliceRow, program: ProgramRow) -> None:
         """A node may go on holding a slice that has ended."""
@@ -125,7 +125,7 @@ class LinkStore:
 
     def fenced(self, session: Session) -> bool:
         """Whether any node may still hold an ended slice."""
-        return bool(every(session, FenceRow))
+        return bool(all_rows(session, FenceRow))
 
     # -- programs -----------------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class LinkStore:
         return {row.slice for row in _where(session, ProgramRow, "action", "clear")}
 
     def programs(self, session: Session, slice: str | None = None) -> list[ProgramRow]:
-        found = every(session, ProgramRow) if slice is None else _where(session, ProgramRow, "slice", slice)
+        found = all_rows(session, ProgramRow) if slice is None else _where(session, ProgramRow, "slice", slice)
         return sorted(found, key=_name)
 
     def programs_by_node(self, session: Session, nodes: Iterable[str]) -> dict[str, list[ProgramRow]]:
@@ -150,18 +150,18 @@ class LinkStore:
 
     def supernodes(self, session: Session) -> list[str]:
         """Those in which some agent was ever heard, as far as they were not forgotten."""
-        return sorted({NodeName(row.node).supernode for row in every(session, AgentRow)})
+        return sorted({NodeName(row.node).supernode for row in all_rows(session, AgentRow)})
 
     def forget_supernode(self, session: Session, name: str) -> None:
         """Its agents' lives, its ports' conditions and its fences: none of its cards is there any more."""
         inside = f"{name}-"
-        told: list[AgentRow | LinkRow | FenceRow] = [*every(session, AgentRow), *every(session, LinkRow)]
-        for row in [*told, *every(session, FenceRow)]:
+        told: list[AgentRow | LinkRow | FenceRow] = [*all_rows(session, AgentRow), *all_rows(session, LinkRow)]
+        for row in [*told, *all_rows(session, FenceRow)]:
             if row.node.startswith(inside):
                 session.delete(row)
 
     def links(self, session: Session) -> list[LinkRow]:
-        return sorted(every(session, LinkRow), key=_name)
+        return sorted(all_rows(session, LinkRow), key=_name)
 
     def new_link(self, session: Session, link: Link) -> LinkRow:
         """A row for a link that has none: whole."""

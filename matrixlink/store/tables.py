@@ -85,7 +85,7 @@ class SliceRow(ResourceRow, Base):
     withdrawing_since: Mapped[float | None] = mapped_column(Float)
 
     @property
-    def wish(self) -> tuple[object, ...]:
+    def spec(self) -> tuple[object, ...]:
         """All that a repeated PUT must agree on to be no news."""
         return (
             self.project, self.labels or {}, self.allocation, self.instance, self.plane, sorted(self.members),
@@ -190,14 +190,14 @@ class LinkRow(ResourceRow, Base):
         return float(self.built["built_gbps"])
 
     @property
-    def said_gbps(self) -> float:
+    def effective_gbps(self) -> float:
         """The least of what the port says and what probes found: the link's condition but for damping."""
         said = self.built_gbps if (reported := self.reported_gbps) is None else reported
         return said if (probed := self.probed_gbps) is None else min(said, probed)
 
     def view(self) -> LinkView:
         until = self.damped_until
-        lanes = LANES.get(round(self.said_gbps / self.built_gbps, 6))
+        lanes = LANES.get(round(self.effective_gbps / self.built_gbps, 6))
         return LinkView.model_validate(
             self.common() | self.built
             | {"gbps": self.gbps, "reason": self.reason or "", "lanes": lanes,
@@ -214,7 +214,7 @@ class EventRow(EventColumns, ResourceRow, Base):
     about: Mapped[str] = mapped_column(String(253), index=True)
 
     def view(self) -> Any:
-        return EventView(name=self.name, about=self.about, etag=self.etag, **self.told())
+        return EventView(name=self.name, about=self.about, etag=self.etag, **self.described())
 
 
 class DrainRow(ResourceRow, Base):
@@ -232,7 +232,7 @@ class DrainRow(ResourceRow, Base):
     message: Mapped[str] = mapped_column(String(300), default="")
 
     @property
-    def wish(self) -> tuple[object, ...]:
+    def spec(self) -> tuple[object, ...]:
         return self.project, self.labels or {}, self.elements, self.reason, self.even_if_floors_break
 
     def view(self) -> DrainView:

@@ -16,7 +16,7 @@ from matrixcommon.model.planes import Plane
 from matrixlink.contract.slices import LinkView, PlaneSummary, QosClassView, SwitchView
 from matrixlink.fabric.condition.fabric import DEGRADED, DOWN, UP, health, plane_of_port
 from matrixlink.model.qos import TERMS
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import LinkRow
 from matrixresource.topology import Link, Vertex
 
@@ -24,7 +24,7 @@ from matrixresource.topology import Link, Vertex
 class FabricInventory:
     """What the routes show of the fabric."""
 
-    def __init__(self, switchboard: Switchboard) -> None:
+    def __init__(self, switchboard: SliceController) -> None:
         self._switchboard = switchboard
         self._fabric = switchboard.fabric
 
@@ -95,7 +95,7 @@ class FabricInventory:
         """By UB switch, how many ports that lead to it are down and how many degraded."""
         lost: dict[str, Counter[str]] = {}
         for node in self._fabric.nodes():
-            for port, gbps in self._fabric.below(node).items():
+            for port, gbps in self._fabric.degraded_ports(node).items():
                 link = self._fabric.link(f"{node}.{port}")
                 for end in link.ends:
                     lost.setdefault(end, Counter())[health(gbps, link.capacity_gbps)] += 1
@@ -141,7 +141,7 @@ class FabricInventory:
     def _below_by_plane(self) -> dict[Plane, Counter[str]]:
         below: dict[Plane, Counter[str]] = {plane: Counter() for plane in Plane}
         for node in self._fabric.nodes():
-            for port, gbps in self._fabric.below(node).items():
+            for port, gbps in self._fabric.degraded_ports(node).items():
                 below[Plane(plane_of_port(port))][health(gbps, self._fabric.built[port])] += 1
         return below
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from matrixlink.contract.slices import TelemetryView
-from matrixlink.link_health.fault_localisation import Diagnosis
-from matrixlink.link_health.link_state import LinkConditions
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.link_health.fault_localisation import FaultLocaliser
+from matrixlink.link_health.link_state import LinkStateTracker
+from matrixlink.slices.slice_controller import SliceController
 from matrixlink.telemetry.views import Telemetry
 
 SLICES_MAX = 256
@@ -30,10 +30,10 @@ class LinkMetrics:
 
     def __init__(
         self,
-        switchboard: Switchboard,
+        switchboard: SliceController,
         telemetry: Telemetry,
-        conditions: LinkConditions,
-        diagnosis: Diagnosis,
+        conditions: LinkStateTracker,
+        diagnosis: FaultLocaliser,
         reported: Counter[str],
     ) -> None:
         self._switchboard = switchboard

@@ -47,7 +47,7 @@ class PortRates:
         self._heard_within_s = clock.at_least_wall(HEARD_WITHIN_S, HEARD_FLOOR_WALL_S)
         self._nodes: dict[str, NodeRates] = {}
 
-    def hear(self, report: LinkReport) -> None:
+    def record_counters(self, report: LinkReport) -> None:
         """Take a node's counters in; a report without any says that nothing ever moved there."""
         node, told = str(report.node), report.counters
         if told is None:

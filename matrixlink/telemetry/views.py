@@ -14,8 +14,8 @@ from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import timestamp
 from matrixlink.contract.slices import TelemetryView
 from matrixlink.fabric.condition.fabric import plane_of_port
-from matrixlink.link_health.fault_localisation import Diagnosis
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.link_health.fault_localisation import FaultLocaliser
+from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import SliceRow
 from matrixlink.telemetry.rates import PortRates
 
@@ -23,7 +23,7 @@ GROUPS = ("link", "switch", "node", "plane", "slice", "project")
 
 
 @dataclass
-class Sum:
+class Aggregate:
     """What is added up of one thing."""
 
     name: str
@@ -59,12 +59,12 @@ class Sum:
 class Telemetry:
     """Answers `by` any of GROUPS."""
 
-    def __init__(self, switchboard: Switchboard, rates: PortRates, diagnosis: Diagnosis) -> None:
+    def __init__(self, switchboard: SliceController, rates: PortRates, diagnosis: FaultLocaliser) -> None:
         self.rates = rates
         self._switchboard = switchboard
         self._fabric = switchboard.fabric
         self._diagnosis = diagnosis
-        self._by: dict[str, Callable[[], Iterable[Sum]]] = {
+        self._by: dict[str, Callable[[], Iterable[Aggregate]]] = {
             "link": self._links, "switch": self._switches, "node": self._nodes, "plane": self._planes,
             "slice": self._slices, "project": self._projects,
         }  # fmt: skip
@@ -75,7 +75,7 @@ class Telemetry:
 
     # -- ports --------------------------------------------------------------------------------------------------------
 
-    def _links(self) -> list[Sum]:
+    def _links(self) -> list[Aggregate]:
         """Every uplink, RDMA port and card of nodes whose rates are known, the idle ones among them."""
         ledger, found = self._switchboard.promises.ledger, []
         for node, gbps in self.rates.nodes().items():
@@ -83,7 +83,7 @@ class Telemetry:
             for number, port in enumerate(self.rates.ports):
                 plane = self._planes_of[number]
                 name = f"{node}.{port}"
-                each = Sum(name, plane, capacity=self._fabric.rate(node, port), at=at)
+                each = Aggregate(name, plane, capacity=self._fabric.rate(node, port), at=at)
                 each.sent, each.received, each.dropped = gbps[:, number].tolist()
                 each.floors = float(ledger.booked(name))
                 if plane in latency_us:
@@ -91,13 +91,13 @@ class Telemetry:
                 found.append(each)
         return found
 
-    def _added(self, keys: Callable[[str, str, str], Iterable[tuple[str, str | None]]]) -> list[Sum]:
+    def _added(self, keys: Callable[[str, str, str], Iterable[tuple[str, str | None]]]) -> list[Aggregate]:
         """All links added up under the keys (name, plane) that a link's node, port and plane belong to."""
-        sums: dict[str, Sum] = {}
+        sums: dict[str, Aggregate] = {}
         for link in self._links():
             node, _, port = link.name.partition(".")
             for name, plane in keys(node, port, str(link.plane)):
-                held = sums.setdefault(name, Sum(name, plane))
+                held = sums.setdefault(name, Aggregate(name, plane))
                 held.sent, held.received = held.sent + link.sent, held.received + link.received
                 held.dropped, held.capacity = held.dropped + link.dropped, held.capacity + link.capacity
                 held.floors += link.floors
@@ -105,13 +105,13 @@ class Telemetry:
                 held.at = max(held.at or 0.0, link.at or 0.0) or None
         return list(sums.values())
 
-    def _planes(self) -> list[Sum]:
+    def _planes(self) -> list[Aggregate]:
         return self._added(lambda node, port, plane: [(plane, plane)])
 
-    def _nodes(self) -> list[Sum]:
+    def _nodes(self) -> list[Aggregate]:
         return self._added(lambda node, port, plane: [(f"{node}.{plane}", plane)])
 
-    def _switches(self) -> list[Sum]:
+    def _switches(self) -> list[Aggregate]:
         """L1 and L2 chips by what nodes' uplinks send into and take out of them, leaves by the RDMA ports."""
 
         def ends(node: str, port: str, plane: str) -> list[tuple[str, str | None]]:
@@ -132,12 +132,12 @@ class Telemetry:
             session.expunge_all()
         return rows
 
-    def _slices(self) -> list[Sum]:
+    def _slices(self) -> list[Aggregate]:
         """What each slice moves over all its members; its capacity is what its members may use of their uplinks, as
         their FabricView has it."""
         moving, found = self.rates.slices(), []
         for row in self._rows():
-            each = Sum(row.name, row.plane, project=row.project)
+            each = Aggregate(row.name, row.plane, project=row.project)
             for node, (sent, received, dropped) in moving.get(row.name, {}).items():
                 each.sent, each.received, each.dropped = (
                     each.sent + sent, each.received + received, each.dropped + dropped,
@@ -152,13 +152,13 @@ class Telemetry:
             found.append(each)
         return found
 
-    def _projects(self) -> list[Sum]:
+    def _projects(self) -> list[Aggregate]:
         """A tenant's slices together, plane by plane."""
-        sums: dict[str, Sum] = {}
+        sums: dict[str, Aggregate] = {}
         latencies: dict[str, list[float]] = defaultdict(list)
         for each in self._slices():
             name = f"{each.project}.{each.plane}"
-            held = sums.setdefault(name, Sum(name, each.plane, project=each.project))
+            held = sums.setdefault(name, Aggregate(name, each.plane, project=each.project))
             held.sent, held.received = held.sent + each.sent, held.received + each.received
             held.dropped, held.capacity = held.dropped + each.dropped, held.capacity + each.capacity
             held.floors += each.floors

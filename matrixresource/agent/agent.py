@@ -17,7 +17,7 @@ from matrixcommon.emulation.stages import Stages
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import StaleGeneration
 from matrixresource.agent.hardware import EmulatedNode
-from matrixresource.agent.partitions import Parts
+from matrixresource.agent.partitions import Partitions
 from matrixresource.contract.agents import AssignmentView, NodeReport, ReportAnswer, ReportedFault
 from matrixresource.contract.nodes import NodeInventory
 
@@ -26,7 +26,7 @@ DONE = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
 
 
 @dataclass(frozen=True)
-class Work:
+class AgentTask:
     """A piece of work: its name in the stages file and the status and holder it ends in."""
 
     name: str
@@ -36,23 +36,23 @@ class Work:
 
 def next_work(
     status: str, holds: str | None, wanted: str, allocation: str | None, deployed: bool = False
-) -> Work | None:
+) -> AgentTask | None:
     """What brings a node nearer to the wish; None when it is fulfilled. A pure decision.
 
     `status` and `holds`: what the node is and whose work is on it; `deployed`: whether a finished image is on its disk,
     so that after a loss of power it need only boot and join. Whoever takes a node over starts from clean.
     """
     if status in ("Verifying", "Inspecting"):
-        return Work("enrol", "Clean", None)
+        return AgentTask("enrol", "Clean", None)
     if status == DONE[wanted] and holds == allocation:
         return None
     if status == "Cleaning" or wanted == "Clean" or (status != "Clean" and holds != allocation):
-        return Work("clean", "Clean", None)
+        return AgentTask("clean", "Clean", None)
     if wanted == "Spare":
-        return Work("clean", "Clean", None) if status == "Active" else Work("prepare", "Spare", allocation)
+        return AgentTask("clean", "Clean", None) if status == "Active" else AgentTask("prepare", "Spare", allocation)
     if status == "Spare":
-        return Work("promote", "Active", allocation)
-    return Work("rejoin" if deployed and status == "Deploying" else "deploy", "Active", allocation)
+        return AgentTask("promote", "Active", allocation)
+    return AgentTask("rejoin" if deployed and status == "Deploying" else "deploy", "Active", allocation)
 
 
 class ResourceAgent:
@@ -73,19 +73,19 @@ class ResourceAgent:
         self._random = random
         self._changed = changed
         self._lease_s = lease_s
-        self._new_wish = asyncio.Event()
+        self._assignment_changed = asyncio.Event()
         self.epoch = 1
         self.sequence = 0
         self.status = "Verifying"
         self.stage: str | None = None
         self.holds: str | None = None
-        self.wanted = "Clean"
+        self.desired_role = "Clean"
         self.allocation: str | None = None
         self.generation = 0
         self.deployed = False
-        self._inventory_told: NodeInventory | None = None
-        self._ports_told: dict[str, str | None] = {}
-        self.parts = Parts(stages, clock, random, changed, lambda: self.enrolled, lambda: node.dies)
+        self._reported_inventory: NodeInventory | None = None
+        self._reported_ports: dict[str, str | None] = {}
+        self.parts = Partitions(stages, clock, random, changed, lambda: self.enrolled, lambda: node.dies)
 
     @property
     def enrolled(self) -> bool:
@@ -101,46 +101,46 @@ class ResourceAgent:
         if assignment.generation == self.generation:
             return
         self.generation = assignment.generation
-        self.wanted, self.allocation = assignment.wanted, assignment.allocation
+        self.desired_role, self.allocation = assignment.desired_role, assignment.allocation
         self.parts.ensure(assignment.parts)
-        self._new_wish.set()
+        self._assignment_changed.set()
         self._changed()
 
-    def _next(self) -> Work | None:
-        return next_work(self.status, self.holds, self.wanted, self.allocation, self.deployed)
+    def _next(self) -> AgentTask | None:
+        return next_work(self.status, self.holds, self.desired_role, self.allocation, self.deployed)
 
     @property
-    def shown_status(self) -> str:
+    def reported_status(self) -> str:
         """The status as reported: work that is due counts as begun, so no report calls an old state the new wish."""
         work = self._next()
         return self.status if work is None or self.stage is not None else self._stages[work.name][0].status
 
     # -- work ----------------------------------------------------------------------------------------------------
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Work towards the newest wish, for ever. Ends only by being cancelled: loss of power, end of the process."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._live_whole())
-            group.create_task(self.parts.live())
+            group.create_task(self.parts.run())
 
     async def _live_whole(self) -> None:
         """What the node does as a whole; its parts have their own lives beside it."""
         while True:
-            self._new_wish.clear()
+            self._assignment_changed.clear()
             work = self._next()
             if work is None:
-                await self._new_wish.wait()
+                await self._assignment_changed.wait()
             else:
                 await self._do(work)
 
-    async def _do(self, work: Work) -> None:
+    async def _do(self, work: AgentTask) -> None:
         if work.allocation is not None:
             self.holds = work.allocation
         for stage in self._stages[work.name]:
             self.status, self.stage = stage.status, stage.stage
             self._changed()
             await self._clock.sleep(stage.takes_s(self._random))
-            if self._new_wish.is_set() and work.name != "clean" and self._overtaken(work):
+            if self._assignment_changed.is_set() and work.name != "clean" and self._overtaken(work):
                 self.stage = None
                 return
         self.status, self.stage, self.holds = work.ends, None, work.allocation
@@ -148,9 +148,9 @@ class ResourceAgent:
         self.parts.wake()
         self._changed()
 
-    def _overtaken(self, work: Work) -> bool:
+    def _overtaken(self, work: AgentTask) -> bool:
         """Whether the newest wish makes this work pointless; seen between stages, as on a real machine."""
-        return (DONE[self.wanted], self.allocation) != (work.ends, work.allocation)
+        return (DONE[self.desired_role], self.allocation) != (work.ends, work.allocation)
 
     def power_lost(self) -> None:
         """What was in memory is gone; the disk is not. After power returns, a deployed node has to boot and join."""
@@ -164,7 +164,7 @@ class ResourceAgent:
     def report(self) -> NodeReport:
         """What this agent says of its node now; each call is the next in sequence."""
         self.sequence += 1
-        found, told = self.node.inventory, self._ports_told
+        found, told = self.node.inventory, self._reported_ports
         answering = {port: peer for port, peer in self.node.peers.items() if port not in told or told[port] != peer}
         return NodeReport(
             node=self.node.name,
@@ -172,12 +172,12 @@ class ResourceAgent:
             sequence=self.sequence,
             lease_s=self._lease_s,
             power="On",
-            status=self.shown_status,
+            status=self.reported_status,
             generation=self.generation,
             allocation=self.holds,
             stage=self.stage,
             parts=self.parts.reports(),
-            inventory=found if found != self._inventory_told else None,
+            inventory=found if found != self._reported_inventory else None,
             ports=answering or None,
             faults=[
                 ReportedFault.model_validate(
@@ -187,15 +187,15 @@ class ResourceAgent:
             ],
         )
 
-    def answered(self, report: NodeReport, answer: ReportAnswer) -> None:
+    def handle_reply(self, report: NodeReport, answer: ReportAnswer) -> None:
         """Note what MatrixResource knows by its answer. Raises StaleGeneration for a wish that came too late."""
         if not answer.accepted:
             return
-        self._ports_told = self._ports_told | (report.ports or {})
+        self._reported_ports = self._reported_ports | (report.ports or {})
         if report.inventory is not None:
-            self._inventory_told = report.inventory
+            self._reported_inventory = report.inventory
         elif answer.inventory_wanted:
-            self._inventory_told, self._ports_told = None, {}
+            self._reported_inventory, self._reported_ports = None, {}
             self._changed()
         if answer.desired is not None and answer.desired.generation > self.generation:
             self.ensure(answer.desired)
@@ -206,7 +206,7 @@ class ResourceAgent:
             "epoch": self.epoch,
             "status": self.status,
             "holds": self.holds,
-            "wanted": self.wanted,
+            "wanted": self.desired_role,
             "allocation": self.allocation,
             "generation": self.generation,
             "deployed": self.deployed,
@@ -216,10 +216,10 @@ class ResourceAgent:
     def restore(self, memory: dict[str, Any]) -> None:
         """Begin the next life where the last one ended: one epoch on, work in progress from its first stage."""
         self.status, self.holds = memory["status"], memory["holds"]
-        self.wanted, self.allocation = memory["wanted"], memory["allocation"]
+        self.desired_role, self.allocation = memory["wanted"], memory["allocation"]
         self.generation, self.deployed = memory["generation"], memory["deployed"]
         self.epoch = memory["epoch"] + 1
         self.sequence = 0
         self.stage = None
-        self._inventory_told, self._ports_told = None, {}
+        self._reported_inventory, self._reported_ports = None, {}
         self.parts.restore(memory.get("parts", {}))

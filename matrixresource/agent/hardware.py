@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from matrixcommon.model.hardware_names import NodeName, SwitchName
-from matrixcommon.model.resource_model import Wire
+from matrixcommon.model.resource_model import ApiModel
 from matrixresource.contract.nodes import NodeInventory
 from matrixresource.nodes.expected_inventory import inventory
 from matrixresource.topology.deviations import as_built, links_of
@@ -64,7 +64,7 @@ UPLINK_DOWN, UPLINK_NARROW, ROCE_DOWN = "0x08520003/L2", "0x00f10509/L2", "81078
 FIRMWARE = "emulated-1"
 
 
-class InjectedFault(Wire):
+class InjectedFault(ApiModel):
     """A fault put on one node's hardware, or on a switch between nodes, by name."""
 
     name: str
@@ -130,7 +130,7 @@ class EmulatedNode:
     def _look(self) -> NodeInventory:
         return inventory(self.spec, self.missing, serial=f"cm384-{self.name}", firmware=FIRMWARE)
 
-    def suffer(self, faults: list[InjectedFault]) -> None:
+    def apply_faults(self, faults: list[InjectedFault]) -> None:
         """Take on exactly the state these faults leave; what is no longer among them is mended."""
         mine = [fault for fault in faults if fault.target == self.name]
         powered = not any(fault.kind == "node-down" for fault in mine)
@@ -151,13 +151,13 @@ class EmulatedNode:
         }
         self.ports, self.silent = {}, {}
         for fault in faults:
-            for port, share in self._hurt_by(fault).items():
+            for port, share in self._impaired_by(fault).items():
                 held = self.silent if fault.kind in ("link-silent", "link-slow", "switch-silent") else self.ports
                 held[port] = min(share, held.get(port, 1.0))
         self._strike_tables([fault for fault in mine if fault.kind in TABLE_KINDS])
         self.codes = list(dict.fromkeys([*map(_code, raised), *_port_codes(self.ports)]))
 
-    def _hurt_by(self, fault: InjectedFault) -> dict[str, float]:
+    def _impaired_by(self, fault: InjectedFault) -> dict[str, float]:
         """The ports of this node that a fault leaves less than their rate, and what it leaves them."""
         if fault.kind in SWITCH_KINDS:
             return dict.fromkeys(self._leading_to(fault.target), 0.0)

@@ -19,37 +19,37 @@ from typing import Any
 
 from matrixcommon.emulation.stages import Stages
 from matrixcommon.model.clock import Clock
-from matrixresource.contract.agents import PartReport, PartWish
+from matrixresource.contract.agents import DesiredPartition, PartReport
 
 
 @dataclass
 class Part:
     """What one allocation has of a node. `wish` None: nothing is wished any more, it is to be wiped and forgotten."""
 
-    wish: PartWish | None
-    held: frozenset[int] = frozenset()
+    desired: DesiredPartition | None
+    assigned_dies: frozenset[int] = frozenset()
     """Dies that were taken and not wiped since."""
-    prepared: PartWish | None = None
+    prepared: DesiredPartition | None = None
     """The wish that was last prepared to its end, unless power was lost since."""
 
     @property
-    def wished(self) -> frozenset[int]:
-        return frozenset(self.wish.dies) if self.wish is not None else frozenset()
+    def desired_dies(self) -> frozenset[int]:
+        return frozenset(self.desired.dies) if self.desired is not None else frozenset()
 
     @property
     def status(self) -> str:
         """What it is, or is about to become: work that is due counts as begun."""
-        if self.wish is None or self.held - self.wished:
+        if self.desired is None or self.assigned_dies - self.desired_dies:
             return "Releasing"
-        return "Active" if self.prepared is not None and _same(self.prepared, self.wish) else "Preparing"
+        return "Active" if self.prepared is not None and _same(self.prepared, self.desired) else "Preparing"
 
 
-def _same(prepared: PartWish, wish: PartWish) -> bool:
+def _same(prepared: DesiredPartition, wish: DesiredPartition) -> bool:
     """Whether what was prepared serves the wish. A rank is only a name: it changes without work."""
     return prepared.model_copy(update={"rank": wish.rank}) == wish
 
 
-class Parts:
+class Partitions:
     """The parts of one node. `enrolled` says whether the node may be worked on yet; `changed` is told of all news."""
 
     def __init__(
@@ -71,13 +71,13 @@ class Parts:
         self._parts: dict[str, Part] = {}
         self._news = asyncio.Event()
 
-    def ensure(self, wishes: Iterable[PartWish]) -> None:
+    def ensure(self, wishes: Iterable[DesiredPartition]) -> None:
         """These are wished and no others."""
         wished = {wish.allocation: wish for wish in wishes}
         for allocation in self._parts.keys() - wished.keys():
-            self._parts[allocation].wish = None
+            self._parts[allocation].desired = None
         for allocation, wish in wished.items():
-            self._parts.setdefault(allocation, Part(wish)).wish = wish
+            self._parts.setdefault(allocation, Part(wish)).desired = wish
         self.wake()
 
     def wake(self) -> None:
@@ -93,20 +93,20 @@ class Parts:
 
     def _hindrance(self, allocation: str, part: Part) -> str:
         """Why the wish can not be fulfilled; empty where it can."""
-        if part.wish is None or part.held - part.wished:
+        if part.desired is None or part.assigned_dies - part.desired_dies:
             return ""
-        missing = part.wished - self._present()
+        missing = part.desired_dies - self._present()
         if missing:
             return f"the node has no die {', '.join(map(str, sorted(missing)))}"
         for other, rival in self._parts.items():
-            both = part.wished & rival.wished
+            both = part.desired_dies & rival.desired_dies
             if other != allocation and both:
                 return f"die {', '.join(map(str, sorted(both)))} is wished for {other} too"
         return ""
 
     # -- work ----------------------------------------------------------------------------------------------------
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Work on every part that has work before it, each by itself, for ever. Ends only by being cancelled."""
         busy: set[str] = set()  # of this life alone: a life that is ending must not keep the next one from its work
         async with asyncio.TaskGroup() as group:
@@ -123,14 +123,16 @@ class Parts:
             return True
         if part.status == "Active" or self._hindrance(allocation, part):
             return False
-        return not any(rival.held & part.wished for other, rival in self._parts.items() if other != allocation)
+        return not any(
+            rival.assigned_dies & part.desired_dies for other, rival in self._parts.items() if other != allocation
+        )
 
     def _begin(self, allocation: str, part: Part) -> Callable[[], Awaitable[None]]:
         """The work that is due, with its dies taken at once: nobody else may begin on them from here on."""
-        if part.status == "Releasing" or part.wish is None:
+        if part.status == "Releasing" or part.desired is None:
             return partial(self._release, allocation, part)
-        part.held |= part.wished
-        return partial(self._prepare, part, part.wish)
+        part.assigned_dies |= part.desired_dies
+        return partial(self._prepare, part, part.desired)
 
     async def _work(self, work: Callable[[], Awaitable[None]], allocation: str, busy: set[str]) -> None:
         self._changed()
@@ -139,21 +141,21 @@ class Parts:
         self._changed()
         self.wake()
 
-    async def _prepare(self, part: Part, wish: PartWish) -> None:
+    async def _prepare(self, part: Part, wish: DesiredPartition) -> None:
         for stage in self._stages["prepare-part"]:
             await self._clock.sleep(stage.takes_s(self._random))
-            if part.wish is None or not _same(wish, part.wish):
+            if part.desired is None or not _same(wish, part.desired):
                 break
         else:
             part.prepared = wish
 
     async def _release(self, allocation: str, part: Part) -> None:
-        everything, surplus = part.wish is None, part.held - part.wished
+        everything, surplus = part.desired is None, part.assigned_dies - part.desired_dies
         part.prepared = None
         for stage in self._stages["release-part"]:
             await self._clock.sleep(stage.takes_s(self._random))
-        part.held -= surplus
-        if everything and part.wish is None and self._parts.get(allocation) is part:
+        part.assigned_dies -= surplus
+        if everything and part.desired is None and self._parts.get(allocation) is part:
             del self._parts[allocation]
 
     def power_lost(self) -> None:
@@ -167,8 +169,8 @@ class Parts:
         """What the card keeps, by allocation."""
         return {
             allocation: {
-                "wish": part.wish.wire() if part.wish is not None else None,
-                "held": sorted(part.held),
+                "wish": part.desired.wire() if part.desired is not None else None,
+                "held": sorted(part.assigned_dies),
                 "prepared": part.prepared.wire() if part.prepared is not None else None,
             }
             for allocation, part in self._parts.items()
@@ -182,5 +184,5 @@ class Parts:
         }
 
 
-def _read(wish: dict[str, Any] | None) -> PartWish | None:
-    return PartWish.model_validate(wish) if wish is not None else None
+def _read(wish: dict[str, Any] | None) -> DesiredPartition | None:
+    return DesiredPartition.model_validate(wish) if wish is not None else None

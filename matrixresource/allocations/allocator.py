@@ -18,28 +18,28 @@ from matrixcommon.model.hardware_names import NodeName, checked_resource_name
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_model import condition
 from matrixcommon.persistence.database_session import check_etag
-from matrixcommon.persistence.decision_metrics import Decision, decision
-from matrixcommon.persistence.table_cache import Keep
+from matrixcommon.persistence.decision_metrics import VerbOutcome, decision
+from matrixcommon.persistence.table_cache import CachedTable
 from matrixresource.allocations import quotas
-from matrixresource.allocations.apply_placement import carry_out
-from matrixresource.allocations.failover import StepsIn
-from matrixresource.allocations.ledger_sync import Books
-from matrixresource.allocations.migration import Moves
-from matrixresource.allocations.node_assignment import Roster
+from matrixresource.allocations.apply_placement import apply_placement
+from matrixresource.allocations.failover import Failover
+from matrixresource.allocations.ledger_sync import LedgerSync
+from matrixresource.allocations.migration import Migrations
+from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
 from matrixresource.allocations.relocation import Relocations
-from matrixresource.allocations.request_mapping import cycle_of, size_of
-from matrixresource.allocations.reservations import Reservations
-from matrixresource.allocations.status import Standing
+from matrixresource.allocations.request_mapping import affinity_cycle, member_size
+from matrixresource.allocations.reservations import ReservationService
+from matrixresource.allocations.status import AllocationStatus
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.contract.nodes import NodeView
 from matrixresource.scheduler.changes import preemption
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow
-from matrixresource.store.topology_versions import HeadRow, checked_version, current_version
+from matrixresource.store.topology_versions import TopologyHeadRow, checked_version, current_version
 
 FIXED = ("project", "npus_per_node", "placement", "near", "apart")
 """What of a wish cannot change in place: an allocation moves to another placement, and is made anew for the others."""
@@ -52,16 +52,16 @@ class Allocator:
         self._store = store
         self._clock = clock
         self.records = store.records
-        store.records.keep(Keep(quotas.QuotaRow), Keep(ReservationRow), Keep(HeadRow))
-        self.books = Books(store, policy)
-        self._roster = Roster(store)
-        self._standing = Standing(store, self._roster)
-        self._moves = Moves(store, self.books, self._roster)
-        self.reservations = Reservations(store, self.books, self._roster, self._standing, clock)
-        self.decided: list[Callable[[Decision], None]] = []
+        store.records.keep(CachedTable(quotas.QuotaRow), CachedTable(ReservationRow), CachedTable(TopologyHeadRow))
+        self.ledger = LedgerSync(store, policy)
+        self._assignments = NodeAssignments(store)
+        self._status = AllocationStatus(store, self._assignments)
+        self._moves = Migrations(store, self.ledger, self._assignments)
+        self.reservations = ReservationService(store, self.ledger, self._assignments, self._status, clock)
+        self.decided: list[Callable[[VerbOutcome], None]] = []
         """Told of every decision."""
-        self._relocations = Relocations(store, self.books, self._roster)
-        self._steps_in = StepsIn(store, self.books, self._roster)
+        self._relocations = Relocations(store, self.ledger, self._assignments)
+        self._steps_in = Failover(store, self.ledger, self._assignments)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ class Allocator:
         """
         checked_resource_name(name)
         with self._store.transaction(dry=validate_only) as session:
-            self.books.open(session)
+            self.ledger.open(session)
             held = session.get(AllocationRow, name)
             check_etag(held, if_match)
             before = [] if held is None else held.preempts
@@ -85,7 +85,7 @@ class Allocator:
                 held = self._reserved(session, name, request)
             else:
                 self._resized(session, held, request)
-            self._settle(session, held)
+            self._reconcile(session, held)
             if validate_only:
                 tried = held.view()
                 tried.preempts = [other for other in tried.preempts if other not in before]
@@ -99,26 +99,26 @@ class Allocator:
             held.bound = True
             if held.state == "Reserved":
                 held.move("Binding")
-            for node in self._store.held_by(session, name):
-                self._roster.ask(session, node, held)
+            for node in self._store.allocated_to(session, name):
+                self._assignments.request_deploy(session, node, held)
             for part in self._store.parts(session, name):
-                if not part.going:
-                    self._roster.ask_part(session, self._store.node(session, NodeName(part.node)), part)
-            self._settle(session, held)
+                if not part.releasing:
+                    self._assignments.ask_part(session, self._store.node(session, NodeName(part.node)), part)
+            self._reconcile(session, held)
         return held.shown()
 
     def renew(self, name: str, lease_s: float) -> AllocationView:
         """Let an allocation's lease start again, for this long. Raises Conflict where what it holds is promised to
         somebody before that."""
         with self._store.transaction() as session:
-            ledger = self.books.open(session)
+            ledger = self.ledger.open(session)
             held = self._living(session, name)
             until = self._clock.now() + lease_s
-            self.books.touched()
+            self.ledger.touched()
             if not ledger.extend(name, until):
                 raise Conflict(f"what {name!r} holds is promised to a reservation before {timestamp(until)}")
             held.expires_at = until
-            self._settle(session, held)
+            self._reconcile(session, held)
         return held.shown()
 
     @decision
@@ -129,14 +129,14 @@ class Allocator:
         view is of the allocation as it would be in the end.
         """
         with self._store.transaction(dry=validate_only) as session:
-            self.books.open(session)
+            self.ledger.open(session)
             held = self._living(session, name)
             self._check(session, name, request)
             request = self._elsewhere(session, held, request)
             ranks = self._moves.begin(session, held, request)
             if validate_only:
-                self._change_over(session, held, request, ranks)
-            self._settle(session, held)
+                self._cut_over(session, held, request, ranks)
+            self._reconcile(session, held)
             if validate_only:
                 return held.view()
         return held.shown()
@@ -145,33 +145,33 @@ class Allocator:
     def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
         """Take a successor for one member on a node that is named. `change_over` and `stay` end it, as a move."""
         with self._store.transaction() as session:
-            self.books.open(session)
+            self.ledger.open(session)
             held = self._living(session, name)
             self._relocations.begin(session, held, request)
-            self._settle(session, held)
+            self._reconcile(session, held)
         return held.shown()
 
     @decision
-    def change_over(self, name: str, request: AllocationRequest) -> AllocationView:
+    def cut_over(self, name: str, request: AllocationRequest) -> AllocationView:
         """Successors become members, and who they follow is let go, all at once. Raises Conflict before all are ready.
 
         Asked again it changes nothing: nobody has a successor any more.
         """
         with self._store.transaction() as session:
-            self.books.open(session)
+            self.ledger.open(session)
             held = self._store.allocation(session, name)
             request = self._elsewhere(session, held, request)
-            self._change_over(session, held, request, self._moves.ready(session, held, size_of(request)[0]))
-            self._settle(session, held)
+            self._cut_over(session, held, request, self._moves.ready(session, held, member_size(request)[0]))
+            self._reconcile(session, held)
         return held.shown()
 
-    def stay(self, name: str) -> AllocationView:
+    def abort_move(self, name: str) -> AllocationView:
         """Give a move up: its successors are let go."""
         with self._store.transaction() as session:
-            self.books.open(session)
+            self.ledger.open(session)
             held = self._store.allocation(session, name)
             self._moves.give_up(session, held)
-            self._settle(session, held)
+            self._reconcile(session, held)
         return held.shown()
 
     @decision
@@ -182,25 +182,25 @@ class Allocator:
         is neither spare nor free node; the member is then kept.
         """
         with self._store.transaction() as session:
-            self.books.open(session)
+            self.ledger.open(session)
             held = self._living(session, name)
             if self._steps_in.for_node(session, held, node):
                 held.generation += 1
                 self._bind_again(held)
                 held.labels = {**held.labels, "cloudmatrix.io/last-replacement": f"{node}.{reason}"[:63]}
                 self._steps_in.refill(session, held)
-                self._settle(session, held)
+                self._reconcile(session, held)
         return held.shown()
 
     def replenish(self) -> int:
         """Take free nodes for allocations short of spares; returns how many. Run when nodes come back."""
         taken = 0
         with self._store.transaction() as session:
-            self.books.open(session)
+            self.ledger.open(session)
             for held in self._store.allocations(session):
                 if held.state != "Releasing":
                     taken += self._steps_in.refill(session, held)
-                    self._settle(session, held)
+                    self._reconcile(session, held)
         return taken
 
     @decision
@@ -210,7 +210,7 @@ class Allocator:
             held = self._store.allocation(session, name)
             check_etag(held, if_match)
             self._release(session, held)
-            gone = self._settle(session, held)
+            gone = self._reconcile(session, held)
         return None if gone else held.shown()
 
     def expire(self) -> int:
@@ -221,7 +221,7 @@ class Allocator:
                 if held.expires_at is not None and held.expires_at <= now and held.state != "Releasing":
                     self._note(held, "Expired", "LeaseEnded", "its lease has ended")
                     self._release(session, held)
-                    self._settle(session, held)
+                    self._reconcile(session, held)
                     ended += 1
         return ended
 
@@ -233,12 +233,12 @@ class Allocator:
             node.cordoned = cordoned
         return node.view()
 
-    def settle(self, session: Session, names: set[str]) -> None:
+    def reconcile(self, session: Session, names: set[str]) -> None:
         """Move allocations on after their nodes' reports changed."""
         for name in sorted(names):
             held = session.get(AllocationRow, name)
             if held is not None:
-                self._settle(session, held)
+                self._reconcile(session, held)
 
     # -- parts of verbs ------------------------------------------------------------------------------------------
 
@@ -251,18 +251,23 @@ class Allocator:
     def _check(self, session: Session, name: str, request: AllocationRequest) -> None:
         """What can be said of a request before anything is chosen."""
         checked_version(session, request.topology_version)
-        near = request.near.allocations if request.near else []
-        apart = request.apart.allocations if request.apart else []
+        near = request.affinity.allocations if request.affinity else []
+        apart = request.anti_affinity.allocations if request.anti_affinity else []
         for field, others in (("near", near), ("apart", apart)):
             if name in others:
                 raise InvalidField(f"{name} cannot be {field} itself", field=f"{field}.allocations")
         missing = [other for other in near if session.get(AllocationRow, other) is None]
-        if missing and request.near and request.near.required:
+        if missing and request.affinity and request.affinity.required:
             raise InvalidField(f"there is no allocation {missing[0]!r} to be near to", field="near.allocations")
-        if request.near and request.apart and request.near.level == request.apart.level and set(near) & set(apart):
+        if (
+            request.affinity
+            and request.anti_affinity
+            and request.affinity.level == request.anti_affinity.level
+            and set(near) & set(apart)
+        ):
             both = sorted(set(near) & set(apart))[0]
             raise InvalidField(f"near and apart both name {both} at the same level", field="apart.allocations")
-        way = cycle_of(name, near, lambda other: self._near(session, other))
+        way = affinity_cycle(name, near, lambda other: self._near(session, other))
         if way:
             raise InvalidField(
                 f"{' is near '.join(way)}: affinity that goes round in a circle", field="near.allocations"
@@ -270,22 +275,22 @@ class Allocator:
 
     def _near(self, session: Session, name: str) -> list[str]:
         row = session.get(AllocationRow, name)
-        near = row.request_held().near if row is not None else None
+        near = row.spec().affinity if row is not None else None
         return near.allocations if near else []
 
     def _reserved(self, session: Session, name: str, request: AllocationRequest) -> AllocationRow:
         now = self._clock.now()
-        wish = self.books.wish(request, now)
+        wish = self.ledger.placement_request(request, now)
         quotas.check(session, request)
         preempted: list[str] = []
         if request.reservation is not None:
-            place: Place | None = self.reservations.claim(session, request.reservation, name, wish, now)
+            place: Placement | None = self.reservations.claim(session, request.reservation, name, wish, now)
         else:
             if (row := session.get(ReservationRow, name)) is not None and row.promised:
                 raise Conflict(f"{name!r} is a reservation; take from it by saying so once it is held", field="name")
-            place, preempted = self.books.allocate(name, wish, now)
+            place, preempted = self.ledger.allocate(name, wish, now)
         if place is None:
-            raise refusal(self._store.nodes(session), self.books, wish)
+            raise refusal(self._store.nodes(session), self.ledger, wish)
         held = AllocationRow(
             name=name,
             project=request.project,
@@ -294,7 +299,7 @@ class Allocator:
             nodes=wish.nodes,
             npus=wish.npus,
             spares=request.spares,
-            request=request.kept(),
+            request=request.spec_dict(),
             expires_at=None if request.lease_s is None else now + request.lease_s,
             topology_version=current_version(session),
             bound=False,
@@ -303,23 +308,23 @@ class Allocator:
             members=[],
             preempts=preempted,
         )
-        for other in self.books.who_put_out(name):
+        for other in self.ledger.preemptors(name):
             winner = self._store.allocation(session, other)
             winner.preempts = [each for each in winner.preempts if each != name]
         session.add(held)
         for victim in preempted:
             self._preempted(session, self._store.allocation(session, victim), held, place)
-        carry_out(session, self._store, self._roster, self.books, held, place)
+        apply_placement(session, self._store, self._assignments, self.ledger, held, place)
         return held
 
-    def _preempted(self, session: Session, victim: AllocationRow, by: AllocationRow, place: Place) -> bool:
+    def _preempted(self, session: Session, victim: AllocationRow, by: AllocationRow, place: Placement) -> bool:
         """What the newcomer takes changes hands at once, its agents clean before they deploy; the rest is cleaned.
         True when there is no rest."""
-        taken = {*self.books.nodes(place), *self.books.spares(place)}
-        parts = self.books.parts(place)
+        taken = {*self.ledger.nodes(place), *self.ledger.spares(place)}
+        parts = self.ledger.parts(place)
         self._note(victim, "Preempted", "Preempted", f"{by.name} of higher priority took its place")
         self._release(session, victim)
-        for node in self._store.held_by(session, victim.name):
+        for node in self._store.allocated_to(session, victim.name):
             if node.node_name in taken or node.node_name in parts:  # the rest takes nobody until it has been cleaned
                 node.holder = node.role = node.rank = None
         for part in self._store.parts(session, victim.name):
@@ -328,12 +333,12 @@ class Allocator:
             elif (new := parts.get(NodeName(part.node))) is not None:
                 part.dies &= ~new.dies
                 part.cpus, part.memory_gib = (0, 0) if new.cpus or new.memory_gib else (part.cpus, part.memory_gib)
-        return self._settle(session, victim)
+        return self._reconcile(session, victim)
 
     def _resized(self, session: Session, held: AllocationRow, request: AllocationRequest) -> None:
         if held.state == "Releasing":
             raise Conflict(f"allocation {held.name!r} is being released; wait until it is gone")
-        before = held.request_held()
+        before = held.spec()
         for field in FIXED:
             if getattr(request, field) != getattr(before, field):
                 name = "npusPerNode" if field == "npus_per_node" else field
@@ -341,44 +346,46 @@ class Allocator:
         held.labels = {**held.labels, **request.labels}
         if held.moving_to is not None:
             self._moves.give_up(session, held)
-        if request.kept() == held.request:
+        if request.spec_dict() == held.request:
             return
-        wish = self.books.wish(request, self._clock.now())
-        wish = changed_to(wish, avoid=wish.avoid | self.books.wiping(session, held.name))
+        wish = self.ledger.placement_request(request, self._clock.now())
+        wish = changed_to(wish, excluded_nodes=wish.excluded_nodes | self.ledger.wiping(session, held.name))
         quotas.check(session, request, held)
-        if wish.per != self.books.ledger.held[held.name].wish.per:
+        if wish.npus_per_node != self.ledger.ledger.allocations[held.name].request.npus_per_node:
             raise Conflict("the share of a node does not change in place", field="npus")
         place, preempted = self._resized_place(session, held, wish)
         if place is None:
-            raise refusal(self._store.nodes(session), self.books, self._missing(held, wish))
+            raise refusal(self._store.nodes(session), self.ledger, self._missing(held, wish))
         victims = [self._store.allocation(session, victim) for victim in preempted]
         leaving = [victim for victim in victims if not self._preempted(session, victim, held, place)]
         held.preempts = [*held.preempts, *preempted]
         self._lease(held, request)
-        held.nodes, held.npus, held.spares, held.request = wish.nodes, wish.npus, request.spares, request.kept()
-        if carry_out(session, self._store, self._roster, self.books, held, place):
+        held.nodes, held.npus, held.spares, held.request = wish.nodes, wish.npus, request.spares, request.spec_dict()
+        if apply_placement(session, self._store, self._assignments, self.ledger, held, place):
             held.generation += 1
             self._bind_again(held)
         for each in (held, *leaving):  # what a victim still has is not free until it is cleaned
-            self.books.refresh(session, each)
+            self.ledger.refresh(session, each)
         self._steps_in.refill(session, held)
 
-    def _resized_place(self, session: Session, held: AllocationRow, wish: Wish) -> tuple[Place | None, list[str]]:
+    def _resized_place(
+        self, session: Session, held: AllocationRow, wish: PlacementRequest
+    ) -> tuple[Placement | None, list[str]]:
         """Who stays keeps its place; where there are to be fewer, the last ranks go. And whom it puts out."""
-        self.books.touched()
-        ledger, before = self.books.ledger, self.books.ledger.held[held.name].wish
-        ranked = [node.node_name for node in self._store.held_by(session, held.name) if node.role == "member"]
+        self.ledger.touched()
+        ledger, before = self.ledger.ledger, self.ledger.ledger.allocations[held.name].request
+        ranked = [node.node_name for node in self._store.allocated_to(session, held.name) if node.role == "member"]
         ranked += [
-            NodeName(part.node) for part in self._store.parts(session, held.name) if part.dies and not part.going
+            NodeName(part.node) for part in self._store.parts(session, held.name) if part.dies and not part.releasing
         ]
         if wish.nodes < before.nodes:
             ranked = ranked[: wish.nodes]
-        keep = [self.books.numbers[name] for name in ranked]
+        keep = [self.ledger.numbers[name] for name in ranked]
         return preemption.resize(ledger, held.name, wish, keep, self._clock.now())
 
-    def _missing(self, held: AllocationRow, wish: Wish) -> Wish:
+    def _missing(self, held: AllocationRow, wish: PlacementRequest) -> PlacementRequest:
         """What is asked beyond what is held, for the refusal to speak of."""
-        before = self.books.ledger.held[held.name].wish
+        before = self.ledger.ledger.allocations[held.name].request
         return changed_to(
             wish,
             nodes=max(0, wish.nodes - before.nodes),
@@ -387,11 +394,11 @@ class Allocator:
             mem=max(0, wish.mem - before.mem),
         )
 
-    def _change_over(
+    def _cut_over(
         self, session: Session, held: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
     ) -> None:
         held.labels = {**held.labels, **request.labels}
-        if self._moves.change_over(session, held, request, ranks):
+        if self._moves.cut_over(session, held, request, ranks):
             held.generation += 1
             self._bind_again(held)
         self._steps_in.refill(session, held)
@@ -402,21 +409,21 @@ class Allocator:
         if request.project != held.project:
             raise Conflict("an allocation stays in its project", field="project")
         quotas.check(session, request, held)
-        return request.model_copy(update={"lease_s": held.request_held().lease_s})
+        return request.model_copy(update={"lease_s": held.spec().lease_s})
 
     def _release(self, session: Session, held: AllocationRow) -> None:
         if held.state == "Releasing":
             return
         held.move("Releasing")
         held.generation += 1
-        for node in self._store.held_by(session, held.name):
-            self._roster.ask_clean(session, node)
+        for node in self._store.allocated_to(session, held.name):
+            self._assignments.ask_clean(session, node)
         for part in self._store.parts(session, held.name):
-            self._roster.drop(session, part)
+            self._assignments.drop(session, part)
 
     def _lease(self, held: AllocationRow, request: AllocationRequest) -> None:
         """Another lease than before starts now."""
-        if request.lease_s != held.request_held().lease_s:
+        if request.lease_s != held.spec().lease_s:
             held.expires_at = None if request.lease_s is None else self._clock.now() + request.lease_s
 
     def _bind_again(self, held: AllocationRow) -> None:
@@ -428,5 +435,5 @@ class Allocator:
             held.conditions or [], type, True, reason, message, generation=held.generation, now=self._clock.now()
         )
 
-    def _settle(self, session: Session, held: AllocationRow) -> bool:
-        return self._standing.settle(session, held, self._clock.now())
+    def _reconcile(self, session: Session, held: AllocationRow) -> bool:
+        return self._status.reconcile(session, held, self._clock.now())

@@ -8,29 +8,34 @@ from itertools import count
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.allocations.ledger_sync import Books
-from matrixresource.allocations.node_assignment import Roster
-from matrixresource.scheduler.model.request import Place
+from matrixresource.allocations.ledger_sync import LedgerSync
+from matrixresource.allocations.node_assignment import NodeAssignments
+from matrixresource.scheduler.model.request import Placement
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, PartRow
+from matrixresource.store.tables import AllocationRow, PartitionRow
 
 
-def carry_out(
-    session: Session, store: ResourceStore, roster: Roster, books: Books, held: AllocationRow, place: Place
+def apply_placement(
+    session: Session,
+    store: ResourceStore,
+    roster: NodeAssignments,
+    books: LedgerSync,
+    held: AllocationRow,
+    place: Placement,
 ) -> bool:
     """Take what is new, let go what is no longer there; who stays keeps its rank. True when anything changed.
 
     Newcomers take the lowest ranks that nobody has, in the order of their nodes, so that the ranks of a block lie
     together. Successors of a move are left alone.
     """
-    rows = store.held_by(session, held.name)
+    rows = store.allocated_to(session, held.name)
     current = {node.node_name: node for node in rows if node.role != "successor"}
     coming = {node.node_name for node in rows} - set(current)
     members, spares = [name for name in books.nodes(place) if name not in coming], set(books.spares(place))
     changed = False
     for name, node in current.items():
         if name not in spares and name not in members:
-            roster.let_go(session, node)
+            roster.unassign(session, node)
             changed = True
     staying = {name for name in members if name in current and current[name].role == "member"}
     ranks = _free_ranks(current[name].rank for name in staying)
@@ -42,7 +47,7 @@ def carry_out(
         if name not in current or current[name].role != "spare":
             roster.take(session, held, name, "spare", None)
             changed = True
-    parts = {part.node: part for part in store.parts(session, held.name) if not part.going}
+    parts = {part.node: part for part in store.parts(session, held.name) if not part.releasing}
     changed |= _parts(session, store, roster, held, parts, books.parts(place))
     return changed
 
@@ -50,10 +55,10 @@ def carry_out(
 def _parts(
     session: Session,
     store: ResourceStore,
-    roster: Roster,
+    roster: NodeAssignments,
     held: AllocationRow,
-    current: Mapping[str, PartRow],
-    wanted: Mapping[NodeName, PartRow],
+    current: Mapping[str, PartitionRow],
+    wanted: Mapping[NodeName, PartitionRow],
 ) -> bool:
     changed = False
     for name, part in current.items():

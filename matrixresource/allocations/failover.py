@@ -8,37 +8,37 @@ from dataclasses import replace as changed_to
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.allocations.apply_placement import carry_out
-from matrixresource.allocations.ledger_sync import Books
-from matrixresource.allocations.node_assignment import Roster
+from matrixresource.allocations.apply_placement import apply_placement
+from matrixresource.allocations.ledger_sync import LedgerSync
+from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
 from matrixresource.scheduler.changes.repair import keeps_rules
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow, NodeRow
 
 
-class StepsIn:
+class Failover:
     """Fills gaps among the members and spares of one allocation. The books are open."""
 
-    def __init__(self, store: ResourceStore, books: Books, roster: Roster) -> None:
+    def __init__(self, store: ResourceStore, books: LedgerSync, roster: NodeAssignments) -> None:
         self._store = store
-        self._books = books
-        self._roster = roster
+        self._ledger = books
+        self._assignments = roster
 
     def for_node(self, session: Session, held: AllocationRow, name: NodeName) -> bool:
         """Give up what `held` has of a node; False when it has nothing there. Raises InsufficientCapacity."""
-        nodes = self._store.held_by(session, held.name)
+        nodes = self._store.allocated_to(session, held.name)
         gone = next((node for node in nodes if node.name == name), None)
         if gone is not None:
             if gone.role == "member" and not self._one_of_ours(session, held, gone, nodes):
                 self._from_elsewhere(session, held, name)
             else:
-                self._roster.let_go(session, gone)
-        elif any(part.node == name and not part.going for part in self._store.parts(session, held.name)):
+                self._assignments.unassign(session, gone)
+        elif any(part.node == name and not part.releasing for part in self._store.parts(session, held.name)):
             self._from_elsewhere(session, held, name)
         else:
             return False
-        self._books.refresh(session, held)
+        self._ledger.refresh(session, held)
         return True
 
     def refill(self, session: Session, held: AllocationRow) -> int:
@@ -46,23 +46,23 @@ class StepsIn:
         before = self._spares(session, held)
         if before >= held.spares:
             return 0
-        self._books.touched()
-        place = self._books.ledger.refill(held.name)
-        carry_out(session, self._store, self._roster, self._books, held, place)
+        self._ledger.touched()
+        place = self._ledger.ledger.refill(held.name)
+        apply_placement(session, self._store, self._assignments, self._ledger, held, place)
         return self._spares(session, held) - before
 
     def _spares(self, session: Session, held: AllocationRow) -> int:
-        return sum(node.role == "spare" for node in self._store.held_by(session, held.name))
+        return sum(node.role == "spare" for node in self._store.allocated_to(session, held.name))
 
     def _one_of_ours(self, session: Session, held: AllocationRow, gone: NodeRow, nodes: list[NodeRow]) -> bool:
         """A successor of the same rank or a spare takes over; False when there is none that may."""
         follows = [n for n in nodes if n.role == "successor" and n.rank == gone.rank and n.agent == "Connected"]
         if follows:
             follows[0].role = "member"
-            self._roster.let_go(session, gone)
+            self._assignments.unassign(session, gone)
             return True
-        ledger, numbers = self._books.ledger, self._books.numbers
-        wish = ledger.held[held.name].wish
+        ledger, numbers = self._ledger.ledger, self._ledger.numbers
+        wish = ledger.allocations[held.name].request
         members = {numbers[n.name] for n in nodes if n.role == "member" and n is not gone}
         fit = [
             node
@@ -78,23 +78,29 @@ class StepsIn:
         fit.sort(key=lambda node: (not node.ready, node.node_name.cabinet != gone.node_name.cabinet, node.name))
         fit[0].role, fit[0].rank = "member", gone.rank
         if held.bound:
-            self._roster.ask(session, fit[0], held)
-        self._roster.let_go(session, gone)
+            self._assignments.request_deploy(session, fit[0], held)
+        self._assignments.unassign(session, gone)
         return True
 
     def _from_elsewhere(self, session: Session, held: AllocationRow, name: NodeName) -> None:
         """What the ledger finds under the rules of the wish, else with its domain and spread as preferences."""
-        books = self._books
+        books = self._ledger
         ledger, number = books.ledger, books.numbers[name]
-        wish = ledger.held[held.name].wish
+        wish = ledger.allocations[held.name].request
         books.touched()
         wiping = books.wiping(session, held.name)
         place = ledger.replace(held.name, number, wiping)
         if place is None:
             spread = None if wish.spread is None else changed_to(wish.spread, required=False)
-            within = "supernode" if wish.within == "cabinet" else wish.within
-            ledger.held[held.name].wish = changed_to(wish, within=within, prefers=wish.within, spread=spread)
+            within = "supernode" if wish.required_domain == "cabinet" else wish.required_domain
+            ledger.allocations[held.name].request = changed_to(
+                wish, required_domain=within, preferred_domain=wish.required_domain, spread=spread
+            )
             place = ledger.replace(held.name, number, wiping)
         if place is None:
-            raise refusal(self._store.nodes(session), books, changed_to(wish, nodes=1, spares=0, block=1, cell=1))
-        carry_out(session, self._store, self._roster, books, held, place)
+            raise refusal(
+                self._store.nodes(session),
+                books,
+                changed_to(wish, nodes=1, spares=0, supernode_block=1, cabinet_block=1),
+            )
+        apply_placement(session, self._store, self._assignments, books, held, place)

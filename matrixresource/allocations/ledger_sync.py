@@ -16,18 +16,23 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import ResourceRow
-from matrixresource.allocations.request_mapping import NEVER, wish_of
+from matrixresource.allocations.request_mapping import NEVER, map_request
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.nodes.fault_rules import unusable_dies
 from matrixresource.scheduler.changes import advance_reservation as ledger_reserving
-from matrixresource.scheduler.ledger import Held, Ledger
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.ledger import HeldAllocation, Ledger
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.placement.best_fit import POLICIES
 from matrixresource.scheduler.placement.reserved_capacity import Reservation
-from matrixresource.store.reservations import ReservationRow, living, read, written
+from matrixresource.store.reservations import (
+    ReservationRow,
+    active_reservations,
+    placement_from_json,
+    placement_to_json,
+)
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, NodeRow, PartRow, SupernodeRow
+from matrixresource.store.tables import AllocationRow, NodeRow, PartitionRow, SupernodeRow
 from matrixresource.store.topology_versions import supernodes
 
 UNSEEN = -1
@@ -38,7 +43,7 @@ WIPED = "{} (being wiped)"
 """In the ledger, who holds the parts that an allocation has given up, until its agents have wiped them."""
 
 
-class Books:
+class LedgerSync:
     """One ledger over all supernodes there are."""
 
     def __init__(self, store: ResourceStore, policy: str = "best") -> None:
@@ -52,9 +57,9 @@ class Books:
         self._opened: object = None
         """The verb that opened the books last. Sessions outlive verbs, so they do not tell verbs apart."""
         self._wiped: set[str] = set()  # who has parts that wait to be wiped
-        self.put_out: dict[str, list[str]] = {}
+        self.preempted_by: dict[str, list[str]] = {}
         """By allocation, whom it has put out who has not come back."""
-        self.ledger = Ledger(Shape(1, 1, 1))
+        self.ledger = Ledger(ClusterShape(1, 1, 1))
         self.names: list[NodeName | None] = []
         self.numbers: dict[str, int] = {}
         store.records.before_commit.append(self._follow)
@@ -73,7 +78,7 @@ class Books:
         """Said before the ledger is changed: unless the transaction commits, the books are read again."""
         self._seen = UNSEEN
 
-    def allocate(self, name: str, wish: Wish, now: float) -> tuple[Place | None, list[str]]:
+    def allocate(self, name: str, wish: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:
         """The ledger's choice for a newcomer and whom it puts out; a refusal changes nothing."""
         seen, self._seen = self._seen, UNSEEN
         place, victims = self.ledger.allocate(name, wish, now)
@@ -87,20 +92,20 @@ class Books:
         kept = self.ledger.reservations.get(row.name)
         places = self._places(session, row.name)
         for name in places:
-            if name in self.ledger.held:
+            if name in self.ledger.allocations:
                 self.ledger.release(name)
         self._enter(row, places)
         if kept is not None:
             kept.place = places[row.name]
             self.ledger.reservations[row.name] = kept
 
-    def who_put_out(self, name: str) -> list[str]:
+    def preemptors(self, name: str) -> list[str]:
         """Allocations that put this one out and are still there."""
-        return [winner for winner, victims in self.put_out.items() if name in victims]
+        return [winner for winner, victims in self.preempted_by.items() if name in victims]
 
     def wiping(self, session: Session, name: str) -> frozenset[int]:
         """The nodes on which parts that an allocation gave up wait to be wiped: until then it takes nothing there."""
-        going = (self.numbers.get(part.node) for part in self._store.parts(session, name) if part.going)
+        going = (self.numbers.get(part.node) for part in self._store.parts(session, name) if part.releasing)
         return frozenset(number for number in going if number is not None)
 
     # ---- names and numbers
@@ -108,11 +113,11 @@ class Books:
     def number(self, name: NodeName) -> int | None:
         return self.numbers.get(name)
 
-    def nodes(self, place: Place) -> list[NodeName]:
+    def nodes(self, place: Placement) -> list[NodeName]:
         """The whole nodes of a place, in order."""
         return self._named(place.whole)
 
-    def spares(self, place: Place) -> list[NodeName]:
+    def spares(self, place: Placement) -> list[NodeName]:
         return self._named(place.spares)
 
     def _named(self, masks: Iterable[tuple[int, int]]) -> list[NodeName]:
@@ -124,26 +129,26 @@ class Books:
         assert name is not None, f"node {number} is in no supernode"
         return name
 
-    def parts(self, place: Place) -> dict[NodeName, PartRow]:
+    def parts(self, place: Placement) -> dict[NodeName, PartitionRow]:
         """Parts of nodes and what is pooled from them, by node, without an owner yet; ranks in the order of nodes."""
-        found: dict[NodeName, PartRow] = {}
+        found: dict[NodeName, PartitionRow] = {}
         for rank, (node, dies) in enumerate(sorted(place.parts)):
-            found[self.name(node)] = PartRow(node=self.name(node), rank=rank, dies=dies, cpus=0, memory_gib=0)
+            found[self.name(node)] = PartitionRow(node=self.name(node), rank=rank, dies=dies, cpus=0, memory_gib=0)
         for field, amounts in (("cpus", place.cpus), ("memory_gib", place.mem)):
             for node, amount in amounts:
                 row = found.setdefault(
-                    self.name(node), PartRow(node=self.name(node), rank=None, dies=0, cpus=0, memory_gib=0)
+                    self.name(node), PartitionRow(node=self.name(node), rank=None, dies=0, cpus=0, memory_gib=0)
                 )
                 setattr(row, field, amount)
         return found
 
-    def written(self, place: Place) -> dict[str, list[list[Any]]]:
+    def written(self, place: Placement) -> dict[str, list[list[Any]]]:
         """A place by names, for a table."""
-        return written(place, self.name, self.ledger.index.offsets, self.ledger.shape.nodes)
+        return placement_to_json(place, self.name, self.ledger.index.offsets, self.ledger.shape.nodes)
 
-    def wish(self, request: AllocationRequest, now: float = 0.0) -> Wish:
+    def placement_request(self, request: AllocationRequest, now: float = 0.0) -> PlacementRequest:
         """A request in the ledger's words. Raises InvalidField."""
-        return wish_of(request, self.ledger.shape, self.number, now)
+        return map_request(request, self.ledger.shape, self.number, now)
 
     # ---- in step
 
@@ -153,7 +158,7 @@ class Books:
         built = supernodes(session)
         order = {name: place for place, name in enumerate(built)}
         sizes = [(len(each.compute_cabinets()), each.spec.cabinet.nodes, each.spec.node) for each in built.values()]
-        shape = Shape(
+        shape = ClusterShape(
             max(1, len(order)),
             max((cabinets for cabinets, _, _ in sizes), default=1),
             max((nodes for _, nodes, _ in sizes), default=1),
@@ -162,9 +167,9 @@ class Books:
         learned, known = self.ledger.chooser, self.ledger.shape
         self.ledger = Ledger(shape, self._policy)
         if known == shape:
-            self.ledger.chooser.know_as(learned)
+            self.ledger.chooser.copy_statistics(learned)
         self.names = [None] * shape.all_nodes
-        self.numbers, self.put_out = {}, {}
+        self.numbers, self.preempted_by = {}, {}
         for row in rows:
             if row.supernode not in order:
                 continue
@@ -178,56 +183,58 @@ class Books:
         for row in rows:
             if row.holder is not None:
                 held[row.holder].append(row)
-        parts: dict[str, list[PartRow]] = defaultdict(list)
+        parts: dict[str, list[PartitionRow]] = defaultdict(list)
         for part in self._store.parts(session):
             parts[part.allocation].append(part)
-        self._wiped = {part.allocation for each in parts.values() for part in each if part.going}
+        self._wiped = {part.allocation for each in parts.values() for part in each if part.releasing}
         for allocation in self._store.allocations(session):
             owner = allocation.name
             self._enter(allocation, self._split(owner, held[owner], parts[owner]))
         for row in rows:
             self._look_at(row)
-        for reservation in living(session):
+        for reservation in active_reservations(session):
             self._promise(reservation)
 
-    def _enter(self, row: AllocationRow, places: Mapping[str, Place]) -> None:
+    def _enter(self, row: AllocationRow, places: Mapping[str, Placement]) -> None:
         """An allocation as the tables say: it holds these places, or has held them already."""
-        self.put_out.pop(row.name, None)
+        self.preempted_by.pop(row.name, None)
         if row.preempts:
-            self.put_out[row.name] = row.preempts
+            self.preempted_by[row.name] = row.preempts
         for name, place in places.items():
-            wish = self.wish(row.request_held()) if name == row.name else Wish(0)
-            wish.end = NEVER if row.expires_at is None else row.expires_at
+            wish = self.placement_request(row.spec()) if name == row.name else PlacementRequest(0)
+            wish.lease_end = NEVER if row.expires_at is None else row.expires_at
             if row.state == "Releasing" or name != row.name:
                 wish.priority = LEAVING
-            before = self.ledger.held.get(name)
+            before = self.ledger.allocations.get(name)
             if before is not None:
-                self.ledger.held[name] = Held(wish, place, before.since)
+                self.ledger.allocations[name] = HeldAllocation(wish, place, before.since)
                 continue
             # Taken, not asked for: it keeps what is closed to newcomers, too.
-            self.ledger.take(name, place, wish.end)
-            self.ledger.held[name] = Held(wish, place, row.created_at or 0.0)
+            self.ledger.take(name, place, wish.lease_end)
+            self.ledger.allocations[name] = HeldAllocation(wish, place, row.created_at or 0.0)
 
-    def _places(self, session: Session, name: str) -> dict[str, Place]:
-        return self._split(name, self._store.held_by(session, name), self._store.parts(session, name))
+    def _places(self, session: Session, name: str) -> dict[str, Placement]:
+        return self._split(name, self._store.allocated_to(session, name), self._store.parts(session, name))
 
-    def _split(self, name: str, nodes: Sequence[NodeRow], parts: Sequence[PartRow]) -> dict[str, Place]:
+    def _split(self, name: str, nodes: Sequence[NodeRow], parts: Sequence[PartitionRow]) -> dict[str, Placement]:
         """What an allocation has, and apart from it what waits to be wiped."""
-        going = [part for part in parts if part.going]
-        places = {name: self._place(nodes, [part for part in parts if not part.going])}
+        going = [part for part in parts if part.releasing]
+        places = {name: self._place(nodes, [part for part in parts if not part.releasing])}
         return places | ({WIPED.format(name): self._place([], going)} if going else {})
 
     def _promise(self, row: ReservationRow) -> None:
-        held = self.ledger.held.get(row.name)
+        held = self.ledger.allocations.get(row.name)
         if held is None and row.state == "Held":
             return  # all of it was taken or released; it is about to end
-        place = read(row.place, self.numbers.get, self.ledger.shape.nodes) if held is None else held.place
-        wish = self.wish(row.wish())
-        wish.end = row.ends_at
+        place = (
+            placement_from_json(row.place, self.numbers.get, self.ledger.shape.nodes) if held is None else held.place
+        )
+        wish = self.placement_request(row.spec())
+        wish.lease_end = row.ends_at
         reservation = Reservation(wish, row.starts_at, row.ends_at, place, holds=held is not None)
         ledger_reserving.restore(self.ledger, row.name, reservation)
 
-    def _place(self, nodes: Iterable[NodeRow], parts: Iterable[PartRow]) -> Place:
+    def _place(self, nodes: Iterable[NodeRow], parts: Iterable[PartitionRow]) -> Placement:
         width = self.ledger.shape.nodes
         whole: dict[int, int] = {}
         spares: dict[int, int] = {}
@@ -236,7 +243,7 @@ class Books:
                 cabinet, offset = divmod(self.numbers[node.name], width)
                 masks = spares if node.role == "spare" else whole
                 masks[cabinet] = masks.get(cabinet, 0) | 1 << offset
-        place = Place(sorted(whole.items()), spares=sorted(spares.items()))
+        place = Placement(sorted(whole.items()), spares=sorted(spares.items()))
         for part in sorted(parts, key=lambda each: each.node):
             number = self.numbers.get(part.node)
             if number is None:
@@ -272,9 +279,9 @@ class Books:
         found = {name: row for name in changed if (row := session.get(AllocationRow, name)) is not None}
         places = {name: self._places(session, name) for name in found}
         for name in changed:
-            self.put_out.pop(name, None)
+            self.preempted_by.pop(name, None)
             for each in (name, WIPED.format(name)):
-                held = self.ledger.held.get(each)
+                held = self.ledger.allocations.get(each)
                 if held is not None and held.place != places.get(name, {}).get(each):
                     self.ledger.release(each)
         for name, row in found.items():

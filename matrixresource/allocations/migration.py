@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.allocations.ledger_sync import Books
-from matrixresource.allocations.node_assignment import Roster
+from matrixresource.allocations.ledger_sync import LedgerSync
+from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.scheduler.changes import resize
@@ -23,13 +23,13 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow, NodeRow
 
 
-class Moves:
+class Migrations:
     """Begins, ends and gives up moves of whole nodes. The books are open."""
 
-    def __init__(self, store: ResourceStore, books: Books, roster: Roster) -> None:
+    def __init__(self, store: ResourceStore, books: LedgerSync, roster: NodeAssignments) -> None:
         self._store = store
-        self._books = books
-        self._roster = roster
+        self._ledger = books
+        self._assignments = roster
 
     def begin(self, session: Session, held: AllocationRow, request: AllocationRequest) -> dict[NodeName, int]:
         """Take successors for the members that would lie elsewhere; everything held stays held. Returns who holds
@@ -37,68 +37,71 @@ class Moves:
 
         Asked again for the same, it finds the move it began, as long as everybody taken for it is fit.
         """
-        wish = changed_to(self._books.wish(request), end=self._books.ledger.held[held.name].wish.end)
-        if wish.per != self._books.ledger.shape.npus or not wish.nodes:
+        wish = changed_to(
+            self._ledger.placement_request(request),
+            lease_end=self._ledger.ledger.allocations[held.name].request.lease_end,
+        )
+        if wish.npus_per_node != self._ledger.ledger.shape.npus or not wish.nodes:
             raise InvalidField("only allocations of whole nodes move; make parts of nodes anew", field="placement")
-        rows = self._store.held_by(session, held.name)
+        rows = self._store.allocated_to(session, held.name)
         current = {node.node_name: node for node in rows if node.role != "spare"}
         unfit = {name for name, node in current.items() if node.agent != "Connected" or node.health == "Unhealthy"}
-        ranks = begun(current.values())
-        if held.moving_to == request.kept() and len(ranks) == wish.nodes and not unfit & set(ranks):
+        ranks = move_started(current.values())
+        if held.moving_to == request.spec_dict() and len(ranks) == wish.nodes and not unfit & set(ranks):
             return ranks
-        numbers = self._books.numbers
-        self._books.touched()
+        numbers = self._ledger.numbers
+        self._ledger.touched()
         spares = {node.node_name for node in rows} - set(current)  # they stand ready while it moves
-        avoid = wish.avoid | {numbers[name] for name in unfit | spares}
+        avoid = wish.excluded_nodes | {numbers[name] for name in unfit | spares}
         closed = [numbers[name] for name, node in current.items() if node.whole_fault() in ("Cordoned", "DomainClosed")]
         closed = [number for number in closed if number not in avoid]
         for number in closed:  # who lies where no newcomer may come stays there, unless told to leave
-            self._books.ledger.set_up(number, True)
-        place = resize.move(self._books.ledger, held.name, changed_to(wish, spares=0, avoid=avoid))
+            self._ledger.ledger.set_up(number, True)
+        place = resize.move(self._ledger.ledger, held.name, changed_to(wish, spares=0, excluded_nodes=avoid))
         for number in closed:
-            self._books.ledger.set_up(number, False)
+            self._ledger.ledger.set_up(number, False)
         if place is None:
-            own = self._books.ledger.held[held.name].place
-            self._books.ledger.give(held.name, own)  # what it holds counts as to be had
-            raise refusal(self._store.nodes(session), self._books, wish)
-        ranks = ranked(self._books.nodes(place), current, wish.nodes)
+            own = self._ledger.ledger.allocations[held.name].place
+            self._ledger.ledger.give(held.name, own)  # what it holds counts as to be had
+            raise refusal(self._store.nodes(session), self._ledger, wish)
+        ranks = assign_ranks(self._ledger.nodes(place), current, wish.nodes)
         for name, node in current.items():
             if node.role == "successor" and ranks.get(name) != node.rank:
-                self._roster.let_go(session, node)
+                self._assignments.unassign(session, node)
         for name, rank in ranks.items():
             if name not in current:
-                self._roster.take(session, held, name, "successor", rank)
-        held.moving_to = request.kept()
-        self._books.refresh(session, held)
+                self._assignments.take(session, held, name, "successor", rank)
+        held.moving_to = request.spec_dict()
+        self._ledger.refresh(session, held)
         return ranks
 
-    def change_over(
+    def cut_over(
         self, session: Session, held: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
     ) -> bool:
         """Successors become members, and who they follow is let go, all at once. True when anything changed."""
         changed = False
-        for node in self._store.held_by(session, held.name):
+        for node in self._store.allocated_to(session, held.name):
             if node.node_name in ranks:
                 changed |= (node.role, node.rank) != ("member", ranks[node.node_name])
                 node.role, node.rank = "member", ranks[node.node_name]
                 if held.bound:
-                    self._roster.ask(session, node, held)
+                    self._assignments.request_deploy(session, node, held)
             elif node.role != "spare":
-                self._roster.let_go(session, node)
+                self._assignments.unassign(session, node)
                 changed = True
-        spares = [node for node in self._store.held_by(session, held.name) if node.role == "spare"]
+        spares = [node for node in self._store.allocated_to(session, held.name) if node.role == "spare"]
         for node in spares[request.spares :]:
-            self._roster.let_go(session, node)
+            self._assignments.unassign(session, node)
         changed |= held.spares != request.spares
-        held.nodes, held.npus, held.spares = len(ranks), len(ranks) * self._books.ledger.shape.npus, request.spares
-        held.request, held.moving_to = request.kept(), None
-        self._books.refresh(session, held)
+        held.nodes, held.npus, held.spares = len(ranks), len(ranks) * self._ledger.ledger.shape.npus, request.spares
+        held.request, held.moving_to = request.spec_dict(), None
+        self._ledger.refresh(session, held)
         return changed
 
     def ready(self, session: Session, held: AllocationRow, nodes: int) -> dict[NodeName, int]:
         """Who holds which rank after the change-over. Raises Conflict before everybody is ready for it."""
-        rows = self._store.held_by(session, held.name)
-        ranks = {name: rank for name, rank in begun(rows).items() if rank < nodes}
+        rows = self._store.allocated_to(session, held.name)
+        ranks = {name: rank for name, rank in move_started(rows).items() if rank < nodes}
         if len(ranks) != nodes:
             raise Conflict(f"{len(ranks)} of {nodes} ranks have somebody to take them over; move again")
         for node in rows:
@@ -108,14 +111,14 @@ class Moves:
 
     def give_up(self, session: Session, held: AllocationRow) -> None:
         """Successors are let go."""
-        for node in self._store.held_by(session, held.name):
+        for node in self._store.allocated_to(session, held.name):
             if node.role == "successor":
-                self._roster.let_go(session, node)
+                self._assignments.unassign(session, node)
         held.moving_to = None
-        self._books.refresh(session, held)
+        self._ledger.refresh(session, held)
 
 
-def begun(nodes: Iterable[NodeRow]) -> dict[NodeName, int]:
+def move_started(nodes: Iterable[NodeRow]) -> dict[NodeName, int]:
     """Where a move under way leads; where nothing moves, what is there."""
     coming = {node.node_name: node.rank or 0 for node in nodes if node.role == "successor"}
     followed = set(coming.values())
@@ -123,7 +126,7 @@ def begun(nodes: Iterable[NodeRow]) -> dict[NodeName, int]:
     return staying | coming
 
 
-def ranked(chosen: Iterable[NodeName], held: Mapping[NodeName, NodeRow], nodes: int) -> dict[NodeName, int]:
+def assign_ranks(chosen: Iterable[NodeName], held: Mapping[NodeName, NodeRow], nodes: int) -> dict[NodeName, int]:
     """Who is there keeps its rank where that rank is still there; the others take what is left, in their order."""
     ranks: dict[NodeName, int] = {}
     for name in chosen:

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import Conflict
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, AssignmentRow, NodeRow, PartRow
+from matrixresource.store.tables import AllocationRow, AssignmentRow, NodeRow, PartitionRow
 
 
-class Roster:
+class NodeAssignments:
     """Takes nodes and parts of nodes for allocations, and lets them go."""
 
     def __init__(self, store: ResourceStore) -> None:
@@ -29,81 +29,83 @@ class Roster:
             raise Conflict(f"{name} is held by {node.holder}")  # the books of this transaction say otherwise: a bug
         node.holder, node.role, node.rank = held.name, role, rank
         if held.bound:
-            self.ask(session, node, held)
+            self.request_deploy(session, node, held)
         node.read_state()
         return node
 
-    def let_go(self, session: Session, node: NodeRow) -> None:
+    def unassign(self, session: Session, node: NodeRow) -> None:
         """A whole node is nobody's; it may be taken once its agent has cleaned it."""
         node.holder = node.role = node.rank = None
-        self._wish(session, node, "Clean", None)
+        self._assign(session, node, "Clean", None)
         node.read_state()
 
-    def ask(self, session: Session, node: NodeRow, held: AllocationRow) -> None:
+    def request_deploy(self, session: Session, node: NodeRow, held: AllocationRow) -> None:
         """Ask the agent for what the node's role calls for: a successor is deployed as the member it is going to be."""
-        self._wish(session, node, "Spare" if node.role == "spare" else "Member", held)
+        self._assign(session, node, "Spare" if node.role == "spare" else "Member", held)
 
     def ask_clean(self, session: Session, node: NodeRow) -> None:
         """Ask the agent to clean while its holder keeps the node."""
-        self._wish(session, node, "Clean", None)
+        self._assign(session, node, "Clean", None)
 
-    def _wish(self, session: Session, node: NodeRow, wanted: str, held: AllocationRow | None) -> None:
+    def _assign(self, session: Session, node: NodeRow, wanted: str, held: AllocationRow | None) -> None:
         """One generation on, unless that is already what is wished of the node."""
         row = self._assignment(session, node)
         # Whoever is to be clean is so for nobody: a node that was never asked for anything else has nothing to do.
         allocation, rank = (None, None) if held is None or wanted == "Clean" else (held.name, node.rank)
-        if (row.wanted, row.allocation, row.rank) == (wanted, allocation, rank):
+        if (row.desired_role, row.allocation, row.rank) == (wanted, allocation, rank):
             return
-        row.wanted, row.allocation, row.rank = wanted, allocation, rank
+        row.desired_role, row.allocation, row.rank = wanted, allocation, rank
         row.generation += 1
-        node.wanted = wanted
+        node.desired_role = wanted
         node.wanted_generation = node.assignment_generation = row.generation
         node.read_state()
 
     # ---- parts of nodes
 
-    def share(self, session: Session, held: AllocationRow, part: PartRow) -> None:
+    def share(self, session: Session, held: AllocationRow, part: PartitionRow) -> None:
         """A part of a node passes to `held`."""
         node = self._store.node(session, NodeName(part.node))
-        part.allocation, part.generation, part.going = held.name, 0, False
+        part.allocation, part.generation, part.releasing = held.name, 0, False
         session.add(part)
         node.shared_by += 1
         if held.bound:
             self.ask_part(session, node, part)
         node.read_state()
 
-    def ask_part(self, session: Session, node: NodeRow, part: PartRow) -> None:
+    def ask_part(self, session: Session, node: NodeRow, part: PartitionRow) -> None:
         """Ask the agent to prepare a part."""
-        wish = part.wish().wire()
+        wish = part.desired().wire()
         row = self._assignment(session, node)
         others = [other for other in row.parts or [] if other["allocation"] != part.allocation]
         if wish in (row.parts or []):
             return
-        part.going = False
-        self._wish_parts(node, row, part, [*others, wish])
+        part.releasing = False
+        self._assign_parts(node, row, part, [*others, wish])
 
-    def drop(self, session: Session, part: PartRow) -> None:
+    def drop(self, session: Session, part: PartitionRow) -> None:
         """Ask the agent to wipe a part; it stays held until that is done. A part that nobody was asked for goes at
         once."""
         node = self._store.node(session, NodeName(part.node))
         row = self._assignment(session, node)
         others = [other for other in row.parts or [] if other["allocation"] != part.allocation]
-        if part.going:
+        if part.releasing:
             return
         if len(others) == len(row.parts or []):
             self.forget(session, part)
             return
-        part.going = True
-        self._wish_parts(node, row, part, others)
+        part.releasing = True
+        self._assign_parts(node, row, part, others)
 
-    def forget(self, session: Session, part: PartRow) -> None:
+    def forget(self, session: Session, part: PartitionRow) -> None:
         """A part is nobody's any more."""
         node = self._store.node(session, NodeName(part.node))
         node.shared_by -= 1
         session.delete(part)
         node.read_state()
 
-    def _wish_parts(self, node: NodeRow, row: AssignmentRow, part: PartRow, parts: list[dict[str, object]]) -> None:
+    def _assign_parts(
+        self, node: NodeRow, row: AssignmentRow, part: PartitionRow, parts: list[dict[str, object]]
+    ) -> None:
         row.parts = sorted(parts, key=lambda each: str(each["allocation"]))
         row.generation += 1
         node.assignment_generation = part.generation = row.generation
@@ -111,6 +113,6 @@ class Roster:
     def _assignment(self, session: Session, node: NodeRow) -> AssignmentRow:
         row = session.get(AssignmentRow, node.name)
         if row is None:
-            row = AssignmentRow(name=node.name, generation=0, state="Wanted", wanted="Clean", parts=[])
+            row = AssignmentRow(name=node.name, generation=0, state="Wanted", desired_role="Clean", parts=[])
             session.add(row)
         return row

@@ -13,10 +13,10 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.errors import QuotaExceeded
 from matrixcommon.persistence.database_session import ResourceRow, check_etag, find
-from matrixcommon.persistence.table_cache import every
-from matrixresource.allocations.request_mapping import size_of
+from matrixcommon.persistence.table_cache import all_rows
+from matrixresource.allocations.request_mapping import member_size
 from matrixresource.contract.allocations import AllocationRequest, QuotaRequest, QuotaView
-from matrixresource.store.reservations import living
+from matrixresource.store.reservations import active_reservations
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow, Base
 
@@ -42,30 +42,30 @@ Amounts = dict[str, float]
 def used_by(session: Session, project: str) -> Amounts:
     """What a project holds and is promised."""
     total = dict.fromkeys(COUNTED, 0.0)
-    held = (row for row in every(session, AllocationRow) if row.project == project)
-    promised = [row for row in living(session) if row.promised and row.project == project]
-    for mine in (*map(_held, held), *(wanted(row.wish()) for row in promised)):
+    held = (row for row in all_rows(session, AllocationRow) if row.project == project)
+    promised = [row for row in active_reservations(session) if row.promised and row.project == project]
+    for mine in (*map(_allocated, held), *(requested_usage(row.spec()) for row in promised)):
         for counted in COUNTED:
             total[counted] += mine[counted]
     return total
 
 
-def wanted(request: AllocationRequest) -> Amounts:
+def requested_usage(request: AllocationRequest) -> Amounts:
     """What a request counts for."""
-    nodes, per = size_of(request)
+    nodes, per = member_size(request)
     return {"npus": nodes * per + request.spares * 8, "cpus": request.cpus, "memory_gib": request.memory_gib}
 
 
-def _held(row: AllocationRow) -> Amounts:
+def _allocated(row: AllocationRow) -> Amounts:
     """What an allocation counts for; while it moves, the larger of what it was and will be.
 
     Its members may differ in size, where others have taken from it.
     """
     if row.state == "Releasing":
         return dict.fromkeys(COUNTED, 0.0)
-    request = row.request_held()
+    request = row.spec()
     mine = {"npus": row.npus + row.spares * 8, "cpus": request.cpus, "memory_gib": request.memory_gib}
-    coming = mine if row.moving_to is None else wanted(AllocationRequest.model_validate(row.moving_to))
+    coming = mine if row.moving_to is None else requested_usage(AllocationRequest.model_validate(row.moving_to))
     return {counted: max(mine[counted], coming[counted]) for counted in COUNTED}
 
 
@@ -78,9 +78,9 @@ def check(session: Session, request: AllocationRequest, held: AllocationRow | No
     if row is None or _from_its_own(session, request):
         return
     limits, used = QuotaRequest.model_validate(row.limits), used_by(session, request.project)
-    before = dict.fromkeys(COUNTED, 0.0) if held is None else _held(held)
+    before = dict.fromkeys(COUNTED, 0.0) if held is None else _allocated(held)
     blocking = []
-    for counted, amount in wanted(request).items():
+    for counted, amount in requested_usage(request).items():
         limit, others = getattr(limits, counted), used[counted] - before[counted]
         if limit is not None and amount > before[counted] and others + amount > limit:
             told = {"npus": "NPUs", "cpus": "CPU sockets", "memory_gib": "GiB"}[counted]

@@ -8,27 +8,29 @@ from dataclasses import replace as changed_to
 from typing import Any
 
 from matrixcommon.model.errors import InsufficientCapacity
-from matrixresource.allocations.ledger_sync import Books
-from matrixresource.scheduler.model.request import Wish
+from matrixresource.allocations.ledger_sync import LedgerSync
+from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.store.tables import NodeRow
 
-DOMAINS_TOLD = 64
+DOMAINS_SHOWN = 64
 
 
-def refusal(rows: Iterable[NodeRow], books: Books, wish: Wish) -> InsufficientCapacity:
+def refusal(rows: Iterable[NodeRow], books: LedgerSync, wish: PlacementRequest) -> InsufficientCapacity:
     """The error: which constraint is in the way, and per cabinet what stands on its nodes."""
-    return InsufficientCapacity(f"{asked(wish)} do not fit: {why(books, wish)}", blocking=blocking(rows))
+    return InsufficientCapacity(
+        f"{describe_request(wish)} do not fit: {blocking_domains(books, wish)}", blocking=blocking(rows)
+    )
 
 
-def asked(wish: Wish) -> str:
+def describe_request(wish: PlacementRequest) -> str:
     """What was asked, in words: "3 nodes and 1 spare", "2 NPUs", "4 CPU sockets and 512 GiB"."""
     told = []
-    if wish.nodes and wish.per == 8:
+    if wish.nodes and wish.npus_per_node == 8:
         told.append(f"{wish.nodes} nodes")
     elif wish.nodes == 1:
-        told.append("a die" if wish.per < 1 else f"{wish.per:g} NPUs on one node")
+        told.append("a die" if wish.npus_per_node < 1 else f"{wish.npus_per_node:g} NPUs on one node")
     elif wish.nodes:
-        told.append(f"{wish.nodes} nodes with {wish.per:g} NPUs each")
+        told.append(f"{wish.nodes} nodes with {wish.npus_per_node:g} NPUs each")
     if wish.spares:
         told.append(f"{wish.spares} spares" if wish.nodes or wish.spares > 1 else "a spare")
     if wish.cpus:
@@ -38,7 +40,7 @@ def asked(wish: Wish) -> str:
     return " and ".join(told) or "nothing"
 
 
-def why(books: Books, wish: Wish) -> str:
+def blocking_domains(books: LedgerSync, wish: PlacementRequest) -> str:
     """The constraint in the way: the first without which it would fit, else how much there is."""
     ledger = books.ledger
     for rule, without in _looser(wish):
@@ -51,48 +53,48 @@ def why(books: Books, wish: Wish) -> str:
     if wish.mem and sum(n for n, up in zip(index.mem, index.up, strict=True) if up) < wish.mem:
         free = sum(n for n, up in zip(index.mem, index.up, strict=True) if up)
         return f"{free} GiB are free"
-    if wish.per == ledger.shape.npus:
+    if wish.npus_per_node == ledger.shape.npus:
         return f"the most one supernode has free is {index.most_left()} nodes"
-    having = sum(free >= wish.per for free in index.free)
+    having = sum(free >= wish.npus_per_node for free in index.free)
     most = max((free for free in index.free if free > 0), default=0)
     if wish.nodes > 1:
-        return f"{having} nodes have {wish.per:g} NPUs free"
+        return f"{having} nodes have {wish.npus_per_node:g} NPUs free"
     return f"the most one node has free is {most} NPUs"
 
 
-def _looser(wish: Wish) -> Iterable[tuple[str, Wish]]:
+def _looser(wish: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]:
     """The wish without one of its rules at a time."""
-    if wish.within == "cabinet":
-        yield "cabinet", changed_to(wish, within="supernode")
+    if wish.required_domain == "cabinet":
+        yield "cabinet", changed_to(wish, required_domain="supernode")
     if wish.spread is not None:
         yield "spread", changed_to(wish, spread=None)
-    if wish.near is not None:
-        yield "near", changed_to(wish, near=None)
-    if wish.apart is not None:
-        yield "apart", changed_to(wish, apart=None)
-    if wish.cell > 1:
-        yield "cell", changed_to(wish, cell=1)
-    if wish.block > 1:
-        yield "block", changed_to(wish, block=1)
-    if wish.avoid:
-        yield "avoid", changed_to(wish, avoid=frozenset())
+    if wish.affinity is not None:
+        yield "near", changed_to(wish, affinity=None)
+    if wish.anti_affinity is not None:
+        yield "apart", changed_to(wish, anti_affinity=None)
+    if wish.cabinet_block > 1:
+        yield "cell", changed_to(wish, cabinet_block=1)
+    if wish.supernode_block > 1:
+        yield "block", changed_to(wish, supernode_block=1)
+    if wish.excluded_nodes:
+        yield "avoid", changed_to(wish, excluded_nodes=frozenset())
     if wish.spares:
         yield "spares", changed_to(wish, spares=0)
-    if wish.within == "supernode":
-        yield "supernode", changed_to(wish, within="")
+    if wish.required_domain == "supernode":
+        yield "supernode", changed_to(wish, required_domain="")
 
 
-def _cabinet(books: Books, wish: Wish) -> str:
+def _cabinet(books: LedgerSync, wish: PlacementRequest) -> str:
     largest = max((mask.bit_count() for mask in books.ledger.index.whole), default=0)
-    if wish.per < books.ledger.shape.npus:
-        return f"no single cabinet has {wish.nodes} nodes with {wish.per:g} free NPUs; make the placement preferred"
+    if wish.npus_per_node < books.ledger.shape.npus:
+        return f"no single cabinet has {wish.nodes} nodes with {wish.npus_per_node:g} free NPUs; make the placement preferred"
     return (
         f"no single cabinet has {wish.nodes + wish.spares} free nodes (the largest has {largest}); "
         "make the placement preferred"
     )
 
 
-def _spread(books: Books, wish: Wish) -> str:
+def _spread(books: LedgerSync, wish: PlacementRequest) -> str:
     assert wish.spread is not None
     free = sum(books.ledger.index.left)
     return (
@@ -101,18 +103,18 @@ def _spread(books: Books, wish: Wish) -> str:
     )
 
 
-def _near(books: Books, wish: Wish) -> str:
-    assert wish.near is not None
-    return f"there is no room for them in a {wish.near.over} that {' and '.join(wish.near.others)} use (near)"
+def _near(books: LedgerSync, wish: PlacementRequest) -> str:
+    assert wish.affinity is not None
+    return f"there is no room for them in a {wish.affinity.over} that {' and '.join(wish.affinity.others)} use (near)"
 
 
-def _apart(books: Books, wish: Wish) -> str:
-    assert wish.apart is not None
-    return f"there is no room for them in a {wish.apart.over} without {' or '.join(wish.apart.others)} (apart)"
+def _apart(books: LedgerSync, wish: PlacementRequest) -> str:
+    assert wish.anti_affinity is not None
+    return f"there is no room for them in a {wish.anti_affinity.over} without {' or '.join(wish.anti_affinity.others)} (apart)"
 
 
-def _supernode(books: Books, wish: Wish) -> str:
-    if wish.per == books.ledger.shape.npus:
+def _supernode(books: LedgerSync, wish: PlacementRequest) -> str:
+    if wish.npus_per_node == books.ledger.shape.npus:
         return f"the most one supernode has free is {books.ledger.index.most_left()} nodes"
     return "no single supernode has room for all of them"
 
@@ -122,7 +124,7 @@ _RULES: dict[str, Any] = {
     "spread": _spread,
     "near": _near,
     "apart": _apart,
-    "cell": lambda books, wish: f"no supernode has them in blocks of {wish.cell} in a cabinet",
+    "cell": lambda books, wish: f"no supernode has them in blocks of {wish.cabinet_block} in a cabinet",
     "block": lambda books, wish: f"they cannot be cut into blocks of {wish.block} that lie in one supernode each",
     "avoid": lambda books, wish: "they would only fit on nodes that excludeNodes rules out",
     "spares": lambda books, wish: f"the members fit, {wish.spares} spares beside them do not",
@@ -144,6 +146,6 @@ def blocking(rows: Iterable[NodeRow]) -> list[dict[str, Any]]:
         }
         for cabinet, nodes in sorted(cabinets.items())
     ]
-    if len(told) > DOMAINS_TOLD:
-        told = sorted(told, key=lambda each: -int(str(each["free"])))[:DOMAINS_TOLD]
+    if len(told) > DOMAINS_SHOWN:
+        told = sorted(told, key=lambda each: -int(str(each["free"])))[:DOMAINS_SHOWN]
     return told

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import find
-from matrixresource.allocations.ledger_sync import Books
-from matrixresource.allocations.node_assignment import Roster
+from matrixresource.allocations.ledger_sync import LedgerSync
+from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.scheduler.changes.repair import keeps_rules
 from matrixresource.store.defragmentations import DefragmentationRow
@@ -22,19 +22,19 @@ from matrixresource.store.tables import AllocationRow, NodeRow
 class Relocations:
     """Begins relocations of whole nodes. The books are open."""
 
-    def __init__(self, store: ResourceStore, books: Books, roster: Roster) -> None:
+    def __init__(self, store: ResourceStore, books: LedgerSync, roster: NodeAssignments) -> None:
         self._store = store
-        self._books = books
-        self._roster = roster
+        self._ledger = books
+        self._assignments = roster
 
     def begin(self, session: Session, held: AllocationRow, request: RelocateRequest) -> None:
         """Take the successor. Asked again, it finds what was begun or has ended. Raises Conflict, InvalidField."""
-        here = {node.node_name: node for node in self._store.held_by(session, held.name)}
+        here = {node.node_name: node for node in self._store.allocated_to(session, held.name)}
         member, there = here.get(request.node), here.get(request.to)
         if member is None and there is not None and there.role == "member":
             return
-        wish = self._books.ledger.held[held.name].wish
-        if wish.per != self._books.ledger.shape.npus or not wish.nodes:
+        wish = self._ledger.ledger.allocations[held.name].request
+        if wish.npus_per_node != self._ledger.ledger.shape.npus or not wish.nodes:
             raise InvalidField("only members that have a whole node are moved", field="node")
         if member is None or member.role != "member":
             raise InvalidField(f"{request.node} is no member of {held.name}", field="node")
@@ -43,9 +43,9 @@ class Relocations:
         if there is not None or any(node.role == "successor" for node in here.values()):
             raise Conflict(f"{held.name} moves already; wait until it has, or give that move up")
         self._check(session, held, request, self._store.node(session, request.to), here)
-        self._roster.take(session, held, request.to, "successor", member.rank)
+        self._assignments.take(session, held, request.to, "successor", member.rank)
         held.moving_to = held.request
-        self._books.refresh(session, held)
+        self._ledger.refresh(session, held)
 
     def _check(
         self,
@@ -63,11 +63,11 @@ class Relocations:
             wanted = (held.name, request.node, request.to)
             if step is None or step.state != "Moving" or (step.allocation, step.source, step.to) != wanted:
                 raise Conflict(f"this is not the move of defragmentation {row.name!r} that is under way")
-            obstacle = None if target.kept_for == row.name and obstacle == "Kept" else obstacle
+            obstacle = None if target.reserved_for_plan == row.name and obstacle == "Kept" else obstacle
         if obstacle is not None:
             raise Conflict(f"{request.to} cannot be taken: {obstacle}", field="to")
         if request.defragmentation is None:
-            numbers, ledger = self._books.numbers, self._books.ledger
+            numbers, ledger = self._ledger.numbers, self._ledger.ledger
             others = {numbers[n.name] for n in here.values() if n.role == "member" and n.name != request.node}
-            if not keeps_rules(ledger, ledger.held[held.name].wish, others, numbers[request.to]):
+            if not keeps_rules(ledger, ledger.allocations[held.name].request, others, numbers[request.to]):
                 raise Conflict(f"{request.to} is against the placement that {held.name} asked for", field="to")

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
 from matrixresource.contract.allocations import Affinity, AllocationRequest
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.request import Rule, Wish
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.request import DomainConstraint, PlacementRequest
 
 NEVER = float("inf")
 
 
-def size_of(request: AllocationRequest) -> tuple[int, float]:
+def member_size(request: AllocationRequest) -> tuple[int, float]:
     """(members, NPUs on each); (0, 8) for sockets or memory alone. Raises InvalidField."""
     per = request.npus_per_node
     if per is not None:
@@ -49,11 +49,11 @@ def _part(npus: float, field: str) -> None:
         )
 
 
-def wish_of(
-    request: AllocationRequest, shape: Shape, number: Callable[[NodeName], int | None], now: float = 0.0
-) -> Wish:
+def map_request(
+    request: AllocationRequest, shape: ClusterShape, number: Callable[[NodeName], int | None], now: float = 0.0
+) -> PlacementRequest:
     """The ledger's wish. `number` gives a node's number, None for one that is not there; `now` starts the lease."""
-    nodes, per = size_of(request)
+    nodes, per = member_size(request)
     placement = request.placement
     if placement.policy == "pack" and placement.level == "node" and placement.required and nodes > 1:
         raise InvalidField(
@@ -74,22 +74,22 @@ def wish_of(
             field="placement.blocks",
         )
     avoid = (number(name) for name in request.exclude_nodes)
-    return Wish(
+    return PlacementRequest(
         nodes,
         per,
-        within=_within(request),
-        block=blocks["supernode"],
-        cell=blocks["cabinet"],
+        required_domain=_within(request),
+        supernode_block=blocks["supernode"],
+        cabinet_block=blocks["cabinet"],
         spread=_spread(request, nodes, shape),
-        apart=_rule(request.apart),
-        near=_rule(request.near),
+        anti_affinity=_rule(request.anti_affinity),
+        affinity=_rule(request.affinity),
         spares=request.spares,
         cpus=request.cpus,
         mem=request.memory_gib,
         priority=request.priority,
         preempts=request.preemption == "LowerPriority",
-        end=NEVER if request.lease_s is None else now + request.lease_s,
-        avoid=frozenset(each for each in avoid if each is not None),
+        lease_end=NEVER if request.lease_s is None else now + request.lease_s,
+        excluded_nodes=frozenset(each for each in avoid if each is not None),
     )
 
 
@@ -104,23 +104,25 @@ def _within(request: AllocationRequest) -> str:
     )
 
 
-def _spread(request: AllocationRequest, nodes: int, shape: Shape) -> Rule | None:
+def _spread(request: AllocationRequest, nodes: int, shape: ClusterShape) -> DomainConstraint | None:
     placement = request.placement
     if placement.policy != "spread" or placement.level == "node" or not nodes:
         return None
     domains = shape.cabinets if placement.level == "cabinet" else shape.supernodes
-    return Rule(placement.level, placement.max_per_domain or -(-nodes // domains), required=placement.required)
-
-
-def _rule(affinity: Affinity | None) -> Rule | None:
-    return (
-        None
-        if affinity is None
-        else Rule(affinity.level, others=tuple(affinity.allocations), required=affinity.required)
+    return DomainConstraint(
+        placement.level, placement.max_per_domain or -(-nodes // domains), required=placement.required
     )
 
 
-def cycle_of(name: str, near: Iterable[str], known: Callable[[str], Iterable[str]]) -> list[str]:
+def _rule(affinity: Affinity | None) -> DomainConstraint | None:
+    return (
+        None
+        if affinity is None
+        else DomainConstraint(affinity.level, others=tuple(affinity.allocations), required=affinity.required)
+    )
+
+
+def affinity_cycle(name: str, near: Iterable[str], known: Callable[[str], Iterable[str]]) -> list[str]:
     """The way round by which `name` would have to be near itself, through those it wishes to be near; [] when there is
     none."""
     waiting = [[name, other] for other in near]

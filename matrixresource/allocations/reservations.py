@@ -10,28 +10,30 @@ from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName, checked_resource_name
 from matrixcommon.persistence.database_session import check_etag, find
 from matrixresource.allocations import quotas
-from matrixresource.allocations.apply_placement import carry_out
-from matrixresource.allocations.ledger_sync import Books
-from matrixresource.allocations.node_assignment import Roster
+from matrixresource.allocations.apply_placement import apply_placement
+from matrixresource.allocations.ledger_sync import LedgerSync
+from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
-from matrixresource.allocations.status import Standing
+from matrixresource.allocations.status import AllocationStatus
 from matrixresource.contract.reservations import ReservationRequest, ReservationView
 from matrixresource.scheduler.changes import advance_reservation as ledger_reserving
-from matrixresource.scheduler.model.request import Place, Wish
-from matrixresource.store.reservations import ReservationRow, living
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.store.reservations import ReservationRow, active_reservations
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow
 from matrixresource.store.topology_versions import current_version
 
 
-class Reservations:
+class ReservationService:
     """Over one store and its books."""
 
-    def __init__(self, store: ResourceStore, books: Books, roster: Roster, standing: Standing, clock: Clock) -> None:
+    def __init__(
+        self, store: ResourceStore, books: LedgerSync, roster: NodeAssignments, standing: AllocationStatus, clock: Clock
+    ) -> None:
         self._store = store
-        self._books = books
-        self._roster = roster
-        self._standing = standing
+        self._ledger = books
+        self._assignments = roster
+        self._status = standing
         self._clock = clock
 
     def put(
@@ -43,7 +45,7 @@ class Reservations:
         with self._store.transaction(dry) as session:
             row = session.get(ReservationRow, name)
             check_etag(row, if_match)
-            wish_kept = request.wish().kept()
+            wish_kept = request.spec().spec_dict()
             if row is not None:
                 if (row.request, row.starts_at, row.ends_at) != (wish_kept, start, start + request.duration_s):
                     raise Conflict(f"reservation {name!r} is for something else; delete it first")
@@ -52,13 +54,13 @@ class Reservations:
                 raise InvalidField(f"{request.starts_at} has passed", field="startsAt")
             if session.get(AllocationRow, name) is not None:
                 raise Conflict(f"there is an allocation named {name!r}; a reservation becomes one of its own name")
-            quotas.check(session, request.wish())
-            ledger = self._books.open(session)
-            wish = self._books.wish(request.wish(), now)
-            self._books.touched()
+            quotas.check(session, request.spec())
+            ledger = self._ledger.open(session)
+            wish = self._ledger.placement_request(request.spec(), now)
+            self._ledger.touched()
             place = ledger_reserving.reserve(ledger, name, wish, start, start + request.duration_s)
             if place is None:
-                raise refusal(self._store.nodes(session), self._books, wish)
+                raise refusal(self._store.nodes(session), self._ledger, wish)
             row = ReservationRow(
                 name=name,
                 project=request.project,
@@ -67,7 +69,7 @@ class Reservations:
                 starts_at=start,
                 ends_at=start + request.duration_s,
                 request=wish_kept,
-                place=self._books.written(place),
+                place=self._ledger.written(place),
             )
             session.add(row)
             session.flush()
@@ -91,19 +93,19 @@ class Reservations:
                 raise Conflict(f"reservation {name!r} is held; release allocation {name!r}")
             session.delete(row)
 
-    def as_time_goes_on(self) -> str:
+    def reconcile(self) -> str:
         """Hold those whose start has come, end those whose end has. Run on a period."""
         now, held = self._clock.now(), 0
         with self._store.transaction() as session:
-            rows = living(session)
+            rows = active_reservations(session)
             if not any(row.ends_at <= now or row.starts_at <= now for row in rows):
                 return "no reservation is due"
-            ledger = self._books.open(session)
-            self._books.touched()
+            ledger = self._ledger.open(session)
+            self._ledger.touched()
             for row in rows:
                 if row.ends_at <= now or (row.state == "Held" and session.get(AllocationRow, row.name) is None):
                     row.move("Ended")
-            places, waiting = ledger.due(now)
+            places, waiting = ledger.activate_due(now)
             for row in rows:
                 if row.name in places:
                     self._hold(session, row, places[row.name], now)
@@ -112,9 +114,9 @@ class Reservations:
                     row.move("Waiting")
         return f"{held} reservations are held now"
 
-    def _hold(self, session: Session, row: ReservationRow, place: Place, now: float) -> None:
-        wish = row.wish()
-        asked = self._books.wish(wish, now)
+    def _hold(self, session: Session, row: ReservationRow, place: Placement, now: float) -> None:
+        wish = row.spec()
+        asked = self._ledger.placement_request(wish, now)
         held = AllocationRow(
             name=row.name,
             project=row.project,
@@ -123,7 +125,7 @@ class Reservations:
             nodes=asked.nodes,
             npus=asked.npus,
             spares=asked.spares,
-            request=wish.kept(),
+            request=wish.spec_dict(),
             expires_at=row.ends_at,
             topology_version=current_version(session),
             bound=False,
@@ -132,12 +134,12 @@ class Reservations:
             members=[],
         )
         session.add(held)
-        carry_out(session, self._store, self._roster, self._books, held, place)
-        self._standing.settle(session, held, now)
-        row.place = self._books.written(place)
+        apply_placement(session, self._store, self._assignments, self._ledger, held, place)
+        self._status.reconcile(session, held, now)
+        row.place = self._ledger.written(place)
         row.move("Held")
 
-    def claim(self, session: Session, reservation: str, name: str, wish: Wish, now: float) -> Place:
+    def claim(self, session: Session, reservation: str, name: str, wish: PlacementRequest, now: float) -> Placement:
         """Take from a reservation that is held; its nodes are nobody's until the caller carries the place out.
 
         Raises Conflict before its start and InsufficientCapacity when what is left of it does not hold the wish.
@@ -152,32 +154,32 @@ class Reservations:
             raise Conflict(
                 f"allocation {reservation!r} is in use itself, nothing can be taken from it", field="reservation"
             )
-        self._books.touched()
-        ledger = self._books.ledger
+        self._ledger.touched()
+        ledger = self._ledger.ledger
         place = ledger_reserving.claim(ledger, reservation, name, wish, now)
         if place is None:
-            raise refusal(self._store.nodes(session), self._books, wish)
-        left = ledger.held.get(reservation)
-        stays = set() if left is None else {*self._books.nodes(left.place), *self._books.spares(left.place)}
-        for node in self._store.held_by(session, reservation):
+            raise refusal(self._store.nodes(session), self._ledger, wish)
+        left = ledger.allocations.get(reservation)
+        stays = set() if left is None else {*self._ledger.nodes(left.place), *self._ledger.spares(left.place)}
+        for node in self._store.allocated_to(session, reservation):
             if node.node_name not in stays:  # taken whole, or in part: then the rest of it is a part, too
                 node.holder = node.role = node.rank = None
         if left is None:
             for part in self._store.parts(session, reservation):
-                self._roster.forget(session, part)
+                self._assignments.forget(session, part)
             session.delete(held)
             row.move("Ended")
             return place
         self._part_again(session, held, left.place)
-        self._rest(session, held, left.wish)
-        self._standing.settle(session, held, now)
-        row.place = self._books.written(left.place)
+        self._rest(session, held, left.request)
+        self._status.reconcile(session, held, now)
+        row.place = self._ledger.written(left.place)
         return place
 
-    def _rest(self, session: Session, held: AllocationRow, wish: Wish) -> None:
+    def _rest(self, session: Session, held: AllocationRow, wish: PlacementRequest) -> None:
         """What is left says of itself what it is: so many members, ranks without gaps, spares as members where nobody
         else is left. Members of unlike size count with the largest share of a node that each of them has."""
-        nodes = self._store.held_by(session, held.name)
+        nodes = self._store.allocated_to(session, held.name)
         parts = [part for part in self._store.parts(session, held.name) if part.dies]
         if not parts and all(node.role == "spare" for node in nodes):
             for each in nodes:
@@ -201,13 +203,13 @@ class Reservations:
             "memoryGib": wish.mem,
         }
 
-    def _part_again(self, session: Session, held: AllocationRow, left: Place) -> None:
-        wanted = self._books.parts(left)
+    def _part_again(self, session: Session, held: AllocationRow, left: Placement) -> None:
+        wanted = self._ledger.parts(left)
         for part in self._store.parts(session, held.name):
             new = wanted.pop(NodeName(part.node), None)
             if new is None:
-                self._roster.forget(session, part)
+                self._assignments.forget(session, part)
             else:
                 part.dies, part.cpus, part.memory_gib = new.dies, new.cpus, new.memory_gib
         for new in wanted.values():
-            self._roster.share(session, held, new)
+            self._assignments.share(session, held, new)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.resource_model import condition
-from matrixresource.allocations.node_assignment import Roster
+from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.contract.allocations import MemberView
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow
 
 
-class Standing:
+class AllocationStatus:
     """Settles allocations after anything about them or their nodes has changed."""
 
-    def __init__(self, store: ResourceStore, roster: Roster) -> None:
+    def __init__(self, store: ResourceStore, roster: NodeAssignments) -> None:
         self._store = store
-        self._roster = roster
+        self._assignments = roster
 
-    def settle(self, session: Session, held: AllocationRow, now: float) -> bool:
+    def reconcile(self, session: Session, held: AllocationRow, now: float) -> bool:
         """Read the state off. True when it was released and is gone."""
         self._let_go_of_wiped_parts(session, held)
         if held.state == "Releasing" and self._released(session, held):
@@ -54,26 +54,28 @@ class Standing:
         return False
 
     def _members(self, session: Session, held: AllocationRow) -> list[MemberView]:
-        views = [node.member_view() for node in self._store.held_by(session, held.name)]
-        parts = [part for part in self._store.parts(session, held.name) if held.state == "Releasing" or not part.going]
+        views = [node.member_view() for node in self._store.allocated_to(session, held.name)]
+        parts = [
+            part for part in self._store.parts(session, held.name) if held.state == "Releasing" or not part.releasing
+        ]
         nodes = {node.name: node for node in self._store.nodes(session, [part.node for part in parts])} if parts else {}
         return views + [part.member_view(nodes[part.node]) for part in parts]
 
     def _released(self, session: Session, held: AllocationRow) -> bool:
         # A node that cannot answer is fenced by its generation and quarantined until it proves to be clean.
-        left = self._store.held_by(session, held.name)
+        left = self._store.allocated_to(session, held.name)
         for node in left:
             if node.ready or node.agent == "Lost":
                 node.holder = node.role = node.rank = None
                 node.read_state()
-        return not self._store.held_by(session, held.name) and not self._store.parts(session, held.name)
+        return not self._store.allocated_to(session, held.name) and not self._store.parts(session, held.name)
 
     def _let_go_of_wiped_parts(self, session: Session, held: AllocationRow) -> None:
-        going = [part for part in self._store.parts(session, held.name) if part.going]
+        going = [part for part in self._store.parts(session, held.name) if part.releasing]
         nodes = {node.name: node for node in self._store.nodes(session, [part.node for part in going])} if going else {}
         for part in going:
             if part.gone(nodes[part.node]):
-                self._roster.forget(session, part)
+                self._assignments.forget(session, part)
 
     def _say(self, held: AllocationRow, type: str, status: bool, reason: str, message: str, now: float) -> None:
         held.conditions = condition(

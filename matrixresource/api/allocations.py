@@ -8,11 +8,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from matrixcommon.api.fast_path import HotRouter
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection, page, shown
+from matrixcommon.api.fast_path import FastRouter
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, json_response, list_or_watch, page
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import NodeName, NpuName
-from matrixcommon.persistence.group_commit import Groups
+from matrixcommon.persistence.group_commit import CommitQueue
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.quotas import Quotas
 from matrixresource.contract.agents import NodeReports, ReportAnswer
@@ -27,7 +27,7 @@ from matrixresource.contract.allocations import (
 from matrixresource.contract.nodes import InventoryView, NodeView, NpuView
 from matrixresource.contract.plans import FragmentationView, PlanRequest, PlanView
 from matrixresource.contract.reservations import ReservationRequest, ReservationView
-from matrixresource.controllers.node_reports import NodeReports as ReportReader
+from matrixresource.controllers.node_reports import NodeReportProcessor as ReportReader
 from matrixresource.planning.planner import Planner
 from matrixresource.store.node_inventories import inventory_view
 from matrixresource.store.store import ResourceStore
@@ -38,12 +38,12 @@ def routes(
     store: ResourceStore, allocator: Allocator, reports: ReportReader, clock: Clock, replenish: Callable[[], None]
 ) -> APIRouter:
     """The routes over one store. `replenish` nudges the watcher that refills spares."""
-    api = HotRouter(prefix="/v1")
-    groups = Groups(store.records)
+    api = FastRouter(prefix="/v1")
+    groups = CommitQueue(store.records)
 
     @api.get("/nodes")
     async def list_nodes(request: Request, params: Params) -> Response:
-        return collection(request, params, store.records, "node", _nodes)
+        return list_or_watch(request, params, store.records, "node", _nodes)
 
     def _nodes() -> list[NodeView]:
         with store.reading() as session:
@@ -93,7 +93,7 @@ def routes(
 
     @api.get("/allocations")
     async def list_allocations(request: Request, params: Params) -> Response:
-        return collection(request, params, store.records, "allocation", _allocations)
+        return list_or_watch(request, params, store.records, "allocation", _allocations)
 
     def _allocations() -> list[AllocationView]:
         with store.reading() as session:
@@ -102,7 +102,7 @@ def routes(
     @api.get("/allocations/{name}", response_model=AllocationView)
     async def get_allocation(name: str) -> Response:
         with store.reading() as session:
-            return shown(store.allocation(session, name).view())
+            return json_response(store.allocation(session, name).view())
 
     @api.hot("PUT", "allocations", AllocationRequest)
     @api.put("/allocations/{name}", response_model=AllocationView)
@@ -110,12 +110,12 @@ def routes(
         name: str, body: AllocationRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
     ) -> Response:
         if validate_only:
-            return shown(allocator.reserve(name, body, if_match=if_match, validate_only=True))
-        return shown(await groups.run(lambda: allocator.reserve(name, body, if_match=if_match)))
+            return json_response(allocator.reserve(name, body, if_match=if_match, validate_only=True))
+        return json_response(await groups.run(lambda: allocator.reserve(name, body, if_match=if_match)))
 
     @api.put("/allocations/{name}/binding", response_model=AllocationView)
     async def bind(name: str) -> Response:
-        return shown(await groups.run(lambda: allocator.bind(name)))
+        return json_response(await groups.run(lambda: allocator.bind(name)))
 
     @api.put("/allocations/{name}/move")
     async def move(name: str, body: AllocationRequest, validate_only: ValidateOnly = False) -> AllocationView:
@@ -124,11 +124,11 @@ def routes(
 
     @api.delete("/allocations/{name}/move")
     async def stay(name: str) -> AllocationView:
-        return allocator.stay(name)
+        return allocator.abort_move(name)
 
     @api.post("/allocations/{name}:changeOver")
     async def change_over(name: str, body: AllocationRequest) -> AllocationView:
-        return allocator.change_over(name, body)
+        return allocator.cut_over(name, body)
 
     @api.post("/allocations/{name}:replace")
     async def replace(name: str, body: ReplaceRequest) -> AllocationView:
@@ -137,17 +137,17 @@ def routes(
     @api.post("/allocations/{name}:renew", response_model=AllocationView)
     async def renew(name: str, body: RenewRequest) -> Response:
         """Let the lease start again."""
-        return shown(await groups.run(lambda: allocator.renew(name, body.lease_s)))
+        return json_response(await groups.run(lambda: allocator.renew(name, body.lease_s)))
 
     @api.hot("DELETE", "allocations")
     @api.delete("/allocations/{name}")
     async def release(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
         if validate_only:
             with store.reading() as session:
-                return shown(store.allocation(session, name).view())
+                return json_response(store.allocation(session, name).view())
         view = await groups.run(lambda: allocator.release(name, if_match=if_match))
         replenish()
-        return Response(status_code=204) if view is None else shown(view, 202)
+        return Response(status_code=204) if view is None else json_response(view, 202)
 
     @api.get("/assignments")
     async def list_assignments(request: Request, params: Params) -> Response:
@@ -155,13 +155,13 @@ def routes(
             with store.reading() as session:
                 return [row.view() for row in store.assignments(session)]
 
-        return collection(request, params, store.records, "assignment", wished)
+        return list_or_watch(request, params, store.records, "assignment", wished)
 
     @api.post("/node-reports")
     async def take_reports(body: NodeReports) -> dict[str, list[ReportAnswer]]:
         return {"answers": reports.take(body.reports)}
 
-    planner = Planner(store, allocator.books, clock)
+    planner = Planner(store, allocator.ledger, clock)
 
     @api.post("/plans", summary="Would this fit; if not, why not and what would help? Nothing is created.")
     async def plan(body: PlanRequest) -> PlanView:
@@ -175,7 +175,7 @@ def routes(
 
     @api.get("/reservations")
     async def list_reservations(request: Request, params: Params) -> Response:
-        return collection(request, params, store.records, "reservation", reservations.list)
+        return list_or_watch(request, params, store.records, "reservation", reservations.list)
 
     @api.get("/reservations/{name}")
     async def get_reservation(name: str) -> ReservationView:
@@ -195,7 +195,7 @@ def routes(
 
     @api.get("/quotas")
     async def list_quotas(request: Request, params: Params) -> Response:
-        return collection(request, params, store.records, "quota", quotas.list)
+        return list_or_watch(request, params, store.records, "quota", quotas.list)
 
     @api.get("/quotas/{project}")
     async def get_quota(project: str) -> QuotaView:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fastapi import APIRouter, Request, Response
 
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.contract.allocations import AllocationView
 from matrixresource.contract.defragmentations import (
@@ -15,12 +15,12 @@ from matrixresource.contract.defragmentations import (
     MoveRefused,
     RelocateRequest,
 )
-from matrixresource.defragmentation.service import Defragmentations
+from matrixresource.defragmentation.service import DefragmentationService
 from matrixresource.store.store import ResourceStore
 
 
 def defragmentation_routes(
-    store: ResourceStore, allocator: Allocator, plans: Defragmentations, carry_on: Callable[[], None]
+    store: ResourceStore, allocator: Allocator, plans: DefragmentationService, carry_on: Callable[[], None]
 ) -> APIRouter:
     """`carry_on` nudges the watcher that carries plans on."""
     api = APIRouter(prefix="/v1")
@@ -31,7 +31,7 @@ def defragmentation_routes(
 
     @api.get("/defragmentations")
     async def list_defragmentations(request: Request, params: Params) -> Response:
-        return collection(request, params, store.records, "defragmentation", plans.list)
+        return list_or_watch(request, params, store.records, "defragmentation", plans.list)
 
     @api.get("/defragmentations/{name}")
     async def get_defragmentation(name: str) -> DefragmentationView:

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, collection
+from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.persistence.database_session import find
 from matrixresource.contract.nodes import SupernodeView
@@ -24,19 +24,19 @@ from matrixresource.store.topology_versions import (
     topology_at,
     versions,
 )
-from matrixresource.supernodes.topology_manager import Surveyor
+from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.observed_graph import graph_as_found, graphml, node_link
 
 Drain = Annotated[bool, Query(description="whoever lies there is to leave; nobody is moved by MatrixResource itself")]
 
 
-def topology_routes(store: ResourceStore, surveyor: Surveyor, replenish: Callable[[], None]) -> APIRouter:
+def topology_routes(store: ResourceStore, surveyor: TopologyManager, replenish: Callable[[], None]) -> APIRouter:
     """The routes over one store. `replenish` nudges the watcher that refills spares."""
     api = APIRouter(prefix="/v1")
 
     @api.get("/supernodes")
     async def list_supernodes(request: Request, params: Params) -> Response:
-        return collection(request, params, store.records, "supernode", _supernodes)
+        return list_or_watch(request, params, store.records, "supernode", _supernodes)
 
     def _supernodes() -> list[SupernodeView]:
         with store.reading() as session:
@@ -104,7 +104,7 @@ def topology_routes(store: ResourceStore, surveyor: Surveyor, replenish: Callabl
     async def list_versions(request: Request, params: Params) -> Response:
         """The oldest first, unless `orderBy` says otherwise."""
         params.order_by = params.order_by or "number"
-        return collection(request, params, store.records, "topology-version", _versions)
+        return list_or_watch(request, params, store.records, "topology-version", _versions)
 
     def _versions() -> list[TopologyVersionView]:
         with store.reading() as session:
@@ -118,7 +118,7 @@ def topology_routes(store: ResourceStore, surveyor: Surveyor, replenish: Callabl
 
     @api.get("/domains")
     async def list_domains(request: Request, params: Params) -> Response:
-        return collection(request, params, store.records, "domain", _domains)
+        return list_or_watch(request, params, store.records, "domain", _domains)
 
     def _domains() -> list[DomainView]:
         with store.reading() as session:

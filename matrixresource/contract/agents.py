@@ -7,12 +7,12 @@ from typing import Literal
 from pydantic import Field
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.resource_model import View, Wire
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import DieNumber, PartName, PortName
 from matrixresource.contract.nodes import NodeInventory
 
 
-class PartWish(Wire):
+class DesiredPartition(ApiModel):
     """A part of a node for one allocation: dies by number (2k and 2k+1 are NPU k; none for a pool), sockets, GiB."""
 
     allocation: str = Field(max_length=63)
@@ -22,19 +22,19 @@ class PartWish(Wire):
     memory_gib: int = Field(0, ge=0)
 
 
-class AssignmentView(View):
+class AssignmentView(ResourceView):
     """What is wished of one node: Clean, Spare or Member of an allocation, and parts of it for several.
 
     Its generation fences older wishes; any change of the whole or of a part is a new one.
     """
 
-    wanted: Literal["Clean", "Spare", "Member"]
+    desired_role: Literal["Clean", "Spare", "Member"]
     allocation: str | None = None
     rank: int | None = None
-    parts: list[PartWish] = Field(default_factory=list)
+    parts: list[DesiredPartition] = Field(default_factory=list)
 
 
-class ReportedFault(Wire):
+class ReportedFault(ApiModel):
     """A fault code on a component of the node (`npu5`, `npu5-die1`, `l1p3`, `node`), present at the time."""
 
     code: str = Field(max_length=40)
@@ -43,7 +43,7 @@ class ReportedFault(Wire):
     message: str = Field("", max_length=300)
 
 
-class PartReport(Wire):
+class PartReport(ApiModel):
     """How far a node is with one part; one that is wished no more is wiped and then no longer reported."""
 
     allocation: str = Field(max_length=63)
@@ -51,7 +51,7 @@ class PartReport(Wire):
     message: str = Field("", max_length=300)
 
 
-class NodeReport(Wire):
+class NodeReport(ApiModel):
     """What a resource agent says of its node.
 
     `epoch` counts the agent's lives and `sequence` its reports in this life: an older one is refused. `generation` is
@@ -78,13 +78,13 @@ class NodeReport(Wire):
     faults: list[ReportedFault] = Field(default_factory=list, max_length=256)
 
 
-class NodeReports(Wire):
+class NodeReports(ApiModel):
     """A batch: a fleet of agents shares one connection."""
 
     reports: list[NodeReport] = Field(max_length=4096)
 
 
-class ReportAnswer(Wire):
+class ReportAnswer(ApiModel):
     """Whether a report was taken, and the newest wish unless the agent holds it: lost watch events heal here.
 
     `inventoryWanted`: nothing is known of what the node consists of; say it with the next report.

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.resource_model import View, Wire
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import MEMBERS_MAX, NpuCount
 
 
-class Block(Wire):
+class Block(ApiModel):
     """Members in each domain of `level` come in multiples of `nodes`, ranks in order inside them: a logical
     supernode."""
 
@@ -19,7 +19,7 @@ class Block(Wire):
     level: Literal["cabinet", "supernode"] = Field("supernode", description="the domain whose edge cuts no block")
 
 
-class Placement(Wire):
+class PlacementPolicy(ApiModel):
     """How members may lie. `pack` takes as few domains of `level` as it can, `spread` as many.
 
     `required` makes it a condition: packed into one domain, or spread evenly over all of them, with at most
@@ -38,7 +38,7 @@ class Placement(Wire):
     )
 
     @model_validator(mode="after")
-    def _sensible(self) -> Placement:
+    def _sensible(self) -> PlacementPolicy:
         if self.max_per_domain is not None and self.policy != "spread":
             raise ValueError("maxPerDomain goes with policy spread")
         levels = [block.level for block in self.blocks]
@@ -47,7 +47,7 @@ class Placement(Wire):
         return self
 
 
-class Affinity(Wire):
+class Affinity(ApiModel):
     """Toward other allocations: only in domains that all of them use, or in none that any of them uses."""
 
     allocations: list[str] = Field(min_length=1, max_length=64)
@@ -55,7 +55,7 @@ class Affinity(Wire):
     required: bool = Field(True, description="refuse rather than compromise")
 
 
-class AllocationRequest(Wire):
+class AllocationRequest(ApiModel):
     """What one owner wishes to hold, all of it or nothing.
 
     Either `nodes` (with `npusPerNode` of each, all eight unless said) or `npus` (up to eight lie on one node, 0.5 is a
@@ -71,9 +71,9 @@ class AllocationRequest(Wire):
     cpus: Annotated[int, Field(ge=0, le=MEMBERS_MAX * 4)] = 0
     memory_gib: Annotated[int, Field(ge=0, le=1 << 30)] = 0
     spares: Annotated[int, Field(ge=0, le=48)] = 0
-    placement: Placement = Placement()
-    near: Affinity | None = None
-    apart: Affinity | None = None
+    placement: PlacementPolicy = PlacementPolicy()
+    affinity: Affinity | None = None
+    anti_affinity: Affinity | None = None
     priority: Annotated[int, Field(ge=-1_000_000_000, le=1_000_000_000)] = 0
     preemption: Literal["Never", "LowerPriority"] = Field("Never", description="whether it may put others out")
     lease_s: Annotated[float | None, Field(gt=0, le=1e9, description="released after this long unless renewed")] = None
@@ -81,7 +81,7 @@ class AllocationRequest(Wire):
     topology_version: str = Field("", max_length=200, description="refused when the topology is another by now")
     exclude_nodes: list[NodeName] = Field(default_factory=list, max_length=1024)
 
-    def kept(self) -> dict[str, Any]:
+    def spec_dict(self) -> dict[str, Any]:
         """The wish without what is no part of it: labels, what was to be avoided then, the version it was made on."""
         return self.model_copy(update={"labels": {}, "exclude_nodes": [], "topology_version": ""}).wire()
 
@@ -97,7 +97,7 @@ class AllocationRequest(Wire):
         return self
 
 
-class QuotaRequest(Wire):
+class QuotaRequest(ApiModel):
     """How much a project may hold at once; what is not given has no limit. Spares count, eight NPUs each."""
 
     npus: Annotated[float | None, Field(ge=0, le=MEMBERS_MAX * 8, multiple_of=0.5)] = None
@@ -105,7 +105,7 @@ class QuotaRequest(Wire):
     memory_gib: Annotated[int | None, Field(ge=0)] = None
 
 
-class QuotaView(View):
+class QuotaView(ResourceView):
     """A project's limits and what it holds."""
 
     npus: NpuCount | None = None
@@ -116,20 +116,20 @@ class QuotaView(View):
     used_memory_gib: float = 0
 
 
-class RenewRequest(Wire):
+class RenewRequest(ApiModel):
     """How long the lease holds from now on."""
 
     lease_s: float = Field(gt=0, le=1e9)
 
 
-class ReplaceRequest(Wire):
+class ReplaceRequest(ApiModel):
     """Which member to replace, and why (kept in the member's history)."""
 
     node: NodeName
     reason: str = Field("Requested", max_length=200)
 
 
-class MemberView(Wire):
+class MemberView(ApiModel):
     """One node of an allocation, or its part of one. `state` is the node's; `ready` says its agent has reported what is
     wished of it.
 
@@ -151,7 +151,7 @@ class MemberView(Wire):
     memory_gib: int | None = None
 
 
-class AllocationView(View):
+class AllocationView(ResourceView):
     """What one owner holds. `nodes` counts members, `npus` the NPUs they hold."""
 
     nodes: int
@@ -160,9 +160,9 @@ class AllocationView(View):
     cpus: int | None = None
     memory_gib: int | None = None
     spares: int
-    placement: Placement
-    near: Affinity | None = None
-    apart: Affinity | None = None
+    placement: PlacementPolicy
+    affinity: Affinity | None = None
+    anti_affinity: Affinity | None = None
     priority: int = 0
     preemption: str = "Never"
     expires_at: str | None = None

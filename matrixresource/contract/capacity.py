@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from matrixcommon.model.resource_model import Wire
+from matrixcommon.model.resource_model import ApiModel
 
 
-class DomainCapacity(Wire):
+class DomainCapacity(ApiModel):
     """One cabinet or supernode. `up` nodes are there for newcomers or their holders: not faulty, closed or kept.
 
     `free` are whole free nodes, `held` nodes of which somebody has something, `spares` whole ones held beside members,
@@ -23,14 +23,14 @@ class DomainCapacity(Wire):
     nodes: int
     up: int
     free: int
-    held: int
+    allocated: int
     spares: int
     kept: int
     utilisation: float
     largest_block: int
 
 
-class PlaceableBlock(Wire):
+class PlaceableBlock(ApiModel):
     """How many gangs of so many whole nodes fit beside one another inside domains of `level`, and the share of the free
     nodes that none of them reaches."""
 
@@ -40,7 +40,7 @@ class PlaceableBlock(Wire):
     stranded: float
 
 
-class CapacityView(Wire):
+class CapacityView(ApiModel):
     """One moment. Shares run from 0 to 1; nodes that are down or closed belong to none, except that
     `utilisation` counts those that somebody holds or a defragmentation keeps.
 

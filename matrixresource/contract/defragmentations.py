@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.resource_model import View, Wire
-from matrixresource.contract.allocations import AllocationRequest, Placement
+from matrixcommon.model.resource_model import ApiModel, ResourceView
+from matrixresource.contract.allocations import AllocationRequest, PlacementPolicy
 from matrixresource.contract.fields import MEMBERS_MAX
 
 INSTANCE_LABEL = "cloudmatrix.io/instance"
@@ -19,7 +19,7 @@ POD_LABEL = "cloudmatrix.io/pod-group"
 Mover = Literal["MatrixCompute", "MatrixResource"]
 
 
-class DefragmentationRequest(Wire):
+class DefragmentationRequest(ApiModel):
     """The room to be made: a block of so many whole `nodes` in one `level`, or a `request` that is refused now.
 
     Without a `name` it gets one. With `topologyVersion` it is planned on that version or refused.
@@ -39,15 +39,15 @@ class DefragmentationRequest(Wire):
             raise ValueError("give either nodes (of a block) or a request")
         return self
 
-    def wish(self) -> AllocationRequest:
+    def spec(self) -> AllocationRequest:
         """As an allocation's wish; a block's is for whole nodes that lie in one domain."""
         if self.request is not None:
-            return AllocationRequest.model_validate(self.request.kept())
-        placement = Placement(policy="pack", level=self.level, required=True)
+            return AllocationRequest.model_validate(self.request.spec_dict())
+        placement = PlacementPolicy(policy="pack", level=self.level, required=True)
         return AllocationRequest(project=self.project, nodes=self.nodes, placement=placement)
 
 
-class MoveView(Wire):
+class MoveView(ApiModel):
     """One member that moves: the allocation, its rank, the nodes it lies on before and after, and who moves it."""
 
     allocation: str
@@ -63,7 +63,7 @@ class MoveView(Wire):
         return self.state != "Moved"
 
 
-class DefragmentationView(View):
+class DefragmentationView(ResourceView):
     """A plan for review and how far it is. `moves` are done one after another; `room` are the nodes of the block.
 
     `blockBefore` and `blockAfter` are the most whole nodes free in one domain of `level` ("" for all there is).
@@ -87,7 +87,7 @@ class DefragmentationView(View):
     message: str = ""
 
 
-class RelocateRequest(Wire):
+class RelocateRequest(ApiModel):
     """One member of an allocation shall lie on another node: `node` is where it is, `to` where it goes.
 
     `defragmentation` names the plan whose move under way this is; such a move may cross what the plan keeps free.
@@ -98,7 +98,7 @@ class RelocateRequest(Wire):
     defragmentation: str | None = Field(None, max_length=63)
 
 
-class MoveRefused(Wire):
+class MoveRefused(ApiModel):
     """A move of a defragmentation that its mover cannot carry out, and why."""
 
     allocation: str = Field(max_length=63)

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from matrixcommon.model.resource_model import View, Wire
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 
-class FaultView(Wire):
+class FaultView(ApiModel):
     """A fault as an agent reported it, with the level the control plane gives it.
 
     `raisedBy` names the rule (`Frequency`, `Duration`, `Uplinks`) where that is above the level of the code itself;
@@ -25,7 +25,7 @@ class FaultView(Wire):
     raised_by: Literal["Frequency", "Duration", "Uplinks"] | None = None
 
 
-class NodeView(View):
+class NodeView(ResourceView):
     """One node: its state, and beside it, never folded in, what else is true of it."""
 
     supernode: str
@@ -42,14 +42,14 @@ class NodeView(View):
     role: str | None = None
     shared_by: int = 0
     usable_npus: int = 0
-    wanted: str
+    desired_role: str
     assignment_generation: int
     observed_generation: int
     stage: str | None = None
     faults: list[FaultView] = Field(default_factory=list)
 
 
-class DieView(Wire):
+class DieView(ApiModel):
     """One die by its number in the node: its health, the worst level on it, whether new work may be placed on it."""
 
     die: int
@@ -58,7 +58,7 @@ class DieView(Wire):
     schedulable: bool = True
 
 
-class NpuView(Wire):
+class NpuView(ApiModel):
     """One NPU package and its two dies; its health and level are the worst of what it and they have."""
 
     name: str
@@ -72,7 +72,7 @@ class NpuView(Wire):
     etag: str = ""
 
 
-class SupernodeView(View):
+class SupernodeView(ResourceView):
     """One supernode and the version of its topology."""
 
     topology_version: str
@@ -81,11 +81,11 @@ class SupernodeView(View):
     npus: int
     cpus: int
     available_nodes: int
-    held_nodes: int
+    allocated_nodes: int
     lost_nodes: int
 
 
-class NpuFound(Wire):
+class NpuFound(ApiModel):
     """An NPU package found in a node: its number, its dies by number in the node, and its HBM."""
 
     npu: int = Field(ge=0, le=63)
@@ -93,7 +93,7 @@ class NpuFound(Wire):
     hbm_gb: int = Field(ge=0)
 
 
-class NodeInventory(Wire):
+class NodeInventory(ApiModel):
     """What a node's agent finds in its node: packages, sockets, memory, ports by name, and whose hardware it is."""
 
     model: str = Field(max_length=80)
@@ -105,7 +105,7 @@ class NodeInventory(Wire):
     ports: list[Annotated[str, Field(max_length=40)]] = Field(max_length=1024)
 
 
-class InventoryView(Wire):
+class InventoryView(ApiModel):
     """The inventory a node last reported, and how it differs from what the supernode's spec expects (empty: not)."""
 
     node: str

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from matrixcommon.model.resource_model import Wire
+from matrixcommon.model.resource_model import ApiModel
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.fields import NpuCount
 
@@ -15,7 +15,7 @@ class PlanRequest(AllocationRequest):
     """What an allocation would ask for. With `topologyVersion` it is answered on that version or refused."""
 
 
-class PlanDomain(Wire):
+class PlanDomain(ApiModel):
     """A cabinet or supernode the request could lie in: nodes with room for a member, how many are missing, and on how
     many of its nodes something stands in the way."""
 
@@ -26,7 +26,7 @@ class PlanDomain(Wire):
     reasons: dict[str, int]
 
 
-class PlanChange(Wire):
+class PlanChange(ApiModel):
     """One thing that would make it fit.
 
     `Fewer` members, a rule to `Relax` (`to` what it would have to be), allocations to `Release`, to `Preempt` (a
@@ -46,7 +46,7 @@ class PlanChange(Wire):
     message: str
 
 
-class PlanLoss(Wire):
+class PlanLoss(ApiModel):
     """The worst that the loss of one `over` takes: members lost whole, and the share of the members' UB bandwidth."""
 
     over: Literal["node", "cabinet", "supernode", "l1", "l2", "communication-cabinet"]
@@ -54,7 +54,7 @@ class PlanLoss(Wire):
     ub_share: float
 
 
-class PlanView(Wire):
+class PlanView(ApiModel):
     """Whether a request would fit now, and where; otherwise why not and what would help. Nothing was created.
 
     `blastRadius` says what the loss of one domain or switch would take at the most; `earliestStart` when it fits if
@@ -77,7 +77,7 @@ class PlanView(Wire):
     earliest_start: str | None = None
 
 
-class FragmentationView(Wire):
+class FragmentationView(ApiModel):
     """How the free nodes lie: the largest block in one cabinet and supernode, and cabinets by the block they hold."""
 
     topology_version: str

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from matrixcommon.model.quantities import from_timestamp
-from matrixcommon.model.resource_model import View
+from matrixcommon.model.resource_model import ResourceView
 from matrixresource.contract.allocations import AllocationRequest
 
 
@@ -43,12 +43,12 @@ class ReservationRequest(AllocationRequest):
     def start(self) -> float:
         return from_timestamp(self.starts_at)
 
-    def wish(self) -> AllocationRequest:
+    def spec(self) -> AllocationRequest:
         """The allocation's wish in it."""
         return AllocationRequest.model_validate(self.model_dump(exclude={"starts_at", "duration_s"}))
 
 
-class ReservationView(View):
+class ReservationView(ResourceView):
     """One reservation. `nodes` is where it lies now: promised, or held once its time has come.
 
     States: Promised; Held (under an allocation of the same name, of which others may take); Waiting (its time has come,

@@ -6,23 +6,23 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from matrixcommon.model.resource_model import View, Wire
+from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 
-class SupernodeRequest(Wire):
+class SupernodeRequest(ApiModel):
     """A supernode that exists. `spec` is a document in the form of `cloudmatrix384.yaml`; without it, the service's."""
 
     labels: dict[str, str] = Field(default_factory=dict, max_length=64)
     spec: dict[str, Any] | None = None
 
 
-class DomainRequest(Wire):
+class DomainRequest(ApiModel):
     """Why a domain is closed or opened."""
 
     reason: str = Field("", max_length=200)
 
 
-class DomainView(View):
+class DomainView(ResourceView):
     """A cabinet or a supernode as a domain of maintenance. Closed, it takes nothing new and keeps what it has.
 
     `state` is Open, Closed, Draining (closed, and whoever lies there is to leave) or Drained (they have left);
@@ -36,7 +36,7 @@ class DomainView(View):
     allocations: list[str] = Field(default_factory=list)
 
 
-class TopologyChange(Wire):
+class TopologyChange(ApiModel):
     """What one version changed. `part` is a domain, a link or a switch; `peer` who answers where a cable was moved."""
 
     kind: Literal[
@@ -54,7 +54,7 @@ class TopologyChange(Wire):
     peer: str | None = None
 
 
-class TopologyVersionView(View):
+class TopologyVersionView(ResourceView):
     """The machine as it was from `createdAt` until the next version. `state` is Current or Superseded; `summary` says
     in a line what it changed.
 

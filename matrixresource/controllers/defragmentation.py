@@ -15,25 +15,25 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import find
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.contract.defragmentations import MoveView, RelocateRequest
-from matrixresource.defragmentation.plan import begun, find_room, half_moved, has_moved, in_the_way
-from matrixresource.defragmentation.plan_lifecycle import PlanKeeper
+from matrixresource.defragmentation.plan import blocking_reason, has_moved, move_started, plan_room, split_allocations
+from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
 from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow, in_state
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
 from matrixresource.store.topology_versions import current_version
 
 
-class RoomMaking:
+class DefragmentationController:
     """`carry_on` on a period and when nudged."""
 
     def __init__(self, store: ResourceStore, allocator: Allocator, clock: Clock) -> None:
         self._store = store
         self._allocator = allocator
-        self._books = allocator.books
+        self._ledger = allocator.ledger
         self._clock = clock
-        self._plans = PlanKeeper(store, clock)
+        self._plans = PlanLifecycle(store, clock)
 
-    def carry_on(self) -> str:
+    def reconcile(self) -> str:
         """One look at every plan that is not over, and the deeds that are ours."""
         with self._store.reading() as session:
             running = [row.name for row in in_state(session, *UNDER_WAY)]
@@ -65,13 +65,13 @@ class RoomMaking:
                     each.state = "Moved"
             row.write(sorted(steps, key=lambda step: step.open))
             step = row.step()
-            if step is not None and begun(step, nodes):
+            if step is not None and move_started(step, nodes):
                 return self._under_way(row, step, nodes[step.to])
-            if row.cancelling and not half_moved(session, self._books, row):
+            if row.cancelling and not split_allocations(session, self._ledger, row):
                 moved = sum(not step.open for step in steps)
                 self._plans.end(session, row, "Cancelled", "Cancelled", f"stopped after {moved} of {len(steps)} moves")
                 return None
-            if (why := in_the_way(row, nodes)) is not None:
+            if (why := blocking_reason(row, nodes)) is not None:
                 self._plan_anew(session, row, why)
                 return None
             if step is None:
@@ -114,11 +114,11 @@ class RoomMaking:
                 request = RelocateRequest(node=NodeName(step.source), to=NodeName(step.to), defragmentation=name)
                 self._allocator.relocate(step.allocation, request)
             elif deed == "stay":
-                self._allocator.stay(step.allocation)
+                self._allocator.abort_move(step.allocation)
             else:
                 with self._store.reading() as session:
-                    request_held = self._store.allocation(session, step.allocation).request_held()
-                self._allocator.change_over(step.allocation, request_held)
+                    request_held = self._store.allocation(session, step.allocation).spec()
+                self._allocator.cut_over(step.allocation, request_held)
         except MatrixError as refused:
             with self._store.transaction() as session:
                 self._plans.note(find(session, DefragmentationRow, name), f"{refused.reason}: {refused.message}")
@@ -137,9 +137,9 @@ class RoomMaking:
         if row.cancelling:
             self._plans.end(session, row, "Cancelled", "Cancelled", why)
             return
-        self._books.open(session)
-        wish = self._books.wish(row.wish(), self._clock.now())
-        found = find_room(session, self._store, self._books, wish)
+        self._ledger.open(session)
+        wish = self._ledger.placement_request(row.spec(), self._clock.now())
+        found = plan_room(session, self._store, self._ledger, wish)
         moved = [step for step in row.steps() if not step.open]
         spent = sum(step.npus for step in moved)
         if found is None:

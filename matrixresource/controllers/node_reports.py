@@ -24,13 +24,13 @@ from matrixresource.store import node_inventories
 from matrixresource.store.agent_leases import WORSE, Lease, Leases
 from matrixresource.store.fault_history import FaultRecords
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AssignmentRow, NodeRow, PartRow
+from matrixresource.store.tables import AssignmentRow, NodeRow, PartitionRow
 from matrixresource.store.topology_versions import spec_at
-from matrixresource.supernodes.topology_manager import Surveyor
+from matrixresource.supernodes.topology_manager import TopologyManager
 
 
 @dataclass(frozen=True)
-class Batch:
+class ReportBatch:
     """What taking a batch of reports needs from the database, asked for once."""
 
     session: Session
@@ -39,7 +39,7 @@ class Batch:
 
 
 @dataclass
-class Touched:
+class ChangedNodes:
     """The nodes of which something new is known, and the allocations that have them or parts of them."""
 
     nodes: list[NodeRow] = field(default_factory=list)
@@ -48,19 +48,19 @@ class Touched:
     def add(self, node: NodeRow, released: Collection[str] = ()) -> None:
         """`released`: allocations whose part of this node was seen wiped just now."""
         self.nodes.append(node)
-        self.allocations.update(node.parts_seen or {}, released)
+        self.allocations.update(node.reported_partitions or {}, released)
         if node.holder is not None:
             self.allocations.add(node.holder)
 
 
-class NodeReports:
+class NodeReportProcessor:
     """Takes reports in, and tells from their absence which agents are stale or lost."""
 
     def __init__(
         self,
         store: ResourceStore,
         allocator: Allocator,
-        surveyor: Surveyor,
+        surveyor: TopologyManager,
         clock: Clock,
         *,
         grace_s: float,
@@ -79,30 +79,32 @@ class NodeReports:
     def take(self, reports: list[NodeReport]) -> list[ReportAnswer]:
         """An answer per report, in their order."""
         with self._store.transaction() as session:
-            touched = Touched()
+            touched = ChangedNodes()
             names = [report.node for report in reports]
             self._leases.open(session, names)
             known = {node.name: node for node in self._store.nodes(session, names)}
-            batch = Batch(session, FaultRecords(session, names), node_inventories.known(session, names))
+            batch = ReportBatch(session, FaultRecords(session, names), node_inventories.known(session, names))
             answers = [self._take(batch, known.get(report.node), report, touched) for report in reports]
-            self._settle(session, touched)
+            self._reconcile(session, touched)
         return answers
 
-    def _take(self, batch: Batch, node: NodeRow | None, report: NodeReport, touched: Touched) -> ReportAnswer:
+    def _take(
+        self, batch: ReportBatch, node: NodeRow | None, report: NodeReport, touched: ChangedNodes
+    ) -> ReportAnswer:
         if node is None:
             return ReportAnswer(node=report.node, accepted=False, reason="NotFound")
         seen = self._leases.reached(node.name) or (node.epoch, -1)
         if (report.epoch, report.sequence) <= seen:
             return ReportAnswer(node=report.node, accepted=False, reason="StaleReport")
         now = self._clock.now()
-        before = _standing(node)
+        before = _fault_summary(node)
         node.agent = "Connected"
         node.epoch, node.power, node.status, node.stage = report.epoch, report.power, report.status, report.stage
         node.observed_generation = report.generation
         parts: dict[str, str] = {part.allocation: part.status for part in report.parts}
-        released = (node.parts_seen or {}).keys() - parts.keys()
-        if parts != (node.parts_seen or {}):
-            node.parts_seen = parts
+        released = (node.reported_partitions or {}).keys() - parts.keys()
+        if parts != (node.reported_partitions or {}):
+            node.reported_partitions = parts
         _judged(node, batch.records.observe(node, report.faults, now))
         if report.inventory is not None:
             spec = spec_at(batch.session, node.supernode)
@@ -110,10 +112,10 @@ class NodeReports:
         if report.ports:
             self._surveyor.observe(batch.session, node.name, report.ports)
         node.read_state()
-        if _standing(node) != before:
+        if _fault_summary(node) != before:
             touched.add(node, released)
         lease = Lease(now, report.lease_s, report.epoch, report.sequence)
-        self._leases.hear(batch.session, node.name, lease, news=batch.session.is_modified(node))
+        self._leases.record_heartbeat(batch.session, node.name, lease, news=batch.session.is_modified(node))
         behind = node.assignment_generation > report.generation
         wish = batch.session.get(AssignmentRow, node.name) if behind else None
         return ReportAnswer(
@@ -125,22 +127,22 @@ class NodeReports:
 
     def release(self, npu: NpuName) -> NodeRow:
         """Take back that the rule of frequency separated this NPU or its dies: somebody has looked at it."""
-        touched = Touched()
+        touched = ChangedNodes()
         with self._store.transaction() as session:
             node = self._store.node(session, npu.node)
             dies = dies_of(npu.removeprefix(f"{npu.node}-"))
-            before = _standing(node)
+            before = _fault_summary(node)
             _judged(node, FaultRecords(session, [node.name]).release(node, dies))
             node.read_state()
-            if _standing(node) != before:
+            if _fault_summary(node) != before:
                 touched.add(node)
-            self._settle(session, touched)
+            self._reconcile(session, touched)
         return node
 
     async def watch_leases(self) -> str:
         """Mark the agents whose leases ran out. Run on a period."""
         now = self._clock.now()
-        touched = Touched()
+        touched = ChangedNodes()
         with self._store.transaction() as session:
             self._leases.open(session)
             for node in self._store.nodes(session):
@@ -150,13 +152,13 @@ class NodeReports:
                     node.agent = agent
                     node.read_state()
                     touched.add(node)
-            self._settle(session, touched)
+            self._reconcile(session, touched)
         return f"{len(touched.nodes)} agents changed"
 
-    def _settle(self, session: Session, touched: Touched) -> None:
+    def _reconcile(self, session: Session, touched: ChangedNodes) -> None:
         shared = [node.name for node in touched.nodes if node.shared_by]
-        parts = select(PartRow.allocation).where(PartRow.node.in_(shared))
-        self._allocator.settle(session, touched.allocations | set(session.scalars(parts) if shared else ()))
+        parts = select(PartitionRow.allocation).where(PartitionRow.node.in_(shared))
+        self._allocator.reconcile(session, touched.allocations | set(session.scalars(parts) if shared else ()))
         if any(node.holder is None for node in touched.nodes):
             self._nudge()
 
@@ -168,15 +170,15 @@ def _judged(node: NodeRow, faults: list[FaultView]) -> None:
     node.health = worst_health(fault.level for fault in faults)
 
 
-def _standing(node: NodeRow) -> tuple[object, ...]:
+def _fault_summary(node: NodeRow) -> tuple[object, ...]:
     """What of a node an allocation's state depends on."""
     return (
         node.state,
         node.agent,
         node.health,
         node.ready,
-        node.caught_up,
-        node.parts_seen,
+        node.in_sync,
+        node.reported_partitions,
         node.faults,
         node.conditions,
     )

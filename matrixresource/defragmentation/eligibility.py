@@ -7,12 +7,12 @@ cannot be moved while they run, and what a reservation holds has nobody to move 
 from __future__ import annotations
 
 from matrixresource.contract.defragmentations import INSTANCE_LABEL, POD_LABEL, Mover
-from matrixresource.store.tables import AllocationRow, PartRow
+from matrixresource.store.tables import AllocationRow, PartitionRow
 
 RESERVATION_LABEL = "cloudmatrix.io/reservation"
 
 
-def mover_of(row: AllocationRow, parts: list[PartRow]) -> Mover | None:
+def migration_owner(row: AllocationRow, parts: list[PartitionRow]) -> Mover | None:
     """None for what is not moved: pods, parts of nodes and pools, what is moving already, leaving or broken."""
     settled = row.state in ("Reserved", "Binding", "Bound") and row.moving_to is None
     if not settled or parts or POD_LABEL in row.labels or row.labels.get(RESERVATION_LABEL) == row.name:

@@ -10,27 +10,27 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.allocations.ledger_sync import Books
+from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.contract.defragmentations import MoveView
-from matrixresource.defragmentation.eligibility import Mover, mover_of
-from matrixresource.scheduler.changes.minimal_move_layout import obeys
-from matrixresource.scheduler.defragment.defragmentation import Defragmentation, make_room
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.defragmentation.eligibility import Mover, migration_owner
+from matrixresource.scheduler.changes.minimal_move_layout import satisfies
+from matrixresource.scheduler.defragment.defragmentation import DefragmentationPlan, plan_defragmentation
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.store.defragmentations import DefragmentationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import NodeRow, PartRow
+from matrixresource.store.tables import NodeRow, PartitionRow
 
 
 @dataclass(frozen=True)
-class Room:
+class RoomPlan:
     """The nodes that will be free, and the moves to get there; `plan` is None where it is free without any."""
 
     nodes: list[NodeName]
     moves: list[MoveView]
-    plan: Defragmentation | None
+    plan: DefragmentationPlan | None
 
 
-def find_room(session: Session, store: ResourceStore, books: Books, wish: Wish) -> Room | None:
+def plan_room(session: Session, store: ResourceStore, books: LedgerSync, wish: PlacementRequest) -> RoomPlan | None:
     """The way to room for a wish that moves the fewest NPUs; None when none was found. What is being cleaned, or kept
     by a defragmentation, counts as free."""
     movers = _movers(session, store)
@@ -39,8 +39,8 @@ def find_room(session: Session, store: ResourceStore, books: Books, wish: Wish) 
     with _reopened(books, list(rows.values())):
         place = books.ledger.choose(wish)
         if place is not None:
-            return Room(_named(books, place), [], None)
-        plan = make_room(books.ledger, wish, movable=movers.__contains__)
+            return RoomPlan(_named(books, place), [], None)
+        plan = plan_defragmentation(books.ledger, wish, movable=movers.__contains__)
     if plan is None:
         return None
     moves = [
@@ -56,23 +56,23 @@ def find_room(session: Session, store: ResourceStore, books: Books, wish: Wish) 
         )
         for step in plan.steps
     ]
-    return Room(_named(books, plan.place), moves, plan)
+    return RoomPlan(_named(books, plan.place), moves, plan)
 
 
-def _named(books: Books, place: Place) -> list[NodeName]:
+def _named(books: LedgerSync, place: Placement) -> list[NodeName]:
     return [*books.nodes(place), *books.spares(place), *books.parts(place)]
 
 
 def _movers(session: Session, store: ResourceStore) -> dict[str, Mover]:
-    parts: dict[str, list[PartRow]] = defaultdict(list)
+    parts: dict[str, list[PartitionRow]] = defaultdict(list)
     for part in store.parts(session):
         parts[part.allocation].append(part)
-    found = {row.name: mover_of(row, parts[row.name]) for row in store.allocations(session)}
+    found = {row.name: migration_owner(row, parts[row.name]) for row in store.allocations(session)}
     return {name: mover for name, mover in found.items() if mover is not None}
 
 
 @contextmanager
-def _reopened(books: Books, rows: Sequence[NodeRow]) -> Iterator[None]:
+def _reopened(books: LedgerSync, rows: Sequence[NodeRow]) -> Iterator[None]:
     index = books.ledger.index
     numbers = [books.numbers[row.name] for row in rows if row.name in books.numbers and row.fault() is None]
     shut = [number for number in numbers if not index.up[number]]
@@ -92,13 +92,13 @@ def has_moved(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
     return there and (before is None or (before.holder, before.rank) != (step.allocation, step.rank))
 
 
-def begun(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
+def move_started(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
     """Whether the node a member moves to is held for it."""
     after = nodes.get(step.to)
     return after is not None and (after.holder, after.role) == (step.allocation, "successor")
 
 
-def in_the_way(row: DefragmentationRow, nodes: dict[str, NodeRow]) -> str | None:
+def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow]) -> str | None:
     """Why the moves that are left no longer make the room; None when they do. What is being cleaned will be free."""
     holders = {name: node.holder for name, node in nodes.items()}
     for step in row.steps():
@@ -110,7 +110,7 @@ def in_the_way(row: DefragmentationRow, nodes: dict[str, NodeRow]) -> str | None
         fault = "gone" if target is None else target.fault() or ("SharedByParts" if target.shared_by else None)
         if fault is not None:
             return f"{step.to} cannot be taken: {fault}"
-        if holders[step.to] is not None and not begun(step, nodes):
+        if holders[step.to] is not None and not move_started(step, nodes):
             return f"{holders[step.to]} lies on {step.to}"
         holders[step.to], holders[step.source] = step.allocation, None
     for name in row.room:
@@ -123,10 +123,10 @@ def in_the_way(row: DefragmentationRow, nodes: dict[str, NodeRow]) -> str | None
     return None
 
 
-def half_moved(session: Session, books: Books, row: DefragmentationRow) -> list[str]:
+def split_allocations(session: Session, books: LedgerSync, row: DefragmentationRow) -> list[str]:
     """Allocations of which some members have moved and others not, and whose placement that breaks."""
     steps = row.steps()
     moving = {step.allocation for step in steps if step.open} & {step.allocation for step in steps if not step.open}
     ledger = books.open(session)
-    held = {name: ledger.held[name] for name in sorted(moving) if name in ledger.held}
-    return [name for name, each in held.items() if not obeys(ledger, each.wish, each.place)]
+    held = {name: ledger.allocations[name] for name in sorted(moving) if name in ledger.allocations}
+    return [name for name, each in held.items() if not satisfies(ledger, each.request, each.place)]

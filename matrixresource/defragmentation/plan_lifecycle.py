@@ -7,14 +7,14 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_model import condition
-from matrixresource.defragmentation.plan import in_the_way
+from matrixresource.defragmentation.plan import blocking_reason
 from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow, NodeRow
 from matrixresource.store.topology_versions import current_version
 
 
-class PlanKeeper:
+class PlanLifecycle:
     """Inside the caller's transaction."""
 
     def __init__(self, store: ResourceStore, clock: Clock) -> None:
@@ -34,14 +34,14 @@ class PlanKeeper:
         missing = [step for step in row.steps() if session.get(AllocationRow, step.allocation) is None]
         if missing:
             return f"{missing[0].allocation} is gone"
-        return in_the_way(row, self.nodes(session, row))
+        return blocking_reason(row, self.nodes(session, row))
 
     def keep(self, session: Session, row: DefragmentationRow) -> None:
         """Newcomers take none of the nodes the plan needs."""
         wanted = {*row.room, *(step.to for step in row.steps() if step.open)} if row.state in UNDER_WAY else set[str]()
-        kept = session.scalars(select(NodeRow).where(NodeRow.kept_for == row.name))
+        kept = session.scalars(select(NodeRow).where(NodeRow.reserved_for_plan == row.name))
         for node in [*kept, *self._store.nodes(session, sorted(wanted))]:
-            node.kept_for = row.name if node.name in wanted else None
+            node.reserved_for_plan = row.name if node.name in wanted else None
 
     def end(self, session: Session, row: DefragmentationRow, state: str, reason: str, message: str) -> None:
         """What was kept is free again."""

@@ -14,46 +14,46 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, StalePlan
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.persistence.database_session import check_etag, find
-from matrixresource.allocations.ledger_sync import Books
-from matrixresource.allocations.refusals import asked, blocking
+from matrixresource.allocations.ledger_sync import LedgerSync
+from matrixresource.allocations.refusals import blocking, describe_request
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView, MoveRefused
-from matrixresource.defragmentation.plan import begun, find_room, in_the_way
-from matrixresource.defragmentation.plan_lifecycle import PlanKeeper
+from matrixresource.defragmentation.plan import blocking_reason, move_started, plan_room
+from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
 from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow, in_state
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.topology_versions import checked_version
 
 
-class Defragmentations:
+class DefragmentationService:
     """Over one store and its books."""
 
-    def __init__(self, store: ResourceStore, books: Books, clock: Clock) -> None:
+    def __init__(self, store: ResourceStore, books: LedgerSync, clock: Clock) -> None:
         self._store = store
-        self._books = books
+        self._ledger = books
         self._clock = clock
-        self._plans = PlanKeeper(store, clock)
+        self._plans = PlanLifecycle(store, clock)
 
     def propose(self, request: DefragmentationRequest, dry: bool = False) -> DefragmentationView:
         """A plan for review. Asked again under the same name for the same it finds it. Raises InsufficientCapacity
         when no moves make the room, Conflict when nothing has to move."""
         name = checked_resource_name(request.name or f"defrag-{secrets.token_hex(4)}")
         with self._store.transaction(dry) as session:
-            kept = request.wish().kept()
+            kept = request.spec().spec_dict()
             if (there := session.get(DefragmentationRow, name)) is not None:
                 if there.request == kept:
                     return there.view()
                 raise Conflict(f"there is a defragmentation {name!r} for something else", field="name")
             version = checked_version(session, request.topology_version)
-            ledger = self._books.open(session)
-            wish = self._books.wish(request.wish(), self._clock.now())
+            ledger = self._ledger.open(session)
+            wish = self._ledger.placement_request(request.spec(), self._clock.now())
             if ledger.choose(wish) is not None:
-                raise Conflict(f"there is room for {asked(wish)} already; nothing has to move")
-            found = find_room(session, self._store, self._books, wish)
+                raise Conflict(f"there is room for {describe_request(wish)} already; nothing has to move")
+            found = plan_room(session, self._store, self._ledger, wish)
             if found is None or found.plan is None:
                 raise InsufficientCapacity(
-                    f"no moves of whole nodes were found that make room for {asked(wish)}"
+                    f"no moves of whole nodes were found that make room for {describe_request(wish)}"
                     if found is None
-                    else f"there will be room for {asked(wish)} once {', '.join(found.nodes)} are clean",
+                    else f"there will be room for {describe_request(wish)} once {', '.join(found.nodes)} are clean",
                     blocking=blocking(self._store.nodes(session)),
                 )
             row = DefragmentationRow(
@@ -62,7 +62,7 @@ class Defragmentations:
                 labels=request.labels,
                 state="Proposed",
                 nodes=wish.nodes,
-                level=wish.within,
+                level=wish.required_domain,
                 request=kept,
                 moves=[move.wire() for move in found.moves],
                 room=found.nodes,
@@ -137,7 +137,7 @@ class Defragmentations:
             theirs = (told.allocation, told.node, told.to)
             if row.state == "Running" and step is not None and (step.allocation, step.source, step.to) == theirs:
                 nodes = self._plans.nodes(session, row)
-                if not begun(step, nodes) and in_the_way(row, nodes) is None:
+                if not move_started(step, nodes) and blocking_reason(row, nodes) is None:
                     text = f"{step.allocation} cannot move from {step.source} to {step.to}: {told.message}"
                     self._plans.end(session, row, "Failed", told.reason, text)
         return row.view()

@@ -128,19 +128,19 @@ def dies_of(component: str) -> int:
     return both if found["die"] is None else both & (1 << 2 * int(found["npu"]) + int(found["die"]))
 
 
-class Faulty(Protocol):
+class HasFaults(Protocol):
     """What has faults: a node, in the database's words."""
 
     @property
     def faults(self) -> Any: ...
 
 
-def faults_of(node: Faulty) -> list[FaultView]:
+def faults_of(node: HasFaults) -> list[FaultView]:
     """The faults of a node as they were last judged."""
     return [FaultView.model_validate({"level": level_of(fault["code"]).name} | fault) for fault in node.faults or []]
 
 
-def unusable_dies(node: Faulty) -> int:
+def unusable_dies(node: HasFaults) -> int:
     """The dies that nothing new may be placed on, though the node is otherwise fine: bits 2k and 2k+1 for NPU k."""
     mask = 0
     for fault in faults_of(node):
@@ -149,7 +149,7 @@ def unusable_dies(node: Faulty) -> int:
     return mask
 
 
-def whole_node_fault(node: Faulty) -> str | None:
+def whole_node_fault(node: HasFaults) -> str | None:
     """Why a fault of the node as a whole keeps work off all of it; None where none does."""
     blocking = [
         level

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from matrixresource.allocations.ledger_sync import Books
+from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.contract.capacity import CapacityView, DomainCapacity, PlaceableBlock
 from matrixresource.scheduler.metrics.capacity_metrics import views
 from matrixresource.store.maintenance_domains import DomainRow
@@ -23,9 +23,9 @@ EVERYWHERE = "all"
 class CapacityReport:
     """Over one store and its books."""
 
-    def __init__(self, store: ResourceStore, books: Books) -> None:
+    def __init__(self, store: ResourceStore, books: LedgerSync) -> None:
         self._store = store
-        self._books = books
+        self._ledger = books
         self._counted = -1
         self._view: CapacityView | None = None
 
@@ -39,12 +39,12 @@ class CapacityReport:
         return self._view
 
     def _count(self, session: Session) -> CapacityView:
-        ledger = self._books.open(session)
+        ledger = self._ledger.open(session)
         seen = views(ledger)
         used = self._used(self._kept(session))
         return CapacityView(
             topology_version=current_version(session),
-            nodes=len(self._books.numbers),
+            nodes=len(self._ledger.numbers),
             nodes_up=seen.nodes_up,
             nodes_free=seen.nodes_free,
             npus_free=seen.npus_free,
@@ -70,12 +70,12 @@ class CapacityReport:
         )
 
     def _domains(self, session: Session, level: str, used: dict[int, tuple[int, int]]) -> list[DomainCapacity]:
-        shape, index = self._books.ledger.shape, self._books.ledger.index
+        shape, index = self._ledger.ledger.shape, self._ledger.ledger.index
         size = shape.nodes if level == "cabinet" else shape.of_supernode
         states = {row.name: row.state for row in session.scalars(select(DomainRow).where(DomainRow.level == level))}
-        there: Counter[int] = Counter(number // size for number in self._books.numbers.values())
-        up: Counter[int] = Counter(number // size for number in self._books.numbers.values() if index.up[number])
-        held = Counter(number // size for number in self._held())
+        there: Counter[int] = Counter(number // size for number in self._ledger.numbers.values())
+        up: Counter[int] = Counter(number // size for number in self._ledger.numbers.values() if index.up[number])
+        held = Counter(number // size for number in self._allocated())
         spares = Counter(number // size for number in self._spares())
         kept = Counter(number // size for number in self._kept(session))
         shares: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -83,7 +83,7 @@ class CapacityReport:
             shares[number // size].append(share)
         found = []
         for number in sorted(there):
-            first = next(name for name in self._books.names[number * size : (number + 1) * size] if name is not None)
+            first = next(name for name in self._ledger.names[number * size : (number + 1) * size] if name is not None)
             name = first.cabinet if level == "cabinet" else first.supernode
             free = index.whole[number].bit_count() if level == "cabinet" else index.left[number]
             found.append(
@@ -106,33 +106,33 @@ class CapacityReport:
         return found
 
     def _kept(self, session: Session) -> set[int]:
-        names = session.scalars(select(NodeRow.name).where(NodeRow.kept_for.is_not(None)))
-        return {self._books.numbers[name] for name in names if name in self._books.numbers}
+        names = session.scalars(select(NodeRow.name).where(NodeRow.reserved_for_plan.is_not(None)))
+        return {self._ledger.numbers[name] for name in names if name in self._ledger.numbers}
 
     def _used(self, kept: set[int]) -> dict[int, tuple[int, int]]:
         """(dies held, dies there are) of every node that is up, held or kept."""
-        index = self._books.ledger.index
+        index = self._ledger.ledger.index
         each = index.shape.dies.bit_count()
         found = {}
-        for number in self._books.numbers.values():
-            taken = each - (index.dies[number] | index.kept_back.get(number, 0)).bit_count()
+        for number in self._ledger.numbers.values():
+            taken = each - (index.dies[number] | index.idle_faulty.get(number, 0)).bit_count()
             if taken or index.up[number] or number in kept:
                 found[number] = taken, each
         return found
 
-    def _held(self) -> set[int]:
+    def _allocated(self) -> set[int]:
         found: set[int] = set()
-        for held in self._books.ledger.held.values():
+        for held in self._ledger.ledger.allocations.values():
             place = held.place
             found.update(self._numbers([*place.whole, *place.spares]))
             found.update(node for amounts in (place.parts, place.cpus, place.mem) for node, _ in amounts)
         return found
 
     def _spares(self) -> Iterable[int]:
-        return (node for held in self._books.ledger.held.values() for node in self._numbers(held.place.spares))
+        return (node for held in self._ledger.ledger.allocations.values() for node in self._numbers(held.place.spares))
 
     def _numbers(self, masks: Iterable[tuple[int, int]]) -> Iterable[int]:
-        width, offsets = self._books.ledger.shape.nodes, self._books.ledger.index.offsets
+        width, offsets = self._ledger.ledger.shape.nodes, self._ledger.ledger.index.offsets
         return (cabinet * width + offset for cabinet, mask in masks for offset in offsets(mask))
 
 

@@ -9,11 +9,11 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.quantities import timestamp
-from matrixresource.allocations.ledger_sync import Books
-from matrixresource.allocations.refusals import asked, why
+from matrixresource.allocations.ledger_sync import LedgerSync
+from matrixresource.allocations.refusals import blocking_domains, describe_request
 from matrixresource.contract.plans import FragmentationView, PlanChange, PlanDomain, PlanLoss, PlanRequest, PlanView
 from matrixresource.scheduler.explain import explain
-from matrixresource.scheduler.explain.explain import Change, Domain
+from matrixresource.scheduler.explain.explain import DomainDiagnosis, Suggestion
 from matrixresource.scheduler.metrics.capacity_metrics import largest_blocks
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.topology_versions import checked_version, current_version
@@ -40,17 +40,17 @@ RULES = {
 class Planner:
     """Plans and fragmentation over one store."""
 
-    def __init__(self, store: ResourceStore, books: Books, clock: Clock) -> None:
+    def __init__(self, store: ResourceStore, books: LedgerSync, clock: Clock) -> None:
         self._store = store
-        self._books = books
+        self._ledger = books
         self._clock = clock
 
     def plan(self, request: PlanRequest) -> PlanView:
         """Whether a new allocation would fit now. Raises StaleTopology when it was meant for another topology."""
         with self._store.reading() as session:
             version = checked_version(session, request.topology_version)
-            ledger = self._books.open(session)
-            wish = self._books.wish(request, self._clock.now())
+            ledger = self._ledger.open(session)
+            wish = self._ledger.placement_request(request, self._clock.now())
             answer = explain.answer(ledger, wish, self._clock.now())
             view = PlanView(
                 fits=answer.place is not None,
@@ -62,14 +62,14 @@ class Planner:
                 earliest_start=None if answer.earliest is None else timestamp(answer.earliest),
             )
             if answer.place is not None:
-                parts = self._books.parts(answer.place)
-                view.members = [*self._books.nodes(answer.place), *(name for name, part in parts.items() if part.dies)]
-                view.spare_nodes = [*self._books.spares(answer.place)]
+                parts = self._ledger.parts(answer.place)
+                view.members = [*self._ledger.nodes(answer.place), *(name for name, part in parts.items() if part.dies)]
+                view.spare_nodes = [*self._ledger.spares(answer.place)]
                 view.pool_nodes = [name for name, part in parts.items() if part.cpus or part.memory_gib]
                 return view
-            view.message = f"{asked(wish)} do not fit: {why(self._books, wish)}"
+            view.message = f"{describe_request(wish)} do not fit: {blocking_domains(self._ledger, wish)}"
             view.blocking = self._blocking(session, answer.why)
-            view.changes = [self._told(change) for change in answer.changes]
+            view.changes = [self._described(change) for change in answer.changes]
             if wish.preempts:
                 view.preempts = [name for each in view.changes if each.kind == "Preempt" for name in each.allocations]
                 view.fits = bool(view.preempts)
@@ -78,11 +78,11 @@ class Planner:
     def fragmentation(self) -> FragmentationView:
         """How the free nodes lie."""
         with self._store.reading() as session:
-            index = self._books.open(session).index
+            index = self._ledger.open(session).index
             whole = [mask.bit_count() for mask in index.whole]
             return FragmentationView(
                 topology_version=current_version(session),
-                nodes=len(self._books.numbers),
+                nodes=len(self._ledger.numbers),
                 free_nodes=sum(whole),
                 free_npus=sum(dies.bit_count() for dies, up in zip(index.dies, index.up, strict=True) if up) / 2,
                 largest_block={over: most for over, most in largest_blocks(index).items() if over},
@@ -95,14 +95,14 @@ class Planner:
                 },
             )
 
-    def _blocking(self, session: Session, domains: tuple[Domain, ...]) -> list[PlanDomain]:
+    def _blocking(self, session: Session, domains: tuple[DomainDiagnosis, ...]) -> list[PlanDomain]:
         """The domains by name, what stands in the way in the words of the nodes."""
         rows = {row.name: row for row in self._store.nodes(session)}
         found = []
-        shape = self._books.ledger.shape
+        shape = self._ledger.ledger.shape
         for domain in domains:
             size = shape.nodes if domain.over == "cabinet" else shape.of_supernode
-            names = [name for name in self._books.names[domain.number * size : (domain.number + 1) * size] if name]
+            names = [name for name in self._ledger.names[domain.number * size : (domain.number + 1) * size] if name]
             if not names:
                 continue
             reasons = Counter(why for name in names if (why := rows[name].obstacle()))
@@ -119,7 +119,7 @@ class Planner:
             )
         return found
 
-    def _told(self, change: Change) -> PlanChange:
+    def _described(self, change: Suggestion) -> PlanChange:
         rule, to = RULES.get(change.rule), change.to
         names = ", ".join(change.names)
         fewer = f"{change.nodes} nodes" if change.nodes else f"{change.cpus} CPU sockets and {change.mem} GiB"

@@ -10,45 +10,45 @@ from math import inf
 
 from matrixresource.scheduler.changes import advance_reservation, preemption, repair
 from matrixresource.scheduler.changes import resize as resizing
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.free_capacity_index import Index
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.placement import preferences
-from matrixresource.scheduler.placement.best_fit import POLICIES, Chooser, Policy
-from matrixresource.scheduler.placement.reserved_capacity import Promises, Reservation, withheld
+from matrixresource.scheduler.placement.best_fit import POLICIES, BestFit, Policy
+from matrixresource.scheduler.placement.reserved_capacity import Reservation, ReservedCapacity, hide_reservations
 
 
 @dataclass(slots=True, init=False)
-class Held:
+class HeldAllocation:
     """One allocation."""
 
-    wish: Wish
-    place: Place
+    request: PlacementRequest
+    place: Placement
     since: float
 
-    def __init__(self, wish: Wish, place: Place, since: float) -> None:
-        self.wish, self.place, self.since = wish, place, since
+    def __init__(self, wish: PlacementRequest, place: Placement, since: float) -> None:
+        self.request, self.place, self.since = wish, place, since
 
 
 class Ledger:
     """The verbs over one machine."""
 
-    def __init__(self, shape: Shape, policy: Policy = POLICIES["best"]) -> None:
+    def __init__(self, shape: ClusterShape, policy: Policy = POLICIES["best"]) -> None:
         self.shape = shape
-        self.index = Index(shape)
-        self.chooser = Chooser(self.index, policy)
-        self.held: dict[str, Held] = {}
+        self.index = FreeCapacityIndex(shape)
+        self.chooser = BestFit(self.index, policy)
+        self.allocations: dict[str, HeldAllocation] = {}
         self.reservations: dict[str, Reservation] = {}
-        self.promises = Promises()  # those of them that wait for their start
+        self.promises = ReservedCapacity()  # those of them that wait for their start
         self.tenants: list[set[str]] = [set() for _ in range(shape.all_cabinets)]  # who has anything in a cabinet
 
     # ---- verbs
 
-    def allocate(self, name: str, wish: Wish, now: float) -> tuple[Place | None, list[str]]:
+    def allocate(self, name: str, wish: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:
         """The place taken, or None; and whom it put out of theirs."""
-        if name in self.held or name in self.reservations:
+        if name in self.allocations or name in self.reservations:
             raise ValueError(f"{name}: held already")
-        self.chooser.learn(wish)
+        self.chooser.observe_size(wish)
         place = self.choose(wish)
         evicted: list[str] = []
         if place is None and wish.preempts:
@@ -57,89 +57,89 @@ class Ledger:
                 self.release(other)
             place = self.choose(wish) if evicted else None
         if place is not None:
-            self.take(name, place, wish.end)  # chosen on the index as it is, so it is free
-            self.held[name] = Held(wish, place, now)
+            self.take(name, place, wish.lease_end)  # chosen on the index as it is, so it is free
+            self.allocations[name] = HeldAllocation(wish, place, now)
         return place, evicted
 
-    def choose(self, wish: Wish) -> Place | None:
+    def choose(self, wish: PlacementRequest) -> Placement | None:
         """A place that keeps every rule of the request on what is free now, or None."""
-        if self.promises.waiting or wish.avoid:
-            with withheld(self, wish):
-                return self.choose_shown(wish)
-        if not wish.plain:
-            return self.choose_shown(wish)
-        if wish.nodes % wish.block:
+        if self.promises.waiting or wish.excluded_nodes:
+            with hide_reservations(self, wish):
+                return self.choose_unreserved(wish)
+        if not wish.unconstrained:
+            return self.choose_unreserved(wish)
+        if wish.nodes % wish.supernode_block:
             return None  # no number of whole blocks
-        if wish.nodes == 1 and wish.per < self.shape.npus:
+        if wish.nodes == 1 and wish.npus_per_node < self.shape.npus:
             return self.chooser.part(wish)
         return self.chooser.gang(wish)
 
-    def choose_shown(self, wish: Wish) -> Place | None:
+    def choose_unreserved(self, wish: PlacementRequest) -> Placement | None:
         """The same on the index as it stands, where what the request must not have is withheld already."""
-        if wish.nodes % wish.block or wish.nodes % wish.cell:
+        if wish.nodes % wish.supernode_block or wish.nodes % wish.cabinet_block:
             return None  # no number of whole blocks
-        if not wish.plain:
+        if not wish.unconstrained:
             return preferences.choose(self, wish)
-        if wish.nodes == 1 and wish.per < self.shape.npus:
+        if wish.nodes == 1 and wish.npus_per_node < self.shape.npus:
             return self.chooser.part(wish)
         return self.chooser.gang(wish)
 
-    def hold(self, name: str, wish: Wish, place: Place, now: float) -> None:
+    def hold(self, name: str, wish: PlacementRequest, place: Placement, now: float) -> None:
         """Take a place that is free; ValueError when the name or any of the place is held already."""
         if name in self.reservations:
             raise ValueError(f"{name}: held already, as a reservation")
-        self.take_up(name, wish, place, now)
+        self.activate(name, wish, place, now)
 
-    def take_up(self, name: str, wish: Wish, place: Place, now: float) -> None:
+    def activate(self, name: str, wish: PlacementRequest, place: Placement, now: float) -> None:
         """The same for a reservation's own name."""
-        if name in self.held or not self.index.has(place):
+        if name in self.allocations or not self.index.has(place):
             raise ValueError(f"{name}: held already, or its place is not free")
-        self.take(name, place, wish.end)
-        self.held[name] = Held(wish, place, now)
+        self.take(name, place, wish.lease_end)
+        self.allocations[name] = HeldAllocation(wish, place, now)
 
     def release(self, name: str) -> None:
-        self.give(name, self.held.pop(name).place)
+        self.give(name, self.allocations.pop(name).place)
         if self.reservations:
             self.reservations.pop(name, None)
 
-    def grow(self, name: str, wish: Wish) -> Place | None:
+    def grow(self, name: str, wish: PlacementRequest) -> Placement | None:
         """The place with more beside what is held, as `resizing.grow` says; None when it does not fit."""
         return self._changed(name, wish, resizing.grow(self, name, wish))
 
-    def shrink(self, name: str, wish: Wish, keep: list[int]) -> Place:
+    def shrink(self, name: str, wish: PlacementRequest, keep: list[int]) -> Placement:
         """The place with less: of the members in `keep`, in the order of their ranks, the last go."""
         place = resizing.shrink(self, name, wish, keep)
         self._changed(name, wish, place)
         return place
 
-    def resize(self, name: str, wish: Wish, keep: list[int]) -> Place | None:
+    def resize(self, name: str, wish: PlacementRequest, keep: list[int]) -> Placement | None:
         """More of one thing and less of another, at once."""
         return self._changed(name, wish, resizing.resize(self, name, wish, keep))
 
-    def replace(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Place | None:
+    def replace(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
         """The place with another node for this one; None when there is none."""
-        return self._changed(name, self.held[name].wish, resizing.replace(self, name, node, avoid))
+        return self._changed(name, self.allocations[name].request, resizing.replace(self, name, node, avoid))
 
-    def move(self, name: str, wish: Wish) -> Place | None:
+    def move(self, name: str, wish: PlacementRequest) -> Placement | None:
         """A place under another wish, as near to the present one as can be."""
         return self._changed(name, wish, resizing.move(self, name, wish))
 
-    def refill(self, name: str) -> Place:
+    def refill(self, name: str) -> Placement:
         """The place with missing spares, as many as can be had."""
         place = resizing.refill(self, name)
-        self._changed(name, self.held[name].wish, place)
+        self._changed(name, self.allocations[name].request, place)
         return place
 
-    def _changed(self, name: str, wish: Wish, place: Place | None) -> Place | None:
+    def _changed(self, name: str, wish: PlacementRequest, place: Placement | None) -> Placement | None:
         if place is None:
             return None
-        held = self.held[name]
+        held = self.allocations[name]
         self.give(name, held.place)
         if not self.index.has(place):
-            self.take(name, held.place, held.wish.end)
+            self.take(name, held.place, held.request.lease_end)
             raise ValueError(f"{name}: its new place is not free")
-        self.take(name, place, wish.end)
-        held.wish, held.place = wish, place
+        self.take(name, place, wish.lease_end)
+        held.request, held.place = wish, place
         return place
 
     def extend(self, name: str, end: float) -> bool:
@@ -148,13 +148,13 @@ class Ledger:
 
     # ---- reservations: see `reserving`
 
-    def reserve(self, name: str, wish: Wish, start: float, end: float) -> Place | None:
+    def reserve(self, name: str, wish: PlacementRequest, start: float, end: float) -> Placement | None:
         return advance_reservation.reserve(self, name, wish, start, end)
 
-    def due(self, now: float) -> tuple[dict[str, Place], list[str]]:
-        return advance_reservation.due(self, now)
+    def activate_due(self, now: float) -> tuple[dict[str, Placement], list[str]]:
+        return advance_reservation.activate_due(self, now)
 
-    def claim(self, name: str, allocation: str, wish: Wish | None, now: float) -> Place | None:
+    def claim(self, name: str, allocation: str, wish: PlacementRequest | None, now: float) -> Placement | None:
         return advance_reservation.claim(self, name, allocation, wish, now)
 
     def cancel(self, name: str) -> None:
@@ -169,13 +169,13 @@ class Ledger:
         """Open or close a node for newcomers; nobody is moved."""
         self.index.set_up(node, up)
 
-    def fail(self, node: int) -> tuple[dict[str, Place], list[str]]:
+    def fail(self, node: int) -> tuple[dict[str, Placement], list[str]]:
         """A node is lost: the new places of whom it touched, and whom nothing could be found for."""
         return repair.repair(self, node)
 
     # ---- the index in step
 
-    def take(self, name: str, place: Place, end: float = inf) -> None:
+    def take(self, name: str, place: Placement, end: float = inf) -> None:
         index, tenants, nodes = self.index, self.tenants, self.shape.nodes
         ends = self.chooser.cabinet_ends
         finite = end != inf
@@ -200,7 +200,7 @@ class Ledger:
         if place.cpus or place.mem:
             self._pool(name, place, -1)
 
-    def give(self, name: str, place: Place) -> None:
+    def give(self, name: str, place: Placement) -> None:
         index, tenants, nodes, npus = self.index, self.tenants, self.shape.nodes, self.shape.npus
         ends = self.chooser.cabinet_ends
         if place.cpus or place.mem:
@@ -221,7 +221,7 @@ class Ledger:
             if not here:
                 ends[cabinet] = 0.0
 
-    def _pool(self, name: str, place: Place, sign: int) -> None:
+    def _pool(self, name: str, place: Placement, sign: int) -> None:
         for amounts, left in ((place.cpus, self.index.cpus), (place.mem, self.index.mem)):
             for node, amount in amounts:
                 left[node] += sign * amount
@@ -230,12 +230,12 @@ class Ledger:
                 else:
                     self.tenants[node // self.shape.nodes].discard(name)
 
-    def rebuilt(self) -> Index:
+    def rebuilt(self) -> FreeCapacityIndex:
         """The index made anew from who holds what and which nodes are up."""
-        index = Index(self.shape)
+        index = FreeCapacityIndex(self.shape)
         for node, up in enumerate(self.index.up):
             index.set_up(node, up)
-        for held in self.held.values():
+        for held in self.allocations.values():
             for cabinet, mask in held.place.whole + held.place.spares:
                 for offset in index.offsets(mask):
                     index.take(cabinet * self.shape.nodes + offset, self.shape.dies)
@@ -245,6 +245,6 @@ class Ledger:
                 index.cpus[node] -= amount
             for node, amount in held.place.mem:
                 index.mem[node] -= amount
-        for node, dies in self.index.broken.items():
+        for node, dies in self.index.faulty_dies.items():
             index.block(node, dies)
         return index

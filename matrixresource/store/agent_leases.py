@@ -76,7 +76,7 @@ class Leases:
         known += [lease.reached for lease in [self._heard.get(node)] if lease is not None]
         return max(known, default=None)
 
-    def hear(self, session: Session, node: str, lease: Lease, *, news: bool) -> None:
+    def record_heartbeat(self, session: Session, node: str, lease: Lease, *, news: bool) -> None:
         """A report was taken; `news`: it changed something."""
         self._heard[node] = lease
         row = self._written.get(node)

@@ -58,7 +58,7 @@ class DefragmentationRow(ResourceRow, Base):
     topology_version: Mapped[str] = mapped_column(String(200))
     message: Mapped[str] = mapped_column(Text, default="")
 
-    def wish(self) -> AllocationRequest:
+    def spec(self) -> AllocationRequest:
         return AllocationRequest.model_validate(self.request)
 
     def steps(self) -> list[MoveView]:
@@ -84,7 +84,7 @@ class DefragmentationRow(ResourceRow, Base):
             **self.common(),
             nodes=self.nodes,
             level=self.level,
-            request=self.wish(),
+            request=self.spec(),
             moves=steps,
             room=self.room,
             block_before=self.block_before,

@@ -74,7 +74,7 @@ class FaultRecords:
         for key, row in rows.items():
             rules = table.frequency.get(row.code), table.duration.get(row.code)
             row.keep(observed(row.record, key in present, now, *rules))
-        return self._standing(node, present)
+        return self._current(node, present)
 
     def release(self, node: NodeRow, dies: int) -> list[FaultView]:
         """Take separations of these dies (a mask) back, and count anew; the faults of the node as they stand then."""
@@ -86,9 +86,9 @@ class FaultRecords:
             key: ReportedFault(code=fault.code, component=fault.component, message=fault.message)
             for key, fault in kept.items()
         }
-        return self._standing(node, reported)
+        return self._current(node, reported)
 
-    def _standing(self, node: NodeRow, present: dict[tuple[str, str], ReportedFault]) -> list[FaultView]:
+    def _current(self, node: NodeRow, present: dict[tuple[str, str], ReportedFault]) -> list[FaultView]:
         rows = self._rows.get(node.name, {})
         views = []
         for key, row in sorted(rows.items()):

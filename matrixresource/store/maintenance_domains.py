@@ -14,7 +14,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column, object_session
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import ResourceRow
 from matrixresource.contract.topology import DomainView
-from matrixresource.store.tables import Base, NodeRow, PartRow
+from matrixresource.store.tables import Base, NodeRow, PartitionRow
 from matrixresource.topology.supernode import Supernode
 
 
@@ -32,7 +32,7 @@ class DomainRow(ResourceRow, Base):
 
     def view(self) -> DomainView:
         session = object_session(self)
-        return self.view_of(lying_in(session, self.name) if session is not None else [])
+        return self.view_of(allocations_in(session, self.name) if session is not None else [])
 
     def view_of(self, allocations: list[str]) -> DomainView:
         return DomainView(
@@ -63,7 +63,7 @@ def closed_cabinets(session: Session) -> set[str]:
     return {row.name for row in closed if row.level == "cabinet"} | set(session.scalars(under) if whole else ())
 
 
-def lying_in(session: Session, domain: str) -> list[str]:
+def allocations_in(session: Session, domain: str) -> list[str]:
     """The allocations that hold anything in a cabinet or a supernode."""
     return sorted({holder for _, holder in _holdings(session, f"{domain}-")})
 
@@ -80,5 +80,5 @@ def lying(session: Session) -> dict[str, list[str]]:
 def _holdings(session: Session, prefix: str = "") -> list[tuple[NodeName, str]]:
     """(node, allocation) wherever anything is held. The one place that knows how that is remembered."""
     held = select(NodeRow.name, NodeRow.holder).where(NodeRow.holder.is_not(None), NodeRow.name.startswith(prefix))
-    parts = select(PartRow.node, PartRow.allocation).where(PartRow.node.startswith(prefix))
+    parts = select(PartitionRow.node, PartitionRow.allocation).where(PartitionRow.node.startswith(prefix))
     return [(NodeName(name), str(holder)) for each in (held, parts) for name, holder in session.execute(each)]

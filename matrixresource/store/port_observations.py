@@ -25,7 +25,7 @@ SETTLE_S_MOST = 150.0
 
 
 @dataclass
-class Port:
+class ObservedPort:
     """One port that is, was, or is about to be counted as otherwise. `usual` marks one seen as built again."""
 
     seen: str | None
@@ -50,10 +50,10 @@ class ObservedPortsRow(Base):
     moving: Mapped[bool] = mapped_column(Boolean, default=False, index=True)
     ports: Mapped[dict[str, dict[str, Any]]] = mapped_column(JSON, default=dict)
 
-    def read(self) -> dict[str, Port]:
-        return {name: Port(**port) for name, port in self.ports.items()}
+    def read(self) -> dict[str, ObservedPort]:
+        return {name: ObservedPort(**port) for name, port in self.ports.items()}
 
-    def write(self, ports: Mapping[str, Port]) -> None:
+    def write(self, ports: Mapping[str, ObservedPort]) -> None:
         """Keep what is not plainly as built."""
         kept = {name: port for name, port in sorted(ports.items()) if not port.usual or port.taken}
         self.ports = {name: asdict(port) for name, port in kept.items()}
@@ -64,9 +64,9 @@ class ObservedPortsRow(Base):
         return {name: port.taken_as for name, port in self.read().items() if port.taken}
 
 
-def noted(
-    ports: dict[str, Port], report: Mapping[str, str | None], usual: Mapping[str, str], now: float
-) -> dict[str, Port]:
+def record_report(
+    ports: dict[str, ObservedPort], report: Mapping[str, str | None], usual: Mapping[str, str], now: float
+) -> dict[str, ObservedPort]:
     """The ports after a report. Of a port that it leaves out nothing new is known; unknown ports are nobody's."""
     after = dict(ports)
     for name, peer in report.items():
@@ -75,23 +75,23 @@ def noted(
         before, as_built = after.get(name), peer == usual[name]
         if before is None:
             if not as_built:
-                after[name] = Port(peer, now)
+                after[name] = ObservedPort(peer, now)
         elif (before.seen, before.usual) != (peer, as_built):
-            after[name] = Port(peer, now, as_built, before.taken, before.taken_as)
+            after[name] = ObservedPort(peer, now, as_built, before.taken, before.taken_as)
     return after
 
 
-def due(moving: Iterable[Port], now: float) -> bool:
+def due(moving: Iterable[ObservedPort], now: float) -> bool:
     """Whether it is time to take up the ports that have settled."""
     waits = [now - port.since for port in moving]
     settled = [wait for wait in waits if wait >= SETTLE_S]
     return bool(settled) and (len(settled) == len(waits) or max(settled) >= SETTLE_S_MOST)
 
 
-def taken_up(ports: dict[str, Port], now: float) -> dict[str, Port]:
+def taken_up(ports: dict[str, ObservedPort], now: float) -> dict[str, ObservedPort]:
     """The ports with those taken up that have settled."""
     return {
-        name: Port(port.seen, port.since, port.usual, not port.usual, None if port.usual else port.seen)
+        name: ObservedPort(port.seen, port.since, port.usual, not port.usual, None if port.usual else port.seen)
         if port.moving and now - port.since >= SETTLE_S
         else port
         for name, port in ports.items()

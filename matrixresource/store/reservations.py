@@ -14,10 +14,10 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.state_machine import State, StateMachine
 from matrixcommon.persistence.database_session import ResourceRow
-from matrixcommon.persistence.table_cache import every
+from matrixcommon.persistence.table_cache import all_rows
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.reservations import ReservationView
-from matrixresource.scheduler.model.request import Place
+from matrixresource.scheduler.model.request import Placement
 from matrixresource.store.tables import Base
 
 RESERVATION_STATES = StateMachine(
@@ -53,7 +53,7 @@ class ReservationRow(ResourceRow, Base):
     def promised(self) -> bool:
         return self.state in ("Promised", "Waiting")
 
-    def wish(self) -> AllocationRequest:
+    def spec(self) -> AllocationRequest:
         return AllocationRequest.model_validate(self.request)
 
     def move(self, state: str) -> None:
@@ -70,13 +70,13 @@ class ReservationRow(ResourceRow, Base):
         )
 
 
-def living(session: Session) -> list[ReservationRow]:
+def active_reservations(session: Session) -> list[ReservationRow]:
     """Those whose end has not come, by start."""
-    rows = (row for row in every(session, ReservationRow) if row.state != "Ended")
+    rows = (row for row in all_rows(session, ReservationRow) if row.state != "Ended")
     return sorted(rows, key=lambda row: (row.starts_at, row.name))
 
 
-def written(place: Place, name: Any, offsets: Any, width: int) -> dict[str, list[list[Any]]]:
+def placement_to_json(place: Placement, name: Any, offsets: Any, width: int) -> dict[str, list[list[Any]]]:
     """A place as JSON: by kind, entries of a node's name and how much of it. `name` gives a node's name by number."""
 
     def nodes(masks: list[tuple[int, int]]) -> list[list[Any]]:
@@ -94,9 +94,9 @@ def written(place: Place, name: Any, offsets: Any, width: int) -> dict[str, list
     }
 
 
-def read(document: dict[str, list[list[Any]]], number: Any, width: int) -> Place:
+def placement_from_json(document: dict[str, list[list[Any]]], number: Any, width: int) -> Placement:
     """The reverse of `written`; nodes that are there no more are left out."""
-    place = Place()
+    place = Placement()
     for kind in ("whole", "spares"):
         masks: dict[int, int] = {}
         for name, _ in document[kind]:

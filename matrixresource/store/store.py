@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from matrixcommon.persistence.database_session import Records, ResourceRow, find
-from matrixcommon.persistence.table_cache import Keep, KeepingSession, kept_by
-from matrixresource.store.tables import AllocationRow, AssignmentRow, NodeRow, PartRow, SupernodeRow
+from matrixcommon.persistence.database_session import Database, ResourceRow, find
+from matrixcommon.persistence.table_cache import CachedTable, CachingSession, kept_by
+from matrixresource.store.tables import AllocationRow, AssignmentRow, NodeRow, PartitionRow, SupernodeRow
 
 
 def _name(row: ResourceRow) -> str:
@@ -20,16 +20,16 @@ def _name(row: ResourceRow) -> str:
 class ResourceStore:
     """The tables, asked in the words of the domain. Every method works inside the caller's transaction."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Database) -> None:
         self.records = records
         records.keep(
-            Keep(NodeRow, by=("holder",)),
-            Keep(PartRow, by=("allocation", "node")),
-            Keep(AssignmentRow),
-            Keep(AllocationRow),
+            CachedTable(NodeRow, by=("holder",)),
+            CachedTable(PartitionRow, by=("allocation", "node")),
+            CachedTable(AssignmentRow),
+            CachedTable(AllocationRow),
         )
 
-    def transaction(self, dry: bool = False) -> AbstractContextManager[KeepingSession]:
+    def transaction(self, dry: bool = False) -> AbstractContextManager[CachingSession]:
         """One verb. Whoever decides holds the journal's lock from the start: what it reads stays so until it commits,
         whatever other replicas want meanwhile."""
         return self.records.transaction(dry)
@@ -48,7 +48,7 @@ class ResourceStore:
     def node(self, session: Session, name: str) -> NodeRow:
         return find(session, NodeRow, name)
 
-    def held_by(self, session: Session, allocation: str) -> list[NodeRow]:
+    def allocated_to(self, session: Session, allocation: str) -> list[NodeRow]:
         """Members in rank order, then spares by name."""
         held: Iterable[NodeRow]
         if (kept := kept_by(session)) is not None:
@@ -59,21 +59,21 @@ class ResourceStore:
             held, key=lambda node: (node.role != "member", node.role != "successor", node.rank or 0, node.name)
         )
 
-    def parts(self, session: Session, allocation: str | None = None, node: str | None = None) -> list[PartRow]:
+    def parts(self, session: Session, allocation: str | None = None, node: str | None = None) -> list[PartitionRow]:
         """Parts of nodes, of one allocation or node if given, in rank order and then by node."""
-        found: Iterable[PartRow]
+        found: Iterable[PartitionRow]
         if (kept := kept_by(session)) is not None:
             if allocation is not None:
-                found = kept.where(PartRow, "allocation", allocation)
+                found = kept.where(PartitionRow, "allocation", allocation)
             else:
-                found = kept.all(PartRow) if node is None else kept.where(PartRow, "node", node)
+                found = kept.all(PartitionRow) if node is None else kept.where(PartitionRow, "node", node)
             found = [part for part in found if node is None or part.node == node]
         else:
-            wanted = select(PartRow)
+            wanted = select(PartitionRow)
             if allocation is not None:
-                wanted = wanted.where(PartRow.allocation == allocation)
+                wanted = wanted.where(PartitionRow.allocation == allocation)
             if node is not None:
-                wanted = wanted.where(PartRow.node == node)
+                wanted = wanted.where(PartitionRow.node == node)
             found = session.scalars(wanted)
         return sorted(found, key=lambda part: (part.rank is None, part.rank or 0, part.node, part.allocation))
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
-from matrixresource.contract.agents import AssignmentView, PartWish
+from matrixresource.contract.agents import AssignmentView, DesiredPartition
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
 from matrixresource.contract.nodes import NodeView, NpuView, SupernodeView
 from matrixresource.nodes.fault_levels import worst_health, worst_level
@@ -57,12 +57,12 @@ class SupernodeRow(ResourceRow, Base):
             npus=len(nodes) * self.npus_per_node,
             cpus=len(nodes) * self.cpus_per_node,
             available_nodes=sum(node.obstacle() is None for node in nodes),
-            held_nodes=sum(node.holder is not None for node in nodes),
+            allocated_nodes=sum(node.holder is not None for node in nodes),
             lost_nodes=sum(node.agent == "Lost" for node in nodes),
         )
 
 
-class PartRow(Base):
+class PartitionRow(Base):
     """What an allocation holds of a node that is not its own: dies, sockets, GiB. Sets of dies are numbers, die k is
     bit k.
 
@@ -79,10 +79,10 @@ class PartRow(Base):
     cpus: Mapped[int] = mapped_column(Integer, default=0)
     memory_gib: Mapped[int] = mapped_column(Integer, default=0)
     generation: Mapped[int] = mapped_column(BigInteger, default=0)
-    going: Mapped[bool] = mapped_column(Boolean, default=False)
+    releasing: Mapped[bool] = mapped_column(Boolean, default=False)
 
-    def wish(self) -> PartWish:
-        return PartWish(
+    def desired(self) -> DesiredPartition:
+        return DesiredPartition(
             allocation=self.allocation,
             rank=self.rank,
             dies=[die for die in range(self.dies.bit_length()) if self.dies >> die & 1],
@@ -92,14 +92,14 @@ class PartRow(Base):
 
     def ready(self, node: NodeRow) -> bool:
         """Whether the node's agent has reported it prepared."""
-        seen = (node.parts_seen or {}).get(self.allocation)
+        seen = (node.reported_partitions or {}).get(self.allocation)
         return node.agent == "Connected" and node.observed_generation >= self.generation and seen == "Active"
 
     def gone(self, node: NodeRow) -> bool:
         """Whether the node's agent has wiped it, or can no longer be asked."""
         if node.agent == "Lost":
             return True
-        return node.observed_generation >= self.generation and self.allocation not in (node.parts_seen or {})
+        return node.observed_generation >= self.generation and self.allocation not in (node.reported_partitions or {})
 
     def member_view(self, node: NodeRow) -> MemberView:
         return MemberView(
@@ -112,7 +112,7 @@ class PartRow(Base):
             health=node.health,
             ready=self.ready(node),
             npus=self.dies.bit_count() / 2 if self.dies else None,
-            dies=self.wish().dies if self.dies else None,
+            dies=self.desired().dies if self.dies else None,
             cpus=self.cpus or None,
             memory_gib=self.memory_gib or None,
         )
@@ -133,7 +133,7 @@ class NodeRow(ResourceRow, Base):
     shared_by: Mapped[int] = mapped_column(Integer, default=0)
     cordoned: Mapped[bool] = mapped_column(Boolean, default=False)
     domain_closed: Mapped[bool] = mapped_column(Boolean, default=False)
-    kept_for: Mapped[str | None] = mapped_column(String(253))
+    reserved_for_plan: Mapped[str | None] = mapped_column(String(253))
     """The defragmentation under way that needs this node."""
     power: Mapped[str] = mapped_column(String(10), default="Unknown")
     health: Mapped[str] = mapped_column(String(12), default="Healthy")
@@ -142,12 +142,12 @@ class NodeRow(ResourceRow, Base):
     status: Mapped[str | None] = mapped_column(String(12))
     stage: Mapped[str | None] = mapped_column(String(40))
     observed_generation: Mapped[int] = mapped_column(BigInteger, default=0)
-    wanted: Mapped[str] = mapped_column(String(10), default="Clean")
+    desired_role: Mapped[str] = mapped_column(String(10), default="Clean")
     wanted_generation: Mapped[int] = mapped_column(BigInteger, default=1)
     assignment_generation: Mapped[int] = mapped_column(BigInteger, default=1)
     faults: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     """As last judged: a `FaultView` each, in its wire form."""
-    parts_seen: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
+    reported_partitions: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     """The status last reported of each part, by the allocation it is for."""
 
     @property
@@ -155,15 +155,15 @@ class NodeRow(ResourceRow, Base):
         return NodeName(self.name)
 
     @property
-    def caught_up(self) -> bool:
+    def in_sync(self) -> bool:
         """Whether the agent has taken up who has the node to itself; parts have generations of their own."""
         return self.observed_generation >= self.wanted_generation
 
     @property
     def ready(self) -> bool:
         """Whether the agent has reported exactly what is wished."""
-        wished = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}[self.wanted]
-        return self.caught_up and self.status == wished and self.agent == "Connected"
+        wished = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}[self.desired_role]
+        return self.in_sync and self.status == wished and self.agent == "Connected"
 
     def read_state(self) -> None:
         """The state follows from what is wished and what was reported; nobody sets it."""
@@ -172,15 +172,15 @@ class NodeRow(ResourceRow, Base):
             agent=self.agent,
             health=whole_node_fault(self) or "Healthy",
             status=self.status,
-            caught_up=self.caught_up,
-            parts=[*(self.parts_seen or {}).values()] if self.shared_by else [],
+            caught_up=self.in_sync,
+            parts=[*(self.reported_partitions or {}).values()] if self.shared_by else [],
         )
 
     @property
     def open(self) -> bool:
         """Whether newcomers may have of it what nobody holds."""
-        settled = self.holder is not None or (self.status == "Clean" and self.caught_up)
-        return settled and self.kept_for is None and self.whole_fault() is None
+        settled = self.holder is not None or (self.status == "Clean" and self.in_sync)
+        return settled and self.reserved_for_plan is None and self.whole_fault() is None
 
     def obstacle(self) -> str | None:
         """Why this node cannot be taken whole now; None where it can."""
@@ -188,7 +188,7 @@ class NodeRow(ResourceRow, Base):
             return "Held"
         if self.shared_by:
             return self.fault() or "PartlyHeld"
-        kept = "Kept" if self.kept_for is not None else None
+        kept = "Kept" if self.reserved_for_plan is not None else None
         return self.fault() or (kept if self.state == "Available" else self.state)
 
     def fault(self) -> str | None:
@@ -231,7 +231,7 @@ class NodeRow(ResourceRow, Base):
             epoch=self.epoch,
             allocation=self.holder,
             role=self.role,
-            wanted=self.wanted,
+            desired_role=self.desired_role,
             shared_by=self.shared_by,
             usable_npus=self.usable_npus,
             assignment_generation=self.assignment_generation,
@@ -281,14 +281,19 @@ class AssignmentRow(ResourceRow, Base):
     __tablename__ = "assignments"
     kind = "assignment"
 
-    wanted: Mapped[str] = mapped_column(String(10), default="Clean")
+    desired_role: Mapped[str] = mapped_column(String(10), default="Clean")
     allocation: Mapped[str | None] = mapped_column(String(63))
     rank: Mapped[int | None] = mapped_column(Integer)
     parts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     """What is wished of parts of the node: a `PartWish` each, in its wire form."""
 
     def view(self) -> AssignmentView:
-        wish = {"wanted": self.wanted, "allocation": self.allocation, "rank": self.rank, "parts": self.parts or []}
+        wish = {
+            "wanted": self.desired_role,
+            "allocation": self.allocation,
+            "rank": self.rank,
+            "parts": self.parts or [],
+        }
         return AssignmentView.model_validate(self.common() | wish)
 
 
@@ -312,7 +317,7 @@ class AllocationRow(ResourceRow, Base):
     preempts: Mapped[list[str]] = mapped_column(JSON, default=list)
     """Whom it put out when it came."""
 
-    def request_held(self) -> AllocationRequest:
+    def spec(self) -> AllocationRequest:
         """The wish, read once; nobody changes it."""
         text, read = self.__dict__.get("_read", (None, None))
         if read is None or text is not self.request:
@@ -321,7 +326,7 @@ class AllocationRow(ResourceRow, Base):
         return cast(AllocationRequest, read)
 
     def view(self) -> AllocationView:
-        wish = self.request_held()
+        wish = self.spec()
         return AllocationView(
             **self.common(),
             nodes=self.nodes,
@@ -331,8 +336,8 @@ class AllocationRow(ResourceRow, Base):
             memory_gib=wish.memory_gib or None,
             spares=self.spares,
             placement=wish.placement,
-            near=wish.near,
-            apart=wish.apart,
+            affinity=wish.affinity,
+            anti_affinity=wish.anti_affinity,
             priority=wish.priority,
             preemption=wish.preemption,
             expires_at=None if self.expires_at is None else timestamp(self.expires_at),

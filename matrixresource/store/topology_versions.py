@@ -24,7 +24,7 @@ from matrixresource.topology.supernode import Supernode
 from matrixresource.topology.versions import Topology, changes, matches, summary
 
 
-class HeadRow(Base):
+class TopologyHeadRow(Base):
     """The newest version's number and name; number 0 and no name before the first."""
 
     __tablename__ = "topology_head"
@@ -67,7 +67,7 @@ class TopologyVersionRow(ResourceRow, Base):
 
 def current_version(session: Session) -> str:
     """The name of the newest version; empty before the first."""
-    head = session.get(HeadRow, 1)
+    head = session.get(TopologyHeadRow, 1)
     return "" if head is None else head.name
 
 
@@ -105,17 +105,17 @@ def spec_at(session: Session, supernode: str) -> SupernodeSpec:
     return spec_of(session, topology_at(session).supernodes[supernode])
 
 
-def lock(session: Session) -> HeadRow:
+def lock(session: Session) -> TopologyHeadRow:
     """The head, held until the transaction ends: nobody else changes the topology meanwhile."""
-    head = session.get(HeadRow, 1, with_for_update=True, populate_existing=True)
+    head = session.get(TopologyHeadRow, 1, with_for_update=True, populate_existing=True)
     if head is None:
-        head = HeadRow(id=1, number=0, name="")
+        head = TopologyHeadRow(id=1, number=0, name="")
         session.add(head)
         session.flush()
     return head
 
 
-def record(session: Session, head: HeadRow, after: Topology, *, by: str) -> str:
+def record(session: Session, head: TopologyHeadRow, after: Topology, *, by: str) -> str:
     """Make the next version, unless nothing changed; the name of what is then the newest. `head` is locked."""
     before = topology_at(session)
     if head.name and after == before:

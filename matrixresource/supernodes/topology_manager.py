@@ -22,8 +22,8 @@ from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import checked_supernode_name
 from matrixcommon.persistence.database_session import check_etag, find
 from matrixresource.contract.topology import DomainView, SupernodeRequest
-from matrixresource.store.maintenance_domains import DomainRow, closed_cabinets, domains_of, lying_in
-from matrixresource.store.port_observations import ObservedPortsRow, due, noted, taken_up
+from matrixresource.store.maintenance_domains import DomainRow, allocations_in, closed_cabinets, domains_of
+from matrixresource.store.port_observations import ObservedPortsRow, due, record_report, taken_up
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AssignmentRow, NodeRow, SupernodeRow
 from matrixresource.store.topology_versions import keep_spec, lock, record, supernodes, topology_at
@@ -36,7 +36,7 @@ ALIKE = ("supernode.compute_cabinets", "cabinet.nodes", "node.npus", "node.cpus"
 """What of a spec the supernodes of one machine have in common: free capacity is counted in one shape."""
 
 
-class Surveyor:
+class TopologyManager:
     """The verbs over the machine. `spec` is what a supernode is built to when nothing else is said."""
 
     def __init__(self, store: ResourceStore, clock: Clock, spec: SupernodeSpec) -> None:
@@ -92,7 +92,7 @@ class Surveyor:
             head, before = lock(session), topology_at(session)
             row = find(session, SupernodeRow, name)
             check_etag(row, if_match)
-            holders = lying_in(session, name)
+            holders = allocations_in(session, name)
             if holders:
                 blocking = [{"domain": name, "allocations": holders}]
                 raise Conflict(f"{len(holders)} allocations lie in {name}; release or move them", blocking=blocking)
@@ -132,7 +132,7 @@ class Surveyor:
             head, before = lock(session), topology_at(session)
             row = find(session, DomainRow, name)
             check_etag(row, if_match)
-            if state == "Draining" and not lying_in(session, name):
+            if state == "Draining" and not allocations_in(session, name):
                 state = "Drained"
             if row.state != state:
                 row.state, row.closed, row.reason, row.by = state, state != "Open", reason, by
@@ -146,16 +146,18 @@ class Surveyor:
             view = row.view()
         return view if dry else row.view_of(view.allocations)
 
-    def see_drained(self) -> list[str]:
+    def finish_drains(self) -> list[str]:
         """Draining domains that nobody lies in any more are Drained: their watchers hear of it. Run on a period."""
         draining = select(DomainRow).where(DomainRow.state == "Draining")
         with self._store.reading() as session:
-            empty = {row.name for row in session.scalars(draining) if not lying_in(session, row.name)}
+            empty = {row.name for row in session.scalars(draining) if not allocations_in(session, row.name)}
         if not empty:
             return []
         with self._store.transaction() as session:
             lock(session)
-            done = [row for row in session.scalars(draining) if row.name in empty and not lying_in(session, row.name)]
+            done = [
+                row for row in session.scalars(draining) if row.name in empty and not allocations_in(session, row.name)
+            ]
             for row in done:
                 row.state = "Drained"
             return sorted(row.name for row in done)
@@ -180,9 +182,9 @@ class Surveyor:
             session.add(row)
         built = supernodes(session)[known.supernode]
         row.digest = digest
-        row.write(noted(row.read(), ports, as_built(built.layout, node), self._clock.now()))
+        row.write(record_report(row.read(), ports, as_built(built.layout, node), self._clock.now()))
 
-    def settle(self) -> str | None:
+    def reconcile(self) -> str | None:
         """Take up what has stayed the same for long enough; the new version's name, or None. Run on a period."""
         now = self._clock.now()
         with self._store.reading() as session:
@@ -213,12 +215,12 @@ class Surveyor:
         row.cabinets = len(supernode.cabinets())
         row.npus_per_node, row.cpus_per_node = node.npus, node.cpus
         nodes = set(session.scalars(select(NodeRow.name).where(NodeRow.supernode == supernode.name)))
-        wishes = {wish.name: wish for wish in _wishes(session, supernode)}
+        wishes = {wish.name: wish for wish in _assignments(session, supernode)}
         for name in supernode.nodes():
             if name in nodes:
                 continue
             if name not in wishes:
-                wishes[name] = AssignmentRow(name=name, generation=1, state="Wanted", wanted="Clean", parts=[])
+                wishes[name] = AssignmentRow(name=name, generation=1, state="Wanted", desired_role="Clean", parts=[])
                 session.add(wishes[name])
             session.add(_new_node(name, supernode, wishes[name].generation))
         session.add_all(domain for domain in domains_of(supernode) if session.get(DomainRow, domain.name) is None)
@@ -229,7 +231,7 @@ class Surveyor:
         return {supernode.name: keep_spec(session, supernode.spec) for supernode in built}
 
 
-def _wishes(session: Session, supernode: Supernode) -> Iterable[AssignmentRow]:
+def _assignments(session: Session, supernode: Supernode) -> Iterable[AssignmentRow]:
     return session.scalars(select(AssignmentRow).where(AssignmentRow.name.startswith(f"{supernode.name}-")))
 
 
@@ -241,7 +243,7 @@ def _new_node(name: str, supernode: Supernode, generation: int) -> NodeRow:
         cpus=supernode.spec.node.cpus,
         state="Enrolled",
         agent="Lost",
-        wanted="Clean",
+        desired_role="Clean",
         wanted_generation=generation,
         assignment_generation=generation,
     )

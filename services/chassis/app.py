@@ -22,7 +22,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from matrixcommon.api.fast_path import Direct
+from matrixcommon.api.fast_path import FastPath
 from matrixcommon.model.errors import MatrixError, TooLarge
 from services.chassis.access import Tokens
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
@@ -95,7 +95,7 @@ def create_app(
     seconds = Histogram("http_request_seconds", "Wall time to the first byte.", ["method"], registry=registry)
     app.add_middleware(
         Edge,
-        direct=Direct(routers),
+        direct=FastPath(routers),
         tokens=tokens or Tokens(None),
         body_limit=body_limit,
         requests=requests,
@@ -127,7 +127,7 @@ class Edge:
     """What happens to every request before and after its route: identity, limit, id, trace and measure."""
 
     def __init__(
-        self, app: ASGIApp, *, direct: Direct, tokens: Tokens, body_limit: int, requests: Counter, seconds: Histogram
+        self, app: ASGIApp, *, direct: FastPath, tokens: Tokens, body_limit: int, requests: Counter, seconds: Histogram
     ) -> None:
         self._app = app
         self._direct = direct

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import DisconnectionError, OperationalError
 from sqlalchemy.orm import sessionmaker
 
-from matrixcommon.persistence.table_cache import KeepingSession
+from matrixcommon.persistence.table_cache import CachingSession
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +36,14 @@ JSON: dict[str, Any] = {"json_serializer": _json, "json_deserializer": orjson.lo
 """How JSON columns are written and read."""
 
 
-class Database:
+class DatabaseEngine:
     """The engine of one service and a maker of sessions."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine: Engine = _sqlite(url) if url.startswith("sqlite") else _server(url)
-        self.sessions: sessionmaker[KeepingSession] = sessionmaker(
-            self.engine, class_=KeepingSession, expire_on_commit=False
+        self.sessions: sessionmaker[CachingSession] = sessionmaker(
+            self.engine, class_=CachingSession, expire_on_commit=False
         )
 
     def migrate(self, migrations: Path) -> None:

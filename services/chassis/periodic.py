@@ -32,7 +32,7 @@ class Periodic:
     ) -> None:
         """`rest_s`: how long to rest after a run whatever happens, so that a burst of nudges is one run."""
         self.name = name
-        self._deed = deed
+        self._action = deed
         self._clock = clock
         self._period_s = clock.at_least_wall(period_s, floor_wall_s)
         self._rest_s = clock.at_least_wall(rest_s, rest_floor_wall_s)
@@ -49,7 +49,7 @@ class Periodic:
         """One run, its failure contained."""
         self.runs += 1
         try:
-            self.last = await self._deed()
+            self.last = await self._action()
         except MatrixError as refused:
             self.failures += 1
             self.last = refused

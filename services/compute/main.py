@@ -13,26 +13,26 @@ from pydantic import Field
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Gone, MatrixError
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 from matrixcompute.api import routes
-from matrixcompute.clients.control_plane import Neighbours
-from matrixcompute.clients.http_clients import NeighboursOverHttp
+from matrixcompute.clients.control_plane import ControlPlaneClients
+from matrixcompute.clients.http_clients import HttpClients
 from matrixcompute.instances.service import Conductor
 from matrixcompute.operations.saga import SagaRunner
-from matrixcompute.reconcilers.defragmentation_executor import MemberMoves
-from matrixcompute.reconcilers.instances import Tending
-from matrixcompute.reconcilers.orphan_collector import OrphanRelease
+from matrixcompute.reconcilers.defragmentation_executor import DefragmentationExecutor
+from matrixcompute.reconcilers.instances import InstanceReconciler
+from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store import Base, ComputeStore
 from matrixcompute.workflows.change_instance import MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE, SCALE_INSTANCE
 from matrixcompute.workflows.create_instance import CREATE_INSTANCE
 from matrixcompute.workflows.delete_instance import DELETE_INSTANCE
-from matrixcompute.workflows.yield_capacity import GIVE_WAY_INSTANCE
+from matrixcompute.workflows.yield_capacity import YIELD_CAPACITY_WORKFLOW
 from matrixlink.client import LinkClient
 from matrixresource.client import ResourceClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
@@ -50,12 +50,12 @@ ALL = (
     MOVE_INSTANCE,
     RELOCATE_MEMBER,
     REPLACE_NODE,
-    GIVE_WAY_INSTANCE,
+    YIELD_CAPACITY_WORKFLOW,
     DELETE_INSTANCE,
 )
 SAGAS = {saga.verb: saga for saga in ALL}
 
-TEND_PERIOD_S = 10.0
+RECONCILE_PERIOD_S = 10.0
 ORPHAN_PERIOD_S = 60.0
 MEMBER_MOVES_PERIOD_S = 30.0
 COMPACTION_PERIOD_S = 600.0
@@ -76,9 +76,11 @@ class ComputeSettings(ServiceSettings):
     lost_per_supernode: int = Field(8, ge=1, description="safety stop: the same for a whole supernode")
 
 
-def build(settings: ComputeSettings, clock: Clock, database: Database, neighbours: Neighbours) -> FastAPI:
+def build(
+    settings: ComputeSettings, clock: Clock, database: DatabaseEngine, neighbours: ControlPlaneClients
+) -> FastAPI:
     """The application over a migrated database."""
-    records = Records(database.sessions, Base.metadata, clock)
+    records = Database(database.sessions, Base.metadata, clock)
     store = ComputeStore(records)
     policy = RecoveryPolicy(settings.lost_per_cabinet, settings.lost_per_supernode)
     runner = SagaRunner(SAGAS, store, neighbours, clock, policy)
@@ -88,19 +90,19 @@ def build(settings: ComputeSettings, clock: Clock, database: Database, neighbour
 
     resumption = Periodic("saga-resumption", resume, clock, period_s=30.0, floor_wall_s=1.0)
     conductor = Conductor(store, neighbours, runner, clock, resumption.nudge)
-    tender = Tending(store, neighbours, runner, clock, policy, resumption.nudge)
+    tender = InstanceReconciler(store, neighbours, runner, clock, policy, resumption.nudge)
     tending = Periodic(
         "node-health",
-        tender.tend,
+        tender.reconcile,
         clock,
-        period_s=TEND_PERIOD_S,
+        period_s=RECONCILE_PERIOD_S,
         floor_wall_s=1.0,
         rest_s=2.0,
         rest_floor_wall_s=0.1,
     )
-    moves = MemberMoves(store, neighbours, conductor)
-    moving = Periodic("member-moves", moves.look, clock, period_s=MEMBER_MOVES_PERIOD_S, floor_wall_s=1.0)
-    orphans = OrphanRelease(store, neighbours)
+    moves = DefragmentationExecutor(store, neighbours, conductor)
+    moving = Periodic("member-moves", moves.reconcile, clock, period_s=MEMBER_MOVES_PERIOD_S, floor_wall_s=1.0)
+    orphans = OrphanCollector(store, neighbours)
 
     async def compact() -> str:
         kept_s = clock.at_least_wall(KEPT_S, KEPT_WALL_S)
@@ -139,7 +141,7 @@ def build(settings: ComputeSettings, clock: Clock, database: Database, neighbour
             resumption,
             tending,
             moving,
-            Periodic("orphan-release", orphans.look, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0),
+            Periodic("orphan-release", orphans.reconcile, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
             Periodic("count", metrics.count, clock, period_s=30.0, floor_wall_s=5.0),
         ],
@@ -152,9 +154,9 @@ def build(settings: ComputeSettings, clock: Clock, database: Database, neighbour
 def main(argv: Sequence[str] | None = None) -> None:
     settings = ComputeSettings.load("compute", argv)
     configure("compute", settings.log_level)
-    database = Database(settings.database_url("compute"))
+    database = DatabaseEngine(settings.database_url("compute"))
     database.migrate(MIGRATIONS)
-    neighbours = NeighboursOverHttp(
+    neighbours = HttpClients(
         ResourceClient(http_client(settings.resource_url, settings.token)),
         LinkClient(http_client(settings.link_url, settings.token)),
     )

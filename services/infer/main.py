@@ -24,11 +24,11 @@ from infer_workload.serving.workload_traffic import DecodeTraffic
 from matrixcommon.api.client import call
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Gone, MatrixError, NotFound
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 from matrixlink.client import LinkClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
@@ -54,7 +54,7 @@ class HardwareOverHttp:
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
-    async def dark(self) -> frozenset[str]:
+    async def unpowered(self) -> frozenset[str]:
         answer = await call(self._http, "GET", "/v1/nodes", params={"powered": "false"})
         return frozenset(item["name"] for item in answer["items"])
 
@@ -66,7 +66,7 @@ class HardwareOverHttp:
         body = {"instance": traffic.instance, "plane": "ub", "pattern": "all-to-all", "members": list(traffic.nodes)}
         await call(self._http, "PUT", f"/v1/traffic/{name}", body=body | {"gbpsPerNpu": traffic.gbps_per_npu})
 
-    async def offered(self) -> frozenset[str]:
+    async def traffic_patterns(self) -> frozenset[str]:
         answer = await call(self._http, "GET", "/v1/traffic")
         return frozenset(item["name"] for item in answer["items"])
 
@@ -74,12 +74,12 @@ class HardwareOverHttp:
 def build(
     settings: InferSettings,
     clock: Clock,
-    database: Database,
+    database: DatabaseEngine,
     views: FabricViews | None = None,
     hardware: Hardware | None = None,
 ) -> FastAPI:
     """The application over a migrated database. `views` and `hardware` stand for the other processes in tests."""
-    records = Records(database.sessions, Base.metadata, clock)
+    records = Database(database.sessions, Base.metadata, clock)
     link = views or LinkClient(http_client(settings.link_url, settings.token))
     rng = Random(SystemRandom().randrange(1 << 32) if settings.seed is None else settings.seed)
     endpoint = (settings.public_url or f"http://{settings.host}:{settings.port}").rstrip("/") + "/v1"
@@ -112,7 +112,7 @@ def build(
         tokens=Tokens(settings.tokens),
         watchers=[
             fabric,
-            Periodic("hardware", serving.feel_hardware, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
+            Periodic("hardware", serving.observe_power, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
             Periodic("traffic", serving.show_traffic, clock, period_s=5.0, floor_wall_s=1.0),
             Periodic("accounts", serving.settle_accounts, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
@@ -144,6 +144,6 @@ async def nudge_on_changes(link: LinkClient, nudge: Callable[[], None]) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     settings = InferSettings.load("infer", argv)
     configure("infer", settings.log_level)
-    database = Database(settings.database_url("infer"))
+    database = DatabaseEngine(settings.database_url("infer"))
     database.migrate(MIGRATIONS)
     serve(build(settings, settings.clock(), database), settings)

@@ -16,7 +16,7 @@ from matrixcontainer.kubeapi.auth.authentication import Access
 from matrixcontainer.kubeapi.endpoints.app import App
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.server import KubeApi
-from matrixcontainer.kubeapi.storage.objects import StoreLost
+from matrixcontainer.kubeapi.storage.objects import StorageError
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.kubeapi.storage.store import Store
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, write_kubeconfig
@@ -33,7 +33,7 @@ COLLECT_EVERY = 50_000  # objects live long; looking through all of them often w
 
 def _report(failure: BaseException, where: str) -> None:
     """What a controller tripped over: a refusal in its own words, anything else with where it came from."""
-    if isinstance(failure, (ApiError, StoreLost)):
+    if isinstance(failure, (ApiError, StorageError)):
         log.warning("failed", extra={"where": where, "why": str(failure)})
     else:
         log.error("failed", exc_info=failure, extra={"where": where})
@@ -62,7 +62,7 @@ class Kube:
         tokens, signing_key = tokens_of(folder, self.tokens)
         try:
             store = Store(open_database(self.database, self.synchronous), time.time, threaded=True)
-        except StoreLost as failure:
+        except StorageError as failure:
             print(f"kube: {failure}", file=sys.stderr)
             raise SystemExit(1) from None
         api = KubeApi(store, time.time, random.Random(self.seed), Access(tokens, signing_key, time.time))
@@ -70,7 +70,7 @@ class Kube:
         api.root_ca = ca.read_text()
         api.report = _report
         operator = USERS["operator"].name
-        api.standing_also = roles_for(operator)
+        api.extra_bindings = roles_for(operator)
         sys.setswitchinterval(SWITCH_S)
         gc.freeze()
         gc.set_threshold(COLLECT_EVERY)
@@ -89,7 +89,7 @@ class Kube:
 
         try:
             asyncio.run(serve())
-        except (StoreLost, ApiError) as failure:
+        except (StorageError, ApiError) as failure:
             print(f"kube: {failure}", file=sys.stderr)
             raise SystemExit(1) from None
         finally:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from matrixcontainer.kubeapi.storage.objects import StoreLost
-from matrixcontainer.kubeapi.storage.sqlite import TABLES, told
+from matrixcontainer.kubeapi.storage.objects import StorageError
+from matrixcontainer.kubeapi.storage.sqlite import TABLES, storage_error
 from services.kube.bootstrap_process import Refused
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -29,10 +29,10 @@ def refusing(url: str) -> Iterator[None]:
     """Whatever the database fails at becomes one line that names it and what would help."""
     try:
         yield
-    except StoreLost as failure:
+    except StorageError as failure:
         raise Refused(str(failure)) from failure
     except sqlite3.Error as failure:
-        raise Refused(str(told(url.removeprefix("sqlite:///"), failure))) from failure
+        raise Refused(str(storage_error(url.removeprefix("sqlite:///"), failure))) from failure
     except OSError as failure:
         raise Refused(f"{failure.filename or url}: {failure.strerror or failure}") from failure
     except Exception as failure:

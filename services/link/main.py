@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import Field, model_validator
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 from matrixlink.api.communicators import communicator_routes
 from matrixlink.api.drains import drain_routes
 from matrixlink.api.link_health import care_routes
@@ -22,16 +22,16 @@ from matrixlink.api.telemetry import telemetry_routes
 from matrixlink.communicators.service import Communicators
 from matrixlink.controllers.agent_leases import Leases
 from matrixlink.controllers.link_health import LinkHealth
-from matrixlink.controllers.link_reports import LinkReportReader
+from matrixlink.controllers.link_reports import LinkReportProcessor
 from matrixlink.controllers.supernode_expiry import DepartedSupernodes
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.sharing.native_kernel import kernel
-from matrixlink.link_health.fault_localisation import Diagnosis
+from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.link_health.flap_damping import Damping
-from matrixlink.link_health.link_state import LinkConditions
+from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.maintenance.drains import Drains
 from matrixlink.peering.peerings import Peerings
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import Base
 from matrixlink.telemetry.metrics import LinkMetrics
@@ -41,7 +41,7 @@ from matrixresource.client import ResourceClient
 from matrixresource.topology import Supernode, SupernodeSpec
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
@@ -89,16 +89,18 @@ class LinkSettings(ServiceSettings):
         return Damping(self.damping_half_life, self.damping_suppress, self.damping_reuse, self.damping_hold_max)
 
 
-def build(settings: LinkSettings, clock: Clock, database: Database, resource: ResourceClient | None = None) -> FastAPI:
+def build(
+    settings: LinkSettings, clock: Clock, database: DatabaseEngine, resource: ResourceClient | None = None
+) -> FastAPI:
     """The application over a migrated database. `resource`: who is asked whose nodes a slice's members are."""
     spec = SupernodeSpec.load(settings.spec)
-    records = Records(database.sessions, Base.metadata, clock)
+    records = Database(database.sessions, Base.metadata, clock)
     kept = [f"sn{index}" for index in range(settings.supernodes)]
     fabric = Fabric(Supernode(name, spec) for name in kept)
     leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0))
-    switchboard = Switchboard(LinkStore(records), fabric, clock, leases)
-    conditions = LinkConditions(switchboard.store, switchboard.promises, clock, settings.damping())
-    diagnosis = Diagnosis(fabric, switchboard.promises, conditions, clock)
+    switchboard = SliceController(LinkStore(records), fabric, clock, leases)
+    conditions = LinkStateTracker(switchboard.store, switchboard.promises, clock, settings.damping())
+    diagnosis = FaultLocaliser(fabric, switchboard.promises, conditions, clock)
     watcher = LinkHealth(switchboard, conditions, diagnosis)
     health = Periodic("link-health", watcher.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
     departed = DepartedSupernodes(switchboard, leases, kept)
@@ -107,13 +109,13 @@ def build(settings: LinkSettings, clock: Clock, database: Database, resource: Re
     following = Periodic("communicators", communicators.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
 
     def ports_changed() -> None:
-        communicators.follow()
+        communicators.synchronise()
         following.nudge()
         health.nudge()
 
     rates = PortRates(fabric, clock)
     telemetry = Telemetry(switchboard, rates, diagnosis)
-    reports = LinkReportReader(switchboard, leases, conditions, diagnosis, rates, clock, ports_changed)
+    reports = LinkReportProcessor(switchboard, leases, conditions, diagnosis, rates, clock, ports_changed)
     registry = CollectorRegistry()
     registry.register(LinkMetrics(switchboard, telemetry, conditions, diagnosis, reports.counters))
 
@@ -150,7 +152,7 @@ def build(settings: LinkSettings, clock: Clock, database: Database, resource: Re
 def main(argv: Sequence[str] | None = None) -> None:
     settings = LinkSettings.load("link", argv)
     configure("link", settings.log_level)
-    database = Database(settings.database_url("link"))
+    database = DatabaseEngine(settings.database_url("link"))
     database.migrate(MIGRATIONS)
     resource = None
     if settings.resource_url:

@@ -38,7 +38,7 @@ def patiently(call: Callable[[], T], patience_wall_s: float) -> T:
 
 
 @dataclass
-class Reach:
+class ApiClient:
     """A running stack, seen from outside. `patience_wall_s`: how long a service that is away is asked again."""
 
     folder: Folder
@@ -46,7 +46,7 @@ class Reach:
     patience_wall_s: float = 0.0
 
     @classmethod
-    def of(cls, folder: Folder) -> Reach:
+    def of(cls, folder: Folder) -> ApiClient:
         stack = folder.read()
         if stack is None or not (stack.contained or folder.holders()):
             raise NotRunning(f"no stack runs in {folder.path}; `matrixctl up --state {folder.path}` starts one")

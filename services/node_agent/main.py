@@ -26,7 +26,7 @@ from services.chassis.settings import Settings
 from services.node_agent.channels.agent_channels import link_agents, resource_agents
 from services.node_agent.faults.api import routes
 from services.node_agent.fleet.fleet import Fleet
-from services.node_agent.fleet.store import FleetMemory
+from services.node_agent.fleet.store import FleetStore
 from services.node_agent.network.api import traffic_routes
 
 
@@ -61,7 +61,7 @@ def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
 
 
 def build_fleet(
-    settings: AgentSettings, clock: Clock, memory: FleetMemory, resource: ResourceClient, link: LinkClient
+    settings: AgentSettings, clock: Clock, memory: FleetStore, resource: ResourceClient, link: LinkClient
 ) -> Fleet:
     """All nodes with both agents on each."""
     fleet = Fleet(node_names(settings), memory, clock, settings.seed, SupernodeSpec.load(settings.spec))
@@ -74,7 +74,7 @@ def build_fleet(
 def main(argv: Sequence[str] | None = None) -> None:
     settings = AgentSettings.load("agents", argv)
     configure("agents", settings.log_level)
-    memory = FleetMemory(settings.state / "agents.db")
+    memory = FleetStore(settings.state / "agents.db")
     resource = ResourceClient(http_client(settings.resource_url, settings.token))
     link = LinkClient(http_client(settings.link_url, settings.token))
     serve(build(build_fleet(settings, settings.clock(), memory, resource, link), settings), settings)

@@ -164,7 +164,7 @@ class OperatorProcess:
         self.instances = Periodic("instances", self.operator.report_all, wall, period_s=15, rest_s=0.1)
         self.infers = Periodic("deployments", self._infers, wall, period_s=15, rest_s=0.3)
         self.mirrors = Periodic("mirrors", mirrors.look, wall, period_s=30, rest_s=1.5)
-        self.kubelets = Periodic("kubelets", self._tend_pods, wall, period_s=10, rest_s=0.3)
+        self.kubelets = Periodic("kubelets", self._reconcile_pods, wall, period_s=10, rest_s=0.3)
         self.leases = Periodic("node-leases", self._kubelets.renew_leases, wall, period_s=RENEW_S, rest_s=1.0)
         scheduler = PodScheduler(self.kube, self.resource, time.time)
         self.scheduler = Periodic("pod-scheduler", scheduler.look, wall, period_s=10, rest_s=0.2)
@@ -174,7 +174,7 @@ class OperatorProcess:
         self._kopf_ready = asyncio.Event()
         identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
         self.leadership = Leadership(self.kube, identity, time.time, namespace=settings.lease_namespace)
-        self._standing_by = False
+        self._on_standby = False
         self._stopping = asyncio.Event()
 
     async def _infers(self) -> str:
@@ -182,7 +182,7 @@ class OperatorProcess:
         self.kubelets.nudge()
         return told
 
-    async def _tend_pods(self) -> str:
+    async def _reconcile_pods(self) -> str:
         told = await self._kubelets.look()
         if self._kubelets.again_s is not None:
             asyncio.get_running_loop().call_later(self._kubelets.again_s, self.kubelets.nudge)
@@ -197,7 +197,7 @@ class OperatorProcess:
 
     def waiting_for(self) -> str | None:
         """None when this one works, or stands by while another does."""
-        if self._kopf_ready.is_set() or (self._standing_by and self.leadership.holder):
+        if self._kopf_ready.is_set() or (self._on_standby and self.leadership.holder):
             return None
         return "Kopf to reach the Kubernetes API"
 
@@ -224,9 +224,9 @@ class OperatorProcess:
         """Until SIGTERM."""
         self._take_signals()
         health = await serve_health(self._settings.host, self._settings.port, self.waiting_for, self.watchers)
-        self._standing_by = True
+        self._on_standby = True
         await self._unless_stopped(self.leadership.acquire())
-        self._standing_by = False
+        self._on_standby = False
         if self._settings.install_crds:
             await self._unless_stopped(self.install_crds())
         tasks = [asyncio.create_task(watcher.run()) for watcher in self.watchers]

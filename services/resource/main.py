@@ -13,24 +13,24 @@ from prometheus_client import CollectorRegistry
 from pydantic import Field
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.api.allocations import routes
 from matrixresource.api.capacity import capacity_routes
 from matrixresource.api.defragmentations import defragmentation_routes
 from matrixresource.api.topology import topology_routes
-from matrixresource.controllers.defragmentation import RoomMaking
-from matrixresource.controllers.node_reports import NodeReports
-from matrixresource.defragmentation.service import Defragmentations
+from matrixresource.controllers.defragmentation import DefragmentationController
+from matrixresource.controllers.node_reports import NodeReportProcessor
+from matrixresource.defragmentation.service import DefragmentationService
 from matrixresource.planning.capacity_report import CapacityReport
 from matrixresource.scheduler import FORM
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
-from matrixresource.supernodes.topology_manager import Surveyor
+from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.spec import SupernodeSpec
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
 from services.chassis.run import serve
@@ -68,12 +68,12 @@ class ResourceSettings(ServiceSettings):
     )
 
 
-def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastAPI:
+def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) -> FastAPI:
     """The application over a migrated database."""
     spec = SupernodeSpec.load(settings.spec)
-    records = Records(database.sessions, Base.metadata, clock)
+    records = Database(database.sessions, Base.metadata, clock)
     store = ResourceStore(records)
-    surveyor = Surveyor(store, clock, spec)
+    surveyor = TopologyManager(store, clock, spec)
     surveyor.seed(f"sn{index}" for index in range(settings.supernodes))
     allocator = Allocator(store, clock, settings.policy)
 
@@ -85,29 +85,29 @@ def build(settings: ResourceSettings, clock: Clock, database: Database) -> FastA
     )
 
     async def expire() -> str:
-        return f"{allocator.reservations.as_time_goes_on()}; {allocator.expire()} leases ended"
+        return f"{allocator.reservations.reconcile()}; {allocator.expire()} leases ended"
 
-    reports = NodeReports(
+    reports = NodeReportProcessor(
         store, allocator, surveyor, clock, grace_s=clock.at_least_wall(settings.lease_grace, 6.0), nudge=refill.nudge
     )
 
-    defragmentations = Defragmentations(store, allocator.books, clock)
-    making_room = RoomMaking(store, allocator, clock)
+    defragmentations = DefragmentationService(store, allocator.ledger, clock)
+    making_room = DefragmentationController(store, allocator, clock)
 
     async def carry_on() -> str:
-        return making_room.carry_on()
+        return making_room.reconcile()
 
     room_making = Periodic("room-making", carry_on, clock, period_s=ROOM_MAKING_PERIOD_S, floor_wall_s=0.5)
 
     async def survey() -> str:
-        drained = ", ".join(surveyor.see_drained())
-        return f"{surveyor.settle() or 'no new topology version'}{drained and f'; drained: {drained}'}"
+        drained = ", ".join(surveyor.finish_drains())
+        return f"{surveyor.reconcile() or 'no new topology version'}{drained and f'; drained: {drained}'}"
 
     async def compact() -> str:
         return f"{records.compact(clock.at_least_wall(0, JOURNAL_KEPT_WALL_S))} changes forgotten"
 
     registry = CollectorRegistry()
-    capacity = CapacityReport(store, allocator.books)
+    capacity = CapacityReport(store, allocator.ledger)
     metrics = ResourceMetrics(registry, store, capacity)
     allocator.decided.append(metrics.decided)
 
@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = ResourceSettings.load("resource", argv)
     configure("resource", settings.log_level)
     log.info("allocator", extra={"form": str(FORM)})
-    database = Database(settings.database_url("resource"))
+    database = DatabaseEngine(settings.database_url("resource"))
     database.migrate(MIGRATIONS)
     app = build(settings, settings.clock(), database)
     gc.freeze()  # a collection need not look at what stays as long as the process

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from sqlalchemy import func, select
 
-from matrixcommon.persistence.decision_metrics import Decision
+from matrixcommon.persistence.decision_metrics import VerbOutcome
 from matrixresource.planning.capacity_report import CapacityReport
 from matrixresource.store.defragmentations import DEFRAGMENTATION_STATES, DefragmentationRow
 from matrixresource.store.store import ResourceStore
@@ -57,7 +57,7 @@ class ResourceMetrics:
             buckets=DECISION_SECONDS,
         )
 
-    def decided(self, made: Decision) -> None:
+    def decided(self, made: VerbOutcome) -> None:
         self._decisions.labels(made.verb, made.outcome, made.reason).inc()
         self._seconds.labels(made.verb).observe(made.seconds)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from matrixcommon.model.errors import Unavailable
-from services.matrixctl.api_client import Reach
+from services.matrixctl.api_client import ApiClient
 from services.matrixctl.kubernetes import Cluster, KubernetesRefused, cluster_of
 from services.matrixctl.supervisor.state_folder import Folder, Stack
 from services.matrixctl.supervisor.supervisor import Request
@@ -44,7 +44,7 @@ class RealStack:
     def up(self, patience_wall_s: float = PATIENCE_WALL_S) -> None:
         for _ in until_ready(self.folder, start(self.folder, self.request), patience_wall_s):
             pass
-        self.reach = Reach.of(self.folder)
+        self.reach = ApiClient.of(self.folder)
         self.cluster: Cluster = cluster_of(self.folder)
 
     def stack(self) -> Stack:

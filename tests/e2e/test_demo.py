@@ -64,9 +64,9 @@ def test_the_demo_survives_the_death_of(
         def deed(telling: object) -> None:
             timers.append(threading.Timer(0.5, kill))
             timers[-1].start()
-            step.deed(telling)
+            step.action(telling)
 
-        return replace(step, deed=deed)
+        return replace(step, action=deed)
 
     steps = [struck(step) for step in STEPS]
     monkeypatch.setattr("services.matrixctl.demo.run.tell_on", lambda folder: tell_on(folder, steps))

@@ -78,11 +78,11 @@ def test_two_replicas_never_break_a_floor(replicas: list[LinkMachine]) -> None:
         machine.watch()  # takes in what the other did last, and finds no link promised beyond what it has
     one, other = (machine.promises for machine in replicas)
     same_floors(one.ledger, other.ledger)
-    same_floors(one.when_whole, other.when_whole)
-    held = {terms.name: (terms.floor_gbps, terms.isolation_key) for terms in one.roll}
+    same_floors(one.healthy_ledger, other.healthy_ledger)
+    held = {terms.name: (terms.floor_gbps, terms.isolation_key) for terms in one.slices}
     assert held == {name: told for owner in owners for name, told in owner.told.items()}
     assert len({key for _, key in held.values()}) == len(held)
-    assert all(terms.kept == 1.0 and not terms.unprotected for terms in one.roll)
+    assert all(terms.kept == 1.0 and not terms.unprotected for terms in one.slices)
     assert any(owner.refused for owner in owners), "they stood in one another's way"
     assert all(owner.heard >= 8 for owner in owners)
 

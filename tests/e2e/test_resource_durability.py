@@ -18,11 +18,11 @@ import httpx
 import pytest
 
 from matrixcommon.model.clock import FixedClock
-from matrixcommon.persistence.database_session import Records
-from matrixresource.allocations.ledger_sync import Books
+from matrixcommon.persistence.database_session import Database
+from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from tests.e2e.resource_process import ResourceProcess
 from tests.matrixresource.accounting import Accounts, same_as_the_tables
 
@@ -106,12 +106,12 @@ class Owner:
 
 def look(state: Path) -> dict[str, Held]:
     """What the dead process left, counted; by allocation what is held."""
-    database = Database(f"sqlite:///{state / 'resource.db'}")
-    store = ResourceStore(Records(database.sessions, Base.metadata, FixedClock()))
+    database = DatabaseEngine(f"sqlite:///{state / 'resource.db'}")
+    store = ResourceStore(Database(database.sessions, Base.metadata, FixedClock()))
     try:
         with store.reading() as session:
             Accounts(session).check()
-            same_as_the_tables(session, Books(store), store)
+            same_as_the_tables(session, LedgerSync(store), store)
             return {row.name: held(row.view().wire()) for row in store.allocations(session)}
     finally:
         database.close()

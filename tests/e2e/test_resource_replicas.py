@@ -18,15 +18,15 @@ from sqlalchemy import select
 
 from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 from matrixresource.contract.agents import NodeReport
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from matrixresource.store.topology_versions import TopologyVersionRow
-from matrixresource.supernodes.topology_manager import Surveyor
+from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.spec import SupernodeSpec
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 from tests.e2e.owners import Owner, all_ask
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
@@ -129,11 +129,11 @@ def test_who_reports_to_one_replica_is_not_lost_to_the_other(replicas: list[Mach
 
 def begin(url: str, together: Barrier) -> None:
     together.wait(60)
-    database = Database(url)
+    database = DatabaseEngine(url)
     database.migrate(MIGRATIONS)
     clock = FixedClock()
-    store = ResourceStore(Records(database.sessions, Base.metadata, clock))
-    Surveyor(store, clock, SupernodeSpec.load()).seed(["sn0"])
+    store = ResourceStore(Database(database.sessions, Base.metadata, clock))
+    TopologyManager(store, clock, SupernodeSpec.load()).seed(["sn0"])
     database.close()
 
 

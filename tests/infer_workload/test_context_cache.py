@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infer_workload.ems.context_cache import HELD, ContextCache
+from infer_workload.ems.context_cache import STORED, ContextCache
 from infer_workload.experiments.experiment import generated, run
 from infer_workload.traffic.generator import read_trace
 
@@ -33,7 +33,7 @@ def test_a_promised_block_names_who_owes_it():
     cache.promise([1, 2], 7)
     assert cache.match([1, 2], 1024).maker == 7
     cache.keep([1, 2], 7)
-    assert cache.match([1, 2], 1024).maker == HELD
+    assert cache.match([1, 2], 1024).maker == STORED
     cache.promise([3], 7)
     assert cache.break_promises(7) == 1
     assert cache.match([1, 2, 3], 1536).blocks == 2

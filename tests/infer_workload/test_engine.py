@@ -144,12 +144,12 @@ def test_a_lost_node_loses_no_request_and_no_token(lost, moment, seed, back):
             before = {request.number: engine.tokens_of(request) for request in engine.in_flight.values()}
             whole = engine.deployment.fabric
             change = plan_change(engine.deployment, whole.without([whole.nodes[lost]]))
-            engine.relay(change.deployment, change.pause_s, change.start_s)
+            engine.apply_layout(change.deployment, change.pause_s, change.start_s)
             for request in engine.in_flight.values():
                 assert engine.tokens_of(request) >= before[request.number]
             if back:
                 change = plan_gain(engine.deployment, whole)
-                engine.relay(change.deployment, change.pause_s, change.start_s)
+                engine.apply_layout(change.deployment, change.pause_s, change.start_s)
         engine.advance(arrival.at_s)
         engine.submit(InferenceRequest(number, arrival.at_s, min(arrival.input_tokens, 30_000), arrival.output_tokens))
     engine.advance(inf)
@@ -171,7 +171,7 @@ def test_throughput_dips_at_a_loss_and_recovers():
             change = plan_change(
                 engine.deployment, engine.deployment.fabric.without([engine.deployment.pools.decode[0]])
             )
-            engine.relay(change.deployment, change.pause_s, change.start_s)
+            engine.apply_layout(change.deployment, change.pause_s, change.start_s)
         engine.settle()
         window.append(watched.emitted)
     rate = [late - early for early, late in pairwise(window)]

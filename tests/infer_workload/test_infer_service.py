@@ -15,7 +15,7 @@ from infer_workload.serving.store import Base
 from matrixcommon.model.clock import ScaledClock
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric_view import FabricView, NodePorts, PlaneView
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.infer.main import MIGRATIONS, InferSettings, build
 
 SCALE = 2000.0
@@ -57,7 +57,7 @@ class Stage:
 
     def __init__(self, path, views=None, scale=SCALE):
         self.views = views or Views()
-        self.database = Database(f"sqlite:///{path}")
+        self.database = DatabaseEngine(f"sqlite:///{path}")
         self.clock = ScaledClock(scale, time.time())
         self.app = build(InferSettings(seed=1), self.clock, self.database, self.views)
         self.http = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://infer", timeout=20)
@@ -108,7 +108,7 @@ class Stage:
 def migrated(tmp_path_factory):
     """An empty database with its tables, migrated once."""
     path = tmp_path_factory.mktemp("migrated") / "infer.db"
-    database = Database(f"sqlite:///{path}")
+    database = DatabaseEngine(f"sqlite:///{path}")
     database.migrate(MIGRATIONS)
     database.close()
     return path
@@ -309,7 +309,7 @@ async def test_an_answer_goes_on_over_a_lost_node(fresh):
         assert len(words) == 1500
         assert all(words)
         assert events[-1] == "data: [DONE]"
-        assert request.lives == 2
+        assert request.attempts == 2
         assert live.engine.preemptions == 1
 
 
@@ -387,7 +387,7 @@ def test_the_migrations_make_the_tables(tmp_path):
     from alembic.migration import MigrationContext
     from sqlalchemy import create_engine
 
-    database = Database(f"sqlite:///{tmp_path / 'm.db'}")
+    database = DatabaseEngine(f"sqlite:///{tmp_path / 'm.db'}")
     database.migrate(MIGRATIONS)
     with database.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from infer_workload.serving.workload_traffic import DecodeTraffic, OwnTraffic, decode_traffic
+from infer_workload.serving.workload_traffic import DecodeTraffic, WorkloadTraffic, decode_traffic
 
 NODES = ("sn0-c00-n0", "sn0-c00-n1")
 
@@ -50,7 +50,7 @@ def test_nothing_is_sent_where_nothing_decodes_or_nothing_leaves(live):
 
 async def test_only_changes_are_told():
     ports = Ports()
-    own = OwnTraffic(ports)
+    own = WorkloadTraffic(ports)
     assert await own.tell([]) == 0
     assert await own.tell([a_live()]) == 1
     assert await own.tell([a_live(batch=10.5)]) == 0
@@ -63,12 +63,12 @@ async def test_only_changes_are_told():
 
 async def test_what_an_earlier_life_left_is_taken_away_and_others_loads_are_not():
     ports = Ports("infer-gone", "infer-r1", "by-hand")
-    await OwnTraffic(ports).tell([a_live()])
+    await WorkloadTraffic(ports).tell([a_live()])
     assert set(ports.loads) == {"infer-r1", "by-hand"}
     assert isinstance(ports.loads["infer-r1"], DecodeTraffic)
 
 
 async def test_a_start_without_deployments_takes_leftovers_away():
     ports = Ports("infer-gone", "by-hand")
-    await OwnTraffic(ports).tell([])
+    await WorkloadTraffic(ports).tell([])
     assert set(ports.loads) == {"by-hand"}

@@ -10,9 +10,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import Gone, PreconditionFailed
-from matrixcommon.model.resource_model import View
-from matrixcommon.persistence.database_session import Records, ResourceRow, check_etag, journal_tables
-from services.chassis.database import Database
+from matrixcommon.model.resource_model import ResourceView
+from matrixcommon.persistence.database_session import Database, ResourceRow, check_etag, journal_tables
+from services.chassis.database import DatabaseEngine
 
 
 class Base(DeclarativeBase):
@@ -27,8 +27,8 @@ class Thing(ResourceRow, Base):
     kind = "thing"
     colour: Mapped[str] = mapped_column(String(20))
 
-    def view(self) -> View:
-        return View(**self.common())
+    def view(self) -> ResourceView:
+        return ResourceView(**self.common())
 
 
 @pytest.fixture
@@ -37,13 +37,13 @@ def clock() -> FixedClock:
 
 
 @pytest.fixture
-def records(tmp_path, clock) -> Records:
-    database = Database(f"sqlite:///{tmp_path / 'things.db'}")
+def records(tmp_path, clock) -> Database:
+    database = DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}")
     Base.metadata.create_all(database.engine)
-    return Records(database.sessions, Base.metadata, clock)
+    return Database(database.sessions, Base.metadata, clock)
 
 
-def put(records: Records, name: str, colour: str) -> Thing:
+def put(records: Database, name: str, colour: str) -> Thing:
     with records.transaction() as session:
         thing = session.get(Thing, name)
         if thing is None:
@@ -93,7 +93,7 @@ def test_numbers_go_on_after_a_restart_and_after_compaction(records, clock):
     assert [c.rv for c in records.changes_since("thing", 1)] == [2]
     with pytest.raises(Gone):
         records.changes_since("thing", 0)
-    again = Records(records._sessions, Base.metadata, clock)
+    again = Database(records._sessions, Base.metadata, clock)
     assert put(again, "a", "green").version == 3
 
 

@@ -9,19 +9,19 @@ import pytest
 from fastapi import Response
 
 from matrixcommon.api.authorization import Asker
-from matrixcommon.api.fast_path import HotRouter
-from matrixcommon.api.listing import IfMatch, ValidateOnly, shown
+from matrixcommon.api.fast_path import FastRouter
+from matrixcommon.api.listing import IfMatch, ValidateOnly, json_response
 from matrixcommon.model.errors import Conflict
-from matrixcommon.model.resource_model import Wire
+from matrixcommon.model.resource_model import ApiModel
 from services.chassis.app import create_app
 
 
-class Wish(Wire):
+class Wish(ApiModel):
     size: int
     colour_name: str = "red"
 
 
-class Thing(Wire):
+class Thing(ApiModel):
     name: str
     size: int
     if_match: str | None
@@ -31,7 +31,7 @@ class Thing(Wire):
 
 @pytest.fixture
 def client() -> httpx.AsyncClient:
-    api = HotRouter(prefix="/v1")
+    api = FastRouter(prefix="/v1")
 
     @api.hot("PUT", "things", Wish)
     @api.put("/things/{name}", response_model=Thing)
@@ -41,7 +41,7 @@ def client() -> httpx.AsyncClient:
         if body.size == 500:
             raise ZeroDivisionError
         view = Thing(name=name, size=body.size, if_match=if_match, tried=validate_only, way=body.colour_name)
-        return shown(view)
+        return json_response(view)
 
     @api.hot("DELETE", "things")
     @api.delete("/things/{name}")

@@ -12,10 +12,10 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import Conflict
-from matrixcommon.model.resource_model import View
-from matrixcommon.persistence.database_session import Keep, Records, ResourceRow, journal_tables
-from matrixcommon.persistence.group_commit import MOST, Groups
-from services.chassis.database import Database
+from matrixcommon.model.resource_model import ResourceView
+from matrixcommon.persistence.database_session import CachedTable, Database, ResourceRow, journal_tables
+from matrixcommon.persistence.group_commit import MOST, CommitQueue
+from services.chassis.database import DatabaseEngine
 
 ASKED_BY: ContextVar[str] = ContextVar("asked_by", default="")
 
@@ -32,20 +32,20 @@ class Thing(ResourceRow, Base):
     kind = "thing"
     by: Mapped[str] = mapped_column(String(20))
 
-    def view(self) -> View:
-        return View(**self.common())
+    def view(self) -> ResourceView:
+        return ResourceView(**self.common())
 
 
 class Things:
     """A service with one table, kept in memory or not."""
 
-    def __init__(self, database: Database, keeps: bool) -> None:
+    def __init__(self, database: DatabaseEngine, keeps: bool) -> None:
         Base.metadata.create_all(database.engine)
         self.database = database
-        self.records = Records(database.sessions, Base.metadata, FixedClock())
+        self.records = Database(database.sessions, Base.metadata, FixedClock())
         if keeps:
-            self.records.keep(Keep(Thing, by=("by",)))
-        self.groups = Groups(self.records)
+            self.records.keep(CachedTable(Thing, by=("by",)))
+        self.groups = CommitQueue(self.records)
         self.commits: list[int] = []
         self.records.after_commit.append(self.commits.append)
 
@@ -67,7 +67,7 @@ class Things:
 
 @pytest.fixture(params=[True, False], ids=["kept", "not kept"])
 def things(request, tmp_path) -> Things:
-    return Things(Database(f"sqlite:///{tmp_path / 'things.db'}"), request.param)
+    return Things(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}"), request.param)
 
 
 async def ask(things: Things, name: str) -> str:
@@ -151,8 +151,8 @@ async def test_what_comes_to_nothing_is_undone_in_memory_and_nothing_else(things
 
     def verb(name: str) -> None:
         with things.records.transaction() as session:
-            things.records.unless_committed(lambda: told.append(f"undo {name}"))
-            things.records.once_committed(lambda: told.append(f"told {name}"))
+            things.records.on_rollback(lambda: told.append(f"undo {name}"))
+            things.records.on_commit(lambda: told.append(f"told {name}"))
             if name == "no":
                 raise Conflict(name)
             session.add(Thing(name=name, by=""))

@@ -9,7 +9,7 @@ from matrixcompute.contract import InstanceRequest, SliceSummary
 from matrixcompute.instances.composition import OWNER_LABEL, compose
 from matrixcompute.instances.decision import Observed, conditions_of
 from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, plan_recovery
-from matrixresource.contract.allocations import AllocationView, MemberView, Placement
+from matrixresource.contract.allocations import AllocationView, MemberView, PlacementPolicy
 
 POLICY = RecoveryPolicy(lost_per_cabinet_max=4, lost_per_supernode_max=8)
 
@@ -54,7 +54,7 @@ def test_recovery(sentence, members, lost, action, nodes, reason):
 def allocation(members: list[MemberView], spares: int = 0, bound: bool = True) -> AllocationView:
     count = sum(m.role == "member" for m in members)
     return AllocationView(
-        name="one", nodes=count, npus=8 * count, spares=spares, placement=Placement(), topology_version="v", bound=bound,
+        name="one", nodes=count, npus=8 * count, spares=spares, placement=PlacementPolicy(), topology_version="v", bound=bound,
         members=members,
     )  # fmt: skip
 

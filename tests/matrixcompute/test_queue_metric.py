@@ -8,23 +8,23 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from matrixcommon.model.clock import FixedClock
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 from matrixcompute.store import Base, ComputeStore
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.compute.main import MIGRATIONS
 from services.compute.metrics import InstanceMetrics
 
 
 def test_time_in_queue_is_counted_once_for_each_instance(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path / 'compute.db'}")
+    database = DatabaseEngine(f"sqlite:///{tmp_path / 'compute.db'}")
     database.migrate(MIGRATIONS)
     clock = FixedClock()
-    store = ComputeStore(Records(database.sessions, Base.metadata, clock))
+    store = ComputeStore(Database(database.sessions, Base.metadata, clock))
     start = clock.now()
 
     def say(instance: str, reason: str, at: float, message: str = "") -> None:
         with store.transaction() as session:
-            store.say(session, instance, reason, message, start + at)
+            store.record_event(session, instance, reason, message, start + at)
 
     say("early", "Requested", -100)
     say("early", "Scheduled", -40)

@@ -8,7 +8,7 @@ from matrixcommon.model.errors import InvalidField, MatrixError
 from matrixcommon.model.hardware_names import NodeName
 from matrixcontainer.scheduler.gangs import Gang, bindings, gangs_of, npus_of
 from matrixcontainer.scheduler.pod_groups import PodGroup, read_group
-from matrixresource.contract.allocations import Placement
+from matrixresource.contract.allocations import PlacementPolicy
 
 
 def pod(name, labels=None, annotations=None, npus="8", node=None, scheduler="matrix-scheduler", phase="Pending"):
@@ -48,14 +48,14 @@ def test_a_gang_is_named_and_sized(sentence, labels, annotations, name, size):
 @pytest.mark.parametrize(
     ("sentence", "body", "size", "placement", "spares"),
     [
-        ("nothing said", {}, 1, Placement(), 0),
-        ("coscheduling, Volcano", {"spec": {"minMember": 3}}, 3, Placement(), 0),
+        ("nothing said", {}, 1, PlacementPolicy(), 0),
+        ("coscheduling, Volcano", {"spec": {"minMember": 3}}, 3, PlacementPolicy(), 0),
         (
             "a tier that must be kept", {"spec": {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}},
-            1, Placement(level="supernode", required=True), 0,
+            1, PlacementPolicy(level="supernode", required=True), 0,
         ),
-        ("one that is liked", {"spec": {"networkTopology": {"mode": "soft"}}}, 1, Placement(level="supernode"), 0),
-        ("spares", {"metadata": {"annotations": {"reserve-nodes": "2"}}}, 1, Placement(), 2),
+        ("one that is liked", {"spec": {"networkTopology": {"mode": "soft"}}}, 1, PlacementPolicy(level="supernode"), 0),
+        ("spares", {"metadata": {"annotations": {"reserve-nodes": "2"}}}, 1, PlacementPolicy(), 2),
     ],
 )  # fmt: skip
 def test_a_pod_group_says_how_many_and_where(sentence, body, size, placement, spares):

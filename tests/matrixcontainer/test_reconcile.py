@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcommon.model.resource_model import Wire
+from matrixcommon.model.resource_model import ApiModel
 from matrixcompute.contract import InstanceView, Network
 from matrixcontainer.mirrors.mirrors import npus_without_pods
 from matrixcontainer.mirrors.objects import node_object, node_status
 from matrixcontainer.operator.crds import custom_resource_definitions
-from matrixcontainer.operator.decision import SOURCE_LABEL, next_action, wished_instance
+from matrixcontainer.operator.decision import SOURCE_LABEL, desired_instance, next_action
 from matrixcontainer.operator.status import instance_status
 from matrixcontainer.operator.structural_schema import structural_schema
 from matrixcontainer.operator.workload import pods_for
 from matrixcontainer.scheduler.scheduler import GANG_LABEL
-from matrixresource.contract.allocations import AllocationView, MemberView, Placement
+from matrixresource.contract.allocations import AllocationView, MemberView, PlacementPolicy
 from matrixresource.contract.nodes import NodeView
 
 BODY = {
@@ -27,7 +27,7 @@ BODY = {
 
 def instance(**changes) -> InstanceView:
     held = {
-        "name": "one", "nodes": 4, "spares": 1, "npus": 32, "placement": Placement(), "network": Network(),
+        "name": "one", "nodes": 4, "spares": 1, "npus": 32, "placement": PlacementPolicy(), "network": Network(),
         "allocation": "one", "labels": {"team": "a", SOURCE_LABEL: "ns"}, "state": "Active",
         "generation": 1, "observed_generation": 1, "ready_nodes": 4,
     }  # fmt: skip
@@ -56,7 +56,7 @@ def test_next_action(sentence, body, observed, verb):
 
 
 def test_once_ensured_nothing_is_left_to_do():
-    request = wished_instance(BODY)
+    request = desired_instance(BODY)
     after = instance(nodes=request.nodes, labels=request.labels)
     assert next_action(BODY, after).verb == "Nothing"
 
@@ -119,10 +119,10 @@ def _structural(node, path):
 
 
 def test_a_wire_class_becomes_a_structural_schema():
-    class Inner(Wire):
+    class Inner(ApiModel):
         share: float | None = None
 
-    class Outer(Wire):
+    class Outer(ApiModel):
         inner: Inner = Inner()
         names: dict[str, str] = {}
 
@@ -171,7 +171,7 @@ def test_npus_that_somebody_holds_without_pods_are_none_that_pods_could_have():
             ready=True, dies=dies,
         )  # fmt: skip
         return AllocationView(
-            name=name, labels=labels, nodes=1, npus=len(dies) / 2, spares=0, placement=Placement(), topology_version="v",
+            name=name, labels=labels, nodes=1, npus=len(dies) / 2, spares=0, placement=PlacementPolicy(), topology_version="v",
             bound=True, members=[part],
         )  # fmt: skip
 

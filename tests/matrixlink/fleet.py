@@ -21,7 +21,7 @@ from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.probing.plan import probe_plan
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.topology import Supernode
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS, LinkSettings, build
 from services.node_agent.network.probe_network import EmulatedWires
 from services.node_agent.network.traffic import EmulatedTraffic
@@ -42,7 +42,7 @@ def a_request(plane="ub", members=None, **changes) -> SliceRequest:
 def migrated() -> Path:
     """An empty database at the newest revision, made once."""
     path = Path(tempfile.mkdtemp()) / "link.db"
-    database = Database(f"sqlite:///{path}")
+    database = DatabaseEngine(f"sqlite:///{path}")
     database.migrate(MIGRATIONS)
     with database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -73,7 +73,7 @@ class Stack:
         self.restart()
 
     def restart(self):
-        self.database = Database(self.url)
+        self.database = DatabaseEngine(self.url)
         self.app = build(self.settings, self.clock, self.database)
         transport = httpx.ASGITransport(app=self.app)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://link")
@@ -81,13 +81,13 @@ class Stack:
         self.health = self.app.state.watchers["link-health"]
 
     def switchboard(self):
-        return self.health._deed.__self__._switchboard
+        return self.health._action.__self__._switchboard
 
     async def work(self):
         """Every agent that can works off its wishes."""
         for name, agent in self.agents.items():
             if name not in self.silent:
-                await agent.work_off()
+                await agent.drain_queue()
 
     async def report(self):
         """Everybody who is not silent reports and takes up the answer."""

@@ -11,22 +11,22 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import FixedClock
-from matrixcommon.persistence.database_session import Records
-from matrixlink.admission.bandwidth_ledger import FloorBook
+from matrixcommon.persistence.database_session import Database
+from matrixlink.admission.bandwidth_ledger import BandwidthLedger
 from matrixlink.contract.slices import DesiredProgram, LinkReport
 from matrixlink.controllers.agent_leases import Leases
-from matrixlink.controllers.link_reports import LinkReportReader
+from matrixlink.controllers.link_reports import LinkReportProcessor
 from matrixlink.fabric.condition.fabric import Fabric
-from matrixlink.link_health.fault_localisation import Diagnosis
-from matrixlink.link_health.link_state import LinkConditions
+from matrixlink.link_health.fault_localisation import FaultLocaliser
+from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.maintenance.drains import Drains
 from matrixlink.peering.peerings import Peerings
-from matrixlink.slices.slice_controller import Switchboard
+from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import Base
 from matrixlink.telemetry.rates import PortRates
 from matrixresource.topology import Supernode
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS
 from tests.matrixlink.fleet import migrated
 
@@ -42,24 +42,24 @@ class LinkMachine:
         self.clock = clock or FixedClock()
         if not url and not (folder / "link.db").exists():
             shutil.copy(migrated(), folder / "link.db")
-        self.database: Database | None = None
+        self.database: DatabaseEngine | None = None
         self.restart()
 
     def restart(self) -> None:
         if self.database is not None:
             self.database.close()
-        self.database = Database(self.url)
+        self.database = DatabaseEngine(self.url)
         self.database.migrate(MIGRATIONS)
-        records = Records(self.database.sessions, Base.metadata, self.clock)
+        records = Database(self.database.sessions, Base.metadata, self.clock)
         self.fabric = Fabric([SUPERNODE])
         self.leases = Leases(self.clock, 60.0)
-        self.board = Switchboard(LinkStore(records), self.fabric, self.clock, self.leases)
+        self.board = SliceController(LinkStore(records), self.fabric, self.clock, self.leases)
         self.store, self.promises, self.records = self.board.store, self.board.promises, records
-        self.conditions = LinkConditions(self.store, self.promises, self.clock)
-        diagnosis = Diagnosis(self.fabric, self.promises, self.conditions, self.clock)
+        self.conditions = LinkStateTracker(self.store, self.promises, self.clock)
+        diagnosis = FaultLocaliser(self.fabric, self.promises, self.conditions, self.clock)
         rates = PortRates(self.fabric, self.clock)
         self.nudges = 0
-        self.reports = LinkReportReader(
+        self.reports = LinkReportProcessor(
             self.board, self.leases, self.conditions, diagnosis, rates, self.clock, self._nudged
         )
         self.drains, self.peerings = Drains(self.board), Peerings(self.board)
@@ -79,16 +79,16 @@ class LinkMachine:
         self.board.reroute()
         self.board.settle_all()
         assert self.promises.ledger.overbooked() == []
-        assert self.promises.when_whole.overbooked() == []
+        assert self.promises.healthy_ledger.overbooked() == []
 
     def memory(self) -> dict[str, Any]:
         """What is in memory and says again what the tables say."""
         promises = self.promises
         return {
-            "terms": {terms.name: terms for terms in promises.roll},
-            "on": {place: sorted(names) for place, names in promises.roll._on.items() if names},
-            "keys": {kind: dict(keys) for kind, keys in promises.roll._keys.items() if keys},
-            "trimmed": set(promises.roll.trimmed),
+            "terms": {terms.name: terms for terms in promises.slices},
+            "on": {place: sorted(names) for place, names in promises.slices._on.items() if names},
+            "keys": {kind: dict(keys) for kind, keys in promises.slices._keys.items() if keys},
+            "trimmed": set(promises.slices.trimmed),
             "peered": promises.peered,
             "peering keys": {kind: keys for kind, keys in promises.peering_keys.items() if keys},
             "below": self.fabric._below,
@@ -104,7 +104,7 @@ def contents(session: Session) -> dict[str, list[Any]]:
     return {table.name: sorted(map(repr, session.execute(select(table)))) for table in Base.metadata.sorted_tables}
 
 
-def same_floors(one: FloorBook, other: FloorBook) -> None:
+def same_floors(one: BandwidthLedger, other: BandwidthLedger) -> None:
     """Two books hold the same, but for the rounding of sums."""
     assert one.all_owners() == other.all_owners()
     for name in one.all_owners():

@@ -8,11 +8,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.planes import Plane
-from matrixlink.admission.admission import FloorClaim, admit, regrant
-from matrixlink.admission.bandwidth_ledger import FloorBook
+from matrixlink.admission.admission import BandwidthRequest, admit, reallocate
+from matrixlink.admission.bandwidth_ledger import BandwidthLedger
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.model.protection import Protection
-from matrixlink.routing.routes import Needs
+from matrixlink.routing.routes import BandwidthNeeds
 from matrixlink.routing.routing import choose_needs
 from matrixresource.topology import Supernode
 
@@ -27,13 +27,13 @@ def a_need(a=1.0, b=0.0):
 
 def a_claim(owner, floor, need=None, **more):
     need = need or a_need()
-    return FloorClaim(owner, Plane.RDMA, Needs(need, need, **more.pop("cuts", {})), floor, **more)
+    return BandwidthRequest(owner, Plane.RDMA, BandwidthNeeds(need, need, **more.pop("cuts", {})), floor, **more)
 
 
 def a_book(a=10.0, b=10.0):
     """A book over two ports of such rates; the fabric is there for names alone."""
     rates = np.array([a, b] + [25.0] * 14)
-    return FloorBook(Fabric([Supernode()]), lambda plane, owner: rates), rates
+    return BandwidthLedger(Fabric([Supernode()]), lambda plane, owner: rates), rates
 
 
 @pytest.mark.parametrize(("floor", "fits"), [(10.0, True), (10.1, False), (0.0, True)])
@@ -62,22 +62,22 @@ def test_a_resize_counts_what_is_held_as_given_back():
 
 def test_the_better_class_keeps_its_floor_when_a_link_is_lost():
     book, _ = a_book(a=6.0)
-    kept = regrant(book, [a_claim("late", 5.0, rank=(1, 1)), a_claim("good", 5.0, rank=(0, 2))])
+    kept = reallocate(book, [a_claim("late", 5.0, rank=(1, 1)), a_claim("good", 5.0, rank=(0, 2))])
     assert {name: each.part for name, each in kept.items()} == {"good": 1.0, "late": pytest.approx(0.2)}
     assert book.overbooked() == []
 
 
 def test_a_dead_link_takes_the_whole_floor_and_gives_it_back():
     book, rates = a_book(a=0.0)
-    assert regrant(book, [a_claim("s", 5.0)])["s"].part == 0.0
+    assert reallocate(book, [a_claim("s", 5.0)])["s"].part == 0.0
     rates[0] = 10.0
-    assert regrant(book, [a_claim("s", 5.0)])["s"].part == 1.0
+    assert reallocate(book, [a_claim("s", 5.0)])["s"].part == 1.0
     assert book.booked(A) == 5.0
 
 
 def test_a_lost_link_leaves_the_other_links_floors_alone():
     book, _ = a_book(a=1.0)
-    assert regrant(book, [a_claim("s", 5.0, a_need(1.0, 1.0))])["s"].part == pytest.approx(0.2)
+    assert reallocate(book, [a_claim("s", 5.0, a_need(1.0, 1.0))])["s"].part == pytest.approx(0.2)
     assert (book.booked(A), book.booked(B)) == (1.0, 5.0)
 
 
@@ -93,26 +93,26 @@ def test_no_floor_between_members_that_cannot_reach_each_other():
     with pytest.raises(InsufficientBandwidth) as refused:
         admit(a_book()[0], claim)
     assert refused.value.blocking == [{"plane": "rdma", "from": "m", "to": "n", "freeGbps": 0.0}]
-    assert regrant(a_book()[0], [claim])["s"].part == 0.0
+    assert reallocate(a_book()[0], [claim])["s"].part == 0.0
 
 
 def test_a_full_fabric_takes_exactly_its_capacity():
     fabric = Fabric([Supernode()])
-    book = FloorBook(fabric, fabric.usable)
+    book = BandwidthLedger(fabric, fabric.usable)
     for plane, most in ((Plane.UB, 392.0), (Plane.RDMA, 50.0), (Plane.VPC, 6.25)):
         needs = choose_needs(fabric, plane, fabric.nodes())
-        book.put(plane, admit(book, FloorClaim(plane, plane, needs, most)))
+        book.put(plane, admit(book, BandwidthRequest(plane, plane, needs, most)))
         with pytest.raises(InsufficientBandwidth):
-            admit(book, FloorClaim("more", plane, needs, 0.001))
+            admit(book, BandwidthRequest("more", plane, needs, 0.001))
     assert book.overbooked() == []
 
 
 def test_bookings_come_and_go_without_a_trace():
     fabric = Fabric([Supernode()])
-    book = FloorBook(fabric, fabric.usable)
+    book = BandwidthLedger(fabric, fabric.usable)
     needs = choose_needs(fabric, Plane.UB, fabric.nodes())
     for turn in range(50):
-        book.put(f"s{turn % 7}", FloorClaim("s", Plane.UB, needs, 0.1 * (turn % 11)).booking())
+        book.put(f"s{turn % 7}", BandwidthRequest("s", Plane.UB, needs, 0.1 * (turn % 11)).booking())
     for name in sorted(book.all_owners()):
         book.release(name)
     assert list(book.places()) == []
@@ -128,13 +128,13 @@ class Floors(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.fabric = Fabric([Supernode()])
-        self.book = FloorBook(self.fabric, self.fabric.usable)
-        self.when_whole = FloorBook(self.fabric, lambda plane, owner: self.fabric.whole(plane))
+        self.book = BandwidthLedger(self.fabric, self.fabric.usable)
+        self.when_whole = BandwidthLedger(self.fabric, lambda plane, owner: self.fabric.whole(plane))
         self.wishes = {}
 
     def claim(self, name, members, floor, level, fabric=None):
         needs = choose_needs(fabric or self.fabric, Plane.UB, members, level)
-        return FloorClaim(name, Plane.UB, needs, floor, level, (name,))
+        return BandwidthRequest(name, Plane.UB, needs, floor, level, (name,))
 
     @rule(
         name=st.sampled_from("stuvw"),
@@ -161,8 +161,8 @@ class Floors(RuleBasedStateMachine):
     @rule(node=st.sampled_from(NODES), ports=st.dictionaries(st.sampled_from(PORTS), st.sampled_from([0.0, 7.0, 14.0])))
     def lose_or_repair(self, node, ports):
         self.fabric.set_ports(node, ports)
-        kept = regrant(self.book, [self.claim(name, *wish) for name, wish in self.wishes.items()], self.when_whole)
-        if not any(self.fabric.below(each) for each in NODES):
+        kept = reallocate(self.book, [self.claim(name, *wish) for name, wish in self.wishes.items()], self.when_whole)
+        if not any(self.fabric.degraded_ports(each) for each in NODES):
             assert all((each.part, each.unprotected) == (1.0, "") for each in kept.values())
 
     @invariant()

@@ -7,7 +7,7 @@ from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import InvalidField
 from matrixlink.client import LinkClient
 from matrixresource.client import ResourceClient
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.link import main as link
 from services.link.allocations import BELIEVED_S, ReservedNodes
 from services.resource.main import MIGRATIONS, ResourceSettings, build
@@ -30,7 +30,7 @@ class Away(httpx.AsyncBaseTransport):
 @pytest.fixture
 async def reserved(tmp_path):
     """An allocation `a` of two nodes of four that are up: the port, the way to MatrixResource, the clock, the nodes."""
-    database = Database(f"sqlite:///{tmp_path / 'resource.db'}")
+    database = DatabaseEngine(f"sqlite:///{tmp_path / 'resource.db'}")
     database.migrate(MIGRATIONS)
     clock = FixedClock()
     way = Away(build(ResourceSettings(state=tmp_path), clock, database))
@@ -70,7 +70,7 @@ async def test_what_was_found_is_believed_for_a_while_and_never_refused_on(reser
 
 async def test_matrixlink_refuses_foreign_nodes_and_changes_nothing(reserved, tmp_path):
     port, _, clock, nodes = reserved
-    database = Database(f"sqlite:///{tmp_path / 'link.db'}")
+    database = DatabaseEngine(f"sqlite:///{tmp_path / 'link.db'}")
     database.migrate(link.MIGRATIONS)
     app = link.build(link.LinkSettings(state=tmp_path), clock, database, port._resource)
     client = LinkClient(httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://link"))

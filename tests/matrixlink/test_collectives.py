@@ -11,7 +11,7 @@ from matrixlink.fabric.sharing.completion import TOGETHER, rates_now, run
 from matrixlink.fabric.sharing.max_min_arrays import on_links
 from matrixlink.fabric.workload import message_latency
 from matrixlink.fabric.workload.collectives import (  # fmt: skip
-    Step,
+    CollectiveStep,
     all_gather,
     all_reduce,
     all_to_all,
@@ -50,7 +50,7 @@ def test_eight_into_one_share_one_port():
 def test_a_lost_l2_chip_costs_what_it_carried():
     """One of 112: at least 0.9 % spread over all sub-planes, a fifteenth where its own sub-plane takes its load."""
     dies = np.arange(32)
-    step = Step(dies, (dies + 16) % 32, 1e6)
+    step = CollectiveStep(dies, (dies + 16) % 32, 1e6)
     healthy, lost = UbPaths.of(2), UbPaths.of(2, frozenset({(3, 5)}))
     whole = run(healthy.sprayed(step)).makespan
     assert whole == pytest.approx(1e6 / DIE_GBPS)
@@ -92,7 +92,7 @@ def test_what_is_no_collective_is_refused():
             all_to_all(dies, 1)
     gone = frozenset((0, chip) for chip in range(16))
     with pytest.raises(InvalidField):
-        UbPaths.of(2, gone).striped(Step(np.array([0]), np.array([16]), 1.0))
+        UbPaths.of(2, gone).striped(CollectiveStep(np.array([0]), np.array([16]), 1.0))
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,12 @@ def test_it_grows_by_offences_up_to_what_decays_in_time():
     for _ in range(500):
         penalty = DAMPING.grown(penalty, 1, DOWN_PENALTY)
     assert penalty == DAMPING.ceiling
-    assert DAMPING.held_for_s(penalty) == pytest.approx(DAMPING.hold_max_s)
+    assert DAMPING.suppressed_for_s(penalty) == pytest.approx(DAMPING.hold_max_s)
 
 
 @pytest.mark.parametrize(("penalty", "held_s"), [(700, 0), (750, 0), (1500, 120), (3000, 240)])
 def test_how_long_it_is_held(penalty, held_s):
-    assert DAMPING.held_for_s(penalty) == pytest.approx(held_s)
+    assert DAMPING.suppressed_for_s(penalty) == pytest.approx(held_s)
 
 
 def test_thresholds_out_of_order_are_refused(tmp_path):

@@ -13,7 +13,7 @@ from tests.matrixlink.test_link_agent import a_program, agent, news, told  # noq
 
 def strike(stack, kind, name="drift", node=NODES[1], **parameters):
     fault = {"name": name, "kind": kind, "target": node, "parameters": parameters}
-    stack.hardware[node].suffer([InjectedFault.model_validate(fault)])
+    stack.hardware[node].apply_faults([InjectedFault.model_validate(fault)])
 
 
 def test_a_digest_is_of_what_is_in_the_tables():
@@ -60,10 +60,10 @@ async def test_a_struck_table_stays_repaired_while_the_fault_is_listed(tmp_path)
 async def test_an_agent_that_is_wrong_about_its_wish_is_found_by_the_digest(tmp_path):
     stack = Stack(tmp_path)
     await stack.active()
-    held, tables = stack.agents[NODES[1]]._held["a-ub"], stack.hardware[NODES[1]].tables
+    held, tables = stack.agents[NODES[1]]._programs["a-ub"], stack.hardware[NODES[1]].tables
     sound = tables["a-ub"]
-    tables["a-ub"] = held.wish = sound | {"peers": []}
-    held.written = digest(held.wish)
+    tables["a-ub"] = held.desired = sound | {"peers": []}
+    held.written = digest(held.desired)
     assert stack.agents[NODES[1]].audit() == [], "it believes itself"
     await stack.report()
     view = await stack.client.find_slice("a-ub")
@@ -82,11 +82,11 @@ async def test_tables_that_nobody_wrote_are_taken_away(agent):  # noqa: F811
 
 async def test_repair_never_applies_an_older_generation(agent):  # noqa: F811
     agent.ensure(a_program(3, isolation_key=7))
-    await agent.work_off()
+    await agent.drain_queue()
     agent.hardware.tables["s"] = agent.hardware.tables["s"] | {"isolation_key": 5, "generation": 2}
     agent.audit()
     assert told(agent) == {"s": (3, "Programming")}
-    await agent.work_off()
+    await agent.drain_queue()
     assert (agent.tables("s")["isolation_key"], agent.tables("s")["generation"]) == (7, 3)
 
 
@@ -100,7 +100,7 @@ async def test_cut_off_it_forwards_on_and_repairs_by_itself(tmp_path):
         assert stack.hardware[NODES[1]].tables == sound
         strike(stack, "tables-lost")
         assert stack.agents[NODES[1]].audit() == ["a-ub"]
-        await stack.agents[NODES[1]].work_off()
+        await stack.agents[NODES[1]].drain_queue()
         assert stack.hardware[NODES[1]].tables == sound
         await stack.client.withdraw("a-ub")
         await stack.settle()

@@ -43,7 +43,7 @@ class Machine:
 
     def suffer(self, *faults):
         for node in self.nodes.values():
-            node.suffer(
+            node.apply_faults(
                 [
                     InjectedFault(name=f"f{at}", kind=kind, target=NodeName(target), parameters=parameters)
                     for at, (kind, target, parameters) in enumerate(faults)

@@ -48,7 +48,7 @@ async def test_a_wish_is_worked_off_in_time(agent, news):
     agent.ensure(a_program())
     assert told(agent) == {"s": (1, "Programming")}
     assert agent.tables("s") is None
-    await agent.work_off()
+    await agent.drain_queue()
     assert told(agent) == {"s": (1, "Programmed")}
     assert agent._clock.now() > FixedClock().now() + 1
     assert len(news) == 2
@@ -56,7 +56,7 @@ async def test_a_wish_is_worked_off_in_time(agent, news):
 
 async def test_an_older_wish_is_refused_and_the_same_is_no_news(agent, news):
     agent.ensure(a_program(3))
-    await agent.work_off()
+    await agent.drain_queue()
     before = len(news)
     agent.ensure(a_program(3))
     assert len(news) == before
@@ -77,7 +77,7 @@ async def test_a_newer_wish_overtakes_the_work_in_hand(agent):
         await sleep(seconds)
 
     agent._clock.sleep = overtaken
-    await agent.work_off()
+    await agent.drain_queue()
     assert told(agent) == {"s": (2, "Programmed")}
     assert agent.tables("s")["isolation_key"] == 9
     assert agent.counters["programmed"] == 1
@@ -88,17 +88,17 @@ async def test_small_changes_take_less_time(agent):
     for generation, changes in ((1, {}), (2, {}), (3, {"peers": ["sn0-c00-n2"]})):
         before = agent._clock.now()
         agent.ensure(a_program(generation, **changes))
-        await agent.work_off()
+        await agent.drain_queue()
         took.append(agent._clock.now() - before)
     assert took[0] > took[2] > took[1] > 0
 
 
 async def test_clear_and_forget(agent):
     agent.ensure(a_program(1))
-    await agent.work_off()
+    await agent.drain_queue()
     agent.ensure(a_program(2, "clear"))
     assert agent.tables("s") is not None
-    await agent.work_off()
+    await agent.drain_queue()
     assert told(agent) == {"s": (2, "Cleared")}
     agent.take_answer([DesiredProgram(slice="s", generation=2, action="clear")])
     assert told(agent) == {"s": (2, "Cleared")}
@@ -108,7 +108,7 @@ async def test_clear_and_forget(agent):
 
 async def test_cut_off_it_keeps_its_last_configuration_through_a_restart(agent):
     agent.ensure(a_program(1))
-    await agent.work_off()
+    await agent.drain_queue()
     again = LinkAgent(agent.hardware, BUILT, link_stages(), FixedClock(), Random(1))
     again.restore(agent.memory())
     assert again.tables("s") == agent.tables("s")
@@ -119,11 +119,11 @@ async def test_cut_off_it_keeps_its_last_configuration_through_a_restart(agent):
 
 async def test_loss_of_power_empties_the_tables_and_the_card_fills_them(agent):
     agent.ensure(a_program(1))
-    await agent.work_off()
+    await agent.drain_queue()
     agent.power_lost()
     assert agent.tables("s") is None
     assert told(agent) == {"s": (1, "Programming")}
-    await agent.work_off()
+    await agent.drain_queue()
     assert agent.tables("s") is not None
 
 

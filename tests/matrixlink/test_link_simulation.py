@@ -92,7 +92,7 @@ def nothing_is_promised_twice(stack):
         for owner in ledger.all_owners()
         for link in ledger.held(owner)
     )
-    assert board.promises.when_whole.overbooked() == []
+    assert board.promises.healthy_ledger.overbooked() == []
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -128,5 +128,5 @@ async def test_any_order_settles(tmp_path, seed):
     with board.store.reading() as session:
         assert session.scalars(select(FenceRow)).all() == []
         assert board.store.programs(session) == []
-    assert all(not board.fabric.below(node) for node in NODES)
+    assert all(not board.fabric.degraded_ports(node) for node in NODES)
     assert set(Plane) == set(board.promises.planes)

@@ -10,15 +10,15 @@ import matrixlink
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.planes import calibration, plane_models, taken
-from matrixlink.model.slice_states import ACTIVE, FAILED, PROGRAMMING, REROUTING, SLICE_STATES, stands
+from matrixlink.model.slice_states import ACTIVE, FAILED, PROGRAMMING, REROUTING, SLICE_STATES, next_state
 from matrixlink.readme import BEGIN, END, printed
 from matrixlink.store.tables import Base
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS
 
 
 def test_migrations_make_the_tables(tmp_path):
-    database = Database(f"sqlite:///{tmp_path / 'x.db'}")
+    database = DatabaseEngine(f"sqlite:///{tmp_path / 'x.db'}")
     database.migrate(MIGRATIONS)
     with database.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
@@ -46,7 +46,7 @@ def test_every_state_has_a_way_out_and_only_withdrawn_is_the_end():
     ],
 )
 def test_where_a_slice_stands(state, programmed, failed, whole, after):
-    assert stands(state, programmed, 4, failed, whole) == after
+    assert next_state(state, programmed, 4, failed, whole) == after
     assert SLICE_STATES.may(state, after)
 
 

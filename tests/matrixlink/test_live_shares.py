@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing import incremental, native_kernel
 from matrixlink.fabric.sharing.flow import Flow
-from matrixlink.fabric.sharing.incremental import LiveShares
-from matrixlink.fabric.sharing.max_min import Overbooked, share
+from matrixlink.fabric.sharing.incremental import IncrementalMaxMin
+from matrixlink.fabric.sharing.max_min import Overcommitted, share
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates
 from matrixlink.fabric.sharing.traffic import traffic
 
@@ -56,7 +56,7 @@ def test_changes_one_by_one_end_where_sharing_anew_does(steps, compiled_way):
     kept = incremental.kernel
     incremental.kernel = native_kernel.kernel if compiled_way else lambda: None
     try:
-        shares = LiveShares([28.0] * LINKS, 40, 3)
+        shares = IncrementalMaxMin([28.0] * LINKS, 40, 3)
     finally:
         incremental.kernel = kept
     held, links = {}, dict.fromkeys(range(LINKS), 28.0)
@@ -64,7 +64,7 @@ def test_changes_one_by_one_end_where_sharing_anew_does(steps, compiled_way):
         before = shares.rates()
         try:
             seen = apply(shares, held, links, step)
-        except Overbooked:
+        except Overcommitted:
             assert shares.rates() == before
             continue
         now = shares.rates()
@@ -75,12 +75,12 @@ def test_changes_one_by_one_end_where_sharing_anew_does(steps, compiled_way):
 
 @pytest.mark.usefixtures("way")
 def test_what_does_not_fit_or_makes_no_sense_changes_nothing():
-    shares = LiveShares([10.0, 5.0], 2, 2)
+    shares = IncrementalMaxMin([10.0, 5.0], 2, 2)
     first, _ = shares.add([0, 1], floor=4)
-    with pytest.raises(Overbooked) as refused:
+    with pytest.raises(Overcommitted) as refused:
         shares.add([0, 1], floor=2)
     assert refused.value.links == [1]
-    with pytest.raises(Overbooked):
+    with pytest.raises(Overcommitted):
         shares.set_capacity(1, 3)
     for links, more in [([2], {}), ([], {}), ([0], {"weight": 0}), ([0], {"floor": 2, "ceiling": 1})]:
         with pytest.raises(InvalidField):
@@ -99,7 +99,7 @@ def test_after_thousands_of_changes_rates_are_still_those_of_sharing_anew(way):
     """Sums that are followed change by change must not drift."""
     chance = np.random.default_rng(7)
     capacity = chance.choice([7.0, 14.0, 28.0], 120)
-    shares, held = LiveShares(capacity, 700, 4), {}
+    shares, held = IncrementalMaxMin(capacity, 700, 4), {}
     for step in range(2_600 if way == "kernel" else 120):
         if held and (len(held) > 600 or chance.random() < 0.45):
             gone = int(chance.choice(list(held)))

@@ -11,7 +11,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixlink.agent import AgentProbing
 from matrixlink.link_health.fault_localisation import DETECTED_WITHIN_S
 from matrixlink.probing.plan import ProbePlan
-from matrixlink.probing.tomography import Localised, Outcomes, Suspicion, confirmed, localise
+from matrixlink.probing.tomography import LocalisationResult, ProbeOutcomes, Suspicion, confirmed, localise
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.topology import Supernode
 from services.node_agent.network.probe_network import EmulatedWires
@@ -36,7 +36,7 @@ class Fabric:
             for at, (kind, target, parameters) in enumerate(faults)
         ]
         for node in self.nodes.values():
-            node.suffer(made)
+            node.apply_faults(made)
 
     def round(self, number, reporting=ALL):
         up = [PLAN.index[node] for node in reporting if self.nodes[node].powered]
@@ -45,7 +45,7 @@ class Fabric:
             for probe, share in self.wires.sweep(PLAN, PLAN.nodes[node], number).failed:
                 shares[at, probe] = share
         parts = PLAN.parts(number)[up]
-        return localise(Outcomes(parts.reshape(-1, parts.shape[2]), shares.ravel()))
+        return localise(ProbeOutcomes(parts.reshape(-1, parts.shape[2]), shares.ravel()))
 
     def parts(self, first=100, rounds=2, reporting=ALL):
         """What that many rounds confirm."""
@@ -96,8 +96,8 @@ def test_every_node_is_probed_by_every_other_in_time():
 
 
 def test_a_whole_fabric_is_not_suspected(fabric):
-    fabric.suffer()
-    assert fabric.round(3) == Localised(())
+    fabric.apply_faults()
+    assert fabric.round(3) == LocalisationResult(())
 
 
 A, B = ALL[5], ALL[30]
@@ -118,12 +118,12 @@ A, B = ALL[5], ALL[30]
     ],
 )
 def test_one_failed_part_is_named_alone(fabric, kind, target, parameters, part, share):
-    fabric.suffer((kind, target, parameters))
+    fabric.apply_faults((kind, target, parameters))
     assert fabric.parts() == {part: pytest.approx(share)}
 
 
 def test_several_at_once_are_all_named(fabric):
-    fabric.suffer(
+    fabric.apply_faults(
         ("link-silent", A, {"port": "ub-p3-k11"}),
         ("link-slow", B, {"port": "ub-p3-k12", "share": 0.5}),
         ("switch-silent", "sn0-l2p5-k07", {}),
@@ -145,14 +145,14 @@ def test_random_single_links_are_never_mistaken(fabric):
         kind = (
             ("link-silent", node, {"port": port}) if share == 0 else ("link-slow", node, {"port": port, "share": share})
         )
-        fabric.suffer(kind)
+        fabric.apply_faults(kind)
         first = random.randrange(2, 10_000)
         assert fabric.parts(first) == {f"{node}.{port}": pytest.approx(share)}
 
 
 def test_few_witnesses_are_unsure_first_and_sure_after_another_round(fabric):
     """Only four of 48 nodes report: one round leaves several parts, crossing another round leaves one."""
-    fabric.suffer(("link-silent", ALL[1], {"port": "ub-p3-k11"}))
+    fabric.apply_faults(("link-silent", ALL[1], {"port": "ub-p3-k11"}))
     first = fabric.round(50, ALL[:4]).suspicions
     assert [len(each.parts) > 1 for each in first] == [True]
     assert fabric.parts(50, 2, ALL[:4]) == {f"{ALL[1]}.ub-p3-k11": 0.0}
@@ -160,9 +160,11 @@ def test_few_witnesses_are_unsure_first_and_sure_after_another_round(fabric):
 
 def test_one_round_alone_confirms_nothing():
     suspicion = Suspicion(frozenset({7}), 0.0, 2)
-    assert confirmed([Localised((suspicion,))]) == []
-    assert confirmed([Localised((suspicion,)), Localised(())]) == []
-    assert confirmed([Localised((suspicion,)), Localised((suspicion,))]) == [Suspicion(frozenset({7}), 0.0, 4)]
+    assert confirmed([LocalisationResult((suspicion,))]) == []
+    assert confirmed([LocalisationResult((suspicion,)), LocalisationResult(())]) == []
+    assert confirmed([LocalisationResult((suspicion,)), LocalisationResult((suspicion,))]) == [
+        Suspicion(frozenset({7}), 0.0, 4)
+    ]
 
 
 def test_an_agent_tells_failures_only_and_not_those_its_own_port_explains():

@@ -216,12 +216,12 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def no_link_is_promised_beyond_what_it_has(self):
         assert self.board.promises.ledger.overbooked() == []
-        assert self.board.promises.when_whole.overbooked() == []
+        assert self.board.promises.healthy_ledger.overbooked() == []
 
     @invariant()
     def no_route_crosses_what_is_dead_or_drained(self):
         fabric = self.board.fabric
-        bad = {(o, port) for o in fabric.touched() for port, gbps in fabric.lacking(o).items() if gbps <= 0}
+        bad = {(o, port) for o in fabric.touched() for port, gbps in fabric.unavailable_ports(o).items() if gbps <= 0}
         with self.board.store.reading() as session:
             asked = {
                 row.name for row in session.scalars(select(SliceRow)) if row.state not in ("Admitted", "Withdrawing")

@@ -5,8 +5,8 @@ import pytest
 
 from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.planes import Plane
-from matrixlink.admission.admission import FloorClaim, admit, regrant
-from matrixlink.admission.bandwidth_ledger import FloorBook
+from matrixlink.admission.admission import BandwidthRequest, admit, reallocate
+from matrixlink.admission.bandwidth_ledger import BandwidthLedger
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.condition.port_order import leaf
 from matrixlink.model.protection import LEVELS, Protection
@@ -30,13 +30,15 @@ class Board:
     def __init__(self):
         self.fabric = Fabric([Supernode()])
         self.pristine = self.fabric.as_built()
-        self.book = FloorBook(self.fabric, self.fabric.usable)
-        self.when_whole = FloorBook(self.fabric, lambda plane, owner: self.fabric.whole(plane, "leaf" in owner))
+        self.book = BandwidthLedger(self.fabric, self.fabric.usable)
+        self.when_whole = BandwidthLedger(self.fabric, lambda plane, owner: self.fabric.whole(plane, "leaf" in owner))
         self.wishes = {}
 
     def claim(self, name, fabric=None):
         plane, members, floor, level, rank = self.wishes[name]
-        return FloorClaim(name, plane, choose_needs(fabric or self.fabric, plane, members, level), floor, level, rank)
+        return BandwidthRequest(
+            name, plane, choose_needs(fabric or self.fabric, plane, members, level), floor, level, rank
+        )
 
     def admit(self, name, members, floor, level="none", plane=Plane.UB, rank=0):
         self.wishes[name] = (plane, members, floor, Protection(level), (rank, len(self.wishes)))
@@ -51,7 +53,7 @@ class Board:
         """What each slice keeps once these ports (by owner) are dead; all is mended again afterwards."""
         for owner, ports in lost.items():
             self.fabric.set_ports(owner, dict.fromkeys(ports, 0.0))
-        kept = regrant(self.book, [self.claim(name) for name in self.wishes], self.when_whole)
+        kept = reallocate(self.book, [self.claim(name) for name in self.wishes], self.when_whole)
         assert self.book.overbooked() == []
         for owner in lost:
             self.fabric.set_ports(owner, {})
@@ -142,7 +144,7 @@ def test_half_a_cables_lanes_are_survived_too(board):
     board.admit("s", ALL[:3], BOUND["anyCable"], "anyCable")
     for gbps in (14.0, 7.0):
         board.fabric.set_ports(ALL[0], {"ub-p3-k11": gbps})
-        assert regrant(board.book, [board.claim("s")], board.when_whole)["s"].part == 1.0
+        assert reallocate(board.book, [board.claim("s")], board.healthy_ledger)["s"].part == 1.0
 
 
 def test_a_smaller_floor_stays_protected_after_a_loss_and_a_second_one_is_survived(board):

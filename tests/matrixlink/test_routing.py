@@ -193,6 +193,6 @@ def test_drained_links_are_avoided_like_dead_ones_and_carry_on_until_then(fabric
     own = weights(choose_routes(fabric, Plane.UB, NODES), NODES[0])
     assert (own[3, 11], own[3, 10]) == (0, pytest.approx(1 / 111))
     fabric.set_ports(NODES[0], {"ub-p3-k11": 7.0})
-    assert fabric.lacking(NODES[0]) == {"ub-p3-k11": 0.0}
+    assert fabric.unavailable_ports(NODES[0]) == {"ub-p3-k11": 0.0}
     fabric.set_drained({})
-    assert fabric.lacking(NODES[0]) == {"ub-p3-k11": 7.0}
+    assert fabric.unavailable_ports(NODES[0]) == {"ub-p3-k11": 7.0}

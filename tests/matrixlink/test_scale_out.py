@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.completion import rates_now, run
 from matrixlink.fabric.sharing.max_min_arrays import on_links
-from matrixlink.fabric.workload.collectives import Step, all_reduce, all_to_all, duration, incast, kv_pull
+from matrixlink.fabric.workload.collectives import CollectiveStep, all_reduce, all_to_all, duration, incast, kv_pull
 from matrixlink.fabric.workload.rdma_vpc_paths import RdmaPaths, VpcPaths
 
 NPU_GBPS = 50.0
@@ -29,7 +29,7 @@ def test_a_cache_pulled_over_rdma_goes_at_the_rate_of_an_npu():
 def test_leaves_do_not_block_and_neither_does_the_core():
     """Every NPU of one supernode to its like in another: ports are the only bound."""
     two = RdmaPaths(supernodes=2)
-    step = Step(NPUS, NPUS + 768, 1e9)
+    step = CollectiveStep(NPUS, NPUS + 768, 1e9)
     assert run(two.sprayed(step)).makespan == pytest.approx(1e9 / NPU_GBPS)
     assert run(two.striped(step)).makespan == pytest.approx(1e9 / NPU_GBPS), (
         "the rule sends an even share to each spine"
@@ -37,7 +37,7 @@ def test_leaves_do_not_block_and_neither_does_the_core():
 
 
 def test_hashing_collides_where_the_rule_does_not():
-    step = Step(NPUS, np.roll(NPUS, 32), 1e9)
+    step = CollectiveStep(NPUS, np.roll(NPUS, 32), 1e9)
     hashed = rates_now(RdmaPaths().hashed(step, seed=3))
     assert len(hashed) == 384
     assert hashed.max() <= 25.0 + 1e-9, "one subnet's port each"
@@ -62,12 +62,12 @@ def test_eight_into_one_share_its_two_ports():
 )
 def test_a_lost_port_or_leaf_halves_an_npu_and_a_spine_only_its_part(lost, gbps):
     """NPU 0 to NPU 40; with one port each in different subnets they meet over the spines."""
-    made = RdmaPaths(**lost).sprayed(Step(np.array([0]), np.array([80]), 1e9))
+    made = RdmaPaths(**lost).sprayed(CollectiveStep(np.array([0]), np.array([80]), 1e9))
     assert rates_now(made).sum() == pytest.approx(gbps)
 
 
 def test_one_spine_of_eight_costs_its_cabinet_an_eighth():
-    step = Step(NPUS, np.roll(NPUS, 32), 1e9)
+    step = CollectiveStep(NPUS, np.roll(NPUS, 32), 1e9)
     slowed = run(RdmaPaths(lost_spines=frozenset({(0, 3)})).sprayed(step)).makespan
     assert slowed == pytest.approx(1e9 / NPU_GBPS * 8 / 7)
 
@@ -83,7 +83,7 @@ def test_nothing_crosses_what_is_lost_and_no_link_is_overfull(ports, spines, see
     both = {npu for npu, subnet in ports if (npu, 1 - subnet) in ports}
     alive = np.array([npu for npu in range(768) if npu not in both]) * 2
     chance = np.random.default_rng(seed)
-    step = Step(alive, np.roll(alive, int(chance.integers(1, len(alive)))), 1e6)
+    step = CollectiveStep(alive, np.roll(alive, int(chance.integers(1, len(alive)))), 1e6)
     for made in (paths.striped(step), paths.sprayed(step), paths.hashed(step, seed)):
         assert np.add.reduceat(made.size, np.r_[0]) == pytest.approx(1e6 * len(alive))
         load = on_links(made, made.size)
@@ -105,12 +105,12 @@ def test_vpc_is_bound_by_its_cards_and_their_limits():
 @pytest.mark.parametrize(
     ("paths", "step", "field"),
     [
-        (RdmaPaths(), Step(np.array([0]), np.array([1]), 1.0), "dies"),
-        (RdmaPaths(), Step(np.array([0]), np.array([768]), 1.0), "dies"),
-        (RdmaPaths(lost_ports=frozenset({(0, 0), (0, 1)})), Step(np.array([0]), np.array([2]), 1.0), "moves[0]"),
-        (RdmaPaths(lost_spines=frozenset((0, k) for k in range(8))), Step(np.array([0]), np.array([2]), 1.0), "lost_spines"),
-        (VpcPaths(4), Step(np.array([1]), np.array([1]), 1.0), "nodes"),
-        (VpcPaths(4), Step(np.array([1]), np.array([4]), 1.0), "nodes"),
+        (RdmaPaths(), CollectiveStep(np.array([0]), np.array([1]), 1.0), "dies"),
+        (RdmaPaths(), CollectiveStep(np.array([0]), np.array([768]), 1.0), "dies"),
+        (RdmaPaths(lost_ports=frozenset({(0, 0), (0, 1)})), CollectiveStep(np.array([0]), np.array([2]), 1.0), "moves[0]"),
+        (RdmaPaths(lost_spines=frozenset((0, k) for k in range(8))), CollectiveStep(np.array([0]), np.array([2]), 1.0), "lost_spines"),
+        (VpcPaths(4), CollectiveStep(np.array([1]), np.array([1]), 1.0), "nodes"),
+        (VpcPaths(4), CollectiveStep(np.array([1]), np.array([4]), 1.0), "nodes"),
     ],
 )  # fmt: skip
 def test_moves_that_cannot_be_are_refused(paths, step, field):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.flow import Flow
-from matrixlink.fabric.sharing.max_min import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, RULES, Overbooked, share
+from matrixlink.fabric.sharing.max_min import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, RULES, Overcommitted, share
 
 AB = {"a": 30, "b": 10}
 
@@ -40,7 +40,7 @@ def test_the_two_rules_differ_only_in_what_a_floor_means():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_floors_that_do_not_fit_are_refused_by_link(rule):
-    with pytest.raises(Overbooked) as refused:
+    with pytest.raises(Overcommitted) as refused:
         share([Flow(("a", "b"), floor=6), Flow(("b",), floor=5)], AB, rule)
     assert refused.value.links == ["b"]
     assert refused.value.blocking == [{"link": "b", "capacityGbps": 10.0, "floorsGbps": 11.0}]
@@ -114,7 +114,7 @@ def test_random_shares_carry_their_certificate(problem, rule):
     booked = {key: sum(f.floor for f in flows if key in f.links) for key in links}
     over = [key for key in links if booked[key] > links[key]]
     if over:
-        with pytest.raises(Overbooked) as refused:
+        with pytest.raises(Overcommitted) as refused:
             share(flows, links, rule)
         assert refused.value.links == over
         return
@@ -127,7 +127,7 @@ def test_floats_agree_with_fractions(problem, rule):
     flows, links = problem
     try:
         exact = share(flows, links, rule)
-    except Overbooked:
+    except Overcommitted:
         return
     rough = [Flow(f.links, float(f.weight), float(f.floor), float(f.ceiling)) for f in flows]
     found = share(rough, {key: float(capacity) for key, capacity in links.items()}, rule)

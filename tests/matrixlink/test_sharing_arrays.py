@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.flow import Flow
-from matrixlink.fabric.sharing.max_min import RULES, Overbooked, share
+from matrixlink.fabric.sharing.max_min import RULES, Overcommitted, share
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates, on_links, share_floats
 from matrixlink.fabric.sharing.traffic import from_flows, traffic
 from tests.matrixlink.test_sharing import AB, problems
@@ -24,7 +24,7 @@ def test_arrays_agree_with_the_exact_method(problem, rule):
     flows, links = problem
     booked = {key: sum(f.floor for f in flows if key in f.links) for key in links}
     if over := [key for key in links if booked[key] > links[key]]:
-        with pytest.raises(Overbooked) as refused:
+        with pytest.raises(Overcommitted) as refused:
             share_floats(flows, links, rule)
         assert refused.value.links == over
         assert [entry["link"] for entry in refused.value.blocking] == [str(key) for key in over]

@@ -11,7 +11,7 @@ from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing import completion, native_kernel
 from matrixlink.fabric.sharing.completion import EXACT, TOGETHER, WINDOWS, rates_now, run
 from matrixlink.fabric.sharing.flow import Flow
-from matrixlink.fabric.sharing.max_min import Overbooked
+from matrixlink.fabric.sharing.max_min import Overcommitted
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates
 from matrixlink.fabric.sharing.timeline import Timeline
 from matrixlink.fabric.sharing.traffic import from_flows, traffic
@@ -41,7 +41,7 @@ def test_runs_end_when_the_exact_timeline_says(problem, timing):
     flows = [Flow(f.links, f.weight, f.floor, f.ceiling, *each) for f, each in zip(shared, timing, strict=False)]
     made, _ = from_flows(flows, links)
     if any(sum(f.floor for f in flows if key in f.links) > links[key] for key in links):
-        with pytest.raises(Overbooked):
+        with pytest.raises(Overcommitted):
             run(made)
         return
     exact = [float(end) for end in Timeline(flows, links).run().at]

@@ -60,10 +60,10 @@ def state(stack):
         rows = [row.view().wire() for row in board.store.slices(session)]
         programs = [row.view().wire() for row in board.store.programs(session)]
     books = [
-        {place: total.tolist() for place, total in book.places()} for book in (promises.ledger, promises.when_whole)
+        {place: total.tolist() for place, total in book.places()} for book in (promises.ledger, promises.healthy_ledger)
     ]
-    ports = {owner: dict(fabric.lacking(owner)) for owner in fabric.touched()}
-    return rows, programs, books, ports, board.store.records.latest(), {terms.name: terms for terms in promises.roll}
+    ports = {owner: dict(fabric.unavailable_ports(owner)) for owner in fabric.touched()}
+    return rows, programs, books, ports, board.store.records.latest(), {terms.name: terms for terms in promises.slices}
 
 
 async def fill(stack):
@@ -156,13 +156,13 @@ async def test_questions_without_sense_are_refused_with_their_field(stack):
 
 
 def test_what_is_named_twice_has_failed():
-    from matrixlink.admission.what_if import suppose
+    from matrixlink.admission.what_if import apply_scenario
 
     fabric = Fabric([Supernode()])
     fabric.set_ports(N0, {"vpc": 0.0})
     fabric.set_drained({N0: ["ub-p0-k00"]})
-    supposed = suppose(fabric, WhatIfRequest(fail=[f"{N0}.ub-p1-k01"], repair=[N0]))
+    supposed = apply_scenario(fabric, WhatIfRequest(fail=[f"{N0}.ub-p1-k01"], repair=[N0]))
     assert supposed.changed == {N0: {"vpc", "ub-p0-k00", "ub-p1-k01"}}
-    assert supposed.fabric.lacking(N0) == {"ub-p1-k01": 0.0}
-    assert fabric.lacking(N0) == {"vpc": 0.0, "ub-p0-k00": 0.0}
+    assert supposed.fabric.unavailable_ports(N0) == {"ub-p1-k01": 0.0}
+    assert fabric.unavailable_ports(N0) == {"vpc": 0.0, "ub-p0-k00": 0.0}
     assert all_ports(fabric, ["ub", "sn0"], "fail").keys() >= {N0}

@@ -12,15 +12,15 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.table_cache import shape_of
-from matrixresource.allocations.ledger_sync import Books
+from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.quotas import COUNTED, QuotaRow
 from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.model.request import Place
-from matrixresource.store.reservations import ReservationRow, living
+from matrixresource.scheduler.model.request import Placement
+from matrixresource.store.reservations import ReservationRow, active_reservations
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.tables import AllocationRow, AssignmentRow, Base, NodeRow, PartRow
+from matrixresource.store.tables import AllocationRow, AssignmentRow, Base, NodeRow, PartitionRow
 
 DIES, SOCKETS, GIB = 16, 4, 2048
 """Of a node of the built-in supernode."""
@@ -40,15 +40,15 @@ class Accounts:
     def __init__(self, session: Session) -> None:
         self.nodes = {row.name: row for row in session.scalars(select(NodeRow))}
         self.wishes = {row.name: row for row in session.scalars(select(AssignmentRow))}
-        self.parts = list(session.scalars(select(PartRow)))
+        self.parts = list(session.scalars(select(PartitionRow)))
         self.allocations = {row.name: row for row in session.scalars(select(AllocationRow))}
-        self.promised = [row for row in living(session) if row.promised]
+        self.promised = [row for row in active_reservations(session) if row.promised]
         self.promises = [row for row in self.promised if row.state == "Promised"]
         self.whole: dict[str, list[NodeRow]] = defaultdict(list)
         for node in self.nodes.values():
             if node.holder is not None:
                 self.whole[node.holder].append(node)
-        self.shares: dict[str, list[PartRow]] = defaultdict(list)
+        self.shares: dict[str, list[PartitionRow]] = defaultdict(list)
         for part in self.parts:
             self.shares[part.allocation].append(part)
 
@@ -85,8 +85,8 @@ class Accounts:
     def holds_what_was_asked(self, row: AllocationRow) -> None:
         if row.state == "Releasing":
             return
-        request, name = row.request_held(), row.name
-        shares = [part for part in self.shares[name] if not part.going]
+        request, name = row.spec(), row.name
+        shares = [part for part in self.shares[name] if not part.releasing]
         roles = Counter(node.role for node in self.whole[name])
         sizes = [DIES] * roles["member"] + [part.dies.bit_count() for part in shares if part.dies]
         assert len(sizes) == row.nodes, f"{name}: {row.nodes} members asked, {sizes} held"
@@ -105,19 +105,19 @@ class Accounts:
         asked: dict[str, set[str]] = {}
         for name, wish in self.wishes.items():
             node = self.nodes[name]
-            assert (wish.wanted, wish.generation) == (node.wanted, node.assignment_generation), name
+            assert (wish.desired_role, wish.generation) == (node.desired_role, node.assignment_generation), name
             asked[name] = {part["allocation"] for part in wish.parts or []}
-            if wish.wanted != "Clean":
+            if wish.desired_role != "Clean":
                 assert wish.allocation == node.holder, f"{name} is wished for {wish.allocation}, held by {node.holder}"
                 assert wish.rank == node.rank, name
-            dies = ALL_DIES if wish.wanted != "Clean" else 0
+            dies = ALL_DIES if wish.desired_role != "Clean" else 0
             for part in wish.parts or []:
                 mine = sum(1 << die for die in part["dies"])
                 assert not dies & mine, f"a die of {name} is wished twice"
                 dies |= mine
             if node.holder is not None and self.allocations[node.holder].state != "Releasing":
                 bound = self.allocations[node.holder].bound
-                assert (wish.wanted != "Clean") == bound, f"{name}: {wish.wanted}, bound: {bound}"
+                assert (wish.desired_role != "Clean") == bound, f"{name}: {wish.desired_role}, bound: {bound}"
         for part in self.parts:
             row = self.allocations[part.allocation]
             wished = row.bound and not part.going and row.state != "Releasing"
@@ -143,7 +143,9 @@ class Accounts:
                 for node in self.whole[name]:
                     assert not mine[node.name], f"{name} stays on {node.name}, which {row.name} is promised"
                 for part in self.shares[name]:
-                    assert part.going or not mine[part.node] & part.dies, f"{name} stays on {row.name}'s {part.node}"
+                    assert part.releasing or not mine[part.node] & part.dies, (
+                        f"{name} stays on {row.name}'s {part.node}"
+                    )
 
     def used(self) -> dict[str, Counter[str]]:
         """By project what it holds or is promised: NPUs, sockets, GiB. What is being let go does not count."""
@@ -153,7 +155,7 @@ class Accounts:
                 mine = used[row.project]
                 mine["npus"] += 8 * sum(node.role != "successor" for node in self.whole[name])
                 for part in self.shares[name]:
-                    if not part.going:
+                    if not part.releasing:
                         mine.update(npus=part.dies.bit_count() / 2, cpus=part.cpus, memory_gib=part.memory_gib)
         for promise in self.promised:
             mine = used[promise.project]
@@ -181,27 +183,27 @@ def above_quota(session: Session, used: dict[str, Counter[str]], before: dict[st
     return found
 
 
-def same_as_the_tables(session: Session, books: Books, store: ResourceStore) -> None:
+def same_as_the_tables(session: Session, books: LedgerSync, store: ResourceStore) -> None:
     """The books say what they would say had they been made anew."""
     ledger = books.open(session)
     assert ledger.index.state() == ledger.rebuilt().state()
-    anew = Books(store)
+    anew = LedgerSync(store)
     fresh = anew.open(session)
     store.records.before_commit.pop()
     store.records.after_commit.pop()
     assert told(ledger) == told(fresh)
     assert ledger.tenants == fresh.tenants
-    assert books.put_out == anew.put_out
+    assert books.preempted_by == anew.preempted_by
     dies, sockets, gib = Accounts(session).held()
     for number, name in enumerate(books.names):
         if name is not None:
             index = ledger.index
-            free = index.dies[number] | index.kept_back.get(number, 0)
+            free = index.dies[number] | index.idle_faulty.get(number, 0)
             assert free == ALL_DIES & ~dies[name], (name, bin(free), bin(dies[name]))
             assert (index.cpus[number], index.mem[number]) == (SOCKETS - sockets[name], GIB - gib[name]), name
 
 
-def kept_as_written(session: Session, records: Records) -> None:
+def kept_as_written(session: Session, records: Database) -> None:
     """What is kept in memory is what the tables say, where it is still thought to be."""
     if records._warm is None or records._warm[1] != records.latest():
         return
@@ -217,23 +219,23 @@ def kept_as_written(session: Session, records: Records) -> None:
                 column: (held[key][column], value) for column, value in values.items() if held[key][column] != value
             }
             assert not differ, f"{kind.__name__} {key}: (kept, written) {differ}"
-    for part in kept.all(PartRow):
-        assert part in kept.where(PartRow, "node", part.node)
+    for part in kept.all(PartitionRow):
+        assert part in kept.where(PartitionRow, "node", part.node)
     for node in kept.all(NodeRow):
         assert node in kept.where(NodeRow, "holder", node.holder)
 
 
 def told(ledger: Ledger) -> dict[str, Any]:
     """All that a ledger knows, to be compared."""
-    held = {name: (astuple(each.wish), laid(each.place), each.since) for name, each in ledger.held.items()}
+    held = {name: (astuple(each.request), laid(each.place), each.since) for name, each in ledger.allocations.items()}
     promised = {
-        name: (astuple(each.wish), each.start, each.end, laid(each.place), each.holds)
+        name: (astuple(each.request), each.start, each.end, laid(each.place), each.holds)
         for name, each in ledger.reservations.items()
     }
     index = ledger.index
-    amounts = {"cpus": index.cpus, "mem": index.mem, "up": index.up, "broken": index.broken}
+    amounts = {"cpus": index.cpus, "mem": index.mem, "up": index.up, "broken": index.faulty_dies}
     return {"held": held, "promised": promised, "index": index.state()} | amounts
 
 
-def laid(place: Place) -> list[list[tuple[int, int]]]:
+def laid(place: Placement) -> list[list[tuple[int, int]]]:
     return [sorted(entries) for entries in astuple(place)]

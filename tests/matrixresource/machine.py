@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matrixcommon.model.clock import FixedClock
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.quotas import Quotas
 from matrixresource.contract.agents import NodeReport, PartReport, ReportedFault
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
-from matrixresource.controllers.node_reports import NodeReports
+from matrixresource.controllers.node_reports import NodeReportProcessor
 from matrixresource.planning.planner import Planner
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base as Tables
-from matrixresource.supernodes.topology_manager import Surveyor
+from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.spec import SupernodeSpec
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 from tests.matrixresource.accounting import Accounts, kept_as_written, same_as_the_tables
 
@@ -38,15 +38,15 @@ class Machine:
         self.obey()
 
     def begin(self, names: list[str]) -> None:
-        self.database = Database(self.url)
+        self.database = DatabaseEngine(self.url)
         self.database.migrate(MIGRATIONS)
-        self.store = ResourceStore(Records(self.database.sessions, Tables.metadata, self.clock))
-        self.surveyor = Surveyor(self.store, self.clock, SupernodeSpec.load())
+        self.store = ResourceStore(Database(self.database.sessions, Tables.metadata, self.clock))
+        self.surveyor = TopologyManager(self.store, self.clock, SupernodeSpec.load())
         self.surveyor.seed(names)
         self.allocator = Allocator(self.store, self.clock, self.policy)
-        self.planner = Planner(self.store, self.allocator.books, self.clock)
+        self.planner = Planner(self.store, self.allocator.ledger, self.clock)
         self.quotas = Quotas(self.store)
-        self.reports = NodeReports(
+        self.reports = NodeReportProcessor(
             self.store, self.allocator, self.surveyor, self.clock, grace_s=60, nudge=lambda: None
         )
 
@@ -77,7 +77,7 @@ class Machine:
                     epoch=self.epoch,
                     sequence=self.sequence,
                     lease_s=lease_s,
-                    status=status or done[wish.wanted],
+                    status=status or done[wish.desired_role],
                     generation=wish.generation,
                     allocation=wish.allocation,
                     parts=[PartReport(allocation=part.allocation, status="Active") for part in wish.parts],
@@ -110,5 +110,5 @@ class Machine:
         """What is held is held once, as it was asked and as agents are asked; the books say what the tables say."""
         with self.store.reading() as session:
             Accounts(session).check()
-            same_as_the_tables(session, self.allocator.books, self.store)
+            same_as_the_tables(session, self.allocator.ledger, self.store)
             kept_as_written(session, self.store.records)

@@ -8,18 +8,18 @@ from sqlalchemy import delete
 
 from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.contract.agents import NodeReport, ReportAnswer, ReportedFault
 from matrixresource.contract.nodes import NpuView
-from matrixresource.controllers.node_reports import NodeReports
+from matrixresource.controllers.node_reports import NodeReportProcessor
 from matrixresource.store.node_inventories import InventoryRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AssignmentRow, NodeRow
 from matrixresource.store.tables import Base as Tables
-from matrixresource.supernodes.topology_manager import Surveyor
+from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.spec import SupernodeSpec
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 
 NODE = NodeName("sn0-c00-n0")
@@ -36,14 +36,14 @@ class Reporting:
 
     def begin(self) -> None:
         """A life of the service on what its last one wrote."""
-        database = Database(self._url)
+        database = DatabaseEngine(self._url)
         database.migrate(MIGRATIONS)
-        self.store = ResourceStore(Records(database.sessions, Tables.metadata, self.clock))
-        surveyor = Surveyor(self.store, self.clock, SupernodeSpec.load())
+        self.store = ResourceStore(Database(database.sessions, Tables.metadata, self.clock))
+        surveyor = TopologyManager(self.store, self.clock, SupernodeSpec.load())
         surveyor.seed(["sn0"])
         self.nudges: list[str] = []
         allocator = Allocator(self.store, self.clock)
-        self.reports = NodeReports(
+        self.reports = NodeReportProcessor(
             self.store, allocator, surveyor, self.clock, grace_s=60, nudge=lambda: self.nudges.append("replenish")
         )
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from matrixcommon.model.clock import LoopClock
 from matrixcommon.model.errors import StaleGeneration
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.agent.agent import DONE, ResourceAgent, Work, next_work
+from matrixresource.agent.agent import DONE, AgentTask, ResourceAgent, next_work
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.agent.stages import node_stages
 from matrixresource.contract.agents import AssignmentView
@@ -23,18 +23,34 @@ NODE = NodeName("sn0-c00-n0")
 @pytest.mark.parametrize(
     ("sentence", "status", "holds", "wanted", "allocation", "deployed", "expected"),
     [
-        ("a new node is enrolled first", "Verifying", None, "Member", "a", False, Work("enrol", "Clean", None)),
+        ("a new node is enrolled first", "Verifying", None, "Member", "a", False, AgentTask("enrol", "Clean", None)),
         ("clean and wished clean", "Clean", None, "Clean", None, False, None),
-        ("clean becomes member", "Clean", None, "Member", "a", False, Work("deploy", "Active", "a")),
-        ("clean becomes spare", "Clean", None, "Spare", "a", False, Work("prepare", "Spare", "a")),
-        ("a spare only joins", "Spare", "a", "Member", "a", False, Work("promote", "Active", "a")),
-        ("a member of another is cleaned first", "Active", "b", "Member", "a", False, Work("clean", "Clean", None)),
-        ("a spare of another is cleaned first", "Spare", "b", "Spare", "a", False, Work("clean", "Clean", None)),
-        ("a member that should be spare is cleaned", "Active", "a", "Spare", "a", False, Work("clean", "Clean", None)),
-        ("half cleaned is cleaned again", "Cleaning", "a", "Member", "a", False, Work("clean", "Clean", None)),
-        ("after a loss of power it rejoins", "Deploying", "a", "Member", "a", True, Work("rejoin", "Active", "a")),
-        ("half deployed is deployed again", "Deploying", "a", "Member", "a", False, Work("deploy", "Active", "a")),
-        ("released: cleaned", "Active", "a", "Clean", None, True, Work("clean", "Clean", None)),
+        ("clean becomes member", "Clean", None, "Member", "a", False, AgentTask("deploy", "Active", "a")),
+        ("clean becomes spare", "Clean", None, "Spare", "a", False, AgentTask("prepare", "Spare", "a")),
+        ("a spare only joins", "Spare", "a", "Member", "a", False, AgentTask("promote", "Active", "a")),
+        (
+            "a member of another is cleaned first",
+            "Active",
+            "b",
+            "Member",
+            "a",
+            False,
+            AgentTask("clean", "Clean", None),
+        ),
+        ("a spare of another is cleaned first", "Spare", "b", "Spare", "a", False, AgentTask("clean", "Clean", None)),
+        (
+            "a member that should be spare is cleaned",
+            "Active",
+            "a",
+            "Spare",
+            "a",
+            False,
+            AgentTask("clean", "Clean", None),
+        ),
+        ("half cleaned is cleaned again", "Cleaning", "a", "Member", "a", False, AgentTask("clean", "Clean", None)),
+        ("after a loss of power it rejoins", "Deploying", "a", "Member", "a", True, AgentTask("rejoin", "Active", "a")),
+        ("half deployed is deployed again", "Deploying", "a", "Member", "a", False, AgentTask("deploy", "Active", "a")),
+        ("released: cleaned", "Active", "a", "Clean", None, True, AgentTask("clean", "Clean", None)),
     ],
 )
 def test_next_work(sentence, status, holds, wanted, allocation, deployed, expected):
@@ -62,7 +78,7 @@ def agent() -> ResourceAgent:
 
 
 def wish(generation: int, wanted: str, allocation: str | None = None) -> AssignmentView:
-    return AssignmentView(name=NODE, generation=generation, wanted=wanted, allocation=allocation)
+    return AssignmentView(name=NODE, generation=generation, desired_role=wanted, allocation=allocation)
 
 
 async def until(agent: ResourceAgent, status: str) -> None:
@@ -73,7 +89,7 @@ async def until(agent: ResourceAgent, status: str) -> None:
 @pytest.mark.looptime
 async def test_an_agent_deploys_and_cleans_in_the_time_its_stages_take():
     one = agent()
-    life = asyncio.create_task(one.live())
+    life = asyncio.create_task(one.run())
     await until(one, "Clean")
     started = asyncio.get_running_loop().time()
     one.ensure(wish(2, "Member", "a"))
@@ -89,7 +105,7 @@ async def test_an_agent_deploys_and_cleans_in_the_time_its_stages_take():
 @pytest.mark.looptime
 async def test_an_older_wish_is_refused_and_a_newer_one_overtakes_between_stages():
     one = agent()
-    life = asyncio.create_task(one.live())
+    life = asyncio.create_task(one.run())
     await until(one, "Clean")
     one.ensure(wish(5, "Member", "a"))
     with pytest.raises(StaleGeneration):
@@ -106,7 +122,7 @@ def test_an_agent_remembers_across_its_lives_and_counts_them():
     one.ensure(wish(2, "Member", "a"))
     two = agent()
     two.restore(one.memory())
-    assert (two.generation, two.wanted, two.allocation, two.epoch) == (2, "Member", "a", one.epoch + 1)
+    assert (two.generation, two.desired_role, two.allocation, two.epoch) == (2, "Member", "a", one.epoch + 1)
     first, second = two.report(), two.report()
     assert (first.epoch, first.sequence) < (second.epoch, second.sequence)
 
@@ -116,7 +132,7 @@ def test_faults_change_the_hardware_and_are_mended_when_they_go():
     down = InjectedFault(name="a", kind="node-down", target=NODE)
     slow = InjectedFault(name="b", kind="link-degraded", target=NODE, parameters={"port": "vpc", "share": 0.25})
     ecc = InjectedFault(name="c", kind="npu-fault", target=NODE, parameters={"npu": 3, "code": "020001001"})
-    node.suffer([down, slow, ecc])
+    node.apply_faults([down, slow, ecc])
     assert (node.responsive, node.ports, node.codes) == (False, {"vpc": 0.25}, [("020001001", "npu3")])
-    node.suffer([ecc])
+    node.apply_faults([ecc])
     assert (node.responsive, node.ports) == (True, {})

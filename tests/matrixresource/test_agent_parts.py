@@ -14,7 +14,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.agent import ResourceAgent
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.agent.stages import node_stages
-from matrixresource.contract.agents import AssignmentView, PartWish
+from matrixresource.contract.agents import AssignmentView, DesiredPartition
 
 NODE = NodeName("sn0-c00-n0")
 
@@ -30,12 +30,16 @@ def agent(seed: int = 1) -> ResourceAgent:
     return one
 
 
-def part(allocation: str, *dies: int, **more: int) -> PartWish:
-    return PartWish(allocation=allocation, dies=list(dies), **more)
+def part(allocation: str, *dies: int, **more: int) -> DesiredPartition:
+    return DesiredPartition(allocation=allocation, dies=list(dies), **more)
 
 
-def wish(generation: int, *parts: PartWish, wanted: str = "Clean", allocation: str | None = None) -> AssignmentView:
-    return AssignmentView(name=NODE, generation=generation, wanted=wanted, allocation=allocation, parts=list(parts))
+def wish(
+    generation: int, *parts: DesiredPartition, wanted: str = "Clean", allocation: str | None = None
+) -> AssignmentView:
+    return AssignmentView(
+        name=NODE, generation=generation, desired_role=wanted, allocation=allocation, parts=list(parts)
+    )
 
 
 def seen(agent: ResourceAgent) -> dict[str, str]:
@@ -54,7 +58,7 @@ async def settled(agent: ResourceAgent) -> None:
 @pytest.mark.looptime
 async def test_parts_are_prepared_beside_each_other_and_only_once_the_node_is_enrolled():
     one = agent()
-    life = asyncio.create_task(one.live())
+    life = asyncio.create_task(one.run())
     one.ensure(wish(2, part("a", 0, 1), part("b", 2, 3), part("pool", cpus=1, memory_gib=64)))
     while one.status != "Clean":
         assert seen(one) == {"a": "Preparing", "b": "Preparing", "pool": "Preparing"}
@@ -72,7 +76,7 @@ async def test_parts_are_prepared_beside_each_other_and_only_once_the_node_is_en
 @pytest.mark.looptime
 async def test_a_die_goes_from_hand_to_hand_only_when_wiped():
     one = agent()
-    life = asyncio.create_task(one.live())
+    life = asyncio.create_task(one.run())
     one.ensure(wish(2, part("a", 0), part("b", 1)))
     await settled(one)
     one.ensure(wish(3, part("a", 1), part("b", 0)))
@@ -85,7 +89,7 @@ async def test_a_die_goes_from_hand_to_hand_only_when_wiped():
 @pytest.mark.looptime
 async def test_what_can_not_be_had_is_reported_failed_and_the_rest_goes_on():
     one = agent()
-    life = asyncio.create_task(one.live())
+    life = asyncio.create_task(one.run())
     one.ensure(wish(2, part("a", 0, 1), part("b", 1, 2), part("c", 3)))
     await settled(one)
     assert seen(one) == {"a": "Failed", "b": "Failed", "c": "Active"}
@@ -98,7 +102,7 @@ async def test_what_can_not_be_had_is_reported_failed_and_the_rest_goes_on():
 @pytest.mark.looptime
 async def test_after_a_loss_of_power_parts_are_prepared_again_and_released_ones_still_wiped():
     one = agent()
-    life = asyncio.create_task(one.live())
+    life = asyncio.create_task(one.run())
     one.ensure(wish(2, part("a", 0), part("b", 1)))
     await settled(one)
     one.ensure(wish(3, part("a", 0)))
@@ -106,7 +110,7 @@ async def test_after_a_loss_of_power_parts_are_prepared_again_and_released_ones_
     life.cancel()
     one.restore(one.memory())
     assert seen(one) == {"a": "Preparing", "b": "Releasing"}
-    life = asyncio.create_task(one.live())
+    life = asyncio.create_task(one.run())
     await settled(one)
     assert seen(one) == {"a": "Active"}
     life.cancel()
@@ -127,7 +131,7 @@ HAPPENINGS = st.one_of(
 @given(happenings=st.lists(HAPPENINGS, max_size=12), seed=st.integers(0, 3))
 async def test_whatever_happens_in_between_the_newest_wish_is_what_stands_in_the_end(happenings, seed):
     one, generation, last = agent(seed), 1, {}
-    life = asyncio.create_task(one.live())
+    life = asyncio.create_task(one.run())
     await settled(one)
     for what, value in happenings:
         if what == "wish":
@@ -144,7 +148,7 @@ async def test_whatever_happens_in_between_the_newest_wish_is_what_stands_in_the
             memory = one.memory()
             one = agent(seed)
             one.restore(memory)
-            life = asyncio.create_task(one.live())
+            life = asyncio.create_task(one.run())
     assert not life.done(), "the agent died of what it saw"
     await settled(one)
     kept = one.memory()["parts"]

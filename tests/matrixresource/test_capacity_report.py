@@ -17,7 +17,7 @@ from tests.matrixresource.machine import Machine
 
 def test_every_cabinet_is_shown_as_it_is(tmp_path: Path) -> None:
     machine = Machine(tmp_path, supernodes=2)
-    report = CapacityReport(machine.store, machine.allocator.books)
+    report = CapacityReport(machine.store, machine.allocator.ledger)
     empty = report.view()
     assert (empty.nodes, empty.nodes_up, empty.nodes_free, empty.npus_free, empty.utilisation) == (96, 96, 96, 768, 0)
     assert report.view() is empty, "nothing has changed, nothing is counted"
@@ -33,12 +33,12 @@ def test_every_cabinet_is_shown_as_it_is(tmp_path: Path) -> None:
     cabinets = {each.domain: each for each in seen.cabinets}
     assert (len(cabinets), {each.nodes for each in seen.cabinets}) == (24, {4})
     shut = cabinets["sn1-c05"]
-    assert (shut.up, shut.free, shut.held, shut.largest_block, shut.utilisation) == (3, 3, 0, 3, 0)
+    assert (shut.up, shut.free, shut.allocated, shut.largest_block, shut.utilisation) == (3, 3, 0, 3, 0)
     with machine.store.reading() as session:
         for name, cabinet in cabinets.items():
             nodes = [node for node in machine.store.nodes(session) if node.node_name.cabinet == name]
             taken = [node for node in nodes if node.holder or node.shared_by]
-            assert cabinet.held == len(taken)
+            assert cabinet.allocated == len(taken)
             assert cabinet.free == sum(node.obstacle() is None for node in nodes)
             assert cabinet.spares == sum(node.role == "spare" for node in nodes)
     for supernode in seen.supernodes:
@@ -51,7 +51,7 @@ def test_every_cabinet_is_shown_as_it_is(tmp_path: Path) -> None:
 def test_decisions_and_the_machine_are_told_to_prometheus(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     registry = CollectorRegistry()
-    metrics = ResourceMetrics(registry, machine.store, CapacityReport(machine.store, machine.allocator.books))
+    metrics = ResourceMetrics(registry, machine.store, CapacityReport(machine.store, machine.allocator.ledger))
     machine.allocator.decided.append(metrics.decided)
     machine.ask("a", nodes=3)
     machine.ask("b", nodes=1, validate_only=True)

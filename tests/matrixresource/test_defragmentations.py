@@ -17,8 +17,8 @@ from matrixresource.contract.defragmentations import (
     MoveRefused,
     RelocateRequest,
 )
-from matrixresource.controllers.defragmentation import RoomMaking
-from matrixresource.defragmentation.service import Defragmentations
+from matrixresource.controllers.defragmentation import DefragmentationController
+from matrixresource.defragmentation.service import DefragmentationService
 from tests.matrixresource.machine import Machine
 
 CABINET = {"policy": "pack", "level": "cabinet", "required": True}
@@ -42,8 +42,8 @@ class Scattered(Machine):
 
     def begin(self, names: list[str]) -> None:
         super().begin(names)
-        self.plans = Defragmentations(self.store, self.allocator.books, self.clock)
-        self.room_making = RoomMaking(self.store, self.allocator, self.clock)
+        self.plans = DefragmentationService(self.store, self.allocator.ledger, self.clock)
+        self.room_making = DefragmentationController(self.store, self.allocator, self.clock)
 
     def propose(self, **wish: object) -> DefragmentationView:
         return self.plans.propose(DefragmentationRequest.model_validate({"name": "p"} | (wish or {"nodes": 4})))
@@ -55,9 +55,9 @@ class Scattered(Machine):
     def carried_on(self) -> DefragmentationView:
         """Everybody does what is asked, for as long as that takes."""
         for _ in range(5):
-            self.room_making.carry_on()
+            self.room_making.reconcile()
             self.obey()
-        self.room_making.carry_on()
+        self.room_making.reconcile()
         self.check()
         return self.plans.get("p")
 
@@ -86,7 +86,7 @@ def test_a_plan_says_what_it_would_do_and_keeps_nothing(tmp_path: Path) -> None:
     with pytest.raises(InsufficientCapacity, match="no moves"):
         machine.propose(name="q", nodes=5, level="cabinet")
     machine.ask("new", nodes=5)
-    machine.room_making.carry_on()
+    machine.room_making.reconcile()
     plan = machine.plans.get("p")
     assert (plan.state, plan.conditions[0].reason) == ("Stale", "StalePlan"), "somebody came to lie there"
     assert "new lies on" in plan.message
@@ -102,7 +102,7 @@ def test_room_is_made_move_by_move_and_is_nobody_elses_meanwhile(tmp_path: Path)
     assert plan.state == "Approved"
     with pytest.raises(InsufficientCapacity):
         machine.ask("greedy", nodes=2)
-    machine.room_making.carry_on()
+    machine.room_making.reconcile()
     first = machine.plans.get("p").moves[0]
     assert machine.plans.get("p").state == "Running"
     assert {(m.node, m.role) for m in machine.held(first.allocation).members} == {
@@ -123,7 +123,7 @@ def test_room_is_made_move_by_move_and_is_nobody_elses_meanwhile(tmp_path: Path)
 def test_cancelled_it_stops_after_the_move_under_way(tmp_path: Path) -> None:
     machine = Scattered(tmp_path)
     plan = machine.approve()
-    machine.room_making.carry_on()
+    machine.room_making.reconcile()
     with pytest.raises(Conflict, match="cancel it first"):
         machine.plans.delete("p")
     machine.plans.cancel("p")
@@ -144,7 +144,7 @@ class Paired(Scattered):
 def test_who_must_keep_together_is_not_left_in_two_places(tmp_path: Path) -> None:
     machine = Paired(tmp_path)
     machine.approve()
-    machine.room_making.carry_on()
+    machine.room_making.reconcile()
     machine.plans.cancel("p")
     done = machine.carried_on()
     assert (done.state, done.moves_done) == ("Cancelled", 2)
@@ -167,7 +167,7 @@ def test_pods_stay_and_instances_are_left_to_their_owner(tmp_path: Path) -> None
         view = machine.allocator.relocate("c", ask)
         assert sorted(member.role for member in view.members) == ["member", "successor"]
     machine.obey()
-    machine.allocator.change_over("c", AllocationRequest(nodes=1, labels={INSTANCE_LABEL: "c"}))
+    machine.allocator.cut_over("c", AllocationRequest(nodes=1, labels={INSTANCE_LABEL: "c"}))
     assert machine.allocator.relocate("c", ask).members[0].node == mine.to, "asked again it finds it done"
     assert machine.carried_on().state == "Done"
 
@@ -188,9 +188,9 @@ def test_what_its_owner_cannot_move_ends_the_plan(tmp_path: Path) -> None:
 def test_a_target_lost_on_the_way_is_planned_around_as_long_as_that_costs_no_more(tmp_path: Path) -> None:
     machine = Scattered(tmp_path)
     plan = machine.approve()
-    machine.room_making.carry_on()
+    machine.room_making.reconcile()
     machine.allocator.cordon(NodeName(plan.moves[0].to), True)
-    machine.room_making.carry_on()
+    machine.room_making.reconcile()
     machine.obey()
     view = machine.plans.get("p")
     assert (view.state, view.conditions[0].reason) == ("Running", "PlannedAnew")
@@ -203,7 +203,7 @@ def test_a_target_lost_on_the_way_is_planned_around_as_long_as_that_costs_no_mor
 def test_a_plan_that_no_longer_works_out_is_over_and_keeps_nothing(tmp_path: Path) -> None:
     machine = Scattered(tmp_path)
     plan = machine.approve()
-    machine.room_making.carry_on()
+    machine.room_making.reconcile()
     kept = {*plan.room, *(move.to for move in plan.moves)}
     machine.allocator.cordon(NodeName(plan.moves[0].to), True)
     spare = next(name for name in machine.free() if name not in kept)
@@ -212,7 +212,7 @@ def test_a_plan_that_no_longer_works_out_is_over_and_keeps_nothing(tmp_path: Pat
     assert (done.state, done.conditions[0].reason) == ("Stale", "StalePlan")
     assert [len(machine.held(name).members) for name in "abcd"] == [1, 1, 1, 1]
     with machine.store.reading() as session:
-        assert not any(node.kept_for for node in machine.store.nodes(session))
+        assert not any(node.reserved_for_plan for node in machine.store.nodes(session))
 
 
 def test_an_old_plan_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def nodes():
 
 def suffer(nodes, *faults):
     for node in nodes.values():
-        node.suffer(list(faults))
+        node.apply_faults(list(faults))
 
 
 @pytest.mark.parametrize(

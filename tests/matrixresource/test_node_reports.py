@@ -11,7 +11,7 @@ from matrixcommon.model.clock import LoopClock
 from matrixresource.agent.agent import ResourceAgent
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.agent.stages import node_stages
-from matrixresource.contract.agents import NodeReport, PartWish
+from matrixresource.contract.agents import DesiredPartition, NodeReport
 from matrixresource.nodes.expected_inventory import inventory, mismatches, part_names
 from matrixresource.store.tables import AssignmentRow
 from matrixresource.topology.spec import SupernodeSpec
@@ -50,7 +50,7 @@ def test_who_reports_an_older_generation_is_behind_and_told_the_newest_wish(tmp_
     assert (answer.desired.generation, answer.desired.parts[0].allocation) == (2, "a")
     assert service.node.observed_generation < service.node.assignment_generation
     assert service.report(generation=2).desired is None
-    assert service.node.caught_up
+    assert service.node.in_sync
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_whatever_is_missing_is_noticed_and_nothing_else_is():
 # -- agent and service together ----------------------------------------------------------------------------------
 
 
-def part(allocation: str, *dies: int) -> PartWish:
-    return PartWish(allocation=allocation, dies=list(dies))
+def part(allocation: str, *dies: int) -> DesiredPartition:
+    return DesiredPartition(allocation=allocation, dies=list(dies))
 
 
-def wish(service: Reporting, parts: list[PartWish]) -> None:
+def wish(service: Reporting, parts: list[DesiredPartition]) -> None:
     """What the allocator does when a part is given or taken: one generation on."""
     with service.store.transaction() as session:
         row = session.get(AssignmentRow, NODE)
@@ -115,7 +115,7 @@ class Pair:
         self.service = service
         self.hardware = EmulatedNode(NODE)
         self.agent = self._new_agent()
-        self.life = asyncio.create_task(self.agent.live())
+        self.life = asyncio.create_task(self.agent.run())
 
     def _new_agent(self) -> ResourceAgent:
         return ResourceAgent(self.hardware, node_stages(), LoopClock(), Random(1), lambda: None, 30.0)
@@ -124,17 +124,17 @@ class Pair:
         self.life.cancel()
         memory, self.agent = self.agent.memory(), self._new_agent()
         self.agent.restore(memory)
-        self.life = asyncio.create_task(self.agent.live())
+        self.life = asyncio.create_task(self.agent.run())
 
     def exchange(self) -> NodeReport:
         report = self.agent.report()
-        self.agent.answered(report, self.service.reports.take([report])[0])
+        self.agent.handle_reply(report, self.service.reports.take([report])[0])
         return report
 
     async def until(self, **parts: str) -> list[NodeReport]:
         """Reports exchanged until just these parts were seen, of the newest wish."""
         told = []
-        while not (self.service.node.caught_up and self.service.node.parts_seen == parts):
+        while not (self.service.node.in_sync and self.service.node.reported_partitions == parts):
             told.append(self.exchange())
             await asyncio.sleep(1)
         return told
@@ -164,12 +164,12 @@ async def test_an_inventory_is_told_once_a_life_when_it_changes_and_when_asked_f
     service = Reporting(tmp_path)
     pair = Pair(service)
     assert [pair.exchange().inventory is not None for _ in range(3)] == [True, False, False]
-    pair.hardware.suffer([InjectedFault(name="f", kind="missing-part", target=NODE, parameters={"part": "npu5"})])
+    pair.hardware.apply_faults([InjectedFault(name="f", kind="missing-part", target=NODE, parameters={"part": "npu5"})])
     assert [pair.exchange().inventory is not None for _ in range(2)] == [True, False]
     assert service.node.fault() == "InventoryMismatch"
     wish(service, [part("a", 10, 11), part("b", 0)])
     await pair.until(a="Failed", b="Active")
-    pair.hardware.suffer([])
+    pair.hardware.apply_faults([])
     pair.restart_agent()
     assert [pair.exchange().inventory is not None for _ in range(2)] == [True, False]
     assert service.node.fault() is None
@@ -184,7 +184,7 @@ async def test_broken_ports_make_their_chips_raise_codes(tmp_path):
     service = Reporting(tmp_path)
     pair = Pair(service)
     ports = {"a": "ub-p3-k11", "b": "rdma-npu2-die1", "c": "vpc"}
-    pair.hardware.suffer(
+    pair.hardware.apply_faults(
         [InjectedFault(name=n, kind="link-down", target=NODE, parameters={"port": p}) for n, p in ports.items()]
     )
     pair.exchange()

@@ -29,11 +29,11 @@ def promise(machine, name, **wish):
 
 def its_time_comes(machine):
     machine.clock.at += 101
-    machine.allocator.reservations.as_time_goes_on()
+    machine.allocator.reservations.reconcile()
 
 
 def ask(machine, name, **wish):
-    machine.ask(name, **{"project": "team"} | wish)
+    machine.request_deploy(name, **{"project": "team"} | wish)
 
 
 TAKEN = [
@@ -97,4 +97,4 @@ def test_a_move_to_more_nodes_counts_from_its_beginning(machine):
         ask(machine, "more", npus=1)
     machine.allocator.bind("one")
     machine.obey()
-    assert machine.allocator.change_over("one", wish).nodes == 4
+    assert machine.allocator.cut_over("one", wish).nodes == 4

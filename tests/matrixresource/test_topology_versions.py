@@ -15,15 +15,15 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import FixedClock
 from matrixcommon.model.errors import NotFound
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 from matrixresource.contract.topology import SupernodeRequest
 from matrixresource.store.maintenance_domains import closed_cabinets
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base, NodeRow
 from matrixresource.store.topology_versions import current_version, supernodes, topology_at, versions
-from matrixresource.supernodes.topology_manager import Surveyor
+from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.spec import DEFAULT_FILE, SupernodeSpec
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.resource.main import MIGRATIONS, ResourceSettings, build
 
@@ -41,12 +41,12 @@ class Desk:
         self.restart()
 
     def restart(self, supernodes: int = 1) -> None:
-        self.database = Database(f"sqlite:///{self.folder / 'resource.db'}")
+        self.database = DatabaseEngine(f"sqlite:///{self.folder / 'resource.db'}")
         self.database.migrate(MIGRATIONS)
         app = build(ResourceSettings(state=self.folder, supernodes=supernodes), self.clock, self.database)
         self.http = http_client("http://resource", transport=httpx.ASGITransport(app))
-        self.store = ResourceStore(Records(self.database.sessions, Base.metadata, self.clock))
-        self.surveyor = Surveyor(self.store, self.clock, SupernodeSpec.load())
+        self.store = ResourceStore(Database(self.database.sessions, Base.metadata, self.clock))
+        self.surveyor = TopologyManager(self.store, self.clock, SupernodeSpec.load())
 
     async def call(self, method: str, path: str, body: Any = None, status: int = 200, **headers: str) -> Any:
         answer = await self.http.request(method, f"/v1/{path}", json=body, headers=headers)
@@ -96,8 +96,8 @@ async def test_a_cabinet_is_closed_and_opened(desk: Desk) -> None:
         assert session.get(NodeRow, "sn0-c03-n2").holder == "job"  # type: ignore[union-attr]
     desk.restart()
     desk.hold("sn0-c03-n2", None)
-    assert desk.surveyor.see_drained() == ["sn0-c03"]
-    assert desk.surveyor.see_drained() == []
+    assert desk.surveyor.finish_drains() == ["sn0-c03"]
+    assert desk.surveyor.finish_drains() == []
     listed = (await desk.call("GET", "domains?filter=state!=Open"))["items"]
     assert [(each["name"], each["state"], each["allocations"]) for each in listed] == [("sn0-c03", "Drained", [])]
     again = await desk.call("POST", "domains/sn0-c03:close?drain=true")
@@ -175,17 +175,17 @@ async def test_a_failed_switch_is_one_version_and_old_ones_are_read_back(desk: D
     for node in nodes:  # told one by one, while the machine goes on, with a restart in the middle
         desk.clock.at += 0.5
         desk.report(DARK, node)
-        assert desk.surveyor.settle() is None
+        assert desk.surveyor.reconcile() is None
         if node == nodes[20]:
             desk.restart()
     desk.clock.at += 60
-    failed = desk.surveyor.settle()
+    failed = desk.surveyor.reconcile()
     assert failed is not None
     desk.restart()
-    assert desk.surveyor.settle() is None
+    assert desk.surveyor.reconcile() is None
     desk.report(WELL, *nodes)
     desk.clock.at += 60
-    mended = desk.surveyor.settle()
+    mended = desk.surveyor.reconcile()
     assert await desk.changes() == [
         [("SupernodeAdded", "sn0")],
         [("SwitchFailed", "sn0-l2p3-k11")],
@@ -206,7 +206,7 @@ async def test_a_flapping_port_makes_no_version_and_keeps_no_other_back(desk: De
         desk.report(DARK if beat % 2 else WELL, "sn0-c00-n0")
         if beat == 3:
             desk.report({"ub-p0-k00": "sn0-l2p0-k01", "no-such-port": None}, "sn0-c00-n1")
-        desk.surveyor.settle()
+        desk.surveyor.reconcile()
     assert await desk.changes() == [[("SupernodeAdded", "sn0")], [("CableMoved", "sn0-c00-n1.ub-p0-k00")]]
     with desk.store.reading() as session:
         assert [each.peer for each in topology_at(session).deviations] == ["sn0-l2p0-k01"]
@@ -223,7 +223,7 @@ def test_a_crash_at_any_commit_leaves_one_history(tmp_path: Path, monkeypatch: p
         lambda desk: desk.surveyor.ensure_supernode("sn1", SupernodeRequest(), by="me"),
         lambda desk: desk.surveyor.close("sn0-c03", by="me", drain=True),
         lambda desk: desk.report(DARK | {"ub-p0-k00": "sn0-l2p0-k01"}, "sn0-c00-n0"),
-        lambda desk: desk.surveyor.settle(),
+        lambda desk: desk.surveyor.reconcile(),
         lambda desk: desk.surveyor.open("sn0-c03", by="me"),
         lambda desk: desk.surveyor.close("sn1", by="me"),
         lambda desk: desk.surveyor.remove_supernode("sn1", by="me"),

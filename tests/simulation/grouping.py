@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from sqlalchemy import Engine, event, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from matrixcommon.persistence.database_session import Records, ResourceRow
+from matrixcommon.persistence.database_session import Database, ResourceRow
 from matrixcommon.persistence.group_commit import Outcome
 
 
@@ -31,7 +31,7 @@ def few(lives: int) -> settings:
 
 
 @contextmanager
-def befalling(engine: Engine, records: Records, mishap: str) -> Iterator[None]:
+def befalling(engine: Engine, records: Database, mishap: str) -> Iterator[None]:
     """What happens to the database or to the process while a group is on its way there."""
 
     def cut(*_: Any) -> None:
@@ -58,7 +58,7 @@ def befalling(engine: Engine, records: Records, mishap: str) -> Iterator[None]:
             records.after_commit.remove(cut)
 
 
-def broken_off(records: Records, deed: Callable[[], Any]) -> Any:
+def broken_off(records: Database, deed: Callable[[], Any]) -> Any:
     """It breaks off once it has changed what it changes."""
 
     def fail(*_: Any) -> None:
@@ -84,7 +84,7 @@ def _said(value: Any) -> Any:
 class Watcher:
     """Somebody who watches resources of some kinds, and knows of them what he was told."""
 
-    def __init__(self, records: Callable[[], Records], kinds: Sequence[type[ResourceRow]]) -> None:
+    def __init__(self, records: Callable[[], Database], kinds: Sequence[type[ResourceRow]]) -> None:
         self._records, self._kinds = records, kinds
         self.told = self.shown()
         self.since = records().latest()

@@ -248,9 +248,9 @@ class Lives(RuleBasedStateMachine):
             to = row.moving_to if row is not None else None
         if to is not None:
             if forward:
-                self.attempt(self.machine.allocator.change_over, name, AllocationRequest.model_validate(to))
+                self.attempt(self.machine.allocator.cut_over, name, AllocationRequest.model_validate(to))
             else:
-                self.attempt(self.machine.allocator.stay, name)
+                self.attempt(self.machine.allocator.abort_move, name)
 
     @deed(which=ANY, node=st.integers(0, 8))
     def replace(self, which: int, node: int) -> None:
@@ -320,7 +320,7 @@ class Lives(RuleBasedStateMachine):
     def what_is_due(self) -> None:
         self.machine.allocator.expire()
         self.machine.obey(*self.silent, faults=self.faults)
-        self.machine.allocator.reservations.as_time_goes_on()
+        self.machine.allocator.reservations.reconcile()
 
     @deed()
     def replenish(self) -> None:

@@ -12,7 +12,7 @@ import asyncio
 import pytest
 
 from matrixcommon.model.errors import MatrixError
-from matrixcommon.persistence.database_session import Records
+from matrixcommon.persistence.database_session import Database
 from tests.stack import Stack
 
 TABLES = {"resource": "allocations", "link": "slices", "compute": "instances"}
@@ -29,7 +29,7 @@ class Killer:
         self.stack: Stack | None = None
         self.restart: asyncio.Task[None] | None = None
 
-    def committed(self, records: Records) -> None:
+    def committed(self, records: Database) -> None:
         if self.stack is None or TABLES[self.service] not in records.metadata.tables:
             return
         self.commits += 1
@@ -48,14 +48,14 @@ class Killer:
 def killer(monkeypatch):
     """Makes a Killer that sees every commit."""
     killers: list[Killer] = []
-    wake = Records._wake
+    wake = Database._wake
 
-    def woken(records: Records) -> None:
+    def woken(records: Database) -> None:
         wake(records)
         for each in killers:
             each.committed(records)
 
-    monkeypatch.setattr(Records, "_wake", woken)
+    monkeypatch.setattr(Database, "_wake", woken)
 
     def make(service: str, at: int | None) -> Killer:
         killers.append(Killer(service, at))

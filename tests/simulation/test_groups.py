@@ -134,7 +134,7 @@ def changed_and_refused(machine: Machine, name: str) -> None:
     with machine.store.transaction() as session:
         held = machine.store.allocation(session, name)
         held.labels = {"half": "done"}
-        for node in machine.store.held_by(session, name):
+        for node in machine.store.allocated_to(session, name):
             node.cordoned = not node.cordoned
         raise Conflict("after it had changed something")
 

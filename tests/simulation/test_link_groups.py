@@ -198,7 +198,9 @@ def as_if_started_anew(machine: LinkMachine) -> None:
         mine, theirs = machine.memory(), anew.memory()
         waiting = anew.promises.unsettled | machine.promises.unsettled
         # Who is leaving keeps the routes it had, and who starts anew does not know those.
-        waiting |= {terms.name for terms in machine.promises.roll if machine.promises.around_slice(terms) != terms.seen}
+        waiting |= {
+            terms.name for terms in machine.promises.slices if machine.promises.around_slice(terms) != terms.seen
+        }
         for memory in (mine, theirs):
             memory["terms"] = {
                 name: replace(terms, kept=1.0, unprotected="") if name in waiting else terms
@@ -207,7 +209,7 @@ def as_if_started_anew(machine: LinkMachine) -> None:
             memory["trimmed"] -= waiting
         for what, held in mine.items():
             assert held == theirs[what], what
-        same_floors(machine.promises.when_whole, anew.promises.when_whole)
+        same_floors(machine.promises.healthy_ledger, anew.promises.healthy_ledger)
         if not waiting:
             same_floors(machine.promises.ledger, anew.promises.ledger)
         assert machine.promises.fenced or not anew.promises.fenced
@@ -274,6 +276,6 @@ def test_waiting_verbs_and_reports_make_one_commit(tmp_path: Path) -> None:
     names = ["b-ub", "", "c-ub", "e-vpc", "", "b-ub"]
     pair.step([Verb(*each, False) for each in zip(deeds, names, [1, 0, 4, 0, 1, 0], strict=True)], "none")
     assert len(commits) == 1
-    terms = {each.name for each in pair.grouped.promises.roll}
+    terms = {each.name for each in pair.grouped.promises.slices}
     assert terms == {"a-ub", "b-ub"}, "c-ub did not fit, e-vpc was never there"
     pair.close()

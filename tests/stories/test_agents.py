@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from matrixcommon.persistence.database_session import Records
-from matrixresource.contract.agents import PartWish
+from matrixcommon.persistence.database_session import Database
+from matrixresource.contract.agents import DesiredPartition
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AssignmentRow, Base
 from tests.stack import Stack
@@ -20,10 +20,10 @@ NODE, OTHER = "sn0-c03-n2", "sn0-c04-n0"
 def tables(stack: Stack) -> ResourceStore:
     database = stack.seats["resource"].database
     assert database is not None
-    return ResourceStore(Records(database.sessions, Base.metadata, stack.clock))
+    return ResourceStore(Database(database.sessions, Base.metadata, stack.clock))
 
 
-def wish(stack: Stack, *parts: PartWish) -> None:
+def wish(stack: Stack, *parts: DesiredPartition) -> None:
     store = tables(stack)
     with store.transaction() as session:
         row = session.get(AssignmentRow, NODE)
@@ -35,7 +35,7 @@ def seen(stack: Stack) -> tuple[dict[str, str], bool]:
     """The parts as the service last saw them, and whether its node answers and has taken up the newest wish."""
     with tables(stack).reading() as session:
         node = tables(stack).node(session, NODE)
-        return dict(node.parts_seen), node.agent == "Connected" and node.caught_up
+        return dict(node.reported_partitions), node.agent == "Connected" and node.in_sync
 
 
 async def test_parts_come_back_after_a_loss_of_power(tmp_path):
@@ -44,7 +44,11 @@ async def test_parts_come_back_after_a_loss_of_power(tmp_path):
 
 
 async def parts_come_back(stack: Stack) -> None:
-    wish(stack, PartWish(allocation="a", dies=[0, 1], cpus=1, memory_gib=256), PartWish(allocation="b", dies=[4]))
+    wish(
+        stack,
+        DesiredPartition(allocation="a", dies=[0, 1], cpus=1, memory_gib=256),
+        DesiredPartition(allocation="b", dies=[4]),
+    )
 
     async def serving() -> bool:
         return seen(stack) == ({"a": "Active", "b": "Active"}, True)
@@ -67,7 +71,7 @@ async def parts_come_back(stack: Stack) -> None:
     await stack.restart("agents")
     await stack.restart("resource")
     await stack.until(serving, "both parts are there again")
-    wish(stack, PartWish(allocation="b", dies=[4]))
+    wish(stack, DesiredPartition(allocation="b", dies=[4]))
 
     async def alone() -> bool:
         return seen(stack) == ({"b": "Active"}, True)

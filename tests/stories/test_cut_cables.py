@@ -12,7 +12,7 @@ import pytest
 from infer_workload.layout.prediction import decode_step_s
 from infer_workload.serving.workload_traffic import decode_traffic
 from matrixlink.link_health.fault_localisation import DETECTED_WITHIN_S
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.infer import main as infer_main
 from tests.asgi import StreamingASGITransport
@@ -30,7 +30,7 @@ class Serving:
 
     def __init__(self, stack: Stack, folder: Path) -> None:
         self.stack = stack
-        self.database = Database(f"sqlite:///{folder / 'infer.db'}")
+        self.database = DatabaseEngine(f"sqlite:///{folder / 'infer.db'}")
         self.database.migrate(infer_main.MIGRATIONS)
         settings = infer_main.InferSettings(seed=1, state=folder)
         hardware = infer_main.HardwareOverHttp(stack.http["agents"])

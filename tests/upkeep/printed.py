@@ -137,18 +137,18 @@ def openapi(service: str) -> str:
 def application(service: str, folder: Path) -> Any:
     from matrixcommon.model.clock import FixedClock
     from matrixresource.client import ResourceClient
-    from services.chassis.database import Database
+    from services.chassis.database import DatabaseEngine
     from services.chassis.http import http_client
 
     module = importlib.import_module(f"services.{'node_agent' if service == 'agents' else service}.main")
-    clock, database = FixedClock(), Database(f"sqlite:///{folder / 'empty.db'}")
+    clock, database = FixedClock(), DatabaseEngine(f"sqlite:///{folder / 'empty.db'}")
     if service == "agents":
         from matrixlink.client import LinkClient
-        from services.node_agent.fleet.store import FleetMemory
+        from services.node_agent.fleet.store import FleetStore
 
         settings = module.AgentSettings(state=folder)
         http = http_client("http://127.0.0.1")
-        fleet = module.build_fleet(settings, clock, FleetMemory(None), ResourceClient(http), LinkClient(http))
+        fleet = module.build_fleet(settings, clock, FleetStore(None), ResourceClient(http), LinkClient(http))
         return module.build(fleet, settings)
     database.migrate(module.MIGRATIONS)
     if service == "compute":

@@ -41,7 +41,7 @@ def add(one: Amounts, other: Amounts) -> Amounts:
     return total
 
 
-def told(listed: Amounts) -> str:
+def amounts_text(listed: Amounts) -> str:
     """`cpu=1,pods=2`, as refusals say it."""
     return ",".join(f"{name}={spelled(*listed[name])}" for name in sorted(listed))
 
@@ -201,5 +201,5 @@ def exceeded(name: str, asked: Amounts, used: Amounts, hard: Amounts) -> str:
     over = sorted(key for key in asked if key in hard and after[key][0] > hard[key][0])
     if not over:
         return ""
-    parts = (told({key: listed.get(key, ZERO) for key in over}) for listed in (asked, used, hard))
+    parts = (amounts_text({key: listed.get(key, ZERO) for key in over}) for listed in (asked, used, hard))
     return "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(name, *parts)

@@ -8,7 +8,7 @@ documentation "Privilege escalation prevention and bootstrapping".
 from typing import Any
 
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.auth.authorizer import GROUP, MASTERS, Authorizer, Wish, uncovered
+from matrixcontainer.kubeapi.auth.authorizer import GROUP, MASTERS, Attributes, Authorizer, uncovered
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Resource
@@ -32,9 +32,9 @@ class EscalationGate:
     def _judge_role(self, resource: Resource, role: dict[str, Any], user: User) -> None:
         meta = role["metadata"]
         name, namespace = meta.get("name", ""), meta.get("namespace", "")
-        if self.authorizer.allows(user, Wish("escalate", GROUP, resource.plural, namespace=namespace, name=name)):
+        if self.authorizer.allows(user, Attributes("escalate", GROUP, resource.plural, namespace=namespace, name=name)):
             return
-        if "aggregationRule" in role and not self.authorizer.allows(user, Wish("*", "*", "*")):
+        if "aggregationRule" in role and not self.authorizer.allows(user, Attributes("*", "*", "*")):
             text = "must have cluster-admin privileges to use the aggregationRule"
             raise errors.forbidden(resource.plural, GROUP, name, text)
         self._demand_covered(resource, name, namespace, role.get("rules") or [], user)
@@ -43,7 +43,9 @@ class EscalationGate:
         meta, ref = binding["metadata"], binding.get("roleRef") or {}
         name, namespace = meta.get("name", ""), meta.get("namespace", "")
         plural = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
-        if self.authorizer.allows(user, Wish("bind", GROUP, plural, namespace=namespace, name=ref.get("name", ""))):
+        if self.authorizer.allows(
+            user, Attributes("bind", GROUP, plural, namespace=namespace, name=ref.get("name", ""))
+        ):
             return
         try:
             rules = self.authorizer.rules_of(ref, namespace)
@@ -54,7 +56,7 @@ class EscalationGate:
     def _demand_covered(
         self, resource: Resource, name: str, namespace: str, rules: list[dict[str, Any]], user: User
     ) -> None:
-        lacking = uncovered(self.authorizer.held(user).rules(namespace), rules)
+        lacking = uncovered(self.authorizer.bound_rules(user).rules(namespace), rules)
         if lacking:
             groups = " ".join(errors.shown(group) for group in user.groups)
             listed = "\n".join(lacking)

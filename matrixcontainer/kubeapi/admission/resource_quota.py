@@ -59,7 +59,7 @@ class QuotaAdmission:
             raise
         finally:
             for name, _ in charged:  # what does not come to be after all is given back
-                self.api.workloads.quotas.look_after((namespace, name), ON_THEIR_WAY_S)
+                self.api.workloads.quotas.enqueue_after((namespace, name), ON_THEIR_WAY_S)
 
     def _asked(self, resource: Resource, quota: Obj, obj: Obj, wanted: Amounts) -> Amounts:
         """What of the quota the object takes; raises ApiError 403 when it cannot be said."""

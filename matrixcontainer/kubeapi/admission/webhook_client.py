@@ -31,7 +31,7 @@ class Caller:
         self._clients: dict[str, Any] = {}
 
     async def call(self, hook: Hook, review: dict[str, Any]) -> dict[str, Any]:
-        url = (hook.said.get("clientConfig") or {}).get("url") or ""
+        url = (hook.declared.get("clientConfig") or {}).get("url") or ""
         if not url:
             raise CallFailed(f"failed to call webhook: {NO_SERVICES}")
         between = "&" if urlsplit(url).query else "?"

@@ -31,23 +31,23 @@ class Asked:
 class Hook:
     name: str
     mutating: bool
-    said: dict[str, Any]
+    declared: dict[str, Any]
     configuration: str
     ca: str = ""
     rules: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def fails_closed(self) -> bool:
-        return bool(self.said.get("failurePolicy", "Fail") == "Fail")
+        return bool(self.declared.get("failurePolicy", "Fail") == "Fail")
 
     @property
     def timeout_s(self) -> int:
-        return int(self.said.get("timeoutSeconds") or 10)
+        return int(self.declared.get("timeoutSeconds") or 10)
 
     @property
     def harmless(self) -> bool:
         """Whether a dry run may call it."""
-        return self.said.get("sideEffects") in ("None", "NoneOnDryRun")
+        return self.declared.get("sideEffects") in ("None", "NoneOnDryRun")
 
 
 def hooks_of(configuration: dict[str, Any], mutating: bool) -> list[Hook]:
@@ -67,7 +67,7 @@ def resource_for(hook: Hook, asked: Asked, others: list[Resource]) -> Resource |
     """The resource in whose version the webhook wants the object, or None when no rule matches."""
     if any(_rule_fits(rule, asked, asked.resource) for rule in hook.rules):
         return asked.resource
-    if hook.said.get("matchPolicy", "Equivalent") != "Equivalent":
+    if hook.declared.get("matchPolicy", "Equivalent") != "Equivalent":
         return None
     for rule in hook.rules:
         for other in others:
@@ -98,10 +98,10 @@ def _plural_fits(text: str, plural: str, subresource: str) -> bool:
 
 def selected(hook: Hook, asked: Asked, store: Store) -> bool:
     """Whether the namespace and the object carry the labels the webhook asks for."""
-    selector = hook.said.get("namespaceSelector")
+    selector = hook.declared.get("namespaceSelector")
     if selector and not _namespace_fits(selector, asked, store):
         return False
-    selector = hook.said.get("objectSelector")
+    selector = hook.declared.get("objectSelector")
     if not selector:
         return True
     return any(_labels_fit(selector, obj) for obj in (asked.new, asked.old) if obj is not None)

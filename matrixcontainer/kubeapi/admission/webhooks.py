@@ -65,7 +65,7 @@ class Admission:
         current, changed_at, seen_at = new, 0, dict[int, int]()
         for turn in range(2):
             for index, hook in enumerate(hooks):
-                again = hook.said.get("reinvocationPolicy") == "IfNeeded" and changed_at > seen_at.get(
+                again = hook.declared.get("reinvocationPolicy") == "IfNeeded" and changed_at > seen_at.get(
                     index, changed_at
                 )
                 if turn and not again:
@@ -222,7 +222,7 @@ def _options(operation: str, options: Options) -> dict[str, Any]:
 
 def _conditions_hold(hook: Hook, request: dict[str, Any]) -> bool:
     """All matchConditions; one that is plainly false decides, one that fails is a failed call."""
-    conditions = hook.said.get("matchConditions") or []
+    conditions = hook.declared.get("matchConditions") or []
     if not conditions:
         return True
     from matrixcontainer.kubeapi.cel.environment import evaluate

@@ -25,7 +25,7 @@ def check_wanted(obj: dict[str, Any], paths: "ScalePaths") -> list[Cause]:
     return _check_count(obj, paths.spec)
 
 
-def check_told(obj: dict[str, Any], paths: "ScalePaths") -> list[Cause]:
+def check_reported(obj: dict[str, Any], paths: "ScalePaths") -> list[Cause]:
     found = _check_count(obj, paths.status)
     if paths.selector:
         text, why = _nested(obj, paths.selector, str, "string")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from matrixcontainer.kubeapi.auth.authentication import Access, User
-from matrixcontainer.kubeapi.auth.authorizer import MASTERS, Authorizer, Rule, Wish, rule_of
+from matrixcontainer.kubeapi.auth.authorizer import MASTERS, Attributes, Authorizer, Rule, rule_of
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 
@@ -35,7 +35,7 @@ def answer_review(
     if kind != "SelfSubjectAccessReview":
         groups = tuple(spec.get("groups") or spec.get("group") or ())
         user = User(spec.get("user", ""), groups, spec.get("uid", ""), spec.get("extra") or {})
-    decision = authorizer.decide(user, _wish(spec))
+    decision = authorizer.decide(user, _attributes(spec))
     status = {"allowed": decision.allowed}
     return body | {"status": status | ({"reason": decision.reason} if decision.reason else {})}
 
@@ -61,13 +61,13 @@ def _mistakes(kind: str, spec: dict[str, Any], body: dict[str, Any], namespace: 
     return found
 
 
-def _wish(spec: dict[str, Any]) -> Wish:
+def _attributes(spec: dict[str, Any]) -> Attributes:
     path = spec.get("nonResourceAttributes")
     if path is not None:
-        return Wish(path.get("verb", ""), path=path.get("path", "") or "/")
+        return Attributes(path.get("verb", ""), path=path.get("path", "") or "/")
     said = spec["resourceAttributes"]
     words = {key: said.get(key) or "" for key in ("group", "resource", "subresource", "namespace", "name")}
-    return Wish(said.get("verb", ""), **words)
+    return Attributes(said.get("verb", ""), **words)
 
 
 def _rules_status(authorizer: Authorizer, user: User, spec: dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _rules_status(authorizer: Authorizer, user: User, spec: dict[str, Any]) -> d
     if MASTERS in user.groups:
         rules = [rule_of(said) for said in EVERYTHING]
     else:
-        rules = list(authorizer.held(user).rules(spec.get("namespace", "")))
+        rules = list(authorizer.bound_rules(user).rules(spec.get("namespace", "")))
     return {
         "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
         "nonResourceRules": [

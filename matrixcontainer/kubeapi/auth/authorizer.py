@@ -25,7 +25,7 @@ DECISIONS_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Attributes:
     """One thing somebody wants to do: a verb on a resource, or on a path that is none (`path` set)."""
 
     verb: str
@@ -52,7 +52,7 @@ class Rule:
     paths: tuple[str, ...]
     because: str = ""
 
-    def allows(self, wish: Wish) -> bool:
+    def allows(self, wish: Attributes) -> bool:
         if "*" not in self.verbs and wish.verb not in self.verbs:
             return False
         if wish.path:
@@ -91,15 +91,15 @@ class Authorizer:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._rules: dict[tuple[str, tuple[str, ...]], Held] = {}
-        self._decisions: dict[tuple[str, tuple[str, ...], Wish], Decision] = {}
+        self._rules: dict[tuple[str, tuple[str, ...]], BoundRule] = {}
+        self._decisions: dict[tuple[str, tuple[str, ...], Attributes], Decision] = {}
 
     def notice(self, change: Change) -> None:
         if change.record.key[0] in PILES:
             self._rules.clear()
             self._decisions.clear()
 
-    def decide(self, user: User, wish: Wish) -> Decision:
+    def decide(self, user: User, wish: Attributes) -> Decision:
         if MASTERS in user.groups:
             return Decision(True)
         key = (user.name, user.groups, wish)
@@ -110,8 +110,8 @@ class Authorizer:
             found = self._decisions[key] = self._decide(user, wish)
         return found
 
-    def _decide(self, user: User, wish: Wish) -> Decision:
-        held = self.held(user)
+    def _decide(self, user: User, wish: Attributes) -> Decision:
+        held = self.bound_rules(user)
         for rule in held.rules(wish.namespace if not wish.path else ""):
             if rule.allows(wish):
                 return Decision(True, rule.because)
@@ -119,24 +119,24 @@ class Authorizer:
         text = ", ".join(missing)
         return Decision(False, f"RBAC: {text if len(missing) < 2 else f'[{text}]'}" if missing else "")
 
-    def allows(self, user: User, wish: Wish) -> bool:
+    def allows(self, user: User, wish: Attributes) -> bool:
         return self.decide(user, wish).allowed
 
-    def demand(self, user: User, wish: Wish) -> None:
+    def demand(self, user: User, wish: Attributes) -> None:
         """Raise 403 in the words clients know."""
         found = self.decide(user, wish)
         if not found.allowed:
             raise refusal(user, wish, found.reason)
 
-    def held(self, user: User) -> "Held":
+    def bound_rules(self, user: User) -> "BoundRule":
         key = (user.name, user.groups)
         found = self._rules.get(key)
         if found is None:
             found = self._rules[key] = self._compile(user)
         return found
 
-    def _compile(self, user: User) -> "Held":
-        held = Held({}, {})
+    def _compile(self, user: User) -> "BoundRule":
+        held = BoundRule({}, {})
         for record in (*self.store.objects_of(CLUSTER_BINDINGS), *self.store.objects_of(BINDINGS)):
             binding, namespace = record.obj, record.key[1]
             subject = next((s for s in binding.get("subjects") or [] if _is(user, s, namespace)), None)
@@ -162,7 +162,7 @@ class Authorizer:
 
 
 @dataclass
-class Held:
+class BoundRule:
     """The rules somebody holds, by namespace ("" counts everywhere), and the roles that were not found."""
 
     by_namespace: dict[str, list[Rule]]
@@ -194,7 +194,7 @@ def _because(record: Record, binding: dict[str, Any], subject: dict[str, Any]) -
     )
 
 
-def refusal(user: User, wish: Wish, reason: str = "") -> ApiError:
+def refusal(user: User, wish: Attributes, reason: str = "") -> ApiError:
     if wish.path:
         failure = ApiError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {wish.verb} path "{wish.path}"')
         failure.shows_details = True

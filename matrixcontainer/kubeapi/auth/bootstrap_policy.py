@@ -117,7 +117,7 @@ def programs() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return roles, bindings
 
 
-def standing_roles() -> list[dict[str, Any]]:
+def bootstrap_roles() -> list[dict[str, Any]]:
     """Every default ClusterRole; the gathering ones without rules yet."""
     found: list[dict[str, Any]] = [{"metadata": _meta(name), "rules": rules} for name, rules in RULES.items()]
     for name in ("admin", "edit", "view"):
@@ -127,7 +127,7 @@ def standing_roles() -> list[dict[str, Any]]:
     return found
 
 
-def standing_bindings() -> list[dict[str, Any]]:
+def bootstrap_bindings() -> list[dict[str, Any]]:
     return [
         {
             "metadata": _meta(name),

@@ -7,7 +7,7 @@ authentication.k8s.io. Contract: public documentation "Authenticating", section 
 from urllib.parse import unquote
 
 from matrixcontainer.kubeapi.auth.authentication import User, service_account_groups
-from matrixcontainer.kubeapi.auth.authorizer import Authorizer, Wish
+from matrixcontainer.kubeapi.auth.authorizer import Attributes, Authorizer
 from matrixcontainer.kubeapi.meta.errors import BrokenRequest
 
 AUTHENTICATION = "authentication.k8s.io"
@@ -27,7 +27,7 @@ def who_is_meant(user: User, headers: dict[str, str], authorizer: Authorizer) ->
         if not (groups or uid or extra):
             return user
         raise BrokenRequest(f"requested {_references(groups, uid, extra)} without impersonating a user")
-    for wish in _wishes(name, groups, uid, extra):
+    for wish in _attributes(name, groups, uid, extra):
         authorizer.demand(user, wish)
     return User(name, _settled_groups(name, groups), uid, extra)
 
@@ -44,16 +44,16 @@ def _values(headers: dict[str, str], key: str) -> list[str]:
     return headers[key].split("\n") if key in headers else []
 
 
-def _wishes(name: str, groups: list[str], uid: str, extra: dict[str, list[str]]) -> list[Wish]:
+def _attributes(name: str, groups: list[str], uid: str, extra: dict[str, list[str]]) -> list[Attributes]:
     where, _, account = name.removeprefix(ACCOUNT).partition(":")
     if name.startswith(ACCOUNT) and where and account:
-        wishes = [Wish("impersonate", "", "serviceaccounts", namespace=where, name=account)]
+        wishes = [Attributes("impersonate", "", "serviceaccounts", namespace=where, name=account)]
     else:
-        wishes = [Wish("impersonate", "", "users", name=name)]
-    wishes += [Wish("impersonate", "", "groups", name=group) for group in groups]
+        wishes = [Attributes("impersonate", "", "users", name=name)]
+    wishes += [Attributes("impersonate", "", "groups", name=group) for group in groups]
     for key, values in extra.items():
-        wishes += [Wish("impersonate", AUTHENTICATION, "userextras", key, name=value) for value in values]
-    return wishes + ([Wish("impersonate", AUTHENTICATION, "uids", name=uid)] if uid else [])
+        wishes += [Attributes("impersonate", AUTHENTICATION, "userextras", key, name=value) for value in values]
+    return wishes + ([Attributes("impersonate", AUTHENTICATION, "uids", name=uid)] if uid else [])
 
 
 def _settled_groups(name: str, groups: list[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.defaults import DEEDS, DEFAULTS
+from matrixcontainer.kubeapi.builtin.defaults import DEFAULTERS, DEFAULTS
 from matrixcontainer.kubeapi.meta.quantities import NoQuantity, canonical
 from matrixcontainer.kubeapi.schema.structural import copy_json
 from matrixcontainer.kubeapi.schema.types import ZEROS, flat_rows, rows_of, table
@@ -31,12 +31,12 @@ class Plan:
 
     zeros: list[tuple[str, Any]] = field(default_factory=list)
     defaults: list[tuple[str, Any, bool]] = field(default_factory=list)  # key, value, only where there is nothing
-    deeds: list[Callable[[Obj], None]] = field(default_factory=list)
+    actions: list[Callable[[Obj], None]] = field(default_factory=list)
     texts: list[tuple[str, str]] = field(default_factory=list)  # key, kind
     children: list[tuple[str, str, str]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.zeros or self.defaults or self.deeds or self.texts or self.children)
+        return bool(self.zeros or self.defaults or self.actions or self.texts or self.children)
 
 
 SHAPES = (("[]", "list"), ("map:", "map"), ("", "one"))
@@ -59,7 +59,7 @@ def plan_of(name: str) -> Plan:
         return found
     plan = _PLANS[name] = Plan()
     for one in _inlined(name):
-        plan.deeds += DEEDS.get(one, ())
+        plan.actions += DEFAULTERS.get(one, ())
         for key, value in DEFAULTS.get(one, {}).items():
             plan.defaults.append((key, value, "p" in flat_rows(name)[key][3]))
     for key, row in flat_rows(name).items():
@@ -113,7 +113,7 @@ def settle(value: Obj, name: str, root: bool = True) -> None:
         held = value.get(key)
         if held is None or (not absent_only and not held):
             value[key] = copy_json(default)
-    for deed in plan.deeds:
+    for deed in plan.actions:
         deed(value)
     for item, struct in _below(value, plan):
         if not (root and item is value.get("metadata")):

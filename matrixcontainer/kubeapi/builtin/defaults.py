@@ -233,7 +233,7 @@ def _policy_types(spec: Obj) -> None:
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 
 
-DEEDS: dict[str, tuple[Callable[[Obj], None], ...]] = {
+DEFAULTERS: dict[str, tuple[Callable[[Obj], None], ...]] = {
     "core.v1.Container": (_pull,),
     "core.v1.EphemeralContainerCommon": (_pull,),
     "core.v1.PodSpec": (_account,),

@@ -81,7 +81,7 @@ def check_event(core: dict[str, Any], controller_field: str) -> list[Cause]:
 class EventStrategy(Strategy):
     has_generation = False
     create_on_update = True
-    told_group = ""
+    reported_group = ""
 
     def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
         pass

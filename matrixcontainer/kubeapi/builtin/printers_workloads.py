@@ -38,7 +38,7 @@ def pod(obj: Obj, now: float) -> list[Any]:
     spec, status = obj.get("spec", {}), obj.get("status", {})
     beside = {c["name"] for c in spec.get("initContainers") or [] if c.get("restartPolicy") == "Always"}
     ready, restarted, word = _initialised(obj, beside)
-    reason = word or _said(obj)
+    reason = word or _reason(obj)
     if not word or _is(obj, "Initialized"):
         started = status.get("containerStatuses") or []
         more, reason = _running(obj, started, reason)
@@ -68,7 +68,7 @@ def _is(obj: Obj, kind: str) -> bool:
     return any(c["type"] == kind and c["status"] == "True" for c in dig(obj, "status", "conditions", default=[]))
 
 
-def _said(obj: Obj) -> str:
+def _reason(obj: Obj) -> str:
     """What the pod itself says of its state."""
     status = obj.get("status", {})
     conditions = status.get("conditions") or []

@@ -7,7 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi.auth.authorizer import CLUSTER_ROLES
-from matrixcontainer.kubeapi.auth.bootstrap_policy import RBAC, programs, standing_bindings, standing_roles
+from matrixcontainer.kubeapi.auth.bootstrap_policy import RBAC, bootstrap_bindings, bootstrap_roles, programs
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
 from matrixcontainer.kubeapi.registry.options import Options
@@ -39,10 +39,10 @@ class ClusterRoles:
             self._wake.clear()
             await self.gather()
 
-    async def ensure_standing(self) -> None:
-        roles = [self._ensure("clusterroles", body) for body in standing_roles()]
-        bindings = [self._ensure("clusterrolebindings", body) for body in standing_bindings()]
-        also = [self._ensure(f"{body['kind'].lower()}s", body) for body in self.api.standing_also]
+    async def ensure_bootstrap(self) -> None:
+        roles = [self._ensure("clusterroles", body) for body in bootstrap_roles()]
+        bindings = [self._ensure("clusterrolebindings", body) for body in bootstrap_bindings()]
+        also = [self._ensure(f"{body['kind'].lower()}s", body) for body in self.api.extra_bindings]
         await asyncio.gather(*roles, *bindings, *also)
         await self.gather()
 

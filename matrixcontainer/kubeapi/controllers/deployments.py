@@ -75,7 +75,7 @@ class Deployments(Controller):
             ):
                 event = "FoundNewReplicaSet", f'Found new replica set "{sets.new["metadata"]["name"]}"'
             sets = self._sets(deployment)
-        if paused or rollout.wish_changed(deployment, sets):
+        if paused or rollout.spec_changed(deployment, sets):
             await self._resize(deployment, sets, rollout.scaled(deployment, sets))
             await self._stamp(deployment, sets)
             if paused:

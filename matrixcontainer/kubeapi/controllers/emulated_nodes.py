@@ -96,12 +96,12 @@ class LostPods(Controller):
 
     def notice_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
         if pod is not None and self._is_lost(pod):
-            self.look_after(pod.key, GONE_S)
+            self.enqueue_after(pod.key, GONE_S)
 
     def notice_node(self, before: NodeFacts | None, node: NodeFacts | None) -> None:
         if node is None and before is not None:
             for pod in self.workloads.pods.on_node(before.name):
-                self.look_after(pod.key, GONE_S)
+                self.enqueue_after(pod.key, GONE_S)
 
     def _is_lost(self, pod: PodFacts | None) -> bool:
         if pod is None or not pod.node:

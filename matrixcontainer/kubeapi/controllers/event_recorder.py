@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 WAITING_MAX = 10_000
 
 
-class Teller:
+class EventRecorder:
     def __init__(self, api: "KubeApi") -> None:
         self.api = api
         self._waiting: list[dict[str, Any]] = []
         self._wake = asyncio.Event()
 
-    def tell(self, about: dict[str, Any], reason: str, message: str, source: str, warning: bool = False) -> None:
+    def event(self, about: dict[str, Any], reason: str, message: str, source: str, warning: bool = False) -> None:
         """`about` is the object the event is of; `source` the component that speaks."""
         meta = about["metadata"]
         namespace = meta.get("namespace", "")

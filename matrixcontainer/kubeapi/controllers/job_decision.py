@@ -32,7 +32,7 @@ class Plan:
     release: list[PodFacts] = field(default_factory=list)
     expire: bool = False
     again_s: float | None = None
-    told: tuple[str, str, bool] | None = None  # event: reason, message, warning
+    event: tuple[str, str, bool] | None = None  # event: reason, message, warning
 
 
 def is_true(status: Obj, kind: str) -> Obj | None:
@@ -189,21 +189,21 @@ class _Turn:
         if good:
             self.status["completionTime"] = timestamp(self.now)
         text = "Job completed" if good else self.target["message"]
-        self.found.told = ("Completed" if good else self.target["reason"], text, not good)
+        self.found.event = ("Completed" if good else self.target["reason"], text, not good)
 
     def suspend(self) -> None:
         self.found.remove, self.found.uncounted_remove = self.active, True
         self.status.pop("startTime", None)
         if not is_true(self.status, "Suspended"):
             set_condition(self.status, "Suspended", "True", "JobSuspended", "Job suspended", self.now)
-            self.found.told = ("Suspended", "Job suspended", False)
+            self.found.event = ("Suspended", "Job suspended", False)
 
     def staff(self) -> None:
         """As many pods as are wanted: too many lose the least useful, too few wait out the last failure."""
         if is_true(self.status, "Suspended"):
             set_condition(self.status, "Suspended", "False", "JobResumed", "Job resumed", self.now)
             self.status["startTime"] = timestamp(self.now)
-            self.found.told = ("Resumed", "Job resumed", False)
+            self.found.event = ("Resumed", "Job resumed", False)
         parallel, goal = int(self.spec.get("parallelism", 1)), self.spec.get("completions")
         counted = len(self.active)
         if self.spec.get("podReplacementPolicy") == "Failed":

@@ -48,8 +48,8 @@ class Jobs(Controller):
             await self.api.verbs.modify(
                 self.workloads.job_resource, *key, lambda obj: obj | {"status": status}, self.options("status")
             )
-        if coming.told:
-            reason, message, warning = coming.told
+        if coming.event:
+            reason, message, warning = coming.event
             self.workloads.tell(job, reason, message, self.account, warning)
         await asyncio.gather(*(self._release(pod) for pod in coming.release))
         await asyncio.gather(*(self._remove(job, pod, coming.uncounted_remove) for pod in coming.remove[:BURST]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from matrixcontainer.kubeapi.controllers.default_scheduler import DefaultScheduler
 from matrixcontainer.kubeapi.controllers.deployments import Deployments
 from matrixcontainer.kubeapi.controllers.emulated_nodes import EmulatedNodes, LostPods
-from matrixcontainer.kubeapi.controllers.event_recorder import Teller
+from matrixcontainer.kubeapi.controllers.event_recorder import EventRecorder
 from matrixcontainer.kubeapi.controllers.horizontal_autoscaler import Autoscalers
 from matrixcontainer.kubeapi.controllers.jobs import Jobs
 from matrixcontainer.kubeapi.controllers.kubelet_driver import Kubelets
@@ -44,8 +44,8 @@ class Workloads:
         self.job_resource = self._builtin("batch", "v1", "jobs")
         self.hpa_resource = self._builtin("autoscaling", "v2", "horizontalpodautoscalers")
         self.usages = Usages(self)
-        self._teller = Teller(api)
-        self.tell = self._teller.tell
+        self._teller = EventRecorder(api)
+        self.tell = self._teller.event
         self.replica_sets = ReplicaSets(self)
         self.deployments = Deployments(self)
         self.jobs = Jobs(self)

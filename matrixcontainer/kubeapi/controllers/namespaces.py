@@ -19,7 +19,7 @@ from matrixcontainer.kubeapi.storage.objects import Change, Record
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.server import KubeApi
 
-STANDING = ("default", "kube-system", "kube-public", "kube-node-lease")
+SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 TOKENS_TRACKED = "kube-apiserver-legacy-service-account-token-tracking"  # since when old tokens are looked after
 CA_DESCRIPTION = (
     "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
@@ -81,8 +81,8 @@ class Namespaces:
             if name in IMMUTABLE_NAMESPACES:
                 raise errors.forbidden("namespaces", "", name, "this namespace may not be deleted")
 
-    async def ensure_standing(self) -> None:
-        for name in STANDING:
+    async def ensure_system(self) -> None:
+        for name in SYSTEM_NAMESPACES:
             if self.api.store.get(("namespaces", "", name)) is None:
                 await self.api.verbs.create(self.resource, "", {"metadata": {"name": name}}, options())
         for record in self.api.store.objects_of("namespaces"):

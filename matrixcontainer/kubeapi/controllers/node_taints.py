@@ -13,7 +13,7 @@ from matrixcontainer.kubeapi.meta.timestamps import timestamp
 Obj = dict[str, Any]
 
 PREFIX = "node.kubernetes.io/"
-TOLD = {  # (condition, status): key
+CONDITION_TAINTS = {  # (condition, status): key
     ("Ready", "False"): f"{PREFIX}not-ready",
     ("Ready", "Unknown"): f"{PREFIX}unreachable",
     ("MemoryPressure", "True"): f"{PREFIX}memory-pressure",
@@ -22,16 +22,19 @@ TOLD = {  # (condition, status): key
     ("NetworkUnavailable", "True"): f"{PREFIX}network-unavailable",
 }
 CORDONED = f"{PREFIX}unschedulable"
-OURS = {*TOLD.values(), CORDONED}
+OURS = {*CONDITION_TAINTS.values(), CORDONED}
 
 
 def taints_of(node: Obj, now: float) -> list[Obj]:
     """The taints the node should bear; those it bears already keep their moment."""
     held = (node.get("spec") or {}).get("taints") or []
     said = {c["type"]: c["status"] for c in (node.get("status") or {}).get("conditions") or []}
-    wanted = {key for condition, key in TOLD.items() if condition in said.items()}
+    wanted = {key for condition, key in CONDITION_TAINTS.items() if condition in said.items()}
     if "Ready" not in said:
-        wanted |= {taint["key"] for taint in held} & {TOLD["Ready", "False"], TOLD["Ready", "Unknown"]}
+        wanted |= {taint["key"] for taint in held} & {
+            CONDITION_TAINTS["Ready", "False"],
+            CONDITION_TAINTS["Ready", "Unknown"],
+        }
     if (node.get("spec") or {}).get("unschedulable"):
         wanted.add(CORDONED)
     kept = [t for t in held if t.get("effect") != "NoSchedule" or t["key"] not in OURS or t["key"] in wanted]

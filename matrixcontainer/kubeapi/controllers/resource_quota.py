@@ -45,7 +45,7 @@ class QuotaCounter(Controller):
             return
         freed = change.type == "DELETED" or storage in ("pods", *GROWING)
         for record in self.api.store.objects_of(QUOTAS, namespace) if freed else []:
-            self.look_after(record.key[1:], self.nap_s)
+            self.enqueue_after(record.key[1:], self.nap_s)
 
     async def reconcile(self, key: Name) -> float | None:
         record = self.record(key)

@@ -207,7 +207,7 @@ def _proportion(deployment: Obj, rs: Obj, to_add: int, added: int) -> int:
     return min(fraction, allowed) if to_add > 0 else max(fraction, allowed)
 
 
-def wish_changed(deployment: Obj, sets: Sets) -> bool:
+def spec_changed(deployment: Obj, sets: Sets) -> bool:
     """Whether the active sets were last sized for another number of replicas."""
     wanted = str(size_of(deployment))
     held = [(rs["metadata"].get("annotations") or {}).get(DESIRED) for rs in sets.active]

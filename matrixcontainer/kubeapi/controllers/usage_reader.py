@@ -9,7 +9,7 @@ from matrixcontainer.kubeapi.kubelet.resource_usage import (
     CUSTOM,
     EXTERNAL,
     NODE_OWN,
-    SAID,
+    USAGE_ANNOTATION,
     Obj,
     Usage,
     amount,
@@ -57,7 +57,11 @@ class Usages:
                 for usage in self.of_pod(record.obj).values():
                     for word, used in usage.items():
                         total[word] = total.get(word, 0) + used
-        said = {key[len(SAID) :]: amount(text) for key, text in notes_of(node).items() if key.startswith(SAID)}
+        said = {
+            key[len(USAGE_ANNOTATION) :]: amount(text)
+            for key, text in notes_of(node).items()
+            if key.startswith(USAGE_ANNOTATION)
+        }
         return total | {word: used for word, used in said.items() if used is not None}
 
     def custom_of_pod(self, pod: Obj, metric: str) -> int | None:

@@ -56,7 +56,7 @@ class Controller:
         self._due[key] = None
         self._wake.set()
 
-    def look_after(self, key: Name, seconds: float) -> None:
+    def enqueue_after(self, key: Name, seconds: float) -> None:
         """Look again then, unless an earlier moment is set already."""
         at = self.api.now() + max(seconds, 0.0)
         if at < self._later.get(key, float("inf")):
@@ -100,7 +100,7 @@ class Controller:
             again = await self.reconcile(key)
         except Exception as failure:
             tries = self._failed[key] = self._failed.get(key, 0) + 1
-            self.look_after(key, min(RETRY_S_MIN * 2 ** min(tries, 20), RETRY_S_MAX))
+            self.enqueue_after(key, min(RETRY_S_MIN * 2 ** min(tries, 20), RETRY_S_MAX))
             if not (isinstance(failure, ApiError) and failure.code in (403, 404, 409)):
                 self.api.failures.append(f"{type(self).__name__} {'/'.join(key)}: {failure}")
                 del self.api.failures[:-20]
@@ -108,7 +108,7 @@ class Controller:
             return
         self._failed.pop(key, None)
         if again is not None:
-            self.look_after(key, again)
+            self.enqueue_after(key, again)
 
     async def reconcile(self, key: Name) -> float | None:
         raise NotImplementedError

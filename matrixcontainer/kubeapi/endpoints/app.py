@@ -15,7 +15,7 @@ from matrixcontainer.kubeapi.auth import authentication
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.auth.impersonation import who_is_meant
 from matrixcontainer.kubeapi.endpoints import nonresource, subresources
-from matrixcontainer.kubeapi.endpoints.request import BODY_BYTES_MAX, Request, Target, parse_target, wish_of
+from matrixcontainer.kubeapi.endpoints.request import BODY_BYTES_MAX, Request, Target, attributes_of, parse_target
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.endpoints.write import Writing
 from matrixcontainer.kubeapi.meta import errors
@@ -24,7 +24,7 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.store_errors import store_lost
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.storage.backend import Database
-from matrixcontainer.kubeapi.storage.objects import StoreLost
+from matrixcontainer.kubeapi.storage.objects import StorageError
 from matrixcontainer.kubeapi.storage.store import Store
 from matrixcontainer.kubeapi.transport import asgi
 
@@ -59,7 +59,7 @@ class App(Writing):
     def _refusal(self, request: Request, failure: Exception) -> Response:
         if isinstance(failure, errors.PlainPage):
             return Response(failure.page(request.path).encode(), failure.code, "text/plain; charset=utf-8")
-        if isinstance(failure, StoreLost):
+        if isinstance(failure, StorageError):
             failure = store_lost(failure)
         if isinstance(failure, (RecursionError, orjson.JSONEncodeError)):
             failure = errors.bad_request(f"the object is nested too deeply or holds what JSON cannot say: {failure}")
@@ -110,7 +110,7 @@ class App(Writing):
         if any(name.startswith("impersonate-") for name in request.headers):
             user = who_is_meant(user, request.headers, authorizer)
         request.user = user
-        authorizer.demand(user, wish_of(request, target))
+        authorizer.demand(user, attributes_of(request, target))
 
     def _find(self, request: Request, target: Target) -> Resource:
         resource = self.api.registry.find(target.group, target.version, target.plural)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from matrixcontainer.kubeapi.auth.authentication import ANONYMOUS, User
-from matrixcontainer.kubeapi.auth.authorizer import Wish
+from matrixcontainer.kubeapi.auth.authorizer import Attributes
 from matrixcontainer.kubeapi.meta import errors
 
 BODY_BYTES_MAX = 3 * 2**20
@@ -118,11 +118,11 @@ VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH"
 NAMED = re.compile(r"(?:^|,)\s*metadata\.name==?([^,]+)")
 
 
-def wish_of(request: Request, target: Target | None) -> Wish:
+def attributes_of(request: Request, target: Target | None) -> Attributes:
     """What the request wants to do, as it is authorised: lists and watches of one named object carry its name."""
     verb = VERBS.get(request.method, request.method.lower())
     if target is None:
-        return Wish(verb, path=request.path)
+        return Attributes(verb, path=request.path)
     name = target.name
     if target.watch:
         verb = "watch"
@@ -137,4 +137,4 @@ def wish_of(request: Request, target: Target | None) -> Wish:
     namespace = target.namespace
     if target.plural == "namespaces" and not target.group:
         namespace = target.name
-    return Wish(verb, target.group, target.plural, target.subresource, namespace, name)
+    return Attributes(verb, target.group, target.plural, target.subresource, namespace, name)

@@ -6,7 +6,7 @@ end of the second its container started in: never early, at most a second late.
 
 from typing import Any
 
-from matrixcontainer.kubeapi.kubelet.container_script import Deed, deed_of, noted
+from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, action_of, noted
 from matrixcontainer.kubeapi.kubelet.stage_delays import Pace
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 
@@ -115,7 +115,7 @@ class Containers:
 
     def _while_running(self, container: Obj, state: Obj, init: bool) -> float | None:
         began = parse_timestamp(state["state"]["running"]["startedAt"])
-        deed = self.deed(container, init)
+        deed = self.action(container, init)
         if deed.run_s is not None and self.now >= began + deed.run_s:
             self._end(state, deed.exit_code)
             return self.now
@@ -132,16 +132,16 @@ class Containers:
         state["ready"] = bool(state["started"] and self.now >= ready and not refused)
         return earliest(ends, *(moment for moment in (up, ready) if moment > self.now))
 
-    def deed(self, container: Obj, init: bool) -> Deed:
-        deed = deed_of(self.pod, container)
+    def action(self, container: Obj, init: bool) -> ScriptAction:
+        deed = action_of(self.pod, container)
         if deed.run_s is not None or container.get("restartPolicy") == "Always":
             return deed
         seed = f"{self.pod['metadata']['uid']} {container['name']}"
         if init:
-            return Deed(self.pace.delay("init", seed), deed.exit_code, deed.lines)
+            return ScriptAction(self.pace.delay("init", seed), deed.exit_code, deed.lines)
         owners = self.pod["metadata"].get("ownerReferences") or []
         if any(owner.get("kind") == "Job" and owner.get("controller") for owner in owners):
-            return Deed(self.pace.delay("job", seed), deed.exit_code, deed.lines)
+            return ScriptAction(self.pace.delay("job", seed), deed.exit_code, deed.lines)
         return deed
 
     def _end(self, state: Obj, code: int, reason: str = "") -> None:

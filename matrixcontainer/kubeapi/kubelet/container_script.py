@@ -22,7 +22,7 @@ PREFIX = "kubelet.cloudmatrix.io/"
 
 
 @dataclass(frozen=True)
-class Deed:
+class ScriptAction:
     """`run_s` is None for a container that runs until it is stopped."""
 
     run_s: float | None = None
@@ -42,7 +42,7 @@ def number(text: str) -> float | None:
         return None
 
 
-def deed_of(pod: dict[str, Any], container: dict[str, Any]) -> Deed:
+def action_of(pod: dict[str, Any], container: dict[str, Any]) -> ScriptAction:
     name = container["name"]
     told = understood([*(container.get("command") or []), *(container.get("args") or [])])
     run_s = number(noted(pod, "run-seconds", name))
@@ -51,46 +51,48 @@ def deed_of(pod: dict[str, Any], container: dict[str, Any]) -> Deed:
     run_s = run_s if run_s is not None else told.run_s
     if run_s is None and code is not None:
         run_s = 0.0
-    return Deed(run_s, int(code) if code is not None else told.exit_code, printed + told.lines)
+    return ScriptAction(run_s, int(code) if code is not None else told.exit_code, printed + told.lines)
 
 
-def understood(words: list[str]) -> Deed:
+def understood(words: list[str]) -> ScriptAction:
     """The deed of a command line, as far as it is one of the few that are understood whole."""
     if len(words) >= 3 and words[0].rpartition("/")[2] in ("sh", "bash") and words[1] in ("-c", "-ec"):
         parts = [part.strip() for part in re.split(r";|&&|\n", words[2]) if part.strip()]
         try:
             steps = [_step(shlex.split(part)) for part in parts]
         except ValueError:
-            return Deed()
+            return ScriptAction()
     else:
         steps = [_step(words)]
     run_s, code = 0.0, 0
     lines: list[str] = []
     for step in steps:
         if step is None:
-            return Deed(lines=tuple(lines))
+            return ScriptAction(lines=tuple(lines))
         if step.run_s is None:
-            return Deed(None, 0, (*lines, *step.lines))
+            return ScriptAction(None, 0, (*lines, *step.lines))
         run_s, code = run_s + step.run_s, step.exit_code
         lines += step.lines
         if step.exit_code:
             break
-    return Deed(run_s, code, tuple(lines)) if steps else Deed()
+    return ScriptAction(run_s, code, tuple(lines)) if steps else ScriptAction()
 
 
-def _step(words: list[str]) -> Deed | None:
+def _step(words: list[str]) -> ScriptAction | None:
     if not words:
         return None
     name, rest = words[0].rpartition("/")[2], words[1:]
     if name == "sleep" and len(rest) == 1:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", rest[0])
         if match is None:
-            return Deed(None) if rest[0] in ("infinity", "inf") else None
-        return Deed(float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]])
+            return ScriptAction(None) if rest[0] in ("infinity", "inf") else None
+        return ScriptAction(float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]])
     if name == "echo":
-        return None if any(mark in word for word in rest for mark in "$`|>") else Deed(0.0, 0, (" ".join(rest),))
+        return (
+            None if any(mark in word for word in rest for mark in "$`|>") else ScriptAction(0.0, 0, (" ".join(rest),))
+        )
     if name in ("true", "false"):
-        return Deed(0.0, int(name == "false"))
+        return ScriptAction(0.0, int(name == "false"))
     if name == "exit" and len(rest) == 1 and rest[0].isdigit():
-        return Deed(0.0, int(rest[0]) % 256)
+        return ScriptAction(0.0, int(rest[0]) % 256)
     return None

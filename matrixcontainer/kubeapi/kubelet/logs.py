@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from matrixcontainer.kubeapi.kubelet.container_script import deed_of
+from matrixcontainer.kubeapi.kubelet.container_script import action_of
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 
@@ -76,7 +76,7 @@ def lines_of(pod: Obj, name: str, previous: bool = False) -> list[Line]:
     spec = pod["spec"]
     containers = (spec.get("containers") or []) + (spec.get("initContainers") or [])
     container = next(container for container in containers if container["name"] == name)
-    printed = deed_of(pod, container).lines
+    printed = action_of(pod, container).lines
     if printed:
         return [(began, line) for line in printed]
     words = " ".join([*(container.get("command") or []), *(container.get("args") or [])])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 Usage = dict[str, int]  # resource: thousandths
 
-SAID = "metrics.cloudmatrix.io/"
+USAGE_ANNOTATION = "metrics.cloudmatrix.io/"
 CUSTOM = "custom.metrics.cloudmatrix.io/"
 EXTERNAL = "external.metrics.cloudmatrix.io/"
 DEFAULTS = {"cpu": (10, 5), "memory": (2, 32 * 2**20 * 1000)}  # a fraction of the request, or so much
@@ -50,26 +50,30 @@ def container_usage(pod: Obj, controller: Obj | None, running: int) -> dict[str,
     own, above = notes_of(pod), notes_of(controller)
     words = {*DEFAULTS}
     for notes in (own, above):
-        words |= {key[len(SAID) :].removeprefix("total-").partition(".")[0] for key in notes if key.startswith(SAID)}
+        words |= {
+            key[len(USAGE_ANNOTATION) :].removeprefix("total-").partition(".")[0]
+            for key in notes
+            if key.startswith(USAGE_ANNOTATION)
+        }
     found: dict[str, Usage] = {}
     for container in containers:
         name = container["name"]
         usage = found[name] = {}
         for word in sorted(words):
-            said = _said(own, above, word, name, len(containers), running)
+            said = _annotated(own, above, word, name, len(containers), running)
             usage[word] = said if said is not None else _presumed(container, word)
     return found
 
 
-def _said(
+def _annotated(
     own: dict[str, str], above: dict[str, str], word: str, container: str, containers: int, running: int
 ) -> int | None:
     for notes in (own, above):
-        if (one := amount(notes.get(f"{SAID}{word}.{container}"))) is not None:
+        if (one := amount(notes.get(f"{USAGE_ANNOTATION}{word}.{container}"))) is not None:
             return one
-        if (whole := amount(notes.get(SAID + word))) is not None:
+        if (whole := amount(notes.get(USAGE_ANNOTATION + word))) is not None:
             return whole // containers
-    if (total := amount(above.get(f"{SAID}total-{word}"))) is not None:
+    if (total := amount(above.get(f"{USAGE_ANNOTATION}total-{word}"))) is not None:
         return total // max(running, 1) // containers
     return None
 

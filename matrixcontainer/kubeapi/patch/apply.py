@@ -40,14 +40,14 @@ Owner = tuple[str, str, str, str]  # manager, operation, apiVersion, subresource
 
 
 @dataclass
-class Held:
+class ManagedFields:
     """What one owner holds, and since when."""
 
     paths: Paths
     time: str
 
 
-def read_managers(obj: dict[str, Any]) -> dict[Owner, Held]:
+def read_managers(obj: dict[str, Any]) -> dict[Owner, ManagedFields]:
     found = {}
     for entry in obj.get("metadata", {}).get("managedFields") or []:
         owner = (
@@ -56,11 +56,11 @@ def read_managers(obj: dict[str, Any]) -> dict[Owner, Held]:
             entry.get("apiVersion", ""),
             entry.get("subresource", ""),
         )
-        found[owner] = Held(from_fields(entry.get("fieldsV1") or {}), entry.get("time", ""))
+        found[owner] = ManagedFields(from_fields(entry.get("fieldsV1") or {}), entry.get("time", ""))
     return found
 
 
-def write_managers(obj: dict[str, Any], managers: dict[Owner, Held]) -> None:
+def write_managers(obj: dict[str, Any], managers: dict[Owner, ManagedFields]) -> None:
     """Put the owners that hold something into the object, Apply entries first, then by time."""
     entries = []
     order = sorted(managers.items(), key=lambda pair: (pair[0][1] != "Apply", pair[1].time, pair[0]))
@@ -117,7 +117,7 @@ def track_update(
     if stated == [] and not schema.ref:
         stated = None  # an empty list is none, but for decoded types
     if stated == [] or stated == [{}]:
-        managers: dict[Owner, Held] = {}
+        managers: dict[Owner, ManagedFields] = {}
         new["metadata"].pop("managedFields", None)
         write_managers(new, managers)
         return
@@ -137,10 +137,10 @@ def track_update(
         for owner, held in managers.items():
             if owner != me:
                 held.paths = drop_under(held.paths - gone, touched, keep_nodes=True)
-        mine = managers.get(me, Held(frozenset(), now))
+        mine = managers.get(me, ManagedFields(frozenset(), now))
         paths = (mine.paths | touched) - gone
         if touched or me not in managers:
-            managers[me] = Held(paths, "" if subresource == "scale" else now)
+            managers[me] = ManagedFields(paths, "" if subresource == "scale" else now)
         else:
             mine.paths = paths
     write_managers(new, cap_updates(managers, now))
@@ -151,7 +151,7 @@ def drop_under(paths: Paths, touched: Paths, keep_nodes: bool = False) -> Paths:
     return paths - touched
 
 
-def cap_updates(managers: dict[Owner, Held], now: str) -> dict[Owner, Held]:
+def cap_updates(managers: dict[Owner, ManagedFields], now: str) -> dict[Owner, ManagedFields]:
     """Merge the oldest Update entries into one, so that their number stays bounded."""
     updates = sorted((o for o in managers if o[1] == "Update"), key=lambda owner: (managers[owner].time, owner))
     if len(updates) <= UPDATE_ENTRIES_MAX:
@@ -159,8 +159,8 @@ def cap_updates(managers: dict[Owner, Held], now: str) -> dict[Owner, Held]:
     for owner in updates[: len(updates) - UPDATE_ENTRIES_MAX + 1]:
         held = managers.pop(owner)
         ancient: Owner = ("ancient-changes", "Update", owner[2], "")
-        earlier = managers.get(ancient, Held(frozenset(), held.time))
-        managers[ancient] = Held(earlier.paths | held.paths, held.time)
+        earlier = managers.get(ancient, ManagedFields(frozenset(), held.time))
+        managers[ancient] = ManagedFields(earlier.paths | held.paths, held.time)
     return managers
 
 
@@ -173,7 +173,7 @@ BEFORE = "before-first-apply"
 
 
 @dataclass(frozen=True)
-class Wish:
+class ApplyOptions:
     """Who applies, where, when, and the configuration as it was sent."""
 
     manager: str
@@ -183,7 +183,9 @@ class Wish:
     stated: dict[str, Any]
 
 
-def apply_config(live: dict[str, Any] | None, config: dict[str, Any], schema: Schema, wish: Wish) -> dict[str, Any]:
+def apply_config(
+    live: dict[str, Any] | None, config: dict[str, Any], schema: Schema, wish: ApplyOptions
+) -> dict[str, Any]:
     """The object after `wish.manager` applied `config`; raises ApiError 409 listing every conflict."""
     base = live if live is not None else {"metadata": {}}
     plain = without_ownership(base)
@@ -216,7 +218,7 @@ def apply_config(live: dict[str, Any] | None, config: dict[str, Any], schema: Sc
     since = next((managers[owner].time for owner in earlier), "") if live is not None and merged == plain else wish.now
     for owner in earlier:
         del managers[owner]
-    managers[me] = Held(wanted, since)
+    managers[me] = ManagedFields(wanted, since)
     living = {owner: held for owner, held in managers.items() if held.paths}
     if live is not None:
         _, _, removed = compare(plain, merged, schema)
@@ -230,11 +232,13 @@ def apply_config(live: dict[str, Any] | None, config: dict[str, Any], schema: Sc
     return drop_nulls(merged, schema) if schema.ref else merged
 
 
-def _everything_before(plain: dict[str, Any], schema: Schema, api_version: str, wish: Wish) -> dict[Owner, Held]:
+def _everything_before(
+    plain: dict[str, Any], schema: Schema, api_version: str, wish: ApplyOptions
+) -> dict[Owner, ManagedFields]:
     """Who owns what an object nobody was tracked for holds at its first apply."""
     added, modified, _ = compare({"metadata": {}}, plain, schema)
     paths = frozenset((added | modified) - NEVER_OWNED)
-    return {(BEFORE, "Update", api_version, wish.subresource): Held(paths, wish.now)} if paths else {}
+    return {(BEFORE, "Update", api_version, wish.subresource): ManagedFields(paths, wish.now)} if paths else {}
 
 
 def _granted_to_client(plain: dict[str, Any], schema: Schema, api_version: str) -> Paths:

@@ -165,7 +165,7 @@ class Decoding:
         else:
             found += resource.strategy.validate(obj, old)
         if found:
-            told = resource.strategy.told_group
+            told = resource.strategy.reported_group
             group = resource.group if told is None else told
             raise errors.unprocessable(resource.kind, group, obj["metadata"].get("name", ""), found)
 

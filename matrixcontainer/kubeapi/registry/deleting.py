@@ -9,7 +9,7 @@ from matrixcontainer.kubeapi.registry.patching import PatchingVerbs
 from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.rest import RETRIES_MAX, differs, pending_work
 from matrixcontainer.kubeapi.schema.structural import copy_json
-from matrixcontainer.kubeapi.storage.objects import Record, Stale
+from matrixcontainer.kubeapi.storage.objects import Conflict, Record
 
 
 class DeletingVerbs(PatchingVerbs):
@@ -33,7 +33,7 @@ class DeletingVerbs(PatchingVerbs):
                 await gate(resource, "DELETE", None, obj, replace(options, dry_run=options.dry_run or wish.dry_run))
             try:
                 return await self._delete_once(resource, record, obj, wish)
-            except Stale:
+            except Conflict:
                 continue
         raise errors.conflict(resource.plural, resource.group, name)
 

@@ -89,7 +89,7 @@ class PatchingVerbs(Verbs):
             if resource.namespaced:
                 self._demand_namespace(resource, namespace, name)
             now = timestamps.timestamp(self.now())
-            wish = apply.Wish(options.manager, "", options.force, now, stated_config)
+            wish = apply.ApplyOptions(options.manager, "", options.force, now, stated_config)
             obj = apply.apply_config(None, config, resource.schema, wish)
             return await self._insert(
                 resource, namespace, await self._prepare_new(resource, obj, options, True), options
@@ -98,7 +98,7 @@ class PatchingVerbs(Verbs):
         def change(old: dict[str, Any]) -> dict[str, Any]:
             now = timestamps.timestamp(self.now())
             sub = options.subresource
-            wish = apply.Wish(options.manager, sub, options.force, now, stated_config)
+            wish = apply.ApplyOptions(options.manager, sub, options.force, now, stated_config)
             merged = apply.apply_config(old, config, resource.schema, wish)
             if stated and stated != old["metadata"]["resourceVersion"]:
                 raise errors.conflict(resource.plural, resource.group, name)

@@ -19,7 +19,7 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.store_errors import store_lost
 from matrixcontainer.kubeapi.registry.strategy import keep_part
 from matrixcontainer.kubeapi.schema.structural import copy_json
-from matrixcontainer.kubeapi.storage.objects import Key, Record, Stale, StoreLost
+from matrixcontainer.kubeapi.storage.objects import Conflict, Key, Record, StorageError
 from matrixcontainer.kubeapi.storage.store import Store
 
 RETRIES_MAX = 20
@@ -120,7 +120,7 @@ class Verbs(Decoding):
             return Outcome(obj, created=True)
         try:
             record = await self._put(key, resource.store_form(obj), None)
-        except Stale:
+        except Conflict:
             self._demand_free(resource, key, obj)
             raise errors.already_exists(resource.plural, resource.group, name) from None
         return Outcome(shown(resource, record, obj), created=True, record=record)
@@ -193,7 +193,7 @@ class Verbs(Decoding):
                     raise errors.conflict(resource.plural, resource.group, name)
             try:
                 return await self._replace(resource, record, old, copy_json(new) if replace else new, options, track)
-            except Stale:
+            except Conflict:
                 if stated:
                     break
         raise errors.conflict(resource.plural, resource.group, name)
@@ -226,7 +226,11 @@ class Verbs(Decoding):
         self._demand_valid(resource, new, old, options.subresource == "status")
         for judge in self.judges:
             await judge(resource, "UPDATE", new, old, options)
-        if strategy.has_generation and options.subresource != "status" and _wish(resource, old) != _wish(resource, new):
+        if (
+            strategy.has_generation
+            and options.subresource != "status"
+            and spec_for_generation(resource, old) != spec_for_generation(resource, new)
+        ):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if not differs(old, new):
             return Outcome(resource.show(record), record=record)
@@ -288,14 +292,14 @@ class Verbs(Decoding):
     async def _erase(self, resource: Resource, record: Record, last: dict[str, Any]) -> Outcome:
         try:
             gone = await self.store.remove(record.key, resource.store_form(last), record)
-        except StoreLost as failure:
+        except StorageError as failure:
             raise store_lost(failure) from failure
         return Outcome(resource.show(gone), gone=True, record=gone)
 
     async def _put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
         try:
             return await self.store.put(key, obj, expected)
-        except StoreLost as failure:
+        except StorageError as failure:
             raise store_lost(failure) from failure
 
 
@@ -336,7 +340,7 @@ def pending_work(obj: dict[str, Any]) -> bool:
     )
 
 
-def _wish(resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
+def spec_for_generation(resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
     """What generation counts: everything but metadata and, where it has its own endpoint, status."""
     skip = {"metadata", "apiVersion", "kind"} | ({"status"} if resource.status else set())
     return {key: value for key, value in obj.items() if key not in skip}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from matrixcontainer.kubeapi.meta.errors import ApiError
-from matrixcontainer.kubeapi.storage.objects import StoreLost
+from matrixcontainer.kubeapi.storage.objects import StorageError
 
 
-def store_lost(failure: StoreLost) -> ApiError:
+def store_lost(failure: StorageError) -> ApiError:
     """What the database failed at, with the code that tells a client whether asking again may help."""
     code, reason = {
         "Full": (507, "InsufficientStorage"),

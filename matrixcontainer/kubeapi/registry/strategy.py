@@ -33,7 +33,7 @@ class Strategy:
     type_name = ""  # in the table of built-in types
     judge: Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]] | None = None  # by the rules of its type
     judged_whole = False  # an update looks at all of the metadata once more
-    told_group: str | None = None  # the group that refusals name, where it is not the resource's own
+    reported_group: str | None = None  # the group that refusals name, where it is not the resource's own
 
     def default(self, obj: dict[str, Any]) -> None:
         """Fill in what a Go client could have left out."""

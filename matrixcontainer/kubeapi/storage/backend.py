@@ -57,7 +57,7 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
-class Gap(Exception):
+class HistoryGap(Exception):
     """Changes of others have been forgotten before they were read: everything has to be loaded anew."""
 
 

@@ -7,11 +7,11 @@ import orjson
 Key = tuple[str, str, str]  # resource ("plural.group"), namespace ("" for cluster scope), name
 
 
-class Stale(Exception):
+class Conflict(Exception):
     """The object changed, appeared or went since it was read."""
 
 
-class StoreLost(Exception):
+class StorageError(Exception):
     """The database failed; nothing acknowledged is lost. The text says why and what would help.
 
     `kind` is Full, Locked, Damaged, Refused or Lost.

@@ -13,8 +13,8 @@ from typing import Any
 
 import psycopg
 
-from matrixcontainer.kubeapi.storage.backend import ChangeRow, Gap, ObjectRow, change_rows, object_rows
-from matrixcontainer.kubeapi.storage.objects import Change, StoreLost
+from matrixcontainer.kubeapi.storage.backend import ChangeRow, HistoryGap, ObjectRow, change_rows, object_rows
+from matrixcontainer.kubeapi.storage.objects import Change, StorageError
 
 CHANNEL = "kube_changes"
 LEAD_KEY = 0x6B756265  # "kube"
@@ -41,7 +41,7 @@ class Postgres:
     def __init__(self, url: str) -> None:
         self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
         self.place = self._url.rpartition("@")[2]
-        self._held: psycopg.Connection[Any] | None = None
+        self._connection: psycopg.Connection[Any] | None = None
         self._lead: psycopg.Connection[Any] | None = None
         self._leading = False
         self._listener: threading.Thread | None = None
@@ -61,12 +61,12 @@ class Postgres:
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
-        if self._held is None or self._held.closed:
-            self._held = self._connect()
-        return self._held
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+        return self._connection
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as failure:
@@ -78,14 +78,14 @@ class Postgres:
             elif isinstance(failure, (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)):
                 kind = "Damaged"
             said = str(failure).strip().replace("\n", " ") or type(failure).__name__
-            raise StoreLost(f"PostgreSQL at {self.place}: {said}", kind) from failure
+            raise StorageError(f"PostgreSQL at {self.place}: {said}", kind) from failure
 
     def create_tables(self) -> None:
-        with self._told():
+        with self._translated():
             self.connection.execute(TABLES)
 
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
-        with self._told():
+        with self._translated():
             run = self.connection.execute
             for name in ("revision", "floor"):
                 run("INSERT INTO kube_counters VALUES (%s, 0) ON CONFLICT DO NOTHING", (name,))
@@ -97,7 +97,7 @@ class Postgres:
         return known["revision"], known["floor"], objects, changes
 
     def newest(self) -> int:
-        with self._told():
+        with self._translated():
             row = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()
         assert row is not None
         return int(row[0])
@@ -106,7 +106,7 @@ class Postgres:
 
     def turn(self, after: int) -> list[ChangeRow]:
         try:
-            with self._told():
+            with self._translated():
                 taken = self.connection.execute(TAKE_TURN)
                 taken.nextset()  # one answer to each statement
                 row = taken.fetchone()
@@ -118,7 +118,7 @@ class Postgres:
 
     def write(self, batch: Sequence[Change]) -> None:
         kept, gone = object_rows(batch)
-        with self._told(), self.connection.pipeline(), self.connection.cursor() as cursor:
+        with self._translated(), self.connection.pipeline(), self.connection.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO kube_changes VALUES (%s, %s, %s, %s, %s, %s, %b, %b, %s)", change_rows(batch)
             )
@@ -132,22 +132,22 @@ class Postgres:
 
     def commit(self) -> None:
         try:
-            with self._told():
+            with self._translated():
                 self.connection.execute(f"NOTIFY {CHANNEL}; COMMIT")
-        except StoreLost:
+        except StorageError:
             self.abandon()
             raise
 
     def abandon(self) -> None:
-        if self._held is not None and not self._held.closed:
+        if self._connection is not None and not self._connection.closed:
             with suppress(psycopg.Error):
-                self._held.execute("ROLLBACK")
+                self._connection.execute("ROLLBACK")
                 return
-            self._held.close()
+            self._connection.close()
 
     def changes_after(self, revision: int) -> list[ChangeRow]:
         """Raises Gap when some of them have been forgotten."""
-        with self._told():
+        with self._translated():
             found: list[ChangeRow] = self.connection.execute(SELECT_CHANGES, (revision,), binary=True).fetchall()
             if found:
                 complete = found[0][0] == revision + 1
@@ -155,11 +155,11 @@ class Postgres:
                 row = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'floor'").fetchone()
                 complete = row is not None and row[0] <= revision
         if not complete:
-            raise Gap
+            raise HistoryGap
         return found
 
     def forget(self, floor: int) -> int:
-        with self._told(), self.connection.transaction():
+        with self._translated(), self.connection.transaction():
             self.connection.execute("UPDATE kube_counters SET value = %s WHERE name = 'floor'", (floor,))
             return self.connection.execute("DELETE FROM kube_changes WHERE revision <= %s", (floor,)).rowcount
 
@@ -187,7 +187,7 @@ class Postgres:
                         heard()
                         while not self._closing.is_set():
                             said = list(connection.notifies(timeout=LOOK_AGAIN_S, stop_after=1))
-                            held = self._held
+                            held = self._connection
                             own = held.info.backend_pid if held is not None and not held.closed else 0
                             if not said or any(one.pid != own for one in said):
                                 heard()
@@ -201,7 +201,7 @@ class Postgres:
         self._closing.set()
         if self._listener is not None:
             self._listener.join(2 * LOOK_AGAIN_S)
-        for connection in (self._held, self._lead):
+        for connection in (self._connection, self._lead):
             if connection is not None:
                 connection.close()
 

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from matrixcontainer.kubeapi.storage.backend import ChangeRow, ObjectRow, change_rows, object_rows
-from matrixcontainer.kubeapi.storage.objects import Change, StoreLost
+from matrixcontainer.kubeapi.storage.objects import Change, StorageError
 
 CHECKPOINT_BYTES = 2**20  # of objects written, after which the log is moved into the file
 LOG_PAGES_MAX = 4000  # when a commit does it itself
@@ -46,11 +46,11 @@ REMEDIES = {  # what to do, by the beginning of SQLite's name of the failure
 }
 
 
-def told(path: str, failure: sqlite3.Error) -> StoreLost:
+def storage_error(path: str, failure: sqlite3.Error) -> StorageError:
     name = getattr(failure, "sqlite_errorname", "") or type(failure).__name__
     unknown = ("Lost", "look at the file, its folder and its disk")
     kind, remedy = next((found for start, found in REMEDIES.items() if name.startswith(start)), unknown)
-    return StoreLost(f"{path}: {failure} ({name}): {remedy}", kind)
+    return StorageError(f"{path}: {failure} ({name}): {remedy}", kind)
 
 
 class Sqlite:
@@ -62,7 +62,7 @@ class Sqlite:
         if synchronous not in ("NORMAL", "FULL"):
             raise ValueError(f"synchronous is NORMAL or FULL, not {synchronous}")
         self.place = path
-        with self._told():
+        with self._translated():
             self.connection = sqlite3.connect(
                 path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False, cached_statements=64
             )
@@ -74,20 +74,20 @@ class Sqlite:
         self._written = 0
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         """Failures of SQLite as StoreLost, which says what would help."""
         try:
             yield
         except sqlite3.Error as failure:
-            raise told(self.place, failure) from failure
+            raise storage_error(self.place, failure) from failure
 
     def create_tables(self) -> None:
-        with self._told():
+        with self._translated():
             for statement in TABLES:
                 self.connection.execute(statement)
 
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
-        with self._told():
+        with self._translated():
             known: dict[str, int] = dict(self.connection.execute("SELECT name, value FROM kube_counters"))
             for name in ("revision", "floor"):
                 if name not in known:
@@ -97,22 +97,22 @@ class Sqlite:
         return known.get("revision", 0), known.get("floor", 0), objects, changes
 
     def newest(self) -> int:
-        with self._told():
+        with self._translated():
             return int(self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0])
 
     def turn(self, after: int) -> list[ChangeRow]:
-        with self._told():
+        with self._translated():
             self.connection.execute("BEGIN IMMEDIATE")
             found = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0]
         if found != after:
             self.abandon()
-            raise StoreLost(f"{self.place}: another process writes to this store", "Lost")
+            raise StorageError(f"{self.place}: another process writes to this store", "Lost")
         return []
 
     def write(self, batch: Sequence[Change]) -> None:
         kept, gone = object_rows(batch)
         run = self.connection.executemany
-        with self._told():
+        with self._translated():
             run("INSERT INTO kube_changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", change_rows(batch))
             if kept:
                 run("INSERT OR REPLACE INTO kube_objects VALUES (?, ?, ?, ?, ?, ?)", kept)
@@ -123,9 +123,9 @@ class Sqlite:
 
     def commit(self) -> None:
         try:
-            with self._told():
+            with self._translated():
                 self.connection.execute("COMMIT")
-        except StoreLost:
+        except StorageError:
             self.abandon()
             raise
         if self._written > CHECKPOINT_BYTES and self.place != ":memory:":
@@ -150,17 +150,17 @@ class Sqlite:
             self.connection.execute("ROLLBACK")
 
     def changes_after(self, revision: int) -> list[ChangeRow]:
-        with self._told():
+        with self._translated():
             return self.connection.execute(SELECT_CHANGES, (revision,)).fetchall()
 
     def forget(self, floor: int) -> int:
         try:
-            with self._told():
+            with self._translated():
                 self.connection.execute("BEGIN IMMEDIATE")
                 self.connection.execute("UPDATE kube_counters SET value = ? WHERE name = 'floor'", (floor,))
                 gone = self.connection.execute("DELETE FROM kube_changes WHERE revision <= ?", (floor,)).rowcount
                 self.connection.execute("COMMIT")
-        except StoreLost:
+        except StorageError:
             self.abandon()
             raise
         return gone

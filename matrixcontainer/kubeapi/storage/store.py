@@ -22,9 +22,9 @@ from typing import Any
 
 import orjson
 
-from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, Gap, change_of, records_of
+from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, HistoryGap, change_of, records_of
 from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, Log
-from matrixcontainer.kubeapi.storage.objects import Change, Key, Record, Stale, StoreLost, encode
+from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, encode
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class Store:
         """Create (`expected` None) or replace the object; sets metadata.resourceVersion. Raises Stale, StoreLost."""
         old = self.latest(key)
         if (old.revision if old else 0) != (expected.revision if expected else 0):
-            raise Stale(key)
+            raise Conflict(key)
         record = self._revised(key, obj)
         return await self._enqueue(Change("MODIFIED" if old else "ADDED", record, old, self.now()))
 
@@ -132,7 +132,7 @@ class Store:
         """Delete the object; `obj` is its last state, shown to watchers with the revision of the deletion."""
         old = self.latest(key)
         if old is None or old.revision != expected.revision:
-            raise Stale(key)
+            raise Conflict(key)
         return await self._enqueue(Change("DELETED", self._revised(key, obj), old, self.now()))
 
     def _revised(self, key: Key, obj: dict[str, Any]) -> Record:
@@ -150,7 +150,7 @@ class Store:
         self._pending[change.record.key] = _left_by(change)
         await asyncio.shield(batch.done)
         if change.record.revision == LOST:
-            raise Stale(change.record.key)
+            raise Conflict(change.record.key)
         return change.record
 
     def _begin(self) -> None:
@@ -168,7 +168,7 @@ class Store:
         try:
             self.database.turn(after)
             self._write()
-        except StoreLost as failure:
+        except StorageError as failure:
             self._settle(None, failure)
             return
         if self._disk_s < INLINE_S:  # sooner done than handed over
@@ -198,7 +198,7 @@ class Store:
         assert self._under_way is not None
         try:
             self.database.write(self._under_way.changes)
-        except StoreLost:
+        except StorageError:
             self.database.abandon()
             raise
 
@@ -232,14 +232,14 @@ class Store:
         self._begin()
 
     def _lose(self, batch: Batch, failure: Exception) -> None:
-        lost = failure if isinstance(failure, StoreLost) else StoreLost(f"the store failed: {failure!r}")
+        lost = failure if isinstance(failure, StorageError) else StorageError(f"the store failed: {failure!r}")
         for one in (batch, self._gathering):
             if one is not None:
                 one.done.set_exception(lost)
                 one.done.exception()  # every writer of the batch may have gone already
         self._gathering, self._pending = None, {}
         self._next = self.revision
-        if isinstance(failure, Gap):
+        if isinstance(failure, HistoryGap):
             self._reload()
         # A commit whose answer was lost may have been kept all the same; then it is found as somebody else's would be.
         self.look()
@@ -301,11 +301,11 @@ class Store:
             self._follow(rows)
             if self._under_way is None:
                 self._rebase()
-        elif isinstance(failure, Gap):
+        elif isinstance(failure, HistoryGap):
             self._reload()
         if looking.cancelled():
             return
-        if isinstance(failure, StoreLost):
+        if isinstance(failure, StorageError):
             looking.set_exception(failure)
             looking.exception()
         else:

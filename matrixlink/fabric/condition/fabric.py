@@ -119,7 +119,7 @@ class Fabric:
 
     # ---- how it is --------------------------------------------------------------------------------------------------
 
-    def below(self, node: str) -> Ports:
+    def degraded_ports(self, node: str) -> Ports:
         """The ports of a node (or leaf) that carry less than their rate."""
         return self._below.get(node, {})
 
@@ -145,13 +145,13 @@ class Fabric:
             raise InvalidField(f"{port} carries 0 to {self.built[port]:g} GB/s", field=field)
 
     def rate(self, node: str, port: str) -> float:
-        return self.below(node).get(port, self.built[port])
+        return self.degraded_ports(node).get(port, self.built[port])
 
     def capacity(self, link: str) -> float:
         """GB/s each way that a link carries now, by its name. Trunks between RDMA switches have no agent to report on
         them: they are at their built rate unless a question supposes otherwise."""
         owner, _, port = link.partition(".")
-        return self.below(owner).get(port, self.full(port))
+        return self.degraded_ports(owner).get(port, self.full(port))
 
     # ---- what may be used -------------------------------------------------------------------------------------------
 
@@ -181,17 +181,21 @@ class Fabric:
         self._drained = wanted
         return True
 
-    def lacking(self, owner: str) -> Ports:
+    def unavailable_ports(self, owner: str) -> Ports:
         """The ports of a node or leaf that new routes cannot use in full: below their rate, or drained."""
         drained = self._drained.get(owner)
-        return self.below(owner) if not drained else {**self.below(owner), **dict.fromkeys(sorted(drained), 0.0)}
+        return (
+            self.degraded_ports(owner)
+            if not drained
+            else {**self.degraded_ports(owner), **dict.fromkeys(sorted(drained), 0.0)}
+        )
 
     def usable(self, plane: Plane, owner: str) -> NDArray[np.float64]:
         """GB/s each way that routes may use of each port of a node or leaf, in the order of `PortOrder`."""
         found = self._usable.get((plane, owner))
         if found is None:
             found = self.whole(plane, is_leaf(owner))
-            if lacking := self.lacking(owner):
+            if lacking := self.unavailable_ports(owner):
                 found = found.copy()
                 for port, gbps in lacking.items():
                     place = self.ports.place(port)
@@ -207,7 +211,7 @@ class Fabric:
 
     def share(self, owner: str, port: str) -> float:
         """The part of its built rate that routes may use of a port, 0 to 1."""
-        return self.lacking(owner).get(port, self.full(port)) / self.full(port)
+        return self.unavailable_ports(owner).get(port, self.full(port)) / self.full(port)
 
     def _forget(self, owner: str) -> None:
         for plane in Plane:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from pydantic import Field
 
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_model import Wire
+from matrixcommon.model.resource_model import ApiModel
 
 
-class NodePorts(Wire):
+class NodePorts(ApiModel):
     """One node's ports on one plane, an entry per sub-plane.
 
     `uplink_gbps`: what the instance may send out of, or take into, the whole node. UB has seven entries, 448.0 each
@@ -29,14 +29,14 @@ class NodePorts(Wire):
     endpoint_gbps: list[float]
 
 
-class PlaneView(Wire):
+class PlaneView(ApiModel):
     """One plane as the instance sees it. `latency_us` is the one-way path through the switches between two nodes."""
 
     nodes: dict[str, NodePorts]
     latency_us: float
 
 
-class FabricView(Wire):
+class FabricView(ApiModel):
     """The planes an instance holds slices on. `slice` names the slice, or all of them joined by a comma."""
 
     slice: str

@@ -24,7 +24,7 @@ TOGETHER, EXACT, WINDOWS = "together", "exact", "windows"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class CompletionTimes:
     """`at`: when each flow ended, nanoseconds, inf for one that never can. `rate_solves`: rate computations."""
 
     at: Floats
@@ -36,7 +36,7 @@ class Run:
         return float(self.at.max(initial=0.0))
 
 
-def run(traffic: Traffic, window_ns: float = 0.0) -> Run:
+def run(traffic: Traffic, window_ns: float = 0.0) -> CompletionTimes:
     """Everything to its end, by guarantee plus share. Raises Overbooked when the floors of all flows do not fit at
     once; InvalidField for a negative window."""
     if not window_ns >= 0:
@@ -45,9 +45,9 @@ def run(traffic: Traffic, window_ns: float = 0.0) -> Run:
     if moves_together(traffic):
         with np.errstate(divide="ignore"):
             at = traffic.start + traffic.size / rates_now(traffic)
-        return Run(at, 1, TOGETHER)
+        return CompletionTimes(at, 1, TOGETHER)
     solves, at = _compiled(traffic, window_ns) if kernel() else _over_arrays(traffic, window_ns)
-    return Run(at, solves, WINDOWS if window_ns else EXACT)
+    return CompletionTimes(at, solves, WINDOWS if window_ns else EXACT)
 
 
 def moves_together(traffic: Traffic) -> bool:
@@ -125,11 +125,11 @@ def _over_arrays(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
         now = moment
         if live.any():
             solves += 1
-            rate[live] = fair_rates(only(traffic, live))
+            rate[live] = fair_rates(subset(traffic, live))
     return solves, at
 
 
-def only(traffic: Traffic, chosen: NDArray[np.bool_]) -> Traffic:
+def subset(traffic: Traffic, chosen: NDArray[np.bool_]) -> Traffic:
     """The chosen flows over the same links."""
     starts = np.zeros(int(chosen.sum()) + 1, np.int64)
     np.cumsum(traffic.lengths[chosen], out=starts[1:])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixcommon.model.errors import InvalidField
-from matrixlink.fabric.sharing.max_min import ROUNDING, Overbooked
+from matrixlink.fabric.sharing.max_min import ROUNDING, Overcommitted
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates
 from matrixlink.fabric.sharing.native_kernel import kernel
 from matrixlink.fabric.sharing.traffic import Floats, traffic
@@ -24,7 +24,7 @@ Path = tuple[int, ...]
 Numbers = NDArray[np.int32]
 
 
-class LiveShares:
+class IncrementalMaxMin:
     """At most `flows_max` flows at once, each over at most `links_max` links. A flow is named by the number `add`
     gives it, which is used again after it has gone."""
 
@@ -114,7 +114,7 @@ class LiveShares:
     def _refuse(self, links: Sequence[int], floors: Floats, capacity: Floats) -> None:
         over = [n for n in range(len(links)) if floors[n] > capacity[n] * (1 + ROUNDING) + ROUNDING]
         if over:
-            raise Overbooked(
+            raise Overcommitted(
                 [links[n] for n in over],
                 [
                     {"link": str(links[n]), "capacityGbps": float(capacity[n]), "floorsGbps": float(floors[n])}

@@ -32,7 +32,7 @@ ROUNDING = 1e-12
 """How far, relative to a link's capacity, floats may miss it by rounding alone."""
 
 
-class Overbooked(InsufficientBandwidth):
+class Overcommitted(InsufficientBandwidth):
     """The floors on some links add up to more than they have. `links` are their keys, sorted."""
 
     def __init__(self, links: list[Hashable], blocking: list[dict[str, object]]) -> None:
@@ -68,7 +68,7 @@ def refuse_overbooking(flows: Sequence[Flow], links: Mapping[Hashable, Number]) 
                 booked[key] = booked.get(key, 0) + flow.floor
     over = sorted((key for key, sum in booked.items() if _exceeds(sum, links[key])), key=str)
     if over:
-        raise Overbooked(
+        raise Overcommitted(
             over,
             [{"link": str(k), "capacityGbps": float(links[k]), "floorsGbps": float(booked[k])} for k in over],
         )

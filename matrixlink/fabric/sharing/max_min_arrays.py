@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.flow import Flow, Number
-from matrixlink.fabric.sharing.max_min import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, ROUNDING, RULES, Overbooked
+from matrixlink.fabric.sharing.max_min import FLOOR_LEVEL, GUARANTEE_PLUS_SHARE, ROUNDING, RULES, Overcommitted
 from matrixlink.fabric.sharing.traffic import Floats, Traffic, from_flows
 
 TIE = 1e-12
@@ -53,7 +53,7 @@ def refuse_overbooked(traffic: Traffic, keys: Sequence[Hashable] | None = None) 
     if len(over):
         named: dict[Hashable, int] = {keys[int(n)] if keys else int(n): int(n) for n in over}
         short = sorted(named, key=str)
-        raise Overbooked(
+        raise Overcommitted(
             short,
             [
                 {"link": str(key), "capacityGbps": float(traffic.capacity[at]), "floorsGbps": float(booked[at])}

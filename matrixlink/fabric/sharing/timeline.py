@@ -29,7 +29,7 @@ class FabricEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FlowCompletions:
     """When each flow ended (nanoseconds, in order; inf for one that never can). `rate_solves` counts the moments after
     which something still ran, so that rates had to be looked at."""
 
@@ -63,12 +63,12 @@ class Timeline:
         self._rate: dict[int, Number] = {}
         self._solves = 0
 
-    def run(self) -> Finished:
+    def run(self) -> FlowCompletions:
         """Everything to its end."""
         if self._moves_together():
             rates = share(self._flows, self._links, self._rule)
             start = self._flows[0].start
-            return Finished([start + _over(f.size, rate) for f, rate in zip(self._flows, rates, strict=True)], 1)
+            return FlowCompletions([start + _over(f.size, rate) for f, rate in zip(self._flows, rates, strict=True)], 1)
         ends: list[Number] = [math.inf] * len(self._flows)
         waiting = sorted(range(len(self._flows)), key=lambda n: self._flows[n].start, reverse=True)
         now: Number = 0
@@ -85,7 +85,7 @@ class Timeline:
             now = moment
             self._solves += bool(self._rate)
             self._share_again(touched)
-        return Finished(ends, self._solves)
+        return FlowCompletions(ends, self._solves)
 
     def _moves_together(self) -> bool:
         if not self._flows or self._events:

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class CollectiveStep:
     """Moves that start together, done `times` times in a row."""
 
     source: Ints
@@ -32,46 +32,46 @@ class Step:
     times: int = 1
 
 
-def all_to_all(dies: Sequence[int], pair_bytes: float) -> list[Step]:
+def all_to_all(dies: Sequence[int], pair_bytes: float) -> list[CollectiveStep]:
     """Everyone sends `pair_bytes` to every other: the dispatch of tokens to experts, and their combine."""
     ranks = _ranks(dies)
     first, second = np.divmod(np.arange(len(ranks) ** 2), len(ranks))
     other = first != second
-    return [Step(ranks[first[other]], ranks[second[other]], pair_bytes)]
+    return [CollectiveStep(ranks[first[other]], ranks[second[other]], pair_bytes)]
 
 
-def all_gather(dies: Sequence[int], block_bytes: float) -> list[Step]:
+def all_gather(dies: Sequence[int], block_bytes: float) -> list[CollectiveStep]:
     """Everyone's block goes round the ring until everyone has every block."""
     ranks = _ranks(dies)
-    return [Step(ranks, np.roll(ranks, -1), block_bytes, len(ranks) - 1)]
+    return [CollectiveStep(ranks, np.roll(ranks, -1), block_bytes, len(ranks) - 1)]
 
 
-def all_reduce(dies: Sequence[int], vector_bytes: float) -> list[Step]:
+def all_reduce(dies: Sequence[int], vector_bytes: float) -> list[CollectiveStep]:
     """On a ring: parts of the vector are summed on the way round, then the sums go round once more."""
     part = all_gather(dies, vector_bytes / len(dies))[0]
-    return [Step(part.source, part.target, part.size, 2 * part.times)]
+    return [CollectiveStep(part.source, part.target, part.size, 2 * part.times)]
 
 
-def broadcast(dies: Sequence[int], size: float) -> list[Step]:
+def broadcast(dies: Sequence[int], size: float) -> list[CollectiveStep]:
     """From the first to all, by doubling: in each step everyone who has it sends it to one who has not."""
     ranks, steps, have = _ranks(dies), [], 1
     while have < len(ranks):
         sending = min(have, len(ranks) - have)
-        steps.append(Step(ranks[:sending], ranks[have : have + sending], size))
+        steps.append(CollectiveStep(ranks[:sending], ranks[have : have + sending], size))
         have += sending
     return steps
 
 
-def incast(sources: Sequence[int], target: int, size: float) -> list[Step]:
+def incast(sources: Sequence[int], target: int, size: float) -> list[CollectiveStep]:
     """All to one."""
     ranks = _ranks(sources)
-    return [Step(ranks, np.full(len(ranks), target, np.int64), size)]
+    return [CollectiveStep(ranks, np.full(len(ranks), target, np.int64), size)]
 
 
-def kv_pull(prefill: Sequence[int], decode: Sequence[int], size: float) -> list[Step]:
+def kv_pull(prefill: Sequence[int], decode: Sequence[int], size: float) -> list[CollectiveStep]:
     """Decode die i pulls `size` bytes of keys and values from prefill die i, counted round where they are fewer."""
     targets, held = np.asarray(decode, np.int64), _ranks(prefill)
-    return [Step(held[np.arange(len(targets)) % len(held)], targets, size)]
+    return [CollectiveStep(held[np.arange(len(targets)) % len(held)], targets, size)]
 
 
 def _ranks(dies: Sequence[int]) -> Ints:
@@ -85,9 +85,9 @@ class Paths(Protocol):
     """A plane's links and how moves are laid over them: UB's in `tables/collectives.py`, RDMA's and VPC's in
     `scale_out.py`."""
 
-    def striped(self, step: Step) -> Traffic: ...
+    def striped(self, step: CollectiveStep) -> Traffic: ...
 
 
-def duration(steps: Sequence[Step], paths: Paths, latency_ns: float = 0.0) -> float:
+def duration(steps: Sequence[CollectiveStep], paths: Paths, latency_ns: float = 0.0) -> float:
     """Nanoseconds from the first byte of the first step to the last of the last, striped, latency paid per step."""
     return sum((step.times * (run(paths.striped(step)).makespan + latency_ns) for step in steps), 0.0)

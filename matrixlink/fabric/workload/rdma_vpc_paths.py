@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.traffic import Traffic, traffic
-from matrixlink.fabric.workload.collectives import Ints, Step
+from matrixlink.fabric.workload.collectives import CollectiveStep, Ints
 
 Bools = NDArray[np.bool_]
 
@@ -57,14 +57,14 @@ class RdmaPaths:
         core = self._living() * (self.cabinets * self.subnets * self.trunk_gbps)
         return np.concatenate([port, port, trunk.ravel(), trunk.ravel(), core.ravel(), core.ravel()])
 
-    def striped(self, step: Step) -> Traffic:
+    def striped(self, step: CollectiveStep) -> Traffic:
         """Every move halved over the subnets that both ends have left, as slices' routes are; the spine has the number
         of the target NPU among the living ones."""
         source, target = self._ends(step)
         parts = self._over_subnets(source, target)
         return self._traffic(step, source, target, parts, target[parts.move], target[parts.move])
 
-    def hashed(self, step: Step, seed: int) -> Traffic:
+    def hashed(self, step: CollectiveStep, seed: int) -> Traffic:
         """Every move whole, its subnet and its spines drawn by the seed, as ECMP draws them by a hash."""
         chance = np.random.default_rng(seed)
         source, target = self._ends(step)
@@ -76,7 +76,7 @@ class RdmaPaths:
         turns = chance.integers(0, 1 << 30, (2, len(kept)))
         return self._traffic(step, source, target, whole, turns[0], turns[1])
 
-    def sprayed(self, step: Step) -> Traffic:
+    def sprayed(self, step: CollectiveStep) -> Traffic:
         """Every move cut over both subnets and all living spines, as packets are sprayed."""
         source, target = self._ends(step)
         parts = self._over_subnets(source, target)
@@ -88,7 +88,7 @@ class RdmaPaths:
 
     # -- parts -------------------------------------------------------------------------------------------------------
 
-    def _ends(self, step: Step) -> tuple[Ints, Ints]:
+    def _ends(self, step: CollectiveStep) -> tuple[Ints, Ints]:
         source, target = step.source // 2, step.target // 2
         last = self.supernodes * self.cabinets * self.npus
         if max(source.max(), target.max()) >= last or min(source.min(), target.min()) < 0:
@@ -130,7 +130,9 @@ class RdmaPaths:
             np.concatenate([share, np.ones(len(apart))]),
         )  # fmt: skip
 
-    def _traffic(self, step: Step, source: Ints, target: Ints, parts: _Parts, up: Ints, down: Ints) -> Traffic:
+    def _traffic(
+        self, step: CollectiveStep, source: Ints, target: Ints, parts: _Parts, up: Ints, down: Ints
+    ) -> Traffic:
         """`up` and `down`: which of the living spines each part takes in its supernode and in the target's."""
         ports, leaves = self.supernodes * self.cabinets * self.npus * self.subnets, self.cabinets * self.subnets
         trunks, cores = self.supernodes * leaves * self.spines, self.supernodes * self.spines
@@ -166,7 +168,7 @@ class VpcPaths:
     nodes: int = 48
     card_gbps: float | tuple[float, ...] = 50.0
 
-    def striped(self, step: Step) -> Traffic:
+    def striped(self, step: CollectiveStep) -> Traffic:
         """Out by the one card, in by the other."""
         if (step.source == step.target).any():
             raise InvalidField("a node does not meet itself over VPC", field="nodes")

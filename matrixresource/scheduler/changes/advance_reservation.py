@@ -14,11 +14,16 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from matrixresource.scheduler.changes.minimal_move_layout import obeys
-from matrixresource.scheduler.model.free_capacity_index import Index
-from matrixresource.scheduler.model.placement_arithmetic import less, members_of, nodes_in, used_nodes
-from matrixresource.scheduler.model.request import Place, Wish
-from matrixresource.scheduler.placement.reserved_capacity import Promises, Reservation, clashes, withheld
+from matrixresource.scheduler.changes.minimal_move_layout import satisfies
+from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
+from matrixresource.scheduler.model.placement_arithmetic import members_of, nodes_in, subtract, used_nodes
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.scheduler.placement.reserved_capacity import (
+    Reservation,
+    ReservedCapacity,
+    conflicts_with_reservations,
+    hide_reservations,
+)
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
@@ -27,11 +32,11 @@ if TYPE_CHECKING:
 # ---- ahead of time
 
 
-def reserve(ledger: Ledger, name: str, wish: Wish, start: float, end: float) -> Place | None:
+def reserve(ledger: Ledger, name: str, wish: PlacementRequest, start: float, end: float) -> Placement | None:
     """The place promised from `start` to `end`, or None. ValueError when the name is used or the end comes first."""
-    if name in ledger.reservations or name in ledger.held or start >= end:
+    if name in ledger.reservations or name in ledger.allocations or start >= end:
         raise ValueError(f"{name}: the name is used already, or the end is not after the start")
-    wish = replace(wish, end=end)
+    wish = replace(wish, lease_end=end)
     place = place_between(ledger, wish, start)
     if place is not None:
         restore(ledger, name, Reservation(wish, start, end, place))
@@ -41,27 +46,27 @@ def reserve(ledger: Ledger, name: str, wish: Wish, start: float, end: float) -> 
 def restore(ledger: Ledger, name: str, reservation: Reservation) -> None:
     """A reservation known from before, as it was."""
     ledger.reservations[name] = reservation
-    ledger.promises = Promises(ledger.reservations.values())
+    ledger.promises = ReservedCapacity(ledger.reservations.values())
 
 
-def place_between(ledger: Ledger, wish: Wish, start: float) -> Place | None:
+def place_between(ledger: Ledger, wish: PlacementRequest, start: float) -> Placement | None:
     """A place on what will be free from `start` to the end of the wish; nothing is promised yet."""
     with leaving(ledger) as gone:
         gone.by(start)
-        with withheld(ledger, wish, start):
-            return ledger.choose_shown(wish)
+        with hide_reservations(ledger, wish, start):
+            return ledger.choose_unreserved(wish)
 
 
-def first_start(ledger: Ledger, wish: Wish, now: float, least: float) -> float | None:
+def first_start(ledger: Ledger, wish: PlacementRequest, now: float, least: float) -> float | None:
     """The first moment from `least` on at which it fits for as long as it stays, beside leases and reservations."""
-    stay = wish.end - now
-    ends = {held.wish.end for held in ledger.held.values()} | {r.end for r in ledger.promises.waiting}
+    stay = wish.lease_end - now
+    ends = {held.request.lease_end for held in ledger.allocations.values()} | {r.end for r in ledger.promises.waiting}
     with leaving(ledger) as gone:
         for start in sorted({least} | {end for end in ends if least < end < inf}):
             gone.by(start)
-            later = replace(wish, end=start + stay)
-            with withheld(ledger, later, start):
-                if ledger.choose_shown(later) is not None:
+            later = replace(wish, lease_end=start + stay)
+            with hide_reservations(ledger, later, start):
+                if ledger.choose_unreserved(later) is not None:
                     return start
     return None
 
@@ -69,90 +74,92 @@ def first_start(ledger: Ledger, wish: Wish, now: float, least: float) -> float |
 @contextmanager
 def without_promises(ledger: Ledger) -> Iterator[None]:
     """As if nothing were promised."""
-    kept, ledger.promises = ledger.promises, Promises()
+    kept, ledger.promises = ledger.promises, ReservedCapacity()
     try:
         yield
     finally:
         ledger.promises = kept
 
 
-class Leaving:
+class DepartureTimeline:
     """Tenants in the order in which they leave, given back as time goes on."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.gone: list[str] = []
-        said = ((held.wish.end, name) for name, held in ledger.held.items() if held.wish.end != inf)
+        said = (
+            (held.request.lease_end, name) for name, held in ledger.allocations.items() if held.request.lease_end != inf
+        )
         self.waiting = sorted(said, reverse=True)
 
     def by(self, moment: float) -> None:
         while self.waiting and self.waiting[-1][0] <= moment:
             _, name = self.waiting.pop()
-            self.ledger.give(name, self.ledger.held[name].place)
+            self.ledger.give(name, self.ledger.allocations[name].place)
             self.gone.append(name)
 
 
 @contextmanager
-def leaving(ledger: Ledger) -> Iterator[Leaving]:
+def leaving(ledger: Ledger) -> Iterator[DepartureTimeline]:
     """At the end everybody is back and everything as it was, hints about leaving times included."""
     ends = list(ledger.chooser.node_ends), list(ledger.chooser.cabinet_ends)
-    found = Leaving(ledger)
+    found = DepartureTimeline(ledger)
     try:
         yield found
     finally:
         for name in found.gone:
-            ledger.take(name, ledger.held[name].place, ledger.held[name].wish.end)
+            ledger.take(name, ledger.allocations[name].place, ledger.allocations[name].request.lease_end)
         ledger.chooser.node_ends, ledger.chooser.cabinet_ends = ends
 
 
 # ---- as time goes on
 
 
-def due(ledger: Ledger, now: float) -> tuple[dict[str, Place], list[str]]:
+def activate_due(ledger: Ledger, now: float) -> tuple[dict[str, Placement], list[str]]:
     """(places now held by reservations whose start has come, those for which there is none now)."""
-    held: dict[str, Place] = {}
+    held: dict[str, Placement] = {}
     failed: list[str] = []
     waiting = [name for name, r in ledger.reservations.items() if not r.holds and r.start <= now < r.end]
     for name in sorted(waiting, key=lambda name: (ledger.reservations[name].start, name)):
         reservation = ledger.reservations[name]
-        wish, place = reservation.wish, reservation.place
+        wish, place = reservation.request, reservation.place
         reservation.holds = True
-        ledger.promises = Promises(ledger.reservations.values())
+        ledger.promises = ReservedCapacity(ledger.reservations.values())
         anew = place if ledger.index.serves(place) else ledger.choose(wish)
         if anew is None:
             reservation.holds = False
-            ledger.promises = Promises(ledger.reservations.values())
+            ledger.promises = ReservedCapacity(ledger.reservations.values())
             failed.append(name)
             continue
-        ledger.take_up(name, wish, anew, now)
+        ledger.activate(name, wish, anew, now)
         held[name] = reservation.place = anew
     return held, failed
 
 
-def claim(ledger: Ledger, name: str, allocation: str, wish: Wish | None, now: float) -> Place | None:
+def claim(ledger: Ledger, name: str, allocation: str, wish: PlacementRequest | None, now: float) -> Placement | None:
     """The held reservation's place for an allocation, or the part of it that its wish finds there; None if nothing.
 
     The rest stays with the reservation. ValueError when it does not hold its place, or the allocation's name is used.
     """
     reservation = ledger.reservations[name]
-    if not reservation.holds or allocation in ledger.held or allocation in ledger.reservations:
+    if not reservation.holds or allocation in ledger.allocations or allocation in ledger.reservations:
         raise ValueError(f"{name}: not held yet, or {allocation} is a name in use")
-    held = ledger.held[name]
-    wish = wish or held.wish
+    held = ledger.allocations[name]
+    wish = wish or held.request
     ledger.give(name, held.place)
-    with only(ledger.index, held.place), withheld(ledger, wish):
-        found = held.place if wish is held.wish else ledger.choose_shown(wish)
-    if found is None or clashes(ledger, name, found, wish.end):
-        ledger.take(name, held.place, held.wish.end)
+    with with_only(ledger.index, held.place), hide_reservations(ledger, wish):
+        found = held.place if wish is held.request else ledger.choose_unreserved(wish)
+    if found is None or conflicts_with_reservations(ledger, name, found, wish.lease_end):
+        ledger.take(name, held.place, held.request.lease_end)
         return None
-    rest = less(ledger.index, held.place, found)
+    rest = subtract(ledger.index, held.place, found)
     if used_nodes(ledger.index, rest):
-        held.wish, held.place = rest_of(ledger, held.wish, rest), rest
-        reservation.wish, reservation.place = held.wish, rest
-        ledger.take(name, rest, held.wish.end)
+        held.request, held.place = remaining_request(ledger, held.request, rest), rest
+        reservation.request, reservation.place = held.request, rest
+        ledger.take(name, rest, held.request.lease_end)
     else:
-        del ledger.held[name], ledger.reservations[name]
-    ledger.take_up(allocation, wish, found, now)
+        del ledger.allocations[name], ledger.reservations[name]
+    ledger.activate(allocation, wish, found, now)
     return found
 
 
@@ -162,7 +169,7 @@ def cancel(ledger: Ledger, name: str) -> None:
         ledger.release(name)
     else:
         del ledger.reservations[name]
-        ledger.promises = Promises(ledger.reservations.values())
+        ledger.promises = ReservedCapacity(ledger.reservations.values())
 
 
 def expire(ledger: Ledger, now: float) -> tuple[list[str], list[str]]:
@@ -170,16 +177,16 @@ def expire(ledger: Ledger, now: float) -> tuple[list[str], list[str]]:
     ended = sorted(name for name, reservation in ledger.reservations.items() if reservation.end <= now)
     for name in ended:
         cancel(ledger, name)
-    return ended, sorted(name for name, held in ledger.held.items() if held.wish.end <= now)
+    return ended, sorted(name for name, held in ledger.allocations.items() if held.request.lease_end <= now)
 
 
 def extend(ledger: Ledger, name: str, end: float) -> bool:
     """A lease until another moment; False when what it holds is promised to somebody before that."""
-    held = ledger.held[name]
-    if clashes(ledger, name, held.place, end):
+    held = ledger.allocations[name]
+    if conflicts_with_reservations(ledger, name, held.place, end):
         return False
     ledger.give(name, held.place)
-    held.wish = replace(held.wish, end=end)
+    held.request = replace(held.request, lease_end=end)
     ledger.take(name, held.place, end)
     return True
 
@@ -188,7 +195,7 @@ def extend(ledger: Ledger, name: str, end: float) -> bool:
 
 
 @contextmanager
-def only(index: Index, place: Place) -> Iterator[None]:
+def with_only(index: FreeCapacityIndex, place: Placement) -> Iterator[None]:
     """Nothing is free but a place, which is, for a while."""
     mine = dict.fromkeys(nodes_in(index, place.whole + place.spares), index.shape.dies)
     for node, dies in place.parts:
@@ -222,17 +229,21 @@ def _bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def rest_of(ledger: Ledger, wish: Wish, rest: Place) -> Wish:
+def remaining_request(ledger: Ledger, wish: PlacementRequest, rest: Placement) -> PlacementRequest:
     """The request that a rest answers, for repairs; one for no nodes where its members differ in size."""
     index = ledger.index
     sizes = {dies.bit_count() / 2 for _, dies in rest.parts} | ({float(index.npus)} if rest.whole else set())
-    per = sizes.pop() if len(sizes) == 1 else wish.per
+    per = sizes.pop() if len(sizes) == 1 else wish.npus_per_node
     said = replace(
         wish,
         nodes=0 if sizes else len(members_of(index, rest)),
-        per=per if per < 1 else int(per),
+        npus_per_node=per if per < 1 else int(per),
         spares=len(nodes_in(index, rest.spares)),
         cpus=sum(amount for _, amount in rest.cpus),
         mem=sum(amount for _, amount in rest.mem),
     )
-    return said if obeys(ledger, said, rest) else replace(said, block=1, cell=1, near=None, apart=None)
+    return (
+        said
+        if satisfies(ledger, said, rest)
+        else replace(said, supernode_block=1, cabinet_block=1, affinity=None, anti_affinity=None)
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
@@ -18,12 +18,15 @@ PLACEMENTS = 12_000  # tried in all, about a third of a second
 
 
 def allocate_together(
-    ledger: Ledger, wishes: dict[str, Wish], now: float, chance: random.Random, placements: int = PLACEMENTS
-) -> dict[str, Place | None]:
+    ledger: Ledger, wishes: dict[str, PlacementRequest], now: float, chance: random.Random, placements: int = PLACEMENTS
+) -> dict[str, Placement | None]:
     """Holds what fits of the requests, by name, in the best order found; None for what is refused."""
-    order = sorted(wishes, key=lambda name: (-wishes[name].nodes, not wishes[name].within, -wishes[name].per, name))
+    order = sorted(
+        wishes,
+        key=lambda name: (-wishes[name].nodes, not wishes[name].required_domain, -wishes[name].npus_per_node, name),
+    )
     for wish in wishes.values():
-        ledger.chooser.learn(wish)
+        ledger.chooser.observe_size(wish)
     best = _tried(ledger, wishes, order, now)
     if len(order) > 1:
         for _ in range(placements // len(order)):
@@ -36,7 +39,7 @@ def allocate_together(
             rank = _tried(ledger, wishes, other, now)
             if rank >= best:
                 best, order = rank, other
-    placed: dict[str, Place | None] = dict.fromkeys(wishes)
+    placed: dict[str, Placement | None] = dict.fromkeys(wishes)
     for name in order:
         place = placed[name] = ledger.choose(wishes[name])
         if place is not None:
@@ -44,7 +47,7 @@ def allocate_together(
     return placed
 
 
-def _tried(ledger: Ledger, wishes: dict[str, Wish], order: list[str], now: float) -> tuple[float, int]:
+def _tried(ledger: Ledger, wishes: dict[str, PlacementRequest], order: list[str], now: float) -> tuple[float, int]:
     """(weighted NPUs placed, cabinets of gangs below zero), after which everything is as it was."""
     value, cabinets = 0.0, 0
     taken: list[str] = []

@@ -10,24 +10,24 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.model.bitmasks import lowest
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.free_capacity_index import Index
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 from matrixresource.scheduler.model.placement_arithmetic import masks_of, members_of, nodes_in, used_nodes
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.placement import constrained
-from matrixresource.scheduler.placement.affinity import Allowed
-from matrixresource.scheduler.placement.block_distribution import Room, deal
+from matrixresource.scheduler.placement.affinity import AffinityFilter
+from matrixresource.scheduler.placement.block_distribution import CabinetCapacity, distribute
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-def domain_size(shape: Shape, over: str) -> int:
+def domain_size(shape: ClusterShape, over: str) -> int:
     """Nodes of a node, a cabinet, a supernode, or of everything."""
     return {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[over]
 
 
-def obeys(ledger: Ledger, wish: Wish, place: Place, stayed: set[int] | None = None) -> bool:
+def satisfies(ledger: Ledger, wish: PlacementRequest, place: Placement, stayed: set[int] | None = None) -> bool:
     """Whether a place has the members asked for and keeps every required rule; fewer spares are no breach.
 
     Members that `stayed` need not be near to or apart from others: those may have moved since.
@@ -36,13 +36,13 @@ def obeys(ledger: Ledger, wish: Wish, place: Place, stayed: set[int] | None = No
     members, spares = members_of(index, place), nodes_in(index, place.spares)
     if len(members) != wish.nodes or len(spares) > wish.spares or members & spares:
         return False
-    size = domain_size(shape, wish.within)
+    size = domain_size(shape, wish.required_domain)
     if len({node // size for node in used_nodes(index, place)}) > 1:
         return False
     homes = Counter(node // shape.of_supernode for node in members)
-    if any(count % wish.block for count in homes.values()):
+    if any(count % wish.supernode_block for count in homes.values()):
         return False
-    if any(count % wish.cell for count in Counter(node // shape.nodes for node in members).values()):
+    if any(count % wish.cabinet_block for count in Counter(node // shape.nodes for node in members).values()):
         return False
     if homes and {node // shape.of_supernode for node in spares} - set(homes):
         return False
@@ -50,19 +50,21 @@ def obeys(ledger: Ledger, wish: Wish, place: Place, stayed: set[int] | None = No
         shares = Counter(node // domain_size(shape, wish.spread.over) for node in members)
         if max(shares.values(), default=0) > wish.spread.most:
             return False
-    allowed = Allowed(ledger, wish)
+    allowed = AffinityFilter(ledger, wish)
     return all(map(allowed, members - (stayed or set())))
 
 
-def lay_out(ledger: Ledger, wish: Wish, own: set[int], scope: range, *, stay: bool, spares: int = 0) -> set[int] | None:
+def choose_members(
+    ledger: Ledger, wish: PlacementRequest, own: set[int], scope: range, *, stay: bool, spares: int = 0
+) -> set[int] | None:
     """The members inside some cabinets, as many of `own` among them as can be; None when there are too few.
 
     With `stay` all of `own` are members, free or not, and so many `spares` find whole nodes beside them; otherwise they
     count where they are free.
     """
     index = ledger.index
-    allowed = Allowed(ledger, wish)
-    if allowed.nothing or wish.nodes % wish.block or wish.nodes % wish.cell:
+    allowed = AffinityFilter(ledger, wish)
+    if allowed.nothing or wish.nodes % wish.supernode_block or wish.nodes % wish.cabinet_block:
         return None
     free = constrained.free_nodes(index, wish, scope, allowed)
     present = masks_of(index, own)
@@ -75,14 +77,14 @@ def lay_out(ledger: Ledger, wish: Wish, own: set[int], scope: range, *, stay: bo
     limit, domain = constrained.spread_limit(index, wish.spread)
     each = limit if domain == 1 else index.nodes  # most of one cabinet
     over_all = limit if domain > 1 else index.shape.of_supernode  # most of one supernode
-    if wish.cell > 1 or spares:
+    if wish.cabinet_block > 1 or spares:
         return _dealt(index, wish, free, present, scope, spares if stay else None)
     room, had = Counter[int](), Counter[int]()
     for cabinet, mask in free.items():
         room[cabinet // index.cabinets] += min(mask.bit_count(), each)
         had[cabinet // index.cabinets] += min(present.get(cabinet, 0).bit_count(), each)
     room = Counter({supernode: min(count, over_all) for supernode, count in room.items()})
-    takes = shares(room, Counter({s: min(n, over_all) for s, n in had.items() if n}), wish.nodes, wish.block)
+    takes = shares(room, Counter({s: min(n, over_all) for s, n in had.items() if n}), wish.nodes, wish.supernode_block)
     if takes is None:
         return None
     found: set[int] = set()
@@ -93,22 +95,27 @@ def lay_out(ledger: Ledger, wish: Wish, own: set[int], scope: range, *, stay: bo
 
 
 def _dealt(
-    index: Index, wish: Wish, free: dict[int, int], present: dict[int, int], scope: range, spares: int | None
+    index: FreeCapacityIndex,
+    wish: PlacementRequest,
+    free: dict[int, int],
+    present: dict[int, int],
+    scope: range,
+    spares: int | None,
 ) -> set[int] | None:
     """The same in cells, or beside spares. Present nodes stay when spares are counted, else as many as can be."""
     limit, domain = constrained.spread_limit(index, wish.spread)
     each = limit if domain == 1 else index.nodes
-    rooms: dict[int, Room] = {}
+    rooms: dict[int, CabinetCapacity] = {}
     for cabinet in scope:
         mask, mine, whole = free.get(cabinet, 0), present.get(cabinet, 0).bit_count(), index.whole[cabinet]
         most = min(mask.bit_count(), each)
         if spares is None:
-            rooms[cabinet] = Room(most, 0, mine)
+            rooms[cabinet] = CabinetCapacity(most, 0, mine)
         elif mask or whole:
             started = (mask & ~whole & ~present.get(cabinet, 0)).bit_count()
-            rooms[cabinet] = Room(most, whole.bit_count(), started, mine)
-    takes = deal(
-        rooms, wish.nodes, spares, cell=wish.cell, block=wish.block,
+            rooms[cabinet] = CabinetCapacity(most, whole.bit_count(), started, mine)
+    takes = distribute(
+        rooms, wish.nodes, spares, cell=wish.cabinet_block, block=wish.supernode_block,
         most=limit if domain > 1 else index.shape.of_supernode, cabinets=index.cabinets,
     )  # fmt: skip
     if takes is None:
@@ -148,7 +155,9 @@ def shares(room: Counter[int], own: Counter[int], wanted: int, block: int) -> di
     return None if wanted else {supernode: take for supernode, take in takes.items() if take}
 
 
-def _inside(index: Index, free: dict[int, int], present: dict[int, int], wanted: int, each: int) -> set[int]:
+def _inside(
+    index: FreeCapacityIndex, free: dict[int, int], present: dict[int, int], wanted: int, each: int
+) -> set[int]:
     """Members in one supernode that has room: its own first, from the cabinets that have the most of them."""
     chosen: dict[int, int] = {}
     for cabinet in sorted(free, key=lambda c: (-present.get(c, 0).bit_count(), c)):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.changes import resize as resizing
 from matrixresource.scheduler.changes.trial import trial
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 
 if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Held, Ledger
+    from matrixresource.scheduler.ledger import HeldAllocation, Ledger
 
 
-def victims(ledger: Ledger, wish: Wish, now: float) -> list[str] | None:
+def victims(ledger: Ledger, wish: PlacementRequest, now: float) -> list[str] | None:
     """Allocations to release so that the request fits, or None when that would not help. Nothing is changed.
 
     They are released one after another on trial, the cheapest first, until it fits; then each that the place does not
@@ -25,7 +25,9 @@ def victims(ledger: Ledger, wish: Wish, now: float) -> list[str] | None:
     return _victims(ledger, wish, now, lambda: ledger.choose(wish) is not None)
 
 
-def resize(ledger: Ledger, name: str, wish: Wish, keep: list[int], now: float) -> tuple[Place | None, list[str]]:
+def resize(
+    ledger: Ledger, name: str, wish: PlacementRequest, keep: list[int], now: float
+) -> tuple[Placement | None, list[str]]:
     """`Ledger.resize` for one that may put others out: the new place, or None, and whom it put out."""
     place = ledger.resize(name, wish, keep)
     if place is not None or not wish.preempts:
@@ -36,11 +38,13 @@ def resize(ledger: Ledger, name: str, wish: Wish, keep: list[int], now: float) -
     return (ledger.resize(name, wish, keep) if evicted else None), evicted
 
 
-def _victims(ledger: Ledger, wish: Wish, now: float, fits: Callable[[], bool], spared: str = "") -> list[str] | None:
+def _victims(
+    ledger: Ledger, wish: PlacementRequest, now: float, fits: Callable[[], bool], spared: str = ""
+) -> list[str] | None:
     work = {
         name: lost(held, now)
-        for name, held in ledger.held.items()
-        if held.wish.priority < wish.priority and name != spared
+        for name, held in ledger.allocations.items()
+        if held.request.priority < wish.priority and name != spared
     }
     with trial(ledger) as released:
         for name in sorted(work, key=lambda name: (work[name], name)):
@@ -50,12 +54,12 @@ def _victims(ledger: Ledger, wish: Wish, now: float, fits: Callable[[], bool], s
         else:
             return None
         for name in reversed(list(released.gone)):
-            released.take_back(name)
+            released.undo(name)
             if not fits():
                 released(name)
         return sorted(released.gone, key=lambda name: (work[name], name))
 
 
-def lost(held: Held, now: float) -> float:
+def lost(held: HeldAllocation, now: float) -> float:
     """The work that an eviction throws away, in weighted NPU-seconds, counting what a start costs as a minute."""
-    return (now - held.since + 60.0) * held.wish.npus * held.wish.weight
+    return (now - held.since + 60.0) * held.request.npus * held.request.weight

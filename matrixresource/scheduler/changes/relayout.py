@@ -5,32 +5,32 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from matrixresource.scheduler.changes.minimal_move_layout import domain_size, lay_out, obeys
-from matrixresource.scheduler.model.placement_arithmetic import add, masks_of, members_of, nodes_in, tidy
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.changes.minimal_move_layout import choose_members, domain_size, satisfies
+from matrixresource.scheduler.model.placement_arithmetic import add, masks_of, members_of, nodes_in, normalise
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.placement import constrained
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-def laid_out(ledger: Ledger, old: Place, wish: Wish) -> Place | None:
+def relayout(ledger: Ledger, old: Placement, wish: PlacementRequest) -> Placement | None:
     """In the domain where the most can stay; anywhere when none of them will do. The old place is given back."""
     index = ledger.index
     own, spares = members_of(index, old), nodes_in(index, old.spares)
-    best: tuple[tuple[int, int], Place] | None = None
+    best: tuple[tuple[int, int], Placement] | None = None
     for scope in scopes_of(ledger, wish, own) if own else ():
-        members = lay_out(ledger, wish, own, scope, stay=False)
+        members = choose_members(ledger, wish, own, scope, stay=False)
         if members is None:
             continue
-        found = Place()
-        add(index, found, members, wish.per, {node: dies & index.dies[node] for node, dies in old.parts})
+        found = Placement()
+        add(index, found, members, wish.npus_per_node, {node: dies & index.dies[node] for node, dies in old.parts})
         homes = {node // index.shape.of_supernode for node in members}
         good = {s for s in spares - members if index.whole[s // index.nodes] >> s % index.nodes & 1}
         good = {s for s in good if s // index.nodes in scope and s // index.shape.of_supernode in homes}
         found.spares = list(masks_of(index, set(sorted(good)[: wish.spares])).items())
         missing = wish.spares - len(nodes_in(index, found.spares))
-        if missing and not constrained.spares_beside(index, replace(wish, spares=missing), scope, found):
+        if missing and not constrained.place_spares(index, replace(wish, spares=missing), scope, found):
             continue
         inside = range(scope.start * index.nodes, scope.stop * index.nodes)
         for had, left, wanted, kept in (
@@ -38,25 +38,25 @@ def laid_out(ledger: Ledger, old: Place, wish: Wish) -> Place | None:
             (old.mem, index.mem, wish.mem, found.mem),
         ):
             free = [(n, min(amount, left[n])) for n, amount in had if n in inside and index.up[n] and left[n]]
-            kept += cut(free, wanted, members)
-        if not pools_again(ledger, wish, found) or not obeys(ledger, wish, tidy(index, found)):
+            kept += trim_amounts(free, wanted, members)
+        if not pools_again(ledger, wish, found) or not satisfies(ledger, wish, normalise(index, found)):
             continue
         rank = (len(members & own), -len(found.cabinets(index.nodes)))
         if best is None or rank > best[0]:
             best = (rank, found)
-    return best[1] if best else ledger.choose_shown(wish)
+    return best[1] if best else ledger.choose_unreserved(wish)
 
 
-def scopes_of(ledger: Ledger, wish: Wish, nodes: set[int]) -> list[range]:
+def scopes_of(ledger: Ledger, wish: PlacementRequest, nodes: set[int]) -> list[range]:
     """The cabinets of each domain that holds some of the nodes, the one with the most first."""
-    size = domain_size(ledger.shape, wish.within)
+    size = domain_size(ledger.shape, wish.required_domain)
     cabinets = size // ledger.shape.nodes
     counts = {number: sum(node // size == number for node in nodes) for number in {node // size for node in nodes}}
     order = sorted(counts, key=lambda number: (-counts[number], number))
     return [range(number * cabinets, (number + 1) * cabinets) for number in order]
 
 
-def cut(amounts: list[tuple[int, int]], wanted: int, stay: set[int]) -> list[tuple[int, int]]:
+def trim_amounts(amounts: list[tuple[int, int]], wanted: int, stay: set[int]) -> list[tuple[int, int]]:
     """So much of what is held, on the members' nodes first."""
     found = []
     for node, amount in sorted(amounts, key=lambda entry: (entry[0] not in stay, -entry[1], entry[0])):
@@ -66,15 +66,15 @@ def cut(amounts: list[tuple[int, int]], wanted: int, stay: set[int]) -> list[tup
     return found
 
 
-def pools_again(ledger: Ledger, wish: Wish, place: Place) -> bool:
+def pools_again(ledger: Ledger, wish: PlacementRequest, place: Placement) -> bool:
     """Sockets and memory that lay on the lost node, from elsewhere."""
     cpus = wish.cpus - sum(amount for _, amount in place.cpus)
     mem = wish.mem - sum(amount for _, amount in place.mem)
     if not cpus and not mem:
         return True
     index, around = ledger.index, range(ledger.shape.all_nodes)
-    if wish.within:
-        size = {"cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}[wish.within]
+    if wish.required_domain:
+        size = {"cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}[wish.required_domain]
         kept = place.touched(ledger.shape.nodes)
         if not kept:
             return False  # nothing says any more in which domain it lies

@@ -9,79 +9,79 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from matrixresource.scheduler.changes.relayout import laid_out, pools_again
+from matrixresource.scheduler.changes.relayout import pools_again, relayout
 from matrixresource.scheduler.model.bitmasks import lowest
-from matrixresource.scheduler.model.free_capacity_index import Index
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.placement import constrained
-from matrixresource.scheduler.placement.affinity import Allowed
+from matrixresource.scheduler.placement.affinity import AffinityFilter
 from matrixresource.scheduler.placement.preferences import first_that_fits
-from matrixresource.scheduler.placement.reserved_capacity import withheld
+from matrixresource.scheduler.placement.reserved_capacity import hide_reservations
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-def repair(ledger: Ledger, node: int) -> tuple[dict[str, Place], list[str]]:
+def repair(ledger: Ledger, node: int) -> tuple[dict[str, Placement], list[str]]:
     """(new places by allocation, who had to go). The node takes nobody until it is set up again."""
     ledger.index.set_up(node, False)
     hit = [name for name in sorted(ledger.tenants[node // ledger.shape.nodes]) if touches(ledger, name, node)]
-    hit.sort(key=lambda name: (-ledger.held[name].wish.priority, -ledger.held[name].wish.npus))
-    moved: dict[str, Place] = {}
+    hit.sort(key=lambda name: (-ledger.allocations[name].request.priority, -ledger.allocations[name].request.npus))
+    moved: dict[str, Placement] = {}
     lost: list[str] = []
     for name in hit:
-        held = ledger.held[name]
+        held = ledger.allocations[name]
         ledger.give(name, held.place)
-        with withheld(ledger, held.wish):
+        with hide_reservations(ledger, held.request):
             place = repaired(ledger, name, node)
         if place is None:
-            del ledger.held[name]
+            del ledger.allocations[name]
             ledger.reservations.pop(name, None)
             lost.append(name)
             continue
-        ledger.take(name, place, held.wish.end)
+        ledger.take(name, place, held.request.lease_end)
         held.place = moved[name] = place
     return moved, lost
 
 
 def touches(ledger: Ledger, name: str, node: int) -> bool:
-    place = ledger.held[name].place
+    place = ledger.allocations[name].place
     cabinet, offset = divmod(node, ledger.shape.nodes)
     return any(c == cabinet and mask >> offset & 1 for c, mask in place.whole + place.spares) or any(
         n == node for n, _ in [*place.parts, *place.cpus, *place.mem]
     )
 
 
-def repaired(ledger: Ledger, name: str, node: int) -> Place | None:
+def repaired(ledger: Ledger, name: str, node: int) -> Placement | None:
     """The place without the node; the allocation's own has just been given back to the index."""
-    held = ledger.held[name]
-    old, wish = held.place, held.wish
+    held = ledger.allocations[name]
+    old, wish = held.place, held.request
     cabinet = node // ledger.shape.nodes
     kept = without(ledger.index, old, node)
     short = sum(mask.bit_count() for _, mask in kept.whole) + len(kept.parts) < wish.nodes
     alone = wish.nodes == 1 and not wish.spares
     if not alone:
         found = _with_one_more(ledger, name, wish, kept, cabinet) if short else kept
-        ruled = wish.spread or wish.apart or wish.near or wish.within
-        if found is None and wish.cell > 1:  # the whole cell goes where there is one
-            return first_that_fits(ledger.shape, wish, lambda firm: laid_out(ledger, kept, firm)) or (
-                ledger.choose_shown(without_spares(wish)) if wish.spares else None
+        ruled = wish.spread or wish.anti_affinity or wish.affinity or wish.required_domain
+        if found is None and wish.cabinet_block > 1:  # the whole cell goes where there is one
+            return first_that_fits(ledger.shape, wish, lambda firm: relayout(ledger, kept, firm)) or (
+                ledger.choose_unreserved(without_spares(wish)) if wish.spares else None
             )
-        if found is None and wish.block > 1 and wish.per == ledger.shape.npus and not ruled:
+        if found is None and wish.supernode_block > 1 and wish.npus_per_node == ledger.shape.npus and not ruled:
             found = _block_elsewhere(ledger, name, wish, kept, cabinet)
         if found is not None and pools_again(ledger, wish, found):
             return found
-    again = ledger.choose_shown(wish)
+    again = ledger.choose_unreserved(wish)
     if again is None and wish.spares:
-        again = ledger.choose_shown(without_spares(wish))
+        again = ledger.choose_unreserved(without_spares(wish))
     return again
 
 
-def without(index: Index, place: Place, node: int) -> Place:
+def without(index: FreeCapacityIndex, place: Placement, node: int) -> Placement:
     """What a place has on other nodes."""
     cabinet, offset = divmod(node, index.nodes)
     left = ~(1 << offset)
-    kept = Place(
+    kept = Placement(
         [(c, mask & left if c == cabinet else mask) for c, mask in place.whole],
         [(n, dies) for n, dies in place.parts if n != node],
         [(c, mask & left if c == cabinet else mask) for c, mask in place.spares],
@@ -93,11 +93,13 @@ def without(index: Index, place: Place, node: int) -> Place:
     return kept
 
 
-def without_spares(wish: Wish) -> Wish:
+def without_spares(wish: PlacementRequest) -> PlacementRequest:
     return replace(wish, spares=0)
 
 
-def _with_one_more(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabinet: int) -> Place | None:
+def _with_one_more(
+    ledger: Ledger, name: str, wish: PlacementRequest, kept: Placement, lost_cabinet: int
+) -> Placement | None:
     """The place with another node for the lost one: a spare of its own, else a free one, the nearest first."""
     index, shape = ledger.index, ledger.shape
     nodes = shape.nodes
@@ -110,21 +112,21 @@ def _with_one_more(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabi
         cabinet = node // nodes
         return (cabinet != lost_cabinet, cabinet not in touched, index.whole[cabinet].bit_count(), node)
 
-    if wish.block > 1:
+    if wish.supernode_block > 1:
         homes = {lost_cabinet // shape.cabinets}  # elsewhere it would cut a block
-    spares = [node for node in spares if wish.block == 1 or node // shape.of_supernode in homes]
-    spares = [node for node in spares if wish.cell == 1 or node // nodes == lost_cabinet]
+    spares = [node for node in spares if wish.supernode_block == 1 or node // shape.of_supernode in homes]
+    spares = [node for node in spares if wish.cabinet_block == 1 or node // nodes == lost_cabinet]
     for node in sorted(spares, key=far):
-        if constrained.has_room(index, node, wish.per) and keeps_rules(ledger, wish, members, node):
+        if constrained.has_room(index, node, wish.npus_per_node) and keeps_rules(ledger, wish, members, node):
             cabinet, offset = divmod(node, nodes)
             kept.spares = [(c, m & ~(1 << offset) if c == cabinet else m) for c, m in kept.spares]
             kept.spares = [(c, m) for c, m in kept.spares if m]
             return _added(ledger, wish, kept, node)
-    alone = wish.within == "cabinet" or wish.cell > 1
+    alone = wish.required_domain == "cabinet" or wish.cabinet_block > 1
     around = range(lost_cabinet, lost_cabinet + 1) if alone else None
     homes = homes or {lost_cabinet // shape.cabinets}
     free: list[int] = []
-    allowed = Allowed(ledger, wish)
+    allowed = AffinityFilter(ledger, wish)
     for supernode in [lost_cabinet // shape.cabinets] if around else sorted(homes):
         scope = around or range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
         for cabinet, mask in constrained.free_nodes(index, wish, scope, allowed).items():
@@ -136,9 +138,11 @@ def _with_one_more(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabi
     return None
 
 
-def _block_elsewhere(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_cabinet: int) -> Place | None:
+def _block_elsewhere(
+    ledger: Ledger, name: str, wish: PlacementRequest, kept: Placement, lost_cabinet: int
+) -> Placement | None:
     """The place with the lost node's block in another supernode; the rest of the gang keeps its nodes."""
-    supernode, left = lost_cabinet // ledger.shape.cabinets, wish.block - 1
+    supernode, left = lost_cabinet // ledger.shape.cabinets, wish.supernode_block - 1
     stays: list[tuple[int, int]] = []
     for cabinet, mask in sorted(kept.whole, key=lambda entry: entry[1].bit_count()):
         if cabinet // ledger.shape.cabinets == supernode and left:
@@ -147,9 +151,15 @@ def _block_elsewhere(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_ca
             mask &= ~leaves
         if mask:
             stays.append((cabinet, mask))
-    found = Place(stays, kept.parts, kept.spares, kept.cpus, kept.mem)
-    ledger.take(name, found, wish.end)
-    block = ledger.chooser.gang(Wish(wish.block, wish.per, "supernode", end=wish.end)) if not left else None
+    found = Placement(stays, kept.parts, kept.spares, kept.cpus, kept.mem)
+    ledger.take(name, found, wish.lease_end)
+    block = (
+        ledger.chooser.gang(
+            PlacementRequest(wish.supernode_block, wish.npus_per_node, "supernode", lease_end=wish.lease_end)
+        )
+        if not left
+        else None
+    )
     ledger.give(name, found)
     if block is None:
         return None
@@ -160,22 +170,26 @@ def _block_elsewhere(ledger: Ledger, name: str, wish: Wish, kept: Place, lost_ca
     return found
 
 
-def keeps_rules(ledger: Ledger, wish: Wish, members: set[int], node: int) -> bool:
+def keeps_rules(ledger: Ledger, wish: PlacementRequest, members: set[int], node: int) -> bool:
     """Whether a node may join the members, by `within`, `spread`, `apart` and `near`."""
     sizes = {"node": 1, "cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}
-    if wish.within and members and next(iter(members)) // sizes[wish.within] != node // sizes[wish.within]:
+    if (
+        wish.required_domain
+        and members
+        and next(iter(members)) // sizes[wish.required_domain] != node // sizes[wish.required_domain]
+    ):
         return False
     if wish.spread is not None and wish.spread.required:
         size = sizes[wish.spread.over]
         if sum(member // size == node // size for member in members) >= wish.spread.most:
             return False
-    return Allowed(ledger, wish)(node)
+    return AffinityFilter(ledger, wish)(node)
 
 
-def _added(ledger: Ledger, wish: Wish, kept: Place, node: int) -> Place:
+def _added(ledger: Ledger, wish: PlacementRequest, kept: Placement, node: int) -> Placement:
     cabinet, offset = divmod(node, ledger.shape.nodes)
-    if wish.per < ledger.shape.npus:
-        kept.parts.append((node, constrained.part_dies(ledger.index.dies[node], wish.per)))
+    if wish.npus_per_node < ledger.shape.npus:
+        kept.parts.append((node, constrained.part_dies(ledger.index.dies[node], wish.npus_per_node)))
         return kept
     masks = dict(kept.whole)
     masks[cabinet] = masks.get(cabinet, 0) | 1 << offset

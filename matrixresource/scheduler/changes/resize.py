@@ -11,9 +11,9 @@ from dataclasses import replace as changed
 from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.changes import repair
-from matrixresource.scheduler.changes.minimal_move_layout import lay_out, obeys
-from matrixresource.scheduler.changes.relayout import cut, laid_out, scopes_of
-from matrixresource.scheduler.model.free_capacity_index import EVEN, Index
+from matrixresource.scheduler.changes.minimal_move_layout import choose_members, satisfies
+from matrixresource.scheduler.changes.relayout import relayout, scopes_of, trim_amounts
+from matrixresource.scheduler.model.free_capacity_index import EVEN, FreeCapacityIndex
 from matrixresource.scheduler.model.placement_arithmetic import (
     add,
     copied,
@@ -21,13 +21,13 @@ from matrixresource.scheduler.model.placement_arithmetic import (
     masks_of,
     members_of,
     nodes_in,
-    tidy,
+    normalise,
     used_nodes,
 )
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.placement import constrained
 from matrixresource.scheduler.placement.preferences import first_that_fits
-from matrixresource.scheduler.placement.reserved_capacity import clashes, closed, withheld
+from matrixresource.scheduler.placement.reserved_capacity import closed, conflicts_with_reservations, hide_reservations
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
@@ -36,65 +36,69 @@ if TYPE_CHECKING:
 AMOUNTS = ("nodes", "per", "spares", "cpus", "mem")
 
 
-def grow(ledger: Ledger, name: str, wish: Wish) -> Place | None:
+def grow(ledger: Ledger, name: str, wish: PlacementRequest) -> Placement | None:
     """Everything held stays; members, spares, sockets and GiB are added near it. ValueError when the wish is smaller.
 
     A part of a node grows on its node. Spares lost before are not asked for again here (`refill` does).
     """
-    held = ledger.held[name]
-    old = held.wish
+    held = ledger.allocations[name]
+    old = held.request
     if any(getattr(wish, amount) < getattr(old, amount) for amount in AMOUNTS):
         raise ValueError(f"{name}: this is not growing")
-    if clashes(ledger, name, held.place, wish.end):
+    if conflicts_with_reservations(ledger, name, held.place, wish.lease_end):
         return None
     spares = len(nodes_in(ledger.index, held.place.spares)) + wish.spares - old.spares
-    with withheld(ledger, wish):
+    with hide_reservations(ledger, wish):
         return first_that_fits(ledger.shape, changed(wish, spares=spares), lambda firm: grown(ledger, held.place, firm))
 
 
-def shrink(ledger: Ledger, name: str, wish: Wish, keep: list[int]) -> Place:
+def shrink(ledger: Ledger, name: str, wish: PlacementRequest, keep: list[int]) -> Placement:
     """Of the members in `keep`, in the order of their ranks, the last go; spares and pools go down to what is asked.
 
     ValueError when the wish is larger, when `keep` names a node that is no member, or too few, or when what is left
     breaks a rule.
     """
-    if any(getattr(wish, amount) > getattr(ledger.held[name].wish, amount) for amount in AMOUNTS):
+    if any(getattr(wish, amount) > getattr(ledger.allocations[name].request, amount) for amount in AMOUNTS):
         raise ValueError(f"{name}: this is not shrinking")
-    place = shrunk(ledger, ledger.held[name].place, wish, keep)
-    if not obeys(ledger, wish, place, members_of(ledger.index, place)):
+    place = shrunk(ledger, ledger.allocations[name].place, wish, keep)
+    if not satisfies(ledger, wish, place, members_of(ledger.index, place)):
         raise ValueError(f"{name}: the members that stay break a rule")
-    if clashes(ledger, name, place, wish.end):
+    if conflicts_with_reservations(ledger, name, place, wish.lease_end):
         raise ValueError(f"{name}: its nodes are promised before it would leave")
     return place
 
 
-def resize(ledger: Ledger, name: str, wish: Wish, keep: list[int]) -> Place | None:
+def resize(ledger: Ledger, name: str, wish: PlacementRequest, keep: list[int]) -> Placement | None:
     """Where some of it grows and some shrinks: first what goes, then what is added."""
-    index, held = ledger.index, ledger.held[name]
+    index, held = ledger.index, ledger.allocations[name]
     old = held.place
-    smaller = changed(wish, nodes=min(wish.nodes, len(members_of(index, old))), per=min(wish.per, held.wish.per))
-    with withheld(ledger, wish):
+    smaller = changed(
+        wish,
+        nodes=min(wish.nodes, len(members_of(index, old))),
+        npus_per_node=min(wish.npus_per_node, held.request.npus_per_node),
+    )
+    with hide_reservations(ledger, wish):
         less = shrunk(ledger, old, smaller, keep)
-        if clashes(ledger, name, less, wish.end):
+        if conflicts_with_reservations(ledger, name, less, wish.lease_end):
             return None
         return first_that_fits(ledger.shape, wish, lambda firm: grown(ledger, less, firm))
 
 
-def replace(ledger: Ledger, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Place | None:
+def replace(ledger: Ledger, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
     """A member or spare is given up, with what else lies on its node: a held spare steps in, else a free node.
 
     A spare that is given up is replaced by a free node. Nobody else moves. ValueError when nothing lies there.
     """
-    index, held = ledger.index, ledger.held[name]
-    wish, old = held.wish, held.place
+    index, held = ledger.index, ledger.allocations[name]
+    wish, old = held.request, held.place
     if node not in used_nodes(index, old):
         raise ValueError(f"{name}: nothing of it lies on node {node}")
     kept = repair.without(index, old, node)
     count = len(nodes_in(index, old.spares))
     stayed = members_of(index, kept)
-    with closed(index, avoid | {node}), withheld(ledger, wish):
+    with closed(index, avoid | {node}), hide_reservations(ledger, wish):
         if not used_nodes(index, kept):
-            return ledger.choose_shown(wish)
+            return ledger.choose_unreserved(wish)
         if node in members_of(index, old):
             for stepped_in in _with_spare(index, kept, wish, node):
                 found = grown(ledger, stepped_in, changed(wish, spares=count - 1), stayed)
@@ -104,44 +108,46 @@ def replace(ledger: Ledger, name: str, node: int, avoid: frozenset[int] = frozen
         return first_that_fits(ledger.shape, wanted, lambda firm: grown(ledger, kept, firm, stayed))
 
 
-def move(ledger: Ledger, name: str, wish: Wish) -> Place | None:
+def move(ledger: Ledger, name: str, wish: PlacementRequest) -> Placement | None:
     """A layout under the new wish that keeps as many of the present nodes as it can."""
-    held = ledger.held[name]
+    held = ledger.allocations[name]
     ledger.give(name, held.place)
     try:
-        with withheld(ledger, wish):
-            return first_that_fits(ledger.shape, wish, lambda firm: laid_out(ledger, held.place, firm))
+        with hide_reservations(ledger, wish):
+            return first_that_fits(ledger.shape, wish, lambda firm: relayout(ledger, held.place, firm))
     finally:
-        ledger.take(name, held.place, held.wish.end)
+        ledger.take(name, held.place, held.request.lease_end)
 
 
-def refill(ledger: Ledger, name: str) -> Place:
+def refill(ledger: Ledger, name: str) -> Placement:
     """Missing spares taken, as many as can be had."""
-    held = ledger.held[name]
+    held = ledger.allocations[name]
     place = copied(held.place)
-    missing = held.wish.spares - len(nodes_in(ledger.index, place.spares))
+    missing = held.request.spares - len(nodes_in(ledger.index, place.spares))
     if missing > 0:
-        with withheld(ledger, held.wish):
-            scope = scopes_of(ledger, held.wish, used_nodes(ledger.index, place))[0]
-            constrained.spares_beside(ledger.index, changed(held.wish, spares=missing), scope, place)
-    return tidy(ledger.index, place)
+        with hide_reservations(ledger, held.request):
+            scope = scopes_of(ledger, held.request, used_nodes(ledger.index, place))[0]
+            constrained.place_spares(ledger.index, changed(held.request, spares=missing), scope, place)
+    return normalise(ledger.index, place)
 
 
 # ---- more
 
 
-def grown(ledger: Ledger, place: Place, wish: Wish, stayed: set[int] | None = None) -> Place | None:
+def grown(ledger: Ledger, place: Placement, wish: PlacementRequest, stayed: set[int] | None = None) -> Placement | None:
     """A place and what it lacks of a request; the index holds the place as taken. `stayed` is as in `obeys`."""
     index = ledger.index
-    found = _widened(index, place, wish.per)
+    found = _widened(index, place, wish.npus_per_node)
     scopes = scopes_of(ledger, wish, used_nodes(index, place))
     if found is None or len(scopes) != 1:
         return None
     missing = max(0, wish.spares - len(nodes_in(index, found.spares)))
-    for spares in (0, missing) if missing and wish.cell == 1 else (missing,):  # rarely, members must leave them room
+    for spares in (
+        (0, missing) if missing and wish.cabinet_block == 1 else (missing,)
+    ):  # rarely, members must leave them room
         wider = _with_members(ledger, found, wish, scopes[0], spares)
         if wider is not None and (
-            not missing or constrained.spares_beside(index, changed(wish, spares=missing), scopes[0], wider)
+            not missing or constrained.place_spares(index, changed(wish, spares=missing), scopes[0], wider)
         ):
             break
     else:
@@ -150,25 +156,27 @@ def grown(ledger: Ledger, place: Place, wish: Wish, stayed: set[int] | None = No
     cpus, mem = (wanted - sum(n for _, n in had) for wanted, had in ((wish.cpus, found.cpus), (wish.mem, found.mem)))
     if cpus > 0 or mem > 0:
         more = changed(wish, cpus=max(0, cpus), mem=max(0, mem))
-        if not constrained.pools_around(ledger, more, scopes[0], found):
+        if not constrained.place_pools(ledger, more, scopes[0], found):
             return None
-    tidy(index, found)
-    return found if obeys(ledger, wish, found, stayed) else None
+    normalise(index, found)
+    return found if satisfies(ledger, wish, found, stayed) else None
 
 
-def _with_members(ledger: Ledger, place: Place, wish: Wish, scope: range, spares: int) -> Place | None:
+def _with_members(
+    ledger: Ledger, place: Placement, wish: PlacementRequest, scope: range, spares: int
+) -> Placement | None:
     """The place with the members it lacks, which leave whole nodes for so many spares."""
     found, own = copied(place), members_of(ledger.index, place)
     if wish.nodes <= len(own):
         return found
-    members = lay_out(ledger, wish, own, scope, stay=True, spares=spares)
+    members = choose_members(ledger, wish, own, scope, stay=True, spares=spares)
     if members is None:
         return None
-    add(ledger.index, found, members - own, wish.per)
+    add(ledger.index, found, members - own, wish.npus_per_node)
     return found
 
 
-def _widened(index: Index, place: Place, per: float) -> Place | None:
+def _widened(index: FreeCapacityIndex, place: Placement, per: float) -> Placement | None:
     """Each part grown on its node to so many NPUs, its own dies among them; None where a node is full or closed."""
     found = copied(place)
     found.parts = []
@@ -205,34 +213,34 @@ def _wider(free: int, own: int, per: float) -> int | None:
 # ---- less
 
 
-def shrunk(ledger: Ledger, place: Place, wish: Wish, keep: list[int]) -> Place:
+def shrunk(ledger: Ledger, place: Placement, wish: PlacementRequest, keep: list[int]) -> Placement:
     index = ledger.index
     members, stay = members_of(index, place), set(keep[: wish.nodes])
     if not set(keep) <= members or len(stay) != wish.nodes:
         raise ValueError(f"{wish.nodes} members are to stay, and {len(stay)} of {len(members)} are named")
-    found = Place()
+    found = Placement()
     dies = dict(place.parts) | dict.fromkeys(nodes_in(index, place.whole), index.shape.dies)
-    add(index, found, stay, wish.per, {node: dies[node] for node in stay})
+    add(index, found, stay, wish.npus_per_node, {node: dies[node] for node in stay})
     homes = {node // index.shape.of_supernode for node in stay}
     cabinets = {node // index.nodes for node in stay}
     spares = [node for node in nodes_in(index, place.spares) if not homes or node // index.shape.of_supernode in homes]
     spares.sort(key=lambda node: (node // index.nodes not in cabinets, node))
     found.spares = list(masks_of(index, set(spares[: wish.spares])).items())
-    found.cpus = cut(place.cpus, wish.cpus, stay)
-    found.mem = cut(place.mem, wish.mem, stay)
+    found.cpus = trim_amounts(place.cpus, wish.cpus, stay)
+    found.mem = trim_amounts(place.mem, wish.mem, stay)
     return found
 
 
 # ---- elsewhere
 
 
-def _with_spare(index: Index, kept: Place, wish: Wish, node: int) -> Iterable[Place]:
+def _with_spare(index: FreeCapacityIndex, kept: Placement, wish: PlacementRequest, node: int) -> Iterable[Placement]:
     """The place with one or another of its spares as a member, the nearest first."""
     cabinet = node // index.nodes
-    sound = {spare: index.shape.dies & ~index.broken.get(spare, 0) for spare in nodes_in(index, kept.spares)}
-    spares = [spare for spare, dies in sound.items() if index.up[spare] and enough(dies, wish.per)]
+    sound = {spare: index.shape.dies & ~index.faulty_dies.get(spare, 0) for spare in nodes_in(index, kept.spares)}
+    spares = [spare for spare, dies in sound.items() if index.up[spare] and enough(dies, wish.npus_per_node)]
     for spare in sorted(spares, key=lambda s: (s // index.nodes != cabinet, abs(s - node), s)):
         found = copied(kept)
         found.spares = list(masks_of(index, nodes_in(index, kept.spares) - {spare}).items())
-        add(index, found, {spare}, wish.per, sound)
-        yield tidy(index, found)
+        add(index, found, {spare}, wish.npus_per_node, sound)
+        yield normalise(index, found)

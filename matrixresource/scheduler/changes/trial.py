@@ -6,41 +6,41 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.model.request import PlacementRequest
 
 if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Held, Ledger
+    from matrixresource.scheduler.ledger import HeldAllocation, Ledger
 
 MANY = 16  # allocations, from which on they come back several at a time
 
 
-class Released:
+class Trial:
     """Allocations that are gone on trial, in order. Call it to let one more go."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.gone: dict[str, Held] = {}
+        self.gone: dict[str, HeldAllocation] = {}
 
     def __call__(self, name: str) -> None:
-        held = self.gone[name] = self.ledger.held.pop(name)
+        held = self.gone[name] = self.ledger.allocations.pop(name)
         self.ledger.give(name, held.place)
 
-    def take_back(self, name: str) -> None:
-        held = self.ledger.held[name] = self.gone.pop(name)
-        self.ledger.take(name, held.place, held.wish.end)
+    def undo(self, name: str) -> None:
+        held = self.ledger.allocations[name] = self.gone.pop(name)
+        self.ledger.take(name, held.place, held.request.lease_end)
 
     def restore(self) -> None:
         for name in list(self.gone):
-            self.take_back(name)
+            self.undo(name)
 
-    def fits_without(self, names: Iterable[str], wish: Wish) -> bool:
+    def fits_without(self, names: Iterable[str], wish: PlacementRequest) -> bool:
         """Whether a request fits once these are gone too; they are back afterwards."""
         names = tuple(names)
         for name in names:
             self(name)
         fits = self.ledger.choose(wish) is not None
         for name in names:
-            self.take_back(name)
+            self.undo(name)
         return fits
 
     def whole_of(self, names: list[str]) -> int:
@@ -56,12 +56,12 @@ class Released:
                     started.add(node)
         return count + len(started)
 
-    def pruned(self, wish: Wish, tests: float) -> list[str]:
+    def minimal_subset(self, wish: PlacementRequest, tests: float) -> list[str]:
         """Those that have to be gone for the request: as many as can come back within so many tests, the largest
         first; where there are very many, many at a time."""
-        names = sorted(self.gone, key=lambda each: -self.gone[each].wish.npus)
+        names = sorted(self.gone, key=lambda each: -self.gone[each].request.npus)
         stride = max(1, len(names) // MANY)
-        wanted = wish.spares + (wish.nodes if wish.per == self.ledger.shape.npus else 0)
+        wanted = wish.spares + (wish.nodes if wish.npus_per_node == self.ledger.shape.npus else 0)
         while True:
             for first in range(0, len(names), stride):
                 tests -= 1
@@ -71,7 +71,7 @@ class Released:
                 if wanted and sum(self.ledger.index.left) - self.whole_of(some) < wanted:
                     continue  # without these nodes there are too few
                 for name in some:
-                    self.take_back(name)
+                    self.undo(name)
                 if self.ledger.choose(wish) is None:
                     for name in some:
                         self(name)
@@ -82,14 +82,14 @@ class Released:
 
 
 @contextmanager
-def trial(ledger: Ledger) -> Iterator[Released]:
+def trial(ledger: Ledger) -> Iterator[Trial]:
     """Let allocations go for a while; at the end everything is as it was, hints about leaving times included."""
     ends = list(ledger.chooser.node_ends), list(ledger.chooser.cabinet_ends)
-    held, ledger.held = ledger.held, dict(ledger.held)
-    released = Released(ledger)
+    held, ledger.allocations = ledger.allocations, dict(ledger.allocations)
+    released = Trial(ledger)
     try:
         yield released
     finally:
         released.restore()
         ledger.chooser.node_ends, ledger.chooser.cabinet_ends = ends
-        ledger.held = held
+        ledger.allocations = held

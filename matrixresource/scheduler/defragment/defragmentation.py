@@ -17,18 +17,18 @@ from matrixresource.scheduler.defragment.search import (
     DIRECT,
     SETS,
     WIDE,
-    Piece,
-    Search,
-    bound_to_stay,
+    EvacuationSearch,
+    Fragment,
     candidates,
-    in_order,
+    executable_order,
+    immovable_allocations,
     pieces_of,
     rooms_of,
     settle,
 )
 from matrixresource.scheduler.metrics.capacity_metrics import largest_blocks, largest_of
 from matrixresource.scheduler.model.bitmasks import part_dies
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.placement.reserved_capacity import closed
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ STEPS = 120_000
 
 
 @dataclass(frozen=True)
-class Step:
+class MigrationStep:
     """One member that moves; by the time its step comes, its new node has room."""
 
     name: str
@@ -48,29 +48,29 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Move:
+class PlacementMove:
     """An allocation's place before and after."""
 
     name: str
-    old: Place
-    new: Place
+    old: Placement
+    new: Placement
     npus: float
 
 
 @dataclass(frozen=True)
-class Defragmentation:
+class DefragmentationPlan:
     """Moves that make `place` free. `before` and `after` are the largest blocks, in whole nodes, of a domain of that
     level (cabinet, supernode, or "" for the machine); `npus` is how many move. `steps` can be done one after another.
     `exact` says that the search came to its end on a machine of which it looks at everything."""
 
     nodes: int
     over: str
-    place: Place
+    place: Placement
     before: int
     after: int
     npus: float
-    moves: tuple[Move, ...]
-    steps: tuple[Step, ...]
+    moves: tuple[PlacementMove, ...]
+    steps: tuple[MigrationStep, ...]
     exact: bool
 
 
@@ -79,20 +79,20 @@ class Plan:
     """The gang's place and the new places of whom it moves; `moved` counts NPUs. `steps` are in an order that works,
     none where only all at once does."""
 
-    place: Place
-    moves: dict[str, Place]
+    place: Placement
+    moves: dict[str, Placement]
     moved: float
-    steps: tuple[Step, ...] = ()
+    steps: tuple[MigrationStep, ...] = ()
     exact: bool = False
 
 
-def anybody(name: str) -> bool:
+def allow_all(name: str) -> bool:
     return True
 
 
-def make_room(
-    ledger: Ledger, wish: Wish, steps: int = STEPS, movable: Callable[[str], bool] = anybody
-) -> Defragmentation | None:
+def plan_defragmentation(
+    ledger: Ledger, wish: PlacementRequest, steps: int = STEPS, movable: Callable[[str], bool] = allow_all
+) -> DefragmentationPlan | None:
     """The moves, as few NPUs as were found, after which the gang fits: for a refused request, or for a block of so
     many nodes as `Wish(nodes, within="cabinet")` or `"supernode"`. None when nothing is to be done or no way was found
     within so many steps of the search. Only allocations that are `movable` are moved. Whole nodes only; nothing is
@@ -101,23 +101,25 @@ def make_room(
     if found is None:
         return None
     npus = {name: sum(step.npus for step in found.steps if step.name == name) for name in found.moves}
-    moves = tuple(Move(name, ledger.held[name].place, new, npus[name]) for name, new in found.moves.items())
-    before = largest_blocks(ledger.index)[wish.within]
-    after = largest_of(_whole_after(ledger, found.moves), ledger.shape)[wish.within]
-    return Defragmentation(
-        wish.nodes, wish.within, found.place, before, after, found.moved, moves, found.steps, found.exact
+    moves = tuple(
+        PlacementMove(name, ledger.allocations[name].place, new, npus[name]) for name, new in found.moves.items()
+    )
+    before = largest_blocks(ledger.index)[wish.required_domain]
+    after = largest_of(_whole_after(ledger, found.moves), ledger.shape)[wish.required_domain]
+    return DefragmentationPlan(
+        wish.nodes, wish.required_domain, found.place, before, after, found.moved, moves, found.steps, found.exact
     )
 
 
-def _whole_after(ledger: Ledger, moves: dict[str, Place]) -> list[int]:
+def _whole_after(ledger: Ledger, moves: dict[str, Placement]) -> list[int]:
     """The whole nodes of each cabinet as they will be."""
     shape, index = ledger.shape, ledger.index
     dies: dict[int, int] = {}
-    for sign, places in ((1, [ledger.held[name].place for name in moves]), (-1, list(moves.values()))):
+    for sign, places in ((1, [ledger.allocations[name].place for name in moves]), (-1, list(moves.values()))):
         for place in places:
             whole = [(c * shape.nodes + o, shape.dies) for c, mask in place.whole for o in index.offsets(mask)]
             for node, bits in [*whole, *place.parts]:
-                dies[node] = dies.get(node, index.dies[node]) + sign * (bits & ~index.broken.get(node, 0))
+                dies[node] = dies.get(node, index.dies[node]) + sign * (bits & ~index.faulty_dies.get(node, 0))
     found = list(index.whole)
     for node, free in dies.items():
         cabinet, offset = divmod(node, shape.nodes)
@@ -130,32 +132,37 @@ def _whole_after(ledger: Ledger, moves: dict[str, Place]) -> list[int]:
 
 def plan(
     ledger: Ledger,
-    wish: Wish,
+    wish: PlacementRequest,
     steps: int = STEPS,
     *,
     one_by_one: bool = False,
-    movable: Callable[[str], bool] = anybody,
+    movable: Callable[[str], bool] = allow_all,
 ) -> Plan | None:
     """How to make room, or None when no plan was found. Gangs of whole nodes only; nothing is changed.
 
     All moves happen at once unless they are to be made `one_by_one`.
     """
-    ruled = wish.spread or wish.apart or wish.near or wish.spares or wish.cpus or wish.mem
-    if wish.per != ledger.shape.npus or not wish.nodes or ruled or wish.nodes % lcm(wish.block, wish.cell):
+    ruled = wish.spread or wish.anti_affinity or wish.affinity or wish.spares or wish.cpus or wish.mem
+    if (
+        wish.npus_per_node != ledger.shape.npus
+        or not wish.nodes
+        or ruled
+        or wish.nodes % lcm(wish.supernode_block, wish.cabinet_block)
+    ):
         return None
     promised = ledger.promises.between(-inf, inf).nodes(ledger.index) if ledger.promises else set[int]()
-    with closed(ledger.index, wish.avoid | promised):
+    with closed(ledger.index, wish.excluded_nodes | promised):
         return _plan_on_open_nodes(ledger, wish, steps, one_by_one, movable)
 
 
 def _plan_on_open_nodes(
-    ledger: Ledger, wish: Wish, steps: int, one_by_one: bool, movable: Callable[[str], bool]
+    ledger: Ledger, wish: PlacementRequest, steps: int, one_by_one: bool, movable: Callable[[str], bool]
 ) -> Plan | None:
-    search = Search(ledger, list(ledger.index.dies), pieces_of(ledger), rooms_of(ledger), one_by_one)
+    search = EvacuationSearch(ledger, list(ledger.index.dies), pieces_of(ledger), rooms_of(ledger), one_by_one)
     for there in search.pieces.values():
         for piece in there:
             search.of.setdefault(piece.name, []).append(piece)
-    search.bound = bound_to_stay(ledger) | {name for name in ledger.held if not movable(name)}
+    search.bound = immovable_allocations(ledger) | {name for name in ledger.allocations if not movable(name)}
     search.chain = CHAIN if steps >= DIRECT else 0
     for lower, nodes in candidates(ledger, wish, search.pieces, search.bound, steps):
         if lower >= search.best or search.steps > steps:
@@ -170,22 +177,24 @@ def _plan_on_open_nodes(
     if search.won is None:
         return None
     made = _plan(ledger, *search.won)
-    cut = (wish.cell > 1 and wish.within != "cabinet") or (wish.block > 1 and not wish.within)
+    cut = (wish.cabinet_block > 1 and wish.required_domain != "cabinet") or (
+        wish.supernode_block > 1 and not wish.required_domain
+    )
     made.exact = search.steps <= steps and 8 * steps >= SETS and ledger.shape.all_nodes <= WIDE and not cut
     return made
 
 
-def _plan(ledger: Ledger, nodes: frozenset[int], moved: dict[Piece, int]) -> Plan:
+def _plan(ledger: Ledger, nodes: frozenset[int], moved: dict[Fragment, int]) -> Plan:
     """The places after everybody has moved at once."""
     shape = ledger.shape
     dies = list(ledger.index.dies)
     for piece in moved:
         dies[piece.node] |= piece.dies
-    places: dict[str, Place] = {}
+    places: dict[str, Placement] = {}
     for piece, node in sorted(moved.items(), key=lambda entry: (-entry[0].npus, entry[0].name, entry[0].node)):
         if piece.name not in places:
-            old = ledger.held[piece.name].place
-            places[piece.name] = Place(
+            old = ledger.allocations[piece.name].place
+            places[piece.name] = Placement(
                 list(old.whole), list(old.parts), list(old.spares), list(old.cpus), list(old.mem)
             )
         place = places[piece.name]
@@ -196,11 +205,13 @@ def _plan(ledger: Ledger, nodes: frozenset[int], moved: dict[Piece, int]) -> Pla
     for node in nodes:
         cabinet, offset = divmod(node, shape.nodes)
         masks[cabinet] = masks.get(cabinet, 0) | 1 << offset
-    steps = tuple(Step(piece.name, piece.node, moved[piece], piece.npus) for piece in in_order(ledger, moved))
-    return Plan(Place(whole=sorted(masks.items())), places, sum(piece.npus for piece in moved), steps)
+    steps = tuple(
+        MigrationStep(piece.name, piece.node, moved[piece], piece.npus) for piece in executable_order(ledger, moved)
+    )
+    return Plan(Placement(whole=sorted(masks.items())), places, sum(piece.npus for piece in moved), steps)
 
 
-def _shift(place: Place, piece: Piece, node: int, bits: int, nodes: int, npus: int) -> None:
+def _shift(place: Placement, piece: Fragment, node: int, bits: int, nodes: int, npus: int) -> None:
     if piece.npus < npus:
         place.parts = [(n, d) for n, d in place.parts if n != piece.node] + [(node, bits)]
         return

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.model.bitmasks import low_bits, part_dies
 from matrixresource.scheduler.model.free_capacity_index import EVEN
-from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.model.request import PlacementRequest
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
@@ -31,7 +31,7 @@ DOMAINS_SEEN = 32  # of a wide machine
 ROOMS_SEEN = 256
 
 
-class Piece:
+class Fragment:
     """What an allocation has on one node; one object for each of them, so that objects are compared, not values."""
 
     __slots__ = ("dies", "name", "node", "npus")
@@ -41,64 +41,66 @@ class Piece:
 
 
 @dataclass
-class Search:
+class EvacuationSearch:
     """The state of one search: dies free by node, pieces by node and by name, what has moved where."""
 
     ledger: Ledger
     dies: list[int]
-    pieces: dict[int, list[Piece]]
+    pieces: dict[int, list[Fragment]]
     rooms: list[int]  # nodes that pieces may move to
     one_by_one: bool = False
     chain: int = CHAIN
-    of: dict[str, list[Piece]] = field(default_factory=dict)
+    of: dict[str, list[Fragment]] = field(default_factory=dict)
     bound: set[str] = field(default_factory=set)
     reserved: frozenset[int] = frozenset()
     steps: int = 0
     best: float = float("inf")
-    won: tuple[frozenset[int], dict[Piece, int]] | None = None
+    won: tuple[frozenset[int], dict[Fragment, int]] | None = None
 
 
-def pieces_of(ledger: Ledger) -> dict[int, list[Piece]]:
+def pieces_of(ledger: Ledger) -> dict[int, list[Fragment]]:
     """Every piece by node, with the dies that others may have after it; spares, sockets and memory stay."""
-    found: dict[int, list[Piece]] = {}
+    found: dict[int, list[Fragment]] = {}
     shape, index = ledger.shape, ledger.index
-    for name, held in ledger.held.items():
+    for name, held in ledger.allocations.items():
         for cabinet, mask in held.place.whole:
             for offset in index.offsets(mask):
                 node = cabinet * shape.nodes + offset
                 found.setdefault(node, []).append(
-                    Piece(name, node, shape.dies & ~index.broken.get(node, 0), shape.npus)
+                    Fragment(name, node, shape.dies & ~index.faulty_dies.get(node, 0), shape.npus)
                 )
         for node, dies in held.place.parts:
-            found.setdefault(node, []).append(Piece(name, node, dies & ~index.broken.get(node, 0), held.wish.per))
+            found.setdefault(node, []).append(
+                Fragment(name, node, dies & ~index.faulty_dies.get(node, 0), held.request.npus_per_node)
+            )
     return found
 
 
-def bound_to_stay(ledger: Ledger) -> set[str]:
+def immovable_allocations(ledger: Ledger) -> set[str]:
     """Whose members no search moves: with spares, cells or rules about where others are, and whom such rules name."""
     found: set[str] = set()
-    for name, held in ledger.held.items():
-        wish = held.wish
-        if wish.plain:
+    for name, held in ledger.allocations.items():
+        wish = held.request
+        if wish.unconstrained:
             continue
-        if wish.spread or wish.apart or wish.near or wish.spares or wish.cell > 1:
+        if wish.spread or wish.anti_affinity or wish.affinity or wish.spares or wish.cabinet_block > 1:
             found.add(name)
-        for rule in (wish.apart, wish.near):
+        for rule in (wish.anti_affinity, wish.affinity):
             found.update(rule.others if rule else ())
     return found
 
 
 def candidates(
-    ledger: Ledger, wish: Wish, pieces: dict[int, list[Piece]], bound: set[str], steps: int
+    ledger: Ledger, wish: PlacementRequest, pieces: dict[int, list[Fragment]], bound: set[str], steps: int
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
     """(NPUs that must leave, nodes) for each set the gang could have, the cheapest first; without nodes where spares
     or anybody `bound` to stay lies."""
     shape, index = ledger.shape, ledger.index
-    size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[wish.within]
-    if wish.cell > 1 and wish.nodes <= shape.nodes:
+    size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[wish.required_domain]
+    if wish.cabinet_block > 1 and wish.nodes <= shape.nodes:
         size = shape.nodes  # elsewhere a set of cells is rarely among the cheapest sets of nodes
-    stuck = set(index.broken)
-    for held in ledger.held.values():
+    stuck = set(index.faulty_dies)
+    for held in ledger.allocations.values():
         stuck.update(c * shape.nodes + o for c, mask in held.place.spares for o in index.offsets(mask))
     loads = [0.0] * shape.all_nodes
     for node, there in pieces.items():
@@ -121,7 +123,11 @@ def candidates(
         used = [node for node in here if loads[node]]
         within = next((n for n in range(CHEAPEST, short, -1) if comb(n, short) <= most), short)
         found += [(sum([loads[n] for n in nodes]), (*free, *nodes)) for nodes in combinations(used[:within], short)]
-    cut = [(size, each) for size, each in ((shape.nodes, wish.cell), (shape.of_supernode, wish.block)) if each > 1]
+    cut = [
+        (size, each)
+        for size, each in ((shape.nodes, wish.cabinet_block), (shape.of_supernode, wish.supernode_block))
+        if each > 1
+    ]
     yield from (entry for entry in sorted(found) if all(whole(entry[1], size, each) for size, each in cut))
 
 
@@ -157,13 +163,15 @@ def rooms_of(ledger: Ledger) -> list[int]:
     return sorted(set(found))
 
 
-def settle(search: Search, waiting: list[Piece], cost: float, moved: dict[Piece, int], steps: int, depth: int) -> None:
+def settle(
+    search: EvacuationSearch, waiting: list[Fragment], cost: float, moved: dict[Fragment, int], steps: int, depth: int
+) -> None:
     """Find a node for each waiting piece; every whole solution cheaper than the best replaces it."""
     search.steps += 1
     if search.steps > steps or cost + sum(piece.npus for piece in waiting) >= search.best:
         return
     if not waiting:
-        if not search.one_by_one or len(in_order(search.ledger, moved)) == len(moved):
+        if not search.one_by_one or len(executable_order(search.ledger, moved)) == len(moved):
             search.best, search.won = cost, (search.reserved, dict(moved))
         return
     piece, *rest = waiting
@@ -196,7 +204,7 @@ def _room(dies: int, npus: float) -> bool:
     return bool(dies) if npus < 1 else pairs.bit_count() >= npus
 
 
-def _rooms(search: Search, piece: Piece, moved: dict[Piece, int]) -> list[int]:
+def _rooms(search: EvacuationSearch, piece: Fragment, moved: dict[Fragment, int]) -> list[int]:
     """Nodes where a piece fits as they are, the tightest first; of those that look alike only one."""
     seen: set[tuple[int, int, bool]] = set()
     found: list[tuple[int, int]] = []
@@ -217,10 +225,10 @@ def _rooms(search: Search, piece: Piece, moved: dict[Piece, int]) -> list[int]:
 
 
 def _makes_room(
-    search: Search, piece: Piece, moved: dict[Piece, int], waiting: list[Piece]
-) -> list[tuple[int, list[Piece]]]:
+    search: EvacuationSearch, piece: Fragment, moved: dict[Fragment, int], waiting: list[Fragment]
+) -> list[tuple[int, list[Fragment]]]:
     """(node, pieces that leave it) where few small ones make room for a larger one, the cheapest first."""
-    found: list[tuple[float, int, list[Piece]]] = []
+    found: list[tuple[float, int, list[Fragment]]] = []
     index = search.ledger.index
     for node in search.rooms:
         there = search.pieces.get(node, ())
@@ -245,10 +253,10 @@ def _makes_room(
     return different[:12]
 
 
-def _may_go(search: Search, piece: Piece, node: int, moved: dict[Piece, int]) -> bool:
+def _may_go(search: EvacuationSearch, piece: Fragment, node: int, moved: dict[Fragment, int]) -> bool:
     """A gang's pieces stay on different nodes, and inside the domain the others of it are in."""
-    wish, shape = search.ledger.held[piece.name].wish, search.ledger.shape
-    if node in wish.avoid or piece.name in search.bound:
+    wish, shape = search.ledger.allocations[piece.name].request, search.ledger.shape
+    if node in wish.excluded_nodes or piece.name in search.bound:
         return False
     if wish.nodes == 1:
         return True
@@ -256,20 +264,21 @@ def _may_go(search: Search, piece: Piece, node: int, moved: dict[Piece, int]) ->
     others = [moved.get(other, other.node) for other in own if other != piece]
     if node in others:
         return False
-    if not wish.within:
-        return wish.block == 1
-    size = shape.nodes if wish.within == "cabinet" else shape.of_supernode
+    if not wish.required_domain:
+        return wish.supernode_block == 1
+    size = shape.nodes if wish.required_domain == "cabinet" else shape.of_supernode
     settled = [moved.get(other) for other in own if other in moved]
     staying = [other for other in others if other not in search.reserved]
     return all(other is not None and other // size == node // size for other in settled) and (
-        wish.within != "cabinet" or all(other // size == node // size for other in staying if other is not None)
+        wish.required_domain != "cabinet"
+        or all(other // size == node // size for other in staying if other is not None)
     )
 
 
-def in_order(ledger: Ledger, moved: dict[Piece, int]) -> list[Piece]:
+def executable_order(ledger: Ledger, moved: dict[Fragment, int]) -> list[Fragment]:
     """The pieces in an order in which each finds room on its new node; shorter than all of them when there is none."""
     dies = {node: ledger.index.dies[node] for piece, target in moved.items() for node in (piece.node, target)}
-    waiting, order = list(moved), list[Piece]()
+    waiting, order = list(moved), list[Fragment]()
     while waiting:
         at_home = {(piece.name, piece.node) for piece in waiting}
         ready = (p for p in waiting if _room(dies[moved[p]], p.npus) and (p.name, moved[p]) not in at_home)

@@ -10,9 +10,9 @@ from collections import Counter
 from math import inf
 from typing import TYPE_CHECKING
 
-from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.scheduler.placement import constrained
-from matrixresource.scheduler.placement.affinity import Allowed
+from matrixresource.scheduler.placement.affinity import AffinityFilter
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
@@ -26,7 +26,7 @@ def holders(ledger: Ledger, cabinets: range | set[int]) -> Holders:
     found: Holders = {}
     names = {name for cabinet in cabinets for name in ledger.tenants[cabinet]}
     for name in names:
-        place = ledger.held[name].place
+        place = ledger.allocations[name].place
         for cabinet, mask in (*place.whole, *place.spares):
             if cabinet in cabinets:
                 for offset in index.offsets(mask):
@@ -37,7 +37,7 @@ def holders(ledger: Ledger, cabinets: range | set[int]) -> Holders:
     return found
 
 
-class Emptying:
+class DomainEvacuation:
     """One domain: `size` nodes from `first` on, of which `wanted` are to be free. `here` are at least its holders."""
 
     def __init__(self, ledger: Ledger, first: int, size: int, wanted: int, here: Holders) -> None:
@@ -46,11 +46,11 @@ class Emptying:
         self.owners: dict[int, frozenset[str]] = {}
         spread: dict[str, int] = {}
         for node in range(first, first + size):
-            if node in here and index.up[node] and node not in index.broken:
+            if node in here and index.up[node] and node not in index.faulty_dies:
                 self.owners[node] = frozenset(here[node])
                 for name in here[node]:
                     spread[name] = spread.get(name, 0) + 1
-        self.npus = {name: ledger.held[name].wish.npus for name in spread}
+        self.npus = {name: ledger.allocations[name].request.npus for name in spread}
         self.share = {name: npus / spread[name] for name, npus in self.npus.items()}
         self.short = wanted - sum(index.whole[cabinet].bit_count() for cabinet in cabinets)
         self.possible = 0 < self.short <= len(self.owners)
@@ -93,7 +93,7 @@ class Emptying:
         return sum(map(self.npus.__getitem__, names))
 
 
-def at_once(ledger: Ledger, wish: Wish, first: int, size: int) -> tuple[set[str], float]:
+def greedy_evacuation(ledger: Ledger, wish: PlacementRequest, first: int, size: int) -> tuple[set[str], float]:
     """(who goes, a bound on the NPUs): the nodes that cost the least, as the rules allow, without a search.
 
     `size` nodes from `first` on are looked at. The bound holds for whole nodes without further rules.
@@ -101,13 +101,19 @@ def at_once(ledger: Ledger, wish: Wish, first: int, size: int) -> tuple[set[str]
     index, shape = ledger.index, ledger.shape
     nodes = shape.nodes
     scope = range(first // nodes, (first + size) // nodes)
-    allowed = Allowed(ledger, wish)
+    allowed = AffinityFilter(ledger, wish)
     limit, domain = constrained.spread_limit(index, wish.spread)
     costs = [0.0] * size
-    parts, offsets, free, low, high = wish.per < shape.npus, index.offsets, index.free, scope.start, scope.stop
-    per = wish.per if parts else inf  # where there is room for a part nobody has to go
+    parts, offsets, free, low, high = (
+        wish.npus_per_node < shape.npus,
+        index.offsets,
+        index.free,
+        scope.start,
+        scope.stop,
+    )
+    per = wish.npus_per_node if parts else inf  # where there is room for a part nobody has to go
     for name in set().union(*ledger.tenants[low:high]):
-        held = ledger.held[name]
+        held = ledger.allocations[name]
         place = held.place
         here = place.whole + place.spares if place.spares else place.whole
         if len(here) > 1 or (here and here[0][0] not in scope):
@@ -118,7 +124,7 @@ def at_once(ledger: Ledger, wish: Wish, first: int, size: int) -> tuple[set[str]
             count += mask.bit_count()
         if not count:
             continue
-        each = held.wish.npus / count
+        each = held.request.npus / count
         for node in some:
             costs[node - first] += each
         for cabinet, mask in here:
@@ -128,7 +134,7 @@ def at_once(ledger: Ledger, wish: Wish, first: int, size: int) -> tuple[set[str]
     chosen: set[int] = set()
     taken: Counter[int] = Counter()
     wanted, bound = wish.nodes + wish.spares, 0.0
-    ruled, limited, up, broken = bool(allowed), limit < wish.nodes, index.up, () if parts else index.broken
+    ruled, limited, up, broken = bool(allowed), limit < wish.nodes, index.up, () if parts else index.faulty_dies
     for node in sorted(range(size), key=costs.__getitem__):
         if not up[first + node] or first + node in broken or (ruled and not allowed(first + node)):
             continue
@@ -144,7 +150,7 @@ def at_once(ledger: Ledger, wish: Wish, first: int, size: int) -> tuple[set[str]
     cabinets = {(first + node) // nodes for node in chosen}
     found: set[str] = set()
     for name in set().union(*(ledger.tenants[cabinet] for cabinet in cabinets)):
-        place = ledger.held[name].place
+        place = ledger.allocations[name].place
         mine = [c * nodes + o for c, mask in place.whole + place.spares if c in cabinets for o in offsets(mask)]
         mine += [node for node, _ in place.parts if free[node] < per]
         if any(node - first in chosen for node in mine):

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from matrixresource.scheduler.changes import advance_reservation
 from matrixresource.scheduler.changes.trial import trial
 from matrixresource.scheduler.explain.release_set import domain_of_whole, possible
-from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.scheduler.placement import constrained
-from matrixresource.scheduler.placement.affinity import Allowed
+from matrixresource.scheduler.placement.affinity import AffinityFilter
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-def earliest(ledger: Ledger, wish: Wish, now: float) -> float | None:
+def earliest(ledger: Ledger, wish: PlacementRequest, now: float) -> float | None:
     """The first moment at which it fits if everybody leaves as said; None when that never happens.
 
     Beside reservations it must fit for as long as it means to stay.
@@ -30,17 +30,17 @@ def earliest(ledger: Ledger, wish: Wish, now: float) -> float | None:
         return None if least is None else advance_reservation.first_start(ledger, wish, now, least)
     if size := domain_of_whole(ledger, wish):
         moment = _when_empty(ledger, wish, size)
-    elif wish.within and wish.nodes > 1:
+    elif wish.required_domain and wish.nodes > 1:
         moment = _in_a_domain(
-            ledger, wish, ledger.shape.nodes if wish.within == "cabinet" else ledger.shape.of_supernode
+            ledger, wish, ledger.shape.nodes if wish.required_domain == "cabinet" else ledger.shape.of_supernode
         )
     else:
         missing = _missing(ledger, wish, range(ledger.shape.all_cabinets))
-        moment = _first(ledger, ledger.held, inf, lambda: ledger.choose(wish) is not None, missing)
+        moment = _first(ledger, ledger.allocations, inf, lambda: ledger.choose(wish) is not None, missing)
     return None if moment == inf else max(moment, now)
 
 
-def _when_empty(ledger: Ledger, wish: Wish, size: int) -> float:
+def _when_empty(ledger: Ledger, wish: PlacementRequest, size: int) -> float:
     """For requests that fit as soon as a domain has enough nodes that are entirely free."""
     wanted, until, best = wish.nodes + wish.spares, _ready(ledger, wish), inf
     for first in range(0, ledger.shape.all_nodes, size):
@@ -48,14 +48,20 @@ def _when_empty(ledger: Ledger, wish: Wish, size: int) -> float:
     return best
 
 
-def _in_a_domain(ledger: Ledger, wish: Wish, size: int) -> float:
+def _in_a_domain(ledger: Ledger, wish: PlacementRequest, size: int) -> float:
     """For any rules inside one cabinet or supernode: one after another, those whose nodes may be ready first."""
     nodes = ledger.shape.nodes
     if size == ledger.shape.all_nodes:
         scope = range(ledger.shape.all_cabinets)
-        return _first(ledger, ledger.held, inf, _fits_in(ledger, wish, scope), _missing(ledger, wish, scope))
+        return _first(ledger, ledger.allocations, inf, _fits_in(ledger, wish, scope), _missing(ledger, wish, scope))
     until = _ready(ledger, wish)
-    named = {other for rule in (wish.apart, wish.near) if rule for other in rule.others if other in ledger.held}
+    named = {
+        other
+        for rule in (wish.anti_affinity, wish.affinity)
+        if rule
+        for other in rule.others
+        if other in ledger.allocations
+    }
     ready = [(sorted(until[first : first + size])[wish.nodes - 1], first) for first in range(0, len(until), size)]
     best = inf
     for least, first in sorted(ready):
@@ -68,29 +74,29 @@ def _in_a_domain(ledger: Ledger, wish: Wish, size: int) -> float:
     return best
 
 
-def _fits_in(ledger: Ledger, wish: Wish, scope: range) -> Callable[[], bool]:
+def _fits_in(ledger: Ledger, wish: PlacementRequest, scope: range) -> Callable[[], bool]:
     def fits() -> bool:
-        allowed = Allowed(ledger, wish)
+        allowed = AffinityFilter(ledger, wish)
         return not allowed.nothing and constrained.in_scope(ledger, wish, scope, allowed) is not None
 
     return fits
 
 
-def _missing(ledger: Ledger, wish: Wish, scope: range) -> int:
+def _missing(ledger: Ledger, wish: PlacementRequest, scope: range) -> int:
     """How many whole nodes fewer than the request needs there are in these cabinets."""
-    wanted = wish.spares + (wish.nodes if wish.per == ledger.shape.npus else 0)
+    wanted = wish.spares + (wish.nodes if wish.npus_per_node == ledger.shape.npus else 0)
     whole = ledger.index.whole
     return wanted - sum([whole[cabinet].bit_count() for cabinet in scope]) if wanted else 0
 
 
-def _ready(ledger: Ledger, wish: Wish) -> list[float]:
+def _ready(ledger: Ledger, wish: PlacementRequest) -> list[float]:
     """By node a moment before which it has no room for a member: when the last, or for parts the first, has left."""
     shape, index = ledger.shape, ledger.index
-    nodes, last = shape.nodes, wish.per == shape.npus
+    nodes, last = shape.nodes, wish.npus_per_node == shape.npus
     offsets = index.offsets
-    until = [0.0] * shape.all_nodes if last else [0.0 if free >= wish.per else inf for free in index.free]
-    for held in ledger.held.values():
-        end, place = held.wish.end, held.place
+    until = [0.0] * shape.all_nodes if last else [0.0 if free >= wish.npus_per_node else inf for free in index.free]
+    for held in ledger.allocations.values():
+        end, place = held.request.lease_end, held.place
         for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
             base = cabinet * nodes
             for offset in offsets(mask):
@@ -102,7 +108,7 @@ def _ready(ledger: Ledger, wish: Wish) -> list[float]:
     for _ in range(index.up.count(False)):
         down = index.up.index(False, down + 1)
         until[down] = inf
-    for node in (*wish.avoid, *(index.broken if last else ())):
+    for node in (*wish.excluded_nodes, *(index.faulty_dies if last else ())):
         until[node] = inf
     return until
 
@@ -112,11 +118,11 @@ def _first(ledger: Ledger, names: Iterable[str], before: float, fits: Callable[[
 
     Before so many nodes are given back as are `missing` it is not tried.
     """
-    ends = ((ledger.held[name].wish.end, name) for name in names)
+    ends = ((ledger.allocations[name].request.lease_end, name) for name in names)
     leaving = sorted((end, name) for end, name in ends if end < before)
     low, high = 0, len(leaving)  # it does not fit when the first `low` have left; it does, if at all, with `high`
     with trial(ledger) as released:
-        while low < high and missing > (given := _nodes_of(ledger.held[leaving[low][1]].wish)):
+        while low < high and missing > (given := _nodes_of(ledger.allocations[leaving[low][1]].request)):
             released(leaving[low][1])
             missing -= given
             low += 1
@@ -131,11 +137,11 @@ def _first(ledger: Ledger, names: Iterable[str], before: float, fits: Callable[[
             if reach == low + 1:
                 return leaving[low][0]
             for _, name in reversed(leaving[low:reach]):
-                released.take_back(name)
+                released.undo(name)
             high, step = reach, max(1, (reach - low) // 2)
     return inf
 
 
-def _nodes_of(wish: Wish) -> int:
+def _nodes_of(wish: PlacementRequest) -> int:
     """The most nodes on which an allocation has anything."""
     return wish.nodes + wish.spares

@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING
 from matrixresource.scheduler.changes import preemption
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.explain import earliest_start, relaxation, release_set
-from matrixresource.scheduler.metrics.blast_radius import Loss, radius
-from matrixresource.scheduler.model.request import Place, Wish
-from matrixresource.scheduler.placement.affinity import Allowed
-from matrixresource.scheduler.placement.emptiest_domains import nearest
-from matrixresource.scheduler.placement.reserved_capacity import withheld
+from matrixresource.scheduler.metrics.blast_radius import FailureImpact, blast_radius
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.scheduler.placement.affinity import AffinityFilter
+from matrixresource.scheduler.placement.emptiest_domains import emptiest_domains
+from matrixresource.scheduler.placement.reserved_capacity import hide_reservations
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
-DOMAINS_TOLD = 16
+DOMAINS_SHOWN = 16
 NARROW = 128  # nodes up to which moves are sought without being asked for
 
 
 @dataclass(frozen=True)
-class Domain:
+class DomainDiagnosis:
     """A cabinet or supernode by number: nodes with room for a member, nodes short, and obstacles with their counts.
 
     Obstacles are nodes that are `down`, `held` or `promised` to a reservation, that `apart`, `near` or `avoid` rule
@@ -48,7 +48,7 @@ class Domain:
 
 
 @dataclass(frozen=True)
-class Change:
+class Suggestion:
     """One way to make it fit, of a `kind`:
 
     - `fewer`: the request with so many `nodes` (or with so many sockets and GiB, `cpus` and `mem`);
@@ -68,11 +68,11 @@ class Change:
     names: tuple[str, ...] = ()
     npus: float = 0.0
     exact: bool = False
-    plan: defragmentation.Defragmentation | None = None
+    plan: defragmentation.DefragmentationPlan | None = None
 
 
 @dataclass(frozen=True)
-class Effort:
+class SearchBudget:
     """How long to look: steps of the search for a release, and for moves; and whether moves are sought also for gangs
     larger than a cabinet and on machines of more than `NARROW` nodes (`wide`)."""
 
@@ -81,98 +81,106 @@ class Effort:
     wide: bool
 
 
-QUICK = Effort(release=6, moves=10, wide=False)
-THOROUGH = Effort(release=50_000, moves=defragmentation.STEPS, wide=True)
+QUICK = SearchBudget(release=6, moves=10, wide=False)
+THOROUGH = SearchBudget(release=50_000, moves=defragmentation.STEPS, wide=True)
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlacementExplanation:
     """`place` when it fits now, with the `radius` of what a loss would take; otherwise why not and what would help."""
 
-    place: Place | None
-    why: tuple[Domain, ...] = ()
-    changes: tuple[Change, ...] = ()
+    place: Placement | None
+    why: tuple[DomainDiagnosis, ...] = ()
+    changes: tuple[Suggestion, ...] = ()
     earliest: float | None = None
-    radius: tuple[Loss, ...] = ()
+    radius: tuple[FailureImpact, ...] = ()
 
 
-def answer(ledger: Ledger, wish: Wish, now: float, effort: Effort = QUICK) -> Answer:
+def answer(ledger: Ledger, wish: PlacementRequest, now: float, effort: SearchBudget = QUICK) -> PlacementExplanation:
     """Everything there is to say about a request."""
     place = ledger.choose(wish)
     if place is not None:
-        return Answer(place, earliest=now, radius=radius(ledger, place))
-    return Answer(
-        None, why(ledger, wish), tuple(changes(ledger, wish, now, effort)), earliest_start.earliest(ledger, wish, now)
+        return PlacementExplanation(place, earliest=now, radius=blast_radius(ledger, place))
+    return PlacementExplanation(
+        None,
+        blocking_domains(ledger, wish),
+        tuple(changes(ledger, wish, now, effort)),
+        earliest_start.earliest(ledger, wish, now),
     )
 
 
 # ---- why not
 
 
-def why(ledger: Ledger, wish: Wish) -> tuple[Domain, ...]:
+def blocking_domains(ledger: Ledger, wish: PlacementRequest) -> tuple[DomainDiagnosis, ...]:
     """The domains nearest to serving it, the best first."""
     shape = ledger.shape
-    size = shape.nodes if wish.within == "cabinet" else shape.of_supernode
-    allowed = Allowed(ledger, wish)
-    ruled = bool(allowed) or wish.per != shape.npus
-    firsts = nearest(ledger, size, DOMAINS_TOLD * (4 if ruled else 1))
-    if not (allowed or wish.avoid or ledger.promises):
+    size = shape.nodes if wish.required_domain == "cabinet" else shape.of_supernode
+    allowed = AffinityFilter(ledger, wish)
+    ruled = bool(allowed) or wish.npus_per_node != shape.npus
+    firsts = emptiest_domains(ledger, size, DOMAINS_SHOWN * (4 if ruled else 1))
+    if not (allowed or wish.excluded_nodes or ledger.promises):
         found = [_counted(ledger, wish, first, size) for first in firsts]
     else:
-        with withheld(ledger, wish):
+        with hide_reservations(ledger, wish):
             shown = [_rooms(ledger, wish, first, size) for first in firsts]
         walks = zip(firsts, shown, strict=True)
         found = [_walked(ledger, wish, first, size, allowed, room) for first, room in walks]
     found.sort(key=lambda domain: (domain.short, domain.number))
-    return tuple(found[:DOMAINS_TOLD])
+    return tuple(found[:DOMAINS_SHOWN])
 
 
-def _counted(ledger: Ledger, wish: Wish, first: int, size: int) -> Domain:
+def _counted(ledger: Ledger, wish: PlacementRequest, first: int, size: int) -> DomainDiagnosis:
     """Without rules about single nodes."""
     free = ledger.index.free[first : first + size]
     down = free.count(-1)
     rooms = _rooms(ledger, wish, first, size)
     room, nodes = sum(rooms), ledger.shape.nodes
-    cut = sum(sum(rooms[at : at + nodes]) % wish.cell for at in (range(0, size, nodes) if wish.cell > 1 else ()))
+    cut = sum(
+        sum(rooms[at : at + nodes]) % wish.cabinet_block
+        for at in (range(0, size, nodes) if wish.cabinet_block > 1 else ())
+    )
     return _domain(ledger, wish, first, size, room, cut, {"down": down, "held": size - down - room})
 
 
-def _rooms(ledger: Ledger, wish: Wish, first: int, size: int) -> list[bool]:
+def _rooms(ledger: Ledger, wish: PlacementRequest, first: int, size: int) -> list[bool]:
     """Of each node whether it has room for a member."""
     free = ledger.index.free[first : first + size]
-    if wish.per >= 1:
-        return [npus >= wish.per for npus in free]
+    if wish.npus_per_node >= 1:
+        return [npus >= wish.npus_per_node for npus in free]
     return [npus >= 0 and dies > 0 for npus, dies in zip(free, ledger.index.dies[first : first + size], strict=True)]
 
 
-def _walked(ledger: Ledger, wish: Wish, first: int, size: int, allowed: Allowed, shown: list[bool]) -> Domain:
+def _walked(
+    ledger: Ledger, wish: PlacementRequest, first: int, size: int, allowed: AffinityFilter, shown: list[bool]
+) -> DomainDiagnosis:
     """Node by node; `shown` says of each whether it has room beside what is promised and to be avoided."""
     obstacles: dict[str, int] = {}
     usable: dict[int, int] = {}
     nodes, ruled, hidden = ledger.shape.nodes, bool(allowed), shown
     down = ledger.index.free[first : first + size].count(-1)
-    if wish.avoid or ledger.promises:
+    if wish.excluded_nodes or ledger.promises:
         hidden = _rooms(ledger, wish, first, size)
         for node, (room, beside) in enumerate(zip(hidden, shown, strict=True), first):
             if room and not beside:
-                what = "avoid" if node in wish.avoid else "promised"
+                what = "avoid" if node in wish.excluded_nodes else "promised"
                 obstacles[what] = obstacles.get(what, 0) + 1
     held = size - down - sum(hidden)
     for node, beside in enumerate(shown, first):
         if beside:
             if ruled and not allowed(node):
-                what = "apart" if wish.apart else "near"
+                what = "apart" if wish.anti_affinity else "near"
                 obstacles[what] = obstacles.get(what, 0) + 1
             else:
                 usable[node // nodes] = usable.get(node // nodes, 0) + 1
     obstacles.update(down=down, held=held)
-    cut = sum(count % wish.cell for count in usable.values())
+    cut = sum(count % wish.cabinet_block for count in usable.values())
     return _domain(ledger, wish, first, size, size - sum(obstacles.values()), cut, obstacles)
 
 
 def _domain(
-    ledger: Ledger, wish: Wish, first: int, size: int, room: int, cut: int, obstacles: dict[str, int]
-) -> Domain:
+    ledger: Ledger, wish: PlacementRequest, first: int, size: int, room: int, cut: int, obstacles: dict[str, int]
+) -> DomainDiagnosis:
     """`room` is in nodes of which `cut` make up no cell."""
     index = ledger.index
     obstacles["cell"] = cut
@@ -182,40 +190,40 @@ def _domain(
         usable = max(1, size // each) * wish.spread.most
         obstacles["spread"] = max(0, room - usable)
         room = min(room, usable)
-    around = range(first, first + size) if wish.within else range(ledger.shape.all_nodes)
+    around = range(first, first + size) if wish.required_domain else range(ledger.shape.all_nodes)
     for what, wanted, left in (("cpus", wish.cpus, index.cpus), ("mem", wish.mem, index.mem)):
         if wanted:
             obstacles[what] = max(0, wanted - sum(left[node] for node in around if index.up[node]))
     cabinets = range(first // ledger.shape.nodes, (first + size) // ledger.shape.nodes)
     spares = wish.spares - sum(index.whole[cabinet].bit_count() for cabinet in cabinets) if wish.spares else 0
-    if spares > 0 and wish.per < ledger.shape.npus:
+    if spares > 0 and wish.npus_per_node < ledger.shape.npus:
         obstacles["spares"] = spares
     short = max(0, wish.nodes + wish.spares - room, spares)
     found = {what: count for what, count in obstacles.items() if count}
-    return Domain(wish.within or "supernode", first // size, room, short, found)
+    return DomainDiagnosis(wish.required_domain or "supernode", first // size, room, short, found)
 
 
 # ---- what would help
 
 
-def changes(ledger: Ledger, wish: Wish, now: float, effort: Effort) -> Iterator[Change]:
+def changes(ledger: Ledger, wish: PlacementRequest, now: float, effort: SearchBudget) -> Iterator[Suggestion]:
     """Each kind of change that helps, the smallest that was found."""
-    exact = wish.plain or wish.nodes <= relaxation.FEW
+    exact = wish.unconstrained or wish.nodes <= relaxation.FEW
     if nodes := relaxation.most_nodes(ledger, wish):
-        yield Change("fewer", nodes=nodes, exact=exact)
+        yield Suggestion("fewer", nodes=nodes, exact=exact)
     if not wish.nodes and (pools := relaxation.most_pools(ledger, wish)) is not None:
-        yield Change("fewer", cpus=pools.cpus, mem=pools.mem, exact=True)
+        yield Suggestion("fewer", cpus=pools.cpus, mem=pools.mem, exact=True)
     for rule, to, _ in relaxation.relaxed(ledger, wish):
-        yield Change("relax", rule=rule, to=to, exact=exact)
+        yield Suggestion("relax", rule=rule, to=to, exact=exact)
     small = wish.nodes <= ledger.shape.nodes and ledger.shape.all_nodes <= NARROW
     if effort.wide or small:
-        moving = defragmentation.make_room(ledger, wish, effort.moves)
+        moving = defragmentation.plan_defragmentation(ledger, wish, effort.moves)
         if moving is not None:
             names = tuple(sorted(move.name for move in moving.moves))
-            yield Change("move", names=names, npus=moving.npus, exact=moving.exact, plan=moving)
+            yield Suggestion("move", names=names, npus=moving.npus, exact=moving.exact, plan=moving)
     if (release := release_set.least(ledger, wish, effort.release)) is not None:
-        yield Change("release", names=release.names, npus=release.npus, exact=release.exact)
-    if any(held.wish.priority < wish.priority for held in ledger.held.values()):
+        yield Suggestion("release", names=release.names, npus=release.npus, exact=release.exact)
+    if any(held.request.priority < wish.priority for held in ledger.allocations.values()):
         names = tuple(sorted(preemption.victims(ledger, wish, now) or ()))
         if names:
-            yield Change("preempt", names=names, npus=release_set.npus_of(ledger, list(names)))
+            yield Suggestion("preempt", names=names, npus=release_set.npus_of(ledger, list(names)))

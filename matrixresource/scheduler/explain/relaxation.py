@@ -12,7 +12,7 @@ from itertools import combinations
 from math import lcm
 from typing import TYPE_CHECKING
 
-from matrixresource.scheduler.model.request import Rule, Wish
+from matrixresource.scheduler.model.request import DomainConstraint, PlacementRequest
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 FEW = 8  # numbers that are tried one by one
 
 
-def most_nodes(ledger: Ledger, wish: Wish) -> int:
+def most_nodes(ledger: Ledger, wish: PlacementRequest) -> int:
     """The most nodes, in whole blocks and cells, that fit under the same rules; 0 for none."""
-    step = lcm(wish.block, wish.cell)
+    step = lcm(wish.supernode_block, wish.cabinet_block)
     return step * _most((wish.nodes - 1) // step, lambda count: _fits(ledger, wish.with_nodes(count * step)))
 
 
-def most_pools(ledger: Ledger, wish: Wish) -> Wish | None:
+def most_pools(ledger: Ledger, wish: PlacementRequest) -> PlacementRequest | None:
     """A request for sockets and memory alone, with what there is of each where most of it fits; None for nothing."""
     shape, index = ledger.shape, ledger.index
-    size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[wish.within]
+    size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[wish.required_domain]
     best: tuple[float, int, int] = (0.0, 0, 0)
     for first in range(0, shape.all_nodes, size):
         here = [node for node in range(first, first + size) if index.up[node]]
@@ -40,17 +40,17 @@ def most_pools(ledger: Ledger, wish: Wish) -> Wish | None:
     return less if best[0] and _fits(ledger, less) else None
 
 
-def relaxed(ledger: Ledger, wish: Wish) -> Iterator[tuple[str, str, Wish]]:
+def relaxed(ledger: Ledger, wish: PlacementRequest) -> Iterator[tuple[str, str, PlacementRequest]]:
     """(rule, what it would have to be, the request with it so) for each single rule that can give way far enough."""
     for rule, steps in (
         ("within", _levels(ledger, wish)),
         ("spread", _spreads(ledger, wish)),
         ("spares", _spares(ledger, wish)),
-        ("block", iter([("1", replace(wish, block=1))] if wish.block > 1 else [])),
-        ("cell", iter([("1", replace(wish, cell=1))] if wish.cell > 1 else [])),
+        ("block", iter([("1", replace(wish, supernode_block=1))] if wish.supernode_block > 1 else [])),
+        ("cell", iter([("1", replace(wish, cabinet_block=1))] if wish.cabinet_block > 1 else [])),
         ("apart", _without(wish, "apart")),
         ("near", _without(wish, "near")),
-        ("avoid", iter([("", replace(wish, avoid=frozenset()))] if wish.avoid else [])),
+        ("avoid", iter([("", replace(wish, excluded_nodes=frozenset()))] if wish.excluded_nodes else [])),
     ):
         for to, changed in steps:
             if _fits(ledger, changed):
@@ -58,7 +58,7 @@ def relaxed(ledger: Ledger, wish: Wish) -> Iterator[tuple[str, str, Wish]]:
                 break
 
 
-def _fits(ledger: Ledger, wish: Wish) -> bool:
+def _fits(ledger: Ledger, wish: PlacementRequest) -> bool:
     return ledger.choose(wish) is not None
 
 
@@ -76,22 +76,22 @@ def _most(high: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _levels(ledger: Ledger, wish: Wish) -> Iterator[tuple[str, Wish]]:
-    if wish.within == "cabinet":
-        yield "supernode", replace(wish, within="supernode")
-    if wish.within == "cabinet" or (wish.within and ledger.shape.supernodes > 1):
-        yield "", replace(wish, within="")
+def _levels(ledger: Ledger, wish: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
+    if wish.required_domain == "cabinet":
+        yield "supernode", replace(wish, required_domain="supernode")
+    if wish.required_domain == "cabinet" or (wish.required_domain and ledger.shape.supernodes > 1):
+        yield "", replace(wish, required_domain="")
 
 
-def _spreads(ledger: Ledger, wish: Wish) -> Iterator[tuple[str, Wish]]:
+def _spreads(ledger: Ledger, wish: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
     if wish.spread is None or not wish.spread.required:
         return
     over, most = wish.spread.over, wish.spread.most
     domain = {"node": 1, "cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}[over]
     high = min(wish.nodes, domain)
 
-    def spread(allowed: int) -> Wish:
-        return replace(wish, spread=Rule(over, allowed))
+    def spread(allowed: int) -> PlacementRequest:
+        return replace(wish, spread=DomainConstraint(over, allowed))
 
     if high > most:
         fewer = _most(high - most, lambda less: _fits(ledger, spread(high - less + 1)))
@@ -100,15 +100,15 @@ def _spreads(ledger: Ledger, wish: Wish) -> Iterator[tuple[str, Wish]]:
     yield "", replace(wish, spread=None)
 
 
-def _spares(ledger: Ledger, wish: Wish) -> Iterator[tuple[str, Wish]]:
+def _spares(ledger: Ledger, wish: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
     if wish.spares:
         left = _most(wish.spares - 1, lambda count: _fits(ledger, replace(wish, spares=count)))
         yield str(left), replace(wish, spares=left)
 
 
-def _without(wish: Wish, key: str) -> Iterator[tuple[str, Wish]]:
+def _without(wish: PlacementRequest, key: str) -> Iterator[tuple[str, PlacementRequest]]:
     """The neighbours that are kept, by name, from all but one down to none."""
-    rule: Rule | None = getattr(wish, key)
+    rule: DomainConstraint | None = getattr(wish, key)
     if rule is None or not rule.required:
         return
     for kept in range(len(rule.others) - 1, 0, -1) if len(rule.others) <= FEW else ():

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from math import inf, lcm
 from typing import TYPE_CHECKING
 
-from matrixresource.scheduler.changes.trial import Released, trial
+from matrixresource.scheduler.changes.trial import Trial, trial
 from matrixresource.scheduler.defragment.search import WIDE
-from matrixresource.scheduler.explain.branch_and_bound import Emptying, Holders, at_once, holders
+from matrixresource.scheduler.explain.branch_and_bound import DomainEvacuation, Holders, greedy_evacuation, holders
 from matrixresource.scheduler.model.bitmasks import low_bits
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.free_capacity_index import EVEN, Index
-from matrixresource.scheduler.model.request import Wish
-from matrixresource.scheduler.placement.emptiest_domains import nearest
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.free_capacity_index import EVEN, FreeCapacityIndex
+from matrixresource.scheduler.model.request import PlacementRequest
+from matrixresource.scheduler.placement.emptiest_domains import emptiest_domains
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
@@ -34,7 +34,7 @@ CROWD = 128  # allocations up to which all of them are tried
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleaseSet:
     """Allocations by name, their NPUs, and whether it is proven that no fewer would do."""
 
     names: tuple[str, ...]
@@ -42,64 +42,66 @@ class Release:
     exact: bool
 
 
-def least(ledger: Ledger, wish: Wish, effort: int) -> Release | None:
+def least(ledger: Ledger, wish: PlacementRequest, effort: int) -> ReleaseSet | None:
     """The cheapest release found for a refused request; None when it would not fit on an empty machine either.
 
     `effort` bounds the steps of each search. Nothing is changed.
     """
-    found: Release | None = None
+    found: ReleaseSet | None = None
     if not possible(ledger.shape, wish):
         return None
     if size := domain_of_whole(ledger, wish):
         found = _emptied(ledger, wish, size, effort)
-    elif wish.plain and wish.nodes == 1:
+    elif wish.unconstrained and wish.nodes == 1:
         found = _vacated(ledger, wish)
     with trial(ledger) as released:
         if found is not None and found.exact and released.fits_without(found.names, wish):
             return found
         if found is not None and (needed := _enough(ledger, wish, [*found.names], len(found.names), released, inf)):
-            return Release(tuple(sorted(needed)), sum(held.wish.npus for held in released.gone.values()), False)
+            return ReleaseSet(tuple(sorted(needed)), sum(held.request.npus for held in released.gone.values()), False)
         released.restore()
         return _searched(ledger, wish, effort, released)
 
 
-def domain_of_whole(ledger: Ledger, wish: Wish) -> int:
+def domain_of_whole(ledger: Ledger, wish: PlacementRequest) -> int:
     """The nodes of a domain in which it fits as soon as so many are entirely free; 0 for requests with other rules."""
     shape = ledger.shape
-    ruled = wish.spread or wish.apart or wish.near or wish.cpus or wish.mem or wish.cell > 1
-    if ruled or wish.per != shape.npus or not wish.nodes or wish.nodes % wish.block:
+    ruled = wish.spread or wish.anti_affinity or wish.affinity or wish.cpus or wish.mem or wish.cabinet_block > 1
+    if ruled or wish.npus_per_node != shape.npus or not wish.nodes or wish.nodes % wish.supernode_block:
         return 0
-    if wish.within:
-        return shape.nodes if wish.within == "cabinet" else shape.of_supernode
-    if shape.supernodes == 1 or (wish.block == 1 and not wish.spares):
+    if wish.required_domain:
+        return shape.nodes if wish.required_domain == "cabinet" else shape.of_supernode
+    if shape.supernodes == 1 or (wish.supernode_block == 1 and not wish.spares):
         return shape.all_nodes
     return 0
 
 
-def possible(shape: Shape, wish: Wish) -> bool:
+def possible(shape: ClusterShape, wish: PlacementRequest) -> bool:
     """Whether its own numbers let it fit on an empty machine of this shape."""
     sizes = {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}
-    size = sizes[wish.within]
-    step = lcm(wish.block, wish.cell)
-    if wish.nodes + wish.spares > size or wish.nodes % step or wish.per > shape.npus:
+    size = sizes[wish.required_domain]
+    step = lcm(wish.supernode_block, wish.cabinet_block)
+    if wish.nodes + wish.spares > size or wish.nodes % step or wish.npus_per_node > shape.npus:
         return False
     spread = wish.spread if wish.spread is not None and wish.spread.required else None
     most = {over: min(sizes[over], spread.most) if spread and spread.over == over else sizes[over] for over in sizes}
     cabinets = max(1, min(size, shape.of_supernode) // shape.nodes)
-    together = min(most["supernode"], cabinets * (most["cabinet"] // wish.cell * wish.cell)) // step * step
+    together = (
+        min(most["supernode"], cabinets * (most["cabinet"] // wish.cabinet_block * wish.cabinet_block)) // step * step
+    )
     return most["node"] > 0 and wish.nodes <= max(1, size // shape.of_supernode) * together
 
 
 # ---- whole nodes
 
 
-def _emptied(ledger: Ledger, wish: Wish, size: int, effort: int) -> Release | None:
+def _emptied(ledger: Ledger, wish: PlacementRequest, size: int, effort: int) -> ReleaseSet | None:
     shape = ledger.shape
     if size > MANY and effort < size:
         return _emptied_at_once(ledger, wish, size)
-    starts = [0] if size == shape.all_nodes else nearest(ledger, size, DOMAINS_TRIED)
+    starts = [0] if size == shape.all_nodes else emptiest_domains(ledger, size, DOMAINS_TRIED)
     here = holders(ledger, {c for first in starts for c in range(first // shape.nodes, (first + size) // shape.nodes)})
-    domains = [Emptying(ledger, first, size, wish.nodes + wish.spares, here) for first in starts]
+    domains = [DomainEvacuation(ledger, first, size, wish.nodes + wish.spares, here) for first in starts]
     domains = sorted((each for each in domains if each.possible), key=lambda each: each.least)
     best: frozenset[str] = frozenset()
     cost, exact = inf, len(starts) * size == shape.all_nodes
@@ -110,27 +112,27 @@ def _emptied(ledger: Ledger, wish: Wish, size: int, effort: int) -> Release | No
         exact = exact and proven
         if npus < cost:
             best, cost = found, npus
-    return Release(tuple(sorted(best)), cost, exact) if best else None
+    return ReleaseSet(tuple(sorted(best)), cost, exact) if best else None
 
 
-def _emptied_at_once(ledger: Ledger, wish: Wish, size: int) -> Release | None:
+def _emptied_at_once(ledger: Ledger, wish: PlacementRequest, size: int) -> ReleaseSet | None:
     shape = ledger.shape
     if shape.all_nodes > WIDE and wish.nodes + wish.spares <= shape.of_supernode:
         size = min(size, shape.of_supernode)  # all of a wide machine is not looked at
-    starts = [0] if size == shape.all_nodes else nearest(ledger, size, 2)
+    starts = [0] if size == shape.all_nodes else emptiest_domains(ledger, size, 2)
     found = []
     for first in starts:
-        names, bound = at_once(ledger, wish, first, size)
+        names, bound = greedy_evacuation(ledger, wish, first, size)
         cost = npus_of(ledger, names)
         found.append((cost, tuple(sorted(names)), cost <= bound + 1e-9 and size == shape.all_nodes))
     cost, best, exact = min(found)
-    return Release(best, cost, exact) if best else None
+    return ReleaseSet(best, cost, exact) if best else None
 
 
 # ---- a part of a node
 
 
-def _vacated(ledger: Ledger, wish: Wish) -> Release | None:
+def _vacated(ledger: Ledger, wish: PlacementRequest) -> ReleaseSet | None:
     index, shape = ledger.index, ledger.shape
     nodes: list[int] = []
     for free in range(shape.npus - 1, -1, -1):
@@ -145,21 +147,21 @@ def _vacated(ledger: Ledger, wish: Wish) -> Release | None:
     best: tuple[str, ...] = ()
     cost = inf
     for node in nodes:
-        if (wish.per - index.free[node]) / 2 >= cost:
+        if (wish.npus_per_node - index.free[node]) / 2 >= cost:
             continue
         for npus, names in by_npus(ledger, sorted(here.get(node, {})), cost):
             if npus >= cost:
                 break
-            if _room(index, here, node, names, wish.per):
+            if _room(index, here, node, names, wish.npus_per_node):
                 best, cost = names, npus
                 break
-    return Release(tuple(sorted(best)), cost, len(nodes) == in_use) if best else None
+    return ReleaseSet(tuple(sorted(best)), cost, len(nodes) == in_use) if best else None
 
 
-def _room(index: Index, here: Holders, node: int, names: tuple[str, ...], per: float) -> bool:
+def _room(index: FreeCapacityIndex, here: Holders, node: int, names: tuple[str, ...], per: float) -> bool:
     dies = index.dies[node]
     for name in names:
-        dies |= here[node][name] & ~index.broken.get(node, 0)
+        dies |= here[node][name] & ~index.faulty_dies.get(node, 0)
     return bool(dies) if per < 1 else (dies & dies >> 1 & EVEN).bit_count() >= per
 
 
@@ -168,7 +170,7 @@ def _room(index: Index, here: Holders, node: int, names: tuple[str, ...], per: f
 
 def by_npus(ledger: Ledger, names: list[str], below: float) -> Iterator[tuple[float, tuple[str, ...]]]:
     """Every set of these allocations with fewer NPUs than `below`, in order of their NPUs."""
-    sizes = {name: ledger.held[name].wish.npus for name in names}
+    sizes = {name: ledger.allocations[name].request.npus for name in names}
     order = sorted(names, key=lambda name: (sizes[name], name))
     waiting: list[tuple[float, tuple[int, ...]]] = [(sizes[order[0]], (0,))] if order else []
     while waiting:
@@ -183,11 +185,11 @@ def by_npus(ledger: Ledger, names: list[str], below: float) -> Iterator[tuple[fl
             heapq.heappush(waiting, (cost + following - sizes[order[last]], (*places[:-1], last + 1)))
 
 
-def _searched(ledger: Ledger, wish: Wish, effort: int, released: Released) -> Release | None:
+def _searched(ledger: Ledger, wish: PlacementRequest, effort: int, released: Trial) -> ReleaseSet | None:
     """First a set found by domain, of which none could stay; then smaller ones, as far as the effort goes."""
     best: list[str] | None = None
     cost = inf
-    crowded = len(ledger.held) > CROWD
+    crowded = len(ledger.allocations) > CROWD
     for likely in (_owners, _smallest_first, _anybody):
         for names, stride in likely(ledger, wish):
             chosen = _enough(ledger, wish, names, stride, released, effort if crowded else inf)
@@ -198,47 +200,47 @@ def _searched(ledger: Ledger, wish: Wish, effort: int, released: Released) -> Re
             break
     if best is None:
         return None
-    for tried, (npus, some) in enumerate(by_npus(ledger, [] if crowded else list(ledger.held), cost)):
+    for tried, (npus, some) in enumerate(by_npus(ledger, [] if crowded else list(ledger.allocations), cost)):
         if tried >= effort // TRIAL:
-            return Release(tuple(sorted(best)), cost, False)
+            return ReleaseSet(tuple(sorted(best)), cost, False)
         if released.fits_without(some, wish):
-            return Release(tuple(sorted(some)), npus, True)
-    return Release(tuple(sorted(best)), cost, not crowded)
+            return ReleaseSet(tuple(sorted(some)), npus, True)
+    return ReleaseSet(tuple(sorted(best)), cost, not crowded)
 
 
-def _domains(ledger: Ledger, wish: Wish) -> list[tuple[int, int]]:
+def _domains(ledger: Ledger, wish: PlacementRequest) -> list[tuple[int, int]]:
     """(first node, nodes) of a few domains near to serving it, the last the largest that it may span."""
     shape = ledger.shape
-    size = shape.nodes if wish.within == "cabinet" else shape.of_supernode
-    found = [(first, size) for first in nearest(ledger, size, 2)]
+    size = shape.nodes if wish.required_domain == "cabinet" else shape.of_supernode
+    found = [(first, size) for first in emptiest_domains(ledger, size, 2)]
     near = wish.nodes + wish.spares <= size and shape.all_nodes > WIDE
-    return found if wish.within or near or size == shape.all_nodes else [*found, (0, shape.all_nodes)]
+    return found if wish.required_domain or near or size == shape.all_nodes else [*found, (0, shape.all_nodes)]
 
 
-def _owners(ledger: Ledger, wish: Wish) -> Iterator[tuple[list[str], int]]:
+def _owners(ledger: Ledger, wish: PlacementRequest) -> Iterator[tuple[list[str], int]]:
     """(who is on the nodes of a domain that cost the least, how many go at a time)."""
     for first, size in _domains(ledger, wish):
-        names, _ = at_once(ledger, wish, first, size)
+        names, _ = greedy_evacuation(ledger, wish, first, size)
         yield sorted(names), max(1, len(names))
 
 
-def _smallest_first(ledger: Ledger, wish: Wish) -> Iterator[tuple[list[str], int]]:
+def _smallest_first(ledger: Ledger, wish: PlacementRequest) -> Iterator[tuple[list[str], int]]:
     """(tenants of a domain, the smallest first, how many go at a time)."""
     shape = ledger.shape
     for first, size in _domains(ledger, wish):
         cabinets = range(first // shape.nodes, (first + size) // shape.nodes)
         here = {name for cabinet in cabinets for name in ledger.tenants[cabinet]}
-        yield sorted(here, key=lambda name: (ledger.held[name].wish.npus, name)), 2
+        yield sorted(here, key=lambda name: (ledger.allocations[name].request.npus, name)), 2
 
 
-def _anybody(ledger: Ledger, wish: Wish) -> Iterator[tuple[list[str], int]]:
+def _anybody(ledger: Ledger, wish: PlacementRequest) -> Iterator[tuple[list[str], int]]:
     """Everybody at once, where there are few."""
-    if len(ledger.held) <= CROWD:
-        yield sorted(ledger.held), len(ledger.held)
+    if len(ledger.allocations) <= CROWD:
+        yield sorted(ledger.allocations), len(ledger.allocations)
 
 
 def _enough(
-    ledger: Ledger, wish: Wish, names: list[str], stride: int, released: Released, tests: float
+    ledger: Ledger, wish: PlacementRequest, names: list[str], stride: int, released: Trial, tests: float
 ) -> list[str] | None:
     """As many of the first as it takes, in growing strides, without those that could stay."""
     done = 0
@@ -247,9 +249,9 @@ def _enough(
             released(name)
         done, stride = done + stride, stride * 2
         if ledger.choose(wish) is not None:
-            return released.pruned(wish, tests)
+            return released.minimal_subset(wish, tests)
     return None
 
 
 def npus_of(ledger: Ledger, names: Iterable[str]) -> float:
-    return sum(ledger.held[name].wish.npus for name in names)
+    return sum(ledger.allocations[name].request.npus for name in names)

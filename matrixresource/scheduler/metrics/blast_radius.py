@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from matrixresource.scheduler.model.request import Place
+from matrixresource.scheduler.model.request import Placement
 from matrixresource.topology.supernode import Supernode
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Loss:
+class FailureImpact:
     """The worst that the loss of one `over` (node, cabinet, supernode, l1, l2, communication-cabinet) takes.
 
     `members` are the members lost whole; `ub_share` (0 to 1) is of the UB bandwidth of all members, by their NPUs.
@@ -31,7 +31,7 @@ class Loss:
     ub_share: float
 
 
-def radius(ledger: Ledger, place: Place) -> tuple[Loss, ...]:
+def blast_radius(ledger: Ledger, place: Placement) -> tuple[FailureImpact, ...]:
     """For each kind of failure, the worst one. Spares, sockets and memory do not count."""
     shape = ledger.shape
     npus = {c * shape.nodes + o: float(shape.npus) for c, mask in place.whole for o in ledger.index.offsets(mask)}
@@ -48,9 +48,9 @@ def radius(ledger: Ledger, place: Place) -> tuple[Loss, ...]:
             members[node // size] += 1
             held[node // size] += count  # type: ignore[assignment]
         worst[over] = max(held.values()) / total
-        found.append(Loss(over, max(members.values()), worst[over]))
+        found.append(FailureImpact(over, max(members.values()), worst[over]))
     for over, hits, share in switch_shares():
-        found.append(Loss(over, 0, worst[hits] * share))
+        found.append(FailureImpact(over, 0, worst[hits] * share))
     return tuple(found)
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.free_capacity_index import Index
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
@@ -29,7 +29,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Views:
+class CapacitySnapshot:
     """One moment. `largest` is in nodes, inside a cabinet, inside a supernode and in all ("" as in a wish).
 
     `cabinets` and `supernodes` are the shares of their dies that are held, by number. `fragmentation`, from 0 to 1: of
@@ -56,7 +56,7 @@ class Views:
         return 1 - self.dies_free / self.dies_up if self.dies_up else 0.0
 
 
-def views(ledger: Ledger, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48)) -> Views:
+def views(ledger: Ledger, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48)) -> CapacitySnapshot:
     """Everything at once. `sizes` are the blocks, in nodes, that are counted inside supernodes; cabinets have all."""
     index, shape = ledger.index, ledger.shape
     each = 2 * shape.npus
@@ -65,14 +65,14 @@ def views(ledger: Ledger, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48))
     whole = sum(index.left)
     dies_free, dies_up = sum(free), sum(up)
     largest = largest_blocks(index)
-    return Views(
+    return CapacitySnapshot(
         nodes=shape.all_nodes,
         nodes_up=index.up.count(True),
         nodes_free=whole,
         npus_free=dies_free / 2,
         dies_free=dies_free,
         dies_up=dies_up,
-        spares=sum(mask.bit_count() for held in ledger.held.values() for _, mask in held.place.spares),
+        spares=sum(mask.bit_count() for held in ledger.allocations.values() for _, mask in held.place.spares),
         largest=largest,
         blocks=tuple(blocks(index, sizes)),
         fragmentation={
@@ -85,13 +85,13 @@ def views(ledger: Ledger, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48))
     )
 
 
-def largest_blocks(index: Index) -> dict[str, int]:
+def largest_blocks(index: FreeCapacityIndex) -> dict[str, int]:
     """The most whole nodes that one gang can have inside a cabinet, a supernode, and in all."""
     cabinet = next((count for count in range(index.nodes, 0, -1) if index.having[count]), 0)
     return {"cabinet": cabinet, "supernode": index.most_left(), "": sum(index.left)}
 
 
-def largest_of(whole: list[int], shape: Shape) -> dict[str, int]:
+def largest_of(whole: list[int], shape: ClusterShape) -> dict[str, int]:
     """The same of cabinets that have these whole nodes."""
     counts = [mask.bit_count() for mask in whole]
     each = shape.cabinets
@@ -99,7 +99,7 @@ def largest_of(whole: list[int], shape: Shape) -> dict[str, int]:
     return {"cabinet": max(counts), "supernode": max(supernodes), "": sum(counts)}
 
 
-def blocks(index: Index, sizes: tuple[int, ...]) -> list[Block]:
+def blocks(index: FreeCapacityIndex, sizes: tuple[int, ...]) -> list[Block]:
     """For every size of a cabinet, and the sizes given of a supernode, how many gangs fit beside one another."""
     whole = sum(index.left)
     counts = [sum(row[free].bit_count() for row in index.rows) for free in range(index.nodes + 1)]
@@ -114,7 +114,7 @@ def blocks(index: Index, sizes: tuple[int, ...]) -> list[Block]:
     return found
 
 
-def cabinet_dies(index: Index) -> tuple[list[int], list[int]]:
+def cabinet_dies(index: FreeCapacityIndex) -> tuple[list[int], list[int]]:
     """(dies of nodes that are up, dies free on them) by cabinet."""
     shape = index.shape
     each = 2 * shape.npus
@@ -124,7 +124,7 @@ def cabinet_dies(index: Index) -> tuple[list[int], list[int]]:
     for _ in range(index.up.count(False)):
         down = index.up.index(False, down + 1)
         up[down // shape.nodes] -= each
-    for node, dies in index.kept_back.items():
+    for node, dies in index.idle_faulty.items():
         up[node // shape.nodes] -= dies.bit_count() if index.up[node] else 0
     started = 0
     for nodes in (*index.parts, *index.halves):

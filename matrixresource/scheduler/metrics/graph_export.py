@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import networkx as nx
 
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.free_capacity_index import Index
-from matrixresource.scheduler.model.request import Place
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
+from matrixresource.scheduler.model.request import Placement
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
@@ -31,11 +31,11 @@ class Share(NamedTuple):
     spare: bool = False
 
 
-class HeldTwice(ValueError):
+class DoubleAllocation(ValueError):
     """Two allocations on the same die, or more sockets or memory than there are."""
 
 
-class Containment(nx.Graph):
+class ContainmentGraph(nx.Graph):
     """A graph whose edges only say what stands in what, and therefore share one attribute dict."""
 
     _same: ClassVar[dict[str, Any]] = {}
@@ -44,7 +44,7 @@ class Containment(nx.Graph):
         return self._same
 
 
-def graph_of(shape: Shape, supernodes: Sequence[str] | None = None) -> nx.Graph:
+def graph_of(shape: ClusterShape, supernodes: Sequence[str] | None = None) -> nx.Graph:
     """A machine of this shape with everything up and free. `supernodes` are their names, else sn0, sn1 and so on.
 
     Vertex n is node n of the index; NPUs, cabinets and supernodes follow. Attributes: `kind`, `name` of all but NPUs,
@@ -54,7 +54,7 @@ def graph_of(shape: Shape, supernodes: Sequence[str] | None = None) -> nx.Graph:
     npus = shape.all_nodes
     cabinets = npus + shape.all_nodes * shape.npus
     first = cabinets + shape.all_cabinets
-    graph = Containment(supernodes=range(first, first + shape.supernodes))
+    graph = ContainmentGraph(supernodes=range(first, first + shape.supernodes))
     for number, name in enumerate(names):
         graph.add_node(first + number, kind="supernode", name=name)
     for number in range(shape.all_cabinets):
@@ -79,24 +79,24 @@ def annotate(graph: nx.Graph, ledger: Ledger) -> None:
     abouts = [graph.nodes[node] for node in nodes_of(graph)]
     for about, up in zip(abouts, ledger.index.up, strict=True):
         about.update(up=up, held={}, broken=0)
-    for node, dies in ledger.index.broken.items():
+    for node, dies in ledger.index.faulty_dies.items():
         abouts[node]["broken"] = dies
-    for name, held in ledger.held.items():
+    for name, held in ledger.allocations.items():
         _hold(abouts, ledger.shape, name, held.place)
 
 
-def hold(graph: nx.Graph, name: str, place: Place) -> None:
+def hold(graph: nx.Graph, name: str, place: Placement) -> None:
     """One allocation takes its place. Raises HeldTwice; the graph is then as it was."""
     _hold([graph.nodes[node] for node in nodes_of(graph)], shape_of(graph), name, place)
 
 
-def _hold(abouts: list[dict[str, Any]], shape: Shape, name: str, place: Place) -> None:
+def _hold(abouts: list[dict[str, Any]], shape: ClusterShape, name: str, place: Placement) -> None:
     shares = shares_of(place, shape)
     for number, share in shares.items():
         used = used_of(abouts[number]["held"])
         over = used.cpus + share.cpus > shape.cpus or used.mem_gib + share.mem_gib > shape.mem_gib
         if used.dies & share.dies or over:
-            raise HeldTwice(f"{name} takes of {abouts[number]['name']} what is held already")
+            raise DoubleAllocation(f"{name} takes of {abouts[number]['name']} what is held already")
     for number, share in shares.items():
         abouts[number]["held"][name] = share
 
@@ -107,7 +107,7 @@ def let_go(graph: nx.Graph, name: str) -> None:
         graph.nodes[node]["held"].pop(name, None)
 
 
-def shares_of(place: Place, shape: Shape) -> dict[int, Share]:
+def shares_of(place: Placement, shape: ClusterShape) -> dict[int, Share]:
     """By the number of the node what a place takes there."""
     found: dict[int, Share] = {}
     for masks, spare in ((place.whole, False), (place.spares, True)):
@@ -127,20 +127,20 @@ def shares_of(place: Place, shape: Shape) -> dict[int, Share]:
 # ---- from the graph into the index
 
 
-def shape_of(graph: nx.Graph) -> Shape:
+def shape_of(graph: nx.Graph) -> ClusterShape:
     """The numbers of the machine, read off one of each. `index_of` finds out whether the others are like it."""
     supernodes = graph.graph["supernodes"]
     cabinets = _inside(graph, supernodes[0], "cabinet")
     nodes = _inside(graph, cabinets[0], "node")
     node = graph.nodes[nodes[0]]
     npus = graph.degree(nodes[0]) - 1
-    return Shape(len(supernodes), len(cabinets), len(nodes), npus, node["cpus"], node["mem_gib"])
+    return ClusterShape(len(supernodes), len(cabinets), len(nodes), npus, node["cpus"], node["mem_gib"])
 
 
-def index_of(graph: nx.Graph) -> Index:
+def index_of(graph: nx.Graph) -> FreeCapacityIndex:
     """The index of free capacity, made from nothing but the graph. Raises ValueError where domains are not alike."""
     shape = shape_of(graph)
-    index = Index(shape)
+    index = FreeCapacityIndex(shape)
     for cabinet, nodes in enumerate(_cabinets(graph)):
         if len(nodes) != shape.nodes:
             raise ValueError(f"cabinet {cabinet} has {len(nodes)} nodes beside {shape.nodes} of another")
@@ -150,7 +150,7 @@ def index_of(graph: nx.Graph) -> Index:
     return index
 
 
-def _read_cabinet(graph: nx.Graph, index: Index, cabinet: int, nodes: list[Any]) -> None:
+def _read_cabinet(graph: nx.Graph, index: FreeCapacityIndex, cabinet: int, nodes: list[Any]) -> None:
     full, taken = index.shape.dies, 0
     down: list[int] = []
     broken: list[tuple[int, int]] = []

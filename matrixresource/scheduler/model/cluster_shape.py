@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Shape:
+class ClusterShape:
     """Supernodes of equal cabinets of equal nodes. Nodes are counted through: node // nodes is its cabinet's number.
 
     `cabinets` per supernode, `nodes` per cabinet, `npus` per node (two dies each), `cpus` sockets and `mem_gib` of host
@@ -20,9 +20,9 @@ class Shape:
     cpus: int = 4
     mem_gib: int = 1536
 
-    def __reduce__(self) -> tuple[type[Shape], tuple[int, ...]]:
+    def __reduce__(self) -> tuple[type[ClusterShape], tuple[int, ...]]:
         """By its numbers: a compiled frozen class cannot have its attributes put back one by one."""
-        return Shape, (self.supernodes, self.cabinets, self.nodes, self.npus, self.cpus, self.mem_gib)
+        return ClusterShape, (self.supernodes, self.cabinets, self.nodes, self.npus, self.cpus, self.mem_gib)
 
     @property
     def all_cabinets(self) -> int:

@@ -8,23 +8,23 @@ node, its cabinet and its supernode. Nothing here is remembered that could not b
 
 from __future__ import annotations
 
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.request import Place
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.request import Placement
 
 EVEN = int("01" * 64, 2)  # the first die of every NPU
 WORD_BITS = 480
 WORD = (1 << WORD_BITS) - 1
 
 
-class Index:
+class FreeCapacityIndex:
     """Free dies by node, and the sets above. `whole` nodes are up and entirely free; a node that is not up has none."""
 
     __slots__ = (
-        "broken", "by_free", "cabinets", "cpus", "dies", "free", "halves", "having", "kept_back", "left", "mem",
+        "faulty_dies", "by_free", "cabinets", "cpus", "dies", "free", "halves", "having", "idle_faulty", "left", "mem",
         "node_bits", "nodes", "npus", "parts", "rows", "shape", "sizes", "up", "whole",
     )  # fmt: skip
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: ClusterShape) -> None:
         self.shape = shape
         self.cabinets, self.nodes, self.npus = shape.cabinets, shape.nodes, shape.npus
         everything, full = shape.all_nodes, (1 << shape.nodes) - 1
@@ -40,8 +40,8 @@ class Index:
         self.left = [shape.of_supernode] * shape.supernodes  # whole nodes of each supernode
         self.by_free = [0] * shape.of_supernode + [(1 << shape.supernodes) - 1]  # supernodes by whole nodes
         self.sizes = 1 << shape.of_supernode  # which entries of `by_free` are not empty
-        self.broken: dict[int, int] = {}  # by node the dies that nobody may be placed on
-        self.kept_back: dict[int, int] = {}  # those of them that nobody holds
+        self.faulty_dies: dict[int, int] = {}  # by node the dies that nobody may be placed on
+        self.idle_faulty: dict[int, int] = {}  # those of them that nobody holds
         self.parts = [0] * shape.npus  # nodes in use by free whole NPUs
         self.halves = [0] * shape.npus  # those of them with an NPU of which one die is free
         self.node_bits = [
@@ -65,7 +65,7 @@ class Index:
         """Fully used nodes of a cabinet become free; those that are down only when they come back."""
         base, full, npus, back = cabinet * self.nodes, self.shape.dies, self.npus, 0
         for offset in self.offsets(mask):
-            if self.broken and base + offset in self.broken:
+            if self.faulty_dies and base + offset in self.faulty_dies:
                 self.give(base + offset, full)
                 continue
             self.dies[base + offset] = full
@@ -107,26 +107,26 @@ class Index:
 
     def take(self, node: int, bits: int) -> None:
         """Dies of a node become used."""
-        if self.kept_back and node in self.kept_back:
-            self.kept_back[node] &= ~bits
+        if self.idle_faulty and node in self.idle_faulty:
+            self.idle_faulty[node] &= ~bits
         self._set(node, self.dies[node] & ~bits, self.up[node])
 
     def give(self, node: int, bits: int) -> None:
-        if self.broken and node in self.broken:
-            self.kept_back[node] = self.kept_back.get(node, 0) | bits & self.broken[node]
-            bits &= ~self.broken[node]
+        if self.faulty_dies and node in self.faulty_dies:
+            self.idle_faulty[node] = self.idle_faulty.get(node, 0) | bits & self.faulty_dies[node]
+            bits &= ~self.faulty_dies[node]
         self._set(node, self.dies[node] | bits, self.up[node])
 
     def block(self, node: int, bits: int) -> None:
         """Just these dies of a node take nobody new, as long as nothing else is said; who holds them keeps them."""
-        before = self.broken.get(node, 0)
+        before = self.faulty_dies.get(node, 0)
         if before == bits:
             return
-        kept = self.kept_back.get(node, 0)
+        kept = self.idle_faulty.get(node, 0)
         mended, free = kept & ~bits, bits & self.dies[node]
-        self.broken[node], self.kept_back[node] = bits, kept & bits | free
+        self.faulty_dies[node], self.idle_faulty[node] = bits, kept & bits | free
         if not bits:
-            del self.broken[node], self.kept_back[node]
+            del self.faulty_dies[node], self.idle_faulty[node]
         self._set(node, self.dies[node] & ~free | mended, self.up[node])
 
     def set_up(self, node: int, up: bool) -> None:
@@ -157,9 +157,9 @@ class Index:
 
     # ---- questions
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: Placement) -> bool:
         """Whether nobody holds any of a place, be its nodes up or not and its dies broken or not."""
-        nodes, full, broken = self.nodes, self.shape.dies, self.kept_back
+        nodes, full, broken = self.nodes, self.shape.dies, self.idle_faulty
         for part in (place.whole, place.spares):
             for cabinet, mask in part:
                 used = mask & ~self.whole[cabinet]
@@ -175,7 +175,7 @@ class Index:
             self.mem[node] >= amount for node, amount in place.mem
         )
 
-    def serves(self, place: Place) -> bool:
+    def serves(self, place: Placement) -> bool:
         """Whether a newcomer may have a place: nobody holds it, its nodes are up and its dies sound."""
         pools = [*place.cpus, *place.mem]
         whole = all(mask & ~self.whole[cabinet] == 0 for cabinet, mask in place.whole + place.spares)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from matrixresource.scheduler.model.bitmasks import part_dies
-from matrixresource.scheduler.model.free_capacity_index import EVEN, Index
-from matrixresource.scheduler.model.request import Place
+from matrixresource.scheduler.model.free_capacity_index import EVEN, FreeCapacityIndex
+from matrixresource.scheduler.model.request import Placement
 
 
-def members_of(index: Index, place: Place) -> set[int]:
+def members_of(index: FreeCapacityIndex, place: Placement) -> set[int]:
     """The nodes of its NPUs."""
     return nodes_in(index, place.whole) | {node for node, _ in place.parts}
 
 
-def nodes_in(index: Index, masks: list[tuple[int, int]]) -> set[int]:
+def nodes_in(index: FreeCapacityIndex, masks: list[tuple[int, int]]) -> set[int]:
     return {cabinet * index.nodes + offset for cabinet, mask in masks for offset in index.offsets(mask)}
 
 
-def masks_of(index: Index, nodes: set[int]) -> dict[int, int]:
+def masks_of(index: FreeCapacityIndex, nodes: set[int]) -> dict[int, int]:
     """Nodes as a mask for each cabinet."""
     masks: dict[int, int] = {}
     for node in sorted(nodes):
@@ -25,24 +25,26 @@ def masks_of(index: Index, nodes: set[int]) -> dict[int, int]:
     return masks
 
 
-def used_nodes(index: Index, place: Place) -> set[int]:
+def used_nodes(index: FreeCapacityIndex, place: Placement) -> set[int]:
     """Every node on which it holds anything."""
     pools = {node for node, _ in place.cpus} | {node for node, _ in place.mem}
     return members_of(index, place) | nodes_in(index, place.spares) | pools
 
 
-def copied(place: Place) -> Place:
-    return Place(list(place.whole), list(place.parts), list(place.spares), list(place.cpus), list(place.mem))
+def copied(place: Placement) -> Placement:
+    return Placement(list(place.whole), list(place.parts), list(place.spares), list(place.cpus), list(place.mem))
 
 
-def add(index: Index, place: Place, nodes: set[int], per: float, dies: dict[int, int] | None = None) -> None:
+def add(
+    index: FreeCapacityIndex, place: Placement, nodes: set[int], per: float, dies: dict[int, int] | None = None
+) -> None:
     """Members on nodes; from the `dies` a node has already, where it says, else from the free ones."""
     if per == index.npus:
         place.whole += masks_of(index, nodes).items()
         return
     for node in sorted(nodes):
         mine = (dies or {}).get(node, 0)
-        sound = mine & ~index.broken.get(node, 0)
+        sound = mine & ~index.faulty_dies.get(node, 0)
         found = next((each for each in (sound, mine) if enough(each, per)), index.dies[node])
         place.parts.append((node, part_dies(found, per)))
 
@@ -52,7 +54,7 @@ def enough(dies: int, per: float) -> bool:
     return dies > 0 if per < 1 else (dies & dies >> 1 & EVEN).bit_count() >= per
 
 
-def tidy(index: Index, place: Place) -> Place:
+def normalise(index: FreeCapacityIndex, place: Placement) -> Placement:
     """One entry for each cabinet and each node."""
     place.whole = list(masks_of(index, nodes_in(index, place.whole)).items())
     place.spares = list(masks_of(index, nodes_in(index, place.spares)).items())
@@ -64,12 +66,12 @@ def tidy(index: Index, place: Place) -> Place:
     return place
 
 
-def less(index: Index, place: Place, part: Place) -> Place:
+def subtract(index: FreeCapacityIndex, place: Placement, part: Placement) -> Placement:
     """A place without a part of it; of a node of which some is gone the other dies are left."""
     taken = dict.fromkeys(nodes_in(index, part.whole + part.spares), index.shape.dies)
     for node, dies in part.parts:
         taken[node] = taken.get(node, 0) | dies
-    rest = Place()
+    rest = Placement()
     rest.parts = [(node, left) for node, dies in place.parts if (left := dies & ~taken.get(node, 0))]
     for held, stays in ((place.whole, rest.whole), (place.spares, rest.spares)):
         nodes = nodes_in(index, held)

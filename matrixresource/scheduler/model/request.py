@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Rule:
+class DomainConstraint:
     """Over which domain (node, cabinet, supernode) a rule holds, and toward whom or how many.
 
     One that is not `required` is kept as far as it fits: a spread then takes the smallest `most` there is.
@@ -19,7 +19,7 @@ class Rule:
 
 
 @dataclass
-class Wish:
+class PlacementRequest:
     """A request. `nodes` distinct nodes with `per` NPUs each (0.5 is a die); sockets and GiB come from anywhere.
 
     `within` keeps everything in one cabinet or supernode; `block` is a number of nodes that no edge of a supernode may
@@ -30,54 +30,54 @@ class Wish:
     """
 
     nodes: int
-    per: float = 8
-    within: str = ""
-    block: int = 1
-    spread: Rule | None = None
-    apart: Rule | None = None
-    near: Rule | None = None
+    npus_per_node: float = 8
+    required_domain: str = ""
+    supernode_block: int = 1
+    spread: DomainConstraint | None = None
+    anti_affinity: DomainConstraint | None = None
+    affinity: DomainConstraint | None = None
     spares: int = 0
     cpus: int = 0
     mem: int = 0
     priority: int = 0
     preempts: bool = False
     weight: float = 1
-    end: float = float("inf")
-    avoid: frozenset[int] = frozenset()
-    prefers: str = ""
-    cell: int = 1
-    plain: bool = field(init=False)
+    lease_end: float = float("inf")
+    excluded_nodes: frozenset[int] = frozenset()
+    preferred_domain: str = ""
+    cabinet_block: int = 1
+    unconstrained: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.plain = not (
-            self.spread or self.apart or self.near or self.spares or self.cpus or self.mem
-            or self.avoid or self.prefers or self.cell > 1 or (self.nodes > 1 and self.per != 8)
+        self.unconstrained = not (
+            self.spread or self.anti_affinity or self.affinity or self.spares or self.cpus or self.mem
+            or self.excluded_nodes or self.preferred_domain or self.cabinet_block > 1 or (self.nodes > 1 and self.npus_per_node != 8)
         )  # fmt: skip
 
-    def with_nodes(self, nodes: int) -> Wish:
+    def with_nodes(self, nodes: int) -> PlacementRequest:
         """The same for another number of nodes."""
-        return Wish(
-            nodes, self.per, self.within, self.block, self.spread, self.apart, self.near, self.spares, self.cpus,
-            self.mem, self.priority, self.preempts, self.weight, self.end, self.avoid, self.prefers, self.cell,
+        return PlacementRequest(
+            nodes, self.npus_per_node, self.required_domain, self.supernode_block, self.spread, self.anti_affinity, self.affinity, self.spares, self.cpus,
+            self.mem, self.priority, self.preempts, self.weight, self.lease_end, self.excluded_nodes, self.preferred_domain, self.cabinet_block,
         )  # fmt: skip
 
     @property
     def soft(self) -> bool:
         """Whether anything of it is a preference."""
-        return bool(self.prefers) or any(
-            rule is not None and not rule.required for rule in (self.spread, self.apart, self.near)
+        return bool(self.preferred_domain) or any(
+            rule is not None and not rule.required for rule in (self.spread, self.anti_affinity, self.affinity)
         )
 
     @property
     def npus(self) -> float:
-        return self.nodes * self.per
+        return self.nodes * self.npus_per_node
 
 
 Amounts = list[tuple[int, int]]
 
 
 @dataclass(slots=True, init=False)  # what is written out here is compiled, what a data class makes is not
-class Place:
+class Placement:
     """Where an allocation lies: whole nodes as (cabinet, mask), parts as (node, dies), spares as whole nodes."""
 
     whole: Amounts

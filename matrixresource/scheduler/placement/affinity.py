@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.model.request import PlacementRequest
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-class Allowed:
+class AffinityFilter:
     """What `apart` and `near` leave over, as a test of a node."""
 
-    def __init__(self, ledger: Ledger, wish: Wish) -> None:
+    def __init__(self, ledger: Ledger, wish: PlacementRequest) -> None:
         self.nodes, self.of_supernode = ledger.shape.nodes, ledger.shape.of_supernode
         self.rules: list[tuple[int, set[int], bool]] = []
         self.nothing = False
-        for rule, inside in ((wish.apart, False), (wish.near, True)):
+        for rule, inside in ((wish.anti_affinity, False), (wish.affinity, True)):
             if rule is None or not rule.required:
                 continue
             size = {"node": 1, "cabinet": self.nodes, "supernode": self.of_supernode}[rule.over]
-            theirs = [self._domains(ledger, other, size) for other in rule.others if other in ledger.held]
+            theirs = [self._domains(ledger, other, size) for other in rule.others if other in ledger.allocations]
             if theirs:
                 kept = set.intersection(*theirs) if inside else set.union(*theirs)
                 self.rules.append((size, kept, inside))
                 self.nothing = self.nothing or (inside and not kept)
 
     def _domains(self, ledger: Ledger, other: str, size: int) -> set[int]:
-        place = ledger.held[other].place
+        place = ledger.allocations[other].place
         if size >= self.nodes:
             return {cabinet * self.nodes // size for cabinet in place.cabinets(self.nodes)}
         whole = {c * self.nodes + o for c, mask in place.whole for o in ledger.index.offsets(mask)}

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from math import inf
 
 from matrixresource.scheduler.model.bitmasks import dies_for, low_bits, lowest
-from matrixresource.scheduler.model.free_capacity_index import EVEN, Index
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.free_capacity_index import EVEN, FreeCapacityIndex
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 
 CANDIDATES = 8
 LEARN_EVERY = 32
@@ -32,10 +32,10 @@ class Policy:
 POLICIES = {"best": Policy(), "tightest": Policy(learns=False, leases=False), "learning": Policy(leases=False)}
 
 
-class Chooser:
+class BestFit:
     """Chooses from an index and never changes it. `ends` are the latest known leaving times, by node and cabinet."""
 
-    def __init__(self, index: Index, policy: Policy = POLICIES["best"]) -> None:
+    def __init__(self, index: FreeCapacityIndex, policy: Policy = POLICIES["best"]) -> None:
         self.index, self.policy = index, policy
         self.node_ends = [0.0] * index.shape.all_nodes
         self.cabinet_ends = [0.0] * index.shape.all_cabinets
@@ -46,46 +46,46 @@ class Chooser:
 
     # ---- parts of a node
 
-    def part(self, wish: Wish) -> Place | None:
+    def part(self, wish: PlacementRequest) -> Placement | None:
         """One NPU or several, or a die, on one node."""
         index, npus = self.index, self.index.npus
-        if wish.per < 1:
+        if wish.npus_per_node < 1:
             return self._die(wish)
-        size = int(wish.per)
+        size = int(wish.npus_per_node)
         for free in self.orders[size]:
             if free == npus:
-                if (cabinet := self.smallest_cabinet(1, wish.end)) < 0:
+                if (cabinet := self.smallest_cabinet(1, wish.lease_end)) < 0:
                     continue
                 node = cabinet * index.nodes + (index.whole[cabinet] & -index.whole[cabinet]).bit_length() - 1
             elif nodes := index.parts[free]:
-                node = self._like(nodes, self.node_ends, wish.end)
+                node = self._like(nodes, self.node_ends, wish.lease_end)
             else:
                 continue
-            return Place(parts=[(node, dies_for(index.dies[node], size))])
+            return Placement(parts=[(node, dies_for(index.dies[node], size))])
         return None
 
-    def _die(self, wish: Wish) -> Place | None:
+    def _die(self, wish: PlacementRequest) -> Placement | None:
         index = self.index
         for nodes in index.halves:
             if nodes:
-                node = self._like(nodes, self.node_ends, wish.end)
+                node = self._like(nodes, self.node_ends, wish.lease_end)
                 dies = index.dies[node]
                 single = dies & ~((dies & dies >> 1 & EVEN) * 3)
-                return Place(parts=[(node, single & -single)])
+                return Placement(parts=[(node, single & -single)])
         for nodes in index.parts[1:]:
             if nodes:
-                node = self._like(nodes, self.node_ends, wish.end)
+                node = self._like(nodes, self.node_ends, wish.lease_end)
                 pairs = index.dies[node] & index.dies[node] >> 1 & EVEN
-                return Place(parts=[(node, pairs & -pairs)])
-        cabinet = self.smallest_cabinet(1, wish.end)
+                return Placement(parts=[(node, pairs & -pairs)])
+        cabinet = self.smallest_cabinet(1, wish.lease_end)
         if cabinet < 0:
             return None
         whole = index.whole[cabinet]
-        return Place(parts=[(cabinet * index.nodes + (whole & -whole).bit_length() - 1, 1)])
+        return Placement(parts=[(cabinet * index.nodes + (whole & -whole).bit_length() - 1, 1)])
 
-    def learn(self, wish: Wish) -> None:
+    def observe_size(self, wish: PlacementRequest) -> None:
         """Count a size asked for; every so often the order in which parts look for a node is made anew."""
-        self.seen[int(wish.per) if wish.per >= 1 else 0] += wish.nodes
+        self.seen[int(wish.npus_per_node) if wish.npus_per_node >= 1 else 0] += wish.nodes
         self._until_learned -= 1
         if self._until_learned or not self.policy.learns:
             return
@@ -97,23 +97,23 @@ class Chooser:
             for size in range(npus + 1)
         ]
 
-    def know_as(self, other: Chooser) -> None:
+    def copy_statistics(self, other: BestFit) -> None:
         """Take over what another chooser, of the same shape, has learned of sizes."""
         self.seen, self.orders, self._until_learned = other.seen, other.orders, other._until_learned
 
     # ---- whole nodes
 
-    def gang(self, wish: Wish) -> Place | None:
+    def gang(self, wish: PlacementRequest) -> Placement | None:
         index, wanted = self.index, wish.nodes
         if wanted <= index.nodes:
-            cabinet = self.smallest_cabinet(wanted, wish.end)
+            cabinet = self.smallest_cabinet(wanted, wish.lease_end)
             if cabinet >= 0:
-                return Place(whole=[(cabinet, lowest(index.whole[cabinet], wanted))])
-        if wish.within == "cabinet":
+                return Placement(whole=[(cabinet, lowest(index.whole[cabinet], wanted))])
+        if wish.required_domain == "cabinet":
             return None
         if (least := index.smallest_supernode_with(wanted)) >= 0:
-            return Place(whole=self.in_supernode(self.supernode(least, wanted), wanted, wish.end))
-        return None if wish.within else self.over_supernodes(wish)
+            return Placement(whole=self.in_supernode(self.supernode(least, wanted), wanted, wish.lease_end))
+        return None if wish.required_domain else self.over_supernodes(wish)
 
     def smallest_cabinet(self, wanted: int, end: float) -> int:
         """The cabinet with the fewest whole nodes that are enough, in the fullest supernode of those; -1 for none."""
@@ -162,9 +162,9 @@ class Chooser:
             wanted -= largest
         return found
 
-    def over_supernodes(self, wish: Wish) -> Place | None:
+    def over_supernodes(self, wish: PlacementRequest) -> Placement | None:
         """The emptiest supernodes whole, in blocks, and the rest in the tightest one, beside the spares."""
-        index, block, wanted = self.index, wish.block, wish.nodes
+        index, block, wanted = self.index, wish.supernode_block, wish.nodes
         if wanted % block:
             return None
         chosen: list[tuple[int, int]] = []
@@ -192,8 +192,8 @@ class Chooser:
             return None
         found: list[tuple[int, int]] = []
         for supernode, take in chosen:
-            found += self.in_supernode(supernode, take, wish.end)
-        return Place(whole=found)
+            found += self.in_supernode(supernode, take, wish.lease_end)
+        return Placement(whole=found)
 
     def _tightest_unused(self, wanted: int, used: int, size: int) -> int:
         return next(count for count in range(wanted, size + 1) if self.index.by_free[count] & ~used)

@@ -18,7 +18,7 @@ TRIED = 8  # sets of promising supernodes, when there are too many divisions
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class CabinetCapacity:
     """A cabinet, in nodes: `most` members it may have, of which `first` are there and stay; `whole` ones that are to be
     spared, and how many further members it takes `beside` those."""
 
@@ -28,22 +28,22 @@ class Room:
     first: int = 0
 
 
-class Supernode:
+class SupernodeCells:
     """The cells of one supernode in the order in which they are taken: the cheapest, then where members are, then in
     the roomiest cabinet. `left` says how many whole nodes are left by the number of members."""
 
-    def __init__(self, rooms: dict[int, Room], cell: int, step: int, most: int) -> None:
+    def __init__(self, rooms: dict[int, CabinetCapacity], cell: int, step: int, most: int) -> None:
         self.cell = cell
         self.start = {cabinet: -(-room.first // cell) * cell for cabinet, room in rooms.items()}
         self.possible = all(self.start[cabinet] <= room.most for cabinet, room in rooms.items())
         least = sum(self.start.values())
         cells = sorted(
-            (taken(room, count + cell) - taken(room, count), not room.first, -room.most, cabinet)
+            (used_whole_nodes(room, count + cell) - used_whole_nodes(room, count), not room.first, -room.most, cabinet)
             for cabinet, room in rooms.items()
             for count in range(self.start[cabinet], room.most - cell + 1, cell)
         )
         self.order = [cabinet for *_, cabinet in cells]
-        first = sum(taken(room, self.start[cabinet]) for cabinet, room in rooms.items())
+        first = sum(used_whole_nodes(room, self.start[cabinet]) for cabinet, room in rooms.items())
         used = list(accumulate((cost for cost, *_ in cells), initial=first))
         whole = sum(room.whole for room in rooms.values())
         reach = min(most, least + cell * len(cells))
@@ -62,23 +62,30 @@ class Supernode:
         return {cabinet: members for cabinet, members in found.items() if members}
 
 
-def taken(room: Room, members: int) -> int:
+def used_whole_nodes(room: CabinetCapacity, members: int) -> int:
     """Whole nodes that so many members use up at the least."""
     return max(0, members - room.first - room.beside)
 
 
-def deal(
-    rooms: dict[int, Room], wanted: int, spares: int | None, *, cell: int, block: int, most: int, cabinets: int
+def distribute(
+    rooms: dict[int, CabinetCapacity],
+    wanted: int,
+    spares: int | None,
+    *,
+    cell: int,
+    block: int,
+    most: int,
+    cabinets: int,
 ) -> dict[int, int] | None:
     """Members by cabinet, `wanted` in all, that leave `spares` whole nodes in the supernodes they use, or None.
 
     Where `spares` is None, as many are left as can be. `most` is for one supernode, which has so many `cabinets`.
     """
     step = lcm(cell, block)
-    of: dict[int, dict[int, Room]] = {}
+    of: dict[int, dict[int, CabinetCapacity]] = {}
     for cabinet, room in rooms.items():
         of.setdefault(cabinet // cabinets, {})[cabinet] = room
-    rows = [Supernode(there, cell, step, most) for there in of.values()]
+    rows = [SupernodeCells(there, cell, step, most) for there in of.values()]
     if wanted % step or any(not row.possible or not row.left for row in rows):
         return None
     rows = [row for row in rows if max(row.left)]  # the others get nobody, and no spares
@@ -95,13 +102,13 @@ def deal(
     return None
 
 
-def _members(rows: list[Supernode], counts: list[int] | None) -> dict[int, int] | None:
+def _members(rows: list[SupernodeCells], counts: list[int] | None) -> dict[int, int] | None:
     if counts is None:
         return None
     return {cabinet: n for row, c in zip(rows, counts, strict=True) for cabinet, n in row.members(c).items()}
 
 
-def _opened(rows: list[Supernode], wanted: int) -> Iterator[list[Supernode]]:
+def _opened(rows: list[SupernodeCells], wanted: int) -> Iterator[list[SupernodeCells]]:
     """Sets of supernodes that hold everybody: those with members already, and the most promising of the others."""
     bound = [row for row in rows if row.least]
     order = sorted((row for row in rows if not row.least), key=lambda row: (-row.promise, -max(row.left)))
@@ -115,7 +122,7 @@ def _opened(rows: list[Supernode], wanted: int) -> Iterator[list[Supernode]]:
             yield bound + order[:count]
 
 
-def _cheapest(rows: list[Supernode], wanted: int, spares: int | None, step: int) -> list[int] | None:
+def _cheapest(rows: list[SupernodeCells], wanted: int, spares: int | None, step: int) -> list[int] | None:
     """The same for many, by the cheapest steps; where spares are wanted every one of the supernodes gets members."""
     counts = [next((count for count in row.left if count or spares is None), 0) for row in rows]
     steps = sorted(
@@ -133,7 +140,7 @@ def _cheapest(rows: list[Supernode], wanted: int, spares: int | None, step: int)
     return counts if spares is None or left >= spares else None
 
 
-def _divided(rows: list[Supernode], wanted: int, spares: int | None) -> list[int] | None:
+def _divided(rows: list[SupernodeCells], wanted: int, spares: int | None) -> list[int] | None:
     """Members for each supernode: enough left for the spares, then in as few supernodes as can be."""
     best: list[dict[int, tuple[int, int, int]]] = [{0: (0, 0, 0)}]  # by members: left, less supernodes; of the last
     for row in rows:

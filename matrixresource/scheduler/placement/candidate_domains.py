@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from matrixresource.scheduler.model.bitmasks import low_bits
-from matrixresource.scheduler.model.free_capacity_index import Index
-from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
+from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.scheduler.placement.best_fit import CANDIDATES
 
 ROOMY = 24  # how many supernodes without enough whole nodes are looked at for parts
 
 
-def scopes(index: Index, wish: Wish) -> Iterator[range]:
+def scopes(index: FreeCapacityIndex, wish: PlacementRequest) -> Iterator[range]:
     """Cabinets to look at together, the tightest first."""
     shape = index.shape
-    if wish.within == "cabinet":
+    if wish.required_domain == "cabinet":
         for supernode in tight_supernodes(index, wish):
             first = supernode * shape.cabinets
-            least = (wish.nodes if wish.per == index.npus else 0) + wish.spares
+            least = (wish.nodes if wish.npus_per_node == index.npus else 0) + wish.spares
             for row in index.rows[supernode][least:]:
                 for cabinet in low_bits(row, shape.cabinets):
                     yield range(first + cabinet, first + cabinet + 1)
@@ -27,9 +27,9 @@ def scopes(index: Index, wish: Wish) -> Iterator[range]:
         yield range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
 
 
-def tight_supernodes(index: Index, wish: Wish) -> Iterator[int]:
+def tight_supernodes(index: FreeCapacityIndex, wish: PlacementRequest) -> Iterator[int]:
     """Those with enough whole nodes by how few; for parts, a few that have less come first."""
-    needs_whole = wish.per == index.npus
+    needs_whole = wish.npus_per_node == index.npus
     wanted = (wish.nodes if needs_whole else 0) + wish.spares
     if index.shape.supernodes == 1:
         yield 0
@@ -48,20 +48,20 @@ def tight_supernodes(index: Index, wish: Wish) -> Iterator[int]:
         yield from low_bits(index.by_free[low.bit_length() - 1], index.shape.supernodes)
 
 
-def started_scopes(index: Index, wish: Wish) -> Iterator[range]:
+def started_scopes(index: FreeCapacityIndex, wish: PlacementRequest) -> Iterator[range]:
     """For parts without other rules, among many supernodes: first where nodes in use have room, then the tightest."""
     cabinets, nodes = index.cabinets, index.nodes
     seen: set[int] = set()
-    size = nodes if wish.within == "cabinet" else index.shape.of_supernode
-    least = max(1, int(wish.per))
-    for started in (*(index.halves[:1] if wish.per < 1 else ()), *index.parts[least:]):
+    size = nodes if wish.required_domain == "cabinet" else index.shape.of_supernode
+    least = max(1, int(wish.npus_per_node))
+    for started in (*(index.halves[:1] if wish.npus_per_node < 1 else ()), *index.parts[least:]):
         for node in low_bits(started, CANDIDATES * 2):
             domain = node // size
             if domain not in seen:
                 seen.add(domain)
                 yield range(domain, domain + 1) if size == nodes else range(domain * cabinets, (domain + 1) * cabinets)
     wanted = wish.nodes + wish.spares
-    if wish.within == "cabinet":
+    if wish.required_domain == "cabinet":
         for count in range(wanted, nodes + 1):
             for supernode in low_bits(index.having[count], CANDIDATES):
                 row = index.rows[supernode][count]
@@ -73,10 +73,10 @@ def started_scopes(index: Index, wish: Wish) -> Iterator[range]:
             yield range(supernode * cabinets, (supernode + 1) * cabinets)
 
 
-def scope_for_parts(index: Index, wish: Wish) -> range | None:
+def scope_for_parts(index: FreeCapacityIndex, wish: PlacementRequest) -> range | None:
     """Of the first few started scopes that hold a gang of parts the one where it touches the fewest cabinets, then with
     the fewest whole nodes; counted from the sets of nodes, without choosing any. None when none holds it."""
-    nodes, wanted, started = index.nodes, wish.nodes, index.started(wish.per)
+    nodes, wanted, started = index.nodes, wish.nodes, index.started(wish.npus_per_node)
     full, tried = (1 << nodes) - 1, 0
     best: tuple[int, int, range] | None = None
     for scope in started_scopes(index, wish):
@@ -101,7 +101,7 @@ def scope_for_parts(index: Index, wish: Wish) -> range | None:
     return None if best is None else best[2]
 
 
-def whole_in(index: Index, scope: range) -> int:
+def whole_in(index: FreeCapacityIndex, scope: range) -> int:
     """The whole nodes of a cabinet or a supernode."""
     if len(scope) == index.cabinets:
         return index.left[scope.start // index.cabinets]

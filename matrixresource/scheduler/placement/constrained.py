@@ -11,11 +11,11 @@ from math import lcm
 from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.model.bitmasks import lowest, part_dies
-from matrixresource.scheduler.model.free_capacity_index import Index
-from matrixresource.scheduler.model.request import Place, Rule, Wish
-from matrixresource.scheduler.placement.affinity import Allowed
+from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
+from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest
+from matrixresource.scheduler.placement.affinity import AffinityFilter
 from matrixresource.scheduler.placement.best_fit import CANDIDATES
-from matrixresource.scheduler.placement.block_distribution import Room, deal
+from matrixresource.scheduler.placement.block_distribution import CabinetCapacity, distribute
 from matrixresource.scheduler.placement.candidate_domains import (
     ROOMY,
     scope_for_parts,
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-def choose(ledger: Ledger, wish: Wish) -> Place | None:
+def choose(ledger: Ledger, wish: PlacementRequest) -> Placement | None:
     """A place that keeps every rule that is required, or None."""
     index = ledger.index
-    if wish.within == "cabinet" and wish.nodes + wish.spares > index.nodes:
+    if wish.required_domain == "cabinet" and wish.nodes + wish.spares > index.nodes:
         return None
     if too_few(index, wish):
         return None
-    bound = wish.spread or wish.apart or wish.near or wish.cpus or wish.mem or wish.cell > 1
-    if not bound and wish.per == index.npus:
+    bound = wish.spread or wish.anti_affinity or wish.affinity or wish.cpus or wish.mem or wish.cabinet_block > 1
+    if not bound and wish.npus_per_node == index.npus:
         return with_spares(ledger, wish)
-    allowed = Allowed(ledger, wish)
+    allowed = AffinityFilter(ledger, wish)
     if allowed.nothing:
         return None
     small = not bound and index.shape.supernodes > 1
     if small and not wish.spares and wish.nodes > 1:
         if (scope := scope_for_parts(index, wish)) is not None:
             return in_scope(ledger, wish, scope, allowed)
-        return None if wish.within else over_supernodes(ledger, wish, allowed)
-    best: tuple[tuple[int, int], Place] | None = None
+        return None if wish.required_domain else over_supernodes(ledger, wish, allowed)
+    best: tuple[tuple[int, int], Placement] | None = None
     tried = 0
     for scope in started_scopes(index, wish) if small else scopes(index, wish):
         place = in_scope(ledger, wish, scope, allowed)
         if place is None:
             continue
-        if wish.nodes <= 1 and wish.within != "cabinet":
+        if wish.nodes <= 1 and wish.required_domain != "cabinet":
             return place
         rank = (len(place.cabinets(index.nodes)), whole_in(index, scope))
         if best is None or rank < best[0]:
@@ -62,71 +62,73 @@ def choose(ledger: Ledger, wish: Wish) -> Place | None:
             break
     if best is not None:
         return best[1]
-    if wish.within or index.shape.supernodes == 1:
+    if wish.required_domain or index.shape.supernodes == 1:
         return None
     return over_supernodes(ledger, wish, allowed)
 
 
-def too_few(index: Index, wish: Wish) -> bool:
+def too_few(index: FreeCapacityIndex, wish: PlacementRequest) -> bool:
     """Whether even the domain with the most whole nodes has too few, seen from the index at once."""
-    wanted = wish.spares + (wish.nodes if wish.per == index.npus else 0)
-    return wanted > (index.most_left() if wish.within or index.shape.supernodes == 1 else sum(index.left))
+    wanted = wish.spares + (wish.nodes if wish.npus_per_node == index.npus else 0)
+    return wanted > (index.most_left() if wish.required_domain or index.shape.supernodes == 1 else sum(index.left))
 
 
-def with_spares(ledger: Ledger, wish: Wish) -> Place | None:
+def with_spares(ledger: Ledger, wish: PlacementRequest) -> Placement | None:
     """Whole nodes and spares and no other rule: found from the index alone."""
     index, chooser = ledger.index, ledger.chooser
     both = wish.nodes + wish.spares
-    if wish.within == "cabinet" or (not wish.within and both <= index.nodes):
-        cabinet = chooser.smallest_cabinet(both, wish.end)
+    if wish.required_domain == "cabinet" or (not wish.required_domain and both <= index.nodes):
+        cabinet = chooser.smallest_cabinet(both, wish.lease_end)
         if cabinet >= 0:
             whole = index.whole[cabinet]
             members = lowest(whole, wish.nodes)
-            return Place(whole=[(cabinet, members)], spares=[(cabinet, lowest(whole & ~members, wish.spares))])
-        if wish.within == "cabinet":
+            return Placement(whole=[(cabinet, members)], spares=[(cabinet, lowest(whole & ~members, wish.spares))])
+        if wish.required_domain == "cabinet":
             return None
     if (least := index.smallest_supernode_with(both)) >= 0:
         supernode = chooser.supernode(least, wish.nodes)
-        place = Place(whole=chooser.in_supernode(supernode, wish.nodes, wish.end))
+        place = Placement(whole=chooser.in_supernode(supernode, wish.nodes, wish.lease_end))
         first = supernode * index.cabinets
-        return place if spares_beside(index, wish, range(first, first + index.cabinets), place) else None
-    if wish.within or sum(sorted(index.left)[-(wish.nodes // wish.block) :]) < both:
+        return place if place_spares(index, wish, range(first, first + index.cabinets), place) else None
+    if wish.required_domain or sum(sorted(index.left)[-(wish.nodes // wish.supernode_block) :]) < both:
         return None
     place_over = chooser.over_supernodes(wish)
     if place_over is not None:
         homes = sorted({cabinet // index.cabinets for cabinet, _ in place_over.whole})
         around = [c for s in homes for c in range(s * index.cabinets, (s + 1) * index.cabinets)]
-        if spares_beside(index, wish, around, place_over):
+        if place_spares(index, wish, around, place_over):
             return place_over
     free = {cabinet: whole for cabinet, whole in enumerate(index.whole) if whole}
     return leaving_spares(index, wish, free, range(index.shape.all_cabinets))
 
 
-def in_scope(ledger: Ledger, wish: Wish, scope: range, allowed: Allowed) -> Place | None:
+def in_scope(ledger: Ledger, wish: PlacementRequest, scope: range, allowed: AffinityFilter) -> Placement | None:
     """The whole request inside some cabinets, or None."""
     index = ledger.index
-    place = Place()
+    place = Placement()
     free: dict[int, int] = {}
     if wish.nodes:
         limit, domain = spread_limit(index, wish.spread)
         free = free_nodes(index, wish, scope, allowed)
-        chosen = packed(free, wish.nodes, limit, domain, index, wish.cell)
+        chosen = pack_nodes(free, wish.nodes, limit, domain, index, wish.cabinet_block)
         if chosen is None:
             return None
         settle(index, wish, chosen, place)
-    if wish.spares and not spares_beside(index, wish, scope, place):
-        dealt = None if wish.per == index.npus else leaving_spares(index, wish, free, scope)
+    if wish.spares and not place_spares(index, wish, scope, place):
+        dealt = None if wish.npus_per_node == index.npus else leaving_spares(index, wish, free, scope)
         if dealt is None:
             return None
         place = dealt
     if wish.cpus or wish.mem:
-        around = scope if wish.within else range(index.shape.all_cabinets)
-        if not pools_around(ledger, wish, around, place):
+        around = scope if wish.required_domain else range(index.shape.all_cabinets)
+        if not place_pools(ledger, wish, around, place):
             return None
     return place
 
 
-def leaving_spares(index: Index, wish: Wish, free: dict[int, int], scope: Iterable[int]) -> Place | None:
+def leaving_spares(
+    index: FreeCapacityIndex, wish: PlacementRequest, free: dict[int, int], scope: Iterable[int]
+) -> Placement | None:
     """Members on some of the `free` nodes (masks by cabinet) that leave whole nodes for the spares, and those.
 
     Of very many supernodes the emptiest are looked at first.
@@ -136,22 +138,30 @@ def leaving_spares(index: Index, wish: Wish, free: dict[int, int], scope: Iterab
     most = limit if domain > 1 else index.shape.of_supernode
     cabinets = index.cabinets
     for some in emptiest_first(index, list(scope), 2 * (wish.nodes + wish.spares)):
-        rooms: dict[int, Room] = {}
+        rooms: dict[int, CabinetCapacity] = {}
         for cabinet in some:
             mask, whole = free.get(cabinet, 0), index.whole[cabinet]
             if mask or whole:
                 started = (mask & ~whole).bit_count()
-                rooms[cabinet] = Room(min(mask.bit_count(), each), whole.bit_count(), started)
-        takes = deal(rooms, wish.nodes, wish.spares, cell=wish.cell, block=wish.block, most=most, cabinets=cabinets)
+                rooms[cabinet] = CabinetCapacity(min(mask.bit_count(), each), whole.bit_count(), started)
+        takes = distribute(
+            rooms,
+            wish.nodes,
+            wish.spares,
+            cell=wish.cabinet_block,
+            block=wish.supernode_block,
+            most=most,
+            cabinets=cabinets,
+        )
         if takes is not None:
-            place = Place()
+            place = Placement()
             chosen = [(c, tightest_nodes(index, c, free[c], count)) for c, count in takes.items()]
             settle(index, wish, chosen, place)
-            return place if spares_beside(index, wish, some, place) else None
+            return place if place_spares(index, wish, some, place) else None
     return None
 
 
-def emptiest_first(index: Index, scope: list[int], wanted: int) -> Iterator[list[int]]:
+def emptiest_first(index: FreeCapacityIndex, scope: list[int], wanted: int) -> Iterator[list[int]]:
     """Cabinets to look at: where there are many supernodes first those with the most whole nodes, then all."""
     cabinets = index.cabinets
     if len(scope) > ROOMY * cabinets:
@@ -167,14 +177,16 @@ def emptiest_first(index: Index, scope: list[int], wanted: int) -> Iterator[list
     yield scope
 
 
-def free_nodes(index: Index, wish: Wish, scope: range, allowed: Allowed) -> dict[int, int]:
+def free_nodes(
+    index: FreeCapacityIndex, wish: PlacementRequest, scope: range, allowed: AffinityFilter
+) -> dict[int, int]:
     """By cabinet the mask of nodes that have room for one part of the gang and that the rules allow."""
     found: dict[int, int] = {}
     nodes, whole, first = index.nodes, index.whole, scope.start
     full = (1 << nodes) - 1
     here = 0
-    if wish.per < index.npus:
-        here = index.started(wish.per) >> first * nodes & (1 << len(scope) * nodes) - 1
+    if wish.npus_per_node < index.npus:
+        here = index.started(wish.npus_per_node) >> first * nodes & (1 << len(scope) * nodes) - 1
     one_by_one = allowed.of_nodes()
     for cabinet in allowed.cabinets(roomy(index, scope, here)):
         mask = whole[cabinet]
@@ -187,7 +199,7 @@ def free_nodes(index: Index, wish: Wish, scope: range, allowed: Allowed) -> dict
     return found
 
 
-def roomy(index: Index, scope: range, here: int) -> list[int]:
+def roomy(index: FreeCapacityIndex, scope: range, here: int) -> list[int]:
     """The cabinets of a scope with whole nodes, or with some `here` (a mask of nodes, counted from the first on)."""
     whole, nodes, full = index.whole, index.nodes, (1 << index.nodes) - 1
     if here:
@@ -195,20 +207,20 @@ def roomy(index: Index, scope: range, here: int) -> list[int]:
     return [cabinet for cabinet in scope if whole[cabinet]]
 
 
-def has_room(index: Index, node: int, per: float) -> bool:
+def has_room(index: FreeCapacityIndex, node: int, per: float) -> bool:
     """Whether a node is up and has so many NPUs free, or a die."""
     return index.free[node] >= per if per >= 1 else index.free[node] >= 0 and index.dies[node] > 0
 
 
-def spread_limit(index: Index, rule: Rule | None) -> tuple[int, int]:
+def spread_limit(index: FreeCapacityIndex, rule: DomainConstraint | None) -> tuple[int, int]:
     """(most nodes of one domain, cabinets of such a domain); a rule over nodes is always kept."""
     if rule is None or rule.over == "node" or not rule.required:
         return index.shape.all_nodes, 1
     return rule.most, 1 if rule.over == "cabinet" else index.cabinets
 
 
-def packed(
-    free: dict[int, int], wanted: int, limit: int, domain: int, index: Index, cell: int = 1
+def pack_nodes(
+    free: dict[int, int], wanted: int, limit: int, domain: int, index: FreeCapacityIndex, cell: int = 1
 ) -> list[tuple[int, int]] | None:
     """(cabinet, mask) of the nodes chosen: fewest cabinets, the tightest last, broken ones before full ones.
 
@@ -243,7 +255,7 @@ def packed(
     return [(cabinet, tightest_nodes(index, cabinet, free[cabinet], take)) for cabinet, take in chosen]
 
 
-def tightest_nodes(index: Index, cabinet: int, mask: int, wanted: int) -> int:
+def tightest_nodes(index: FreeCapacityIndex, cabinet: int, mask: int, wanted: int) -> int:
     """Of the nodes of a cabinet those with the least room."""
     if mask.bit_count() == wanted or not mask & ~index.whole[cabinet]:
         return lowest(mask, wanted)
@@ -252,18 +264,18 @@ def tightest_nodes(index: Index, cabinet: int, mask: int, wanted: int) -> int:
     return sum(1 << offset for offset in order[:wanted])
 
 
-def settle(index: Index, wish: Wish, chosen: list[tuple[int, int]], place: Place) -> None:
+def settle(index: FreeCapacityIndex, wish: PlacementRequest, chosen: list[tuple[int, int]], place: Placement) -> None:
     """The members, added to a place."""
-    if wish.per == index.npus:
+    if wish.npus_per_node == index.npus:
         place.whole = chosen
         return
     for cabinet, mask in chosen:
         for offset in index.offsets(mask):
             node = cabinet * index.nodes + offset
-            place.parts.append((node, part_dies(index.dies[node], wish.per)))
+            place.parts.append((node, part_dies(index.dies[node], wish.npus_per_node)))
 
 
-def spares_beside(index: Index, wish: Wish, scope: Iterable[int], place: Place) -> bool:
+def place_spares(index: FreeCapacityIndex, wish: PlacementRequest, scope: Iterable[int], place: Placement) -> bool:
     """Whole nodes in the supernodes that the gang uses, from the fullest cabinets."""
     taken: dict[int, int] = {}
     for cabinet, mask in place.whole + place.spares:
@@ -286,7 +298,7 @@ def spares_beside(index: Index, wish: Wish, scope: Iterable[int], place: Place) 
     return False
 
 
-def pools_around(ledger: Ledger, wish: Wish, around: Iterable[int], place: Place) -> bool:
+def place_pools(ledger: Ledger, wish: PlacementRequest, around: Iterable[int], place: Placement) -> bool:
     """Sockets and GiB from any nodes that are up, the gang's own cabinets first."""
     index = ledger.index
     own = place.cabinets(index.nodes)
@@ -309,45 +321,47 @@ def pools_around(ledger: Ledger, wish: Wish, around: Iterable[int], place: Place
     return not cpus and not mem
 
 
-def over_supernodes(ledger: Ledger, wish: Wish, allowed: Allowed) -> Place | None:
+def over_supernodes(ledger: Ledger, wish: PlacementRequest, allowed: AffinityFilter) -> Placement | None:
     """A gang larger than any supernode: the emptiest whole, in blocks, the rest where it is tightest."""
     index, shape = ledger.index, ledger.shape
-    if not wish.nodes or (wish.per == index.npus and sum(index.left) < wish.nodes + wish.spares):
+    if not wish.nodes or (wish.npus_per_node == index.npus and sum(index.left) < wish.nodes + wish.spares):
         return None
     limit, domain = spread_limit(index, wish.spread)
     frees = {}
     for supernode in range(shape.supernodes):
         scope = range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
         frees[supernode] = free_nodes(index, wish, scope, allowed)
-    cell, each = wish.cell, limit if domain == 1 else index.nodes
+    cell, each = wish.cabinet_block, limit if domain == 1 else index.nodes
     room = {s: sum(min(m.bit_count(), each) // cell * cell for m in free.values()) for s, free in frees.items()}
     if domain > 1:
         room = {s: min(r, limit) for s, r in room.items()}
     place = _roomiest_first(index, wish, frees, room)
     everywhere = range(shape.all_cabinets)
-    if wish.spares and place is not None and not spares_beside(index, wish, everywhere, place):
+    if wish.spares and place is not None and not place_spares(index, wish, everywhere, place):
         free = {cabinet: mask for masks in frees.values() for cabinet, mask in masks.items()}
         place = leaving_spares(index, wish, free, everywhere)
-    if place is None or ((wish.cpus or wish.mem) and not pools_around(ledger, wish, everywhere, place)):
+    if place is None or ((wish.cpus or wish.mem) and not place_pools(ledger, wish, everywhere, place)):
         return None
     return place
 
 
-def _roomiest_first(index: Index, wish: Wish, frees: dict[int, dict[int, int]], room: dict[int, int]) -> Place | None:
+def _roomiest_first(
+    index: FreeCapacityIndex, wish: PlacementRequest, frees: dict[int, dict[int, int]], room: dict[int, int]
+) -> Placement | None:
     """Members without regard to spares: by supernode the nodes that are free, and how many of them it may give."""
     limit, domain = spread_limit(index, wish.spread)
-    step = lcm(wish.block, wish.cell)
-    place, wanted = Place(), wish.nodes
+    step = lcm(wish.supernode_block, wish.cabinet_block)
+    place, wanted = Placement(), wish.nodes
     waiting = sorted(room, key=lambda s: (-room[s], s))
     while wanted and waiting:
         enough = [s for s in waiting if room[s] >= wanted]
         supernode = min(enough, key=lambda s: (room[s], s)) if enough else waiting[0]
         waiting.remove(supernode)
         take = min(room[supernode] // step * step, wanted)
-        chosen = packed(frees[supernode], take, limit, domain, index, wish.cell) if take else None
+        chosen = pack_nodes(frees[supernode], take, limit, domain, index, wish.cabinet_block) if take else None
         if chosen is None:
             return None
-        part = Place()
+        part = Placement()
         settle(index, wish, chosen, part)
         place.whole += part.whole
         place.parts += part.parts

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-def nearest(ledger: Ledger, size: int, most: int) -> list[int]:
+def emptiest_domains(ledger: Ledger, size: int, most: int) -> list[int]:
     """The first node of each of the cabinets or supernodes (`size` nodes each) with the most whole free nodes, up to
     `most` of them, the best first."""
     index, shape = ledger.index, ledger.shape

@@ -10,20 +10,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.request import Place, Rule, Wish
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest
 from matrixresource.scheduler.placement import constrained
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-def choose(ledger: Ledger, wish: Wish) -> Place | None:
+def choose(ledger: Ledger, wish: PlacementRequest) -> Placement | None:
     """A place that keeps what is required and as many of the preferences as fit, or None."""
     return first_that_fits(ledger.shape, wish, lambda firm: _firmly(ledger, firm))
 
 
-def first_that_fits(shape: Shape, wish: Wish, place: Callable[[Wish], Place | None]) -> Place | None:
+def first_that_fits(
+    shape: ClusterShape, wish: PlacementRequest, place: Callable[[PlacementRequest], Placement | None]
+) -> Placement | None:
     """What `place` finds for the request with its preferences made rules, as many of them as it can serve."""
     if not wish.soft:
         return place(wish)
@@ -34,33 +36,37 @@ def first_that_fits(shape: Shape, wish: Wish, place: Callable[[Wish], Place | No
     return None
 
 
-def _firmly(ledger: Ledger, wish: Wish) -> Place | None:
-    return constrained.choose(ledger, wish) if not wish.plain else ledger.choose_shown(wish)
+def _firmly(ledger: Ledger, wish: PlacementRequest) -> Placement | None:
+    return constrained.choose(ledger, wish) if not wish.unconstrained else ledger.choose_unreserved(wish)
 
 
-def _firmed(wish: Wish) -> Iterator[Wish]:
+def _firmed(wish: PlacementRequest) -> Iterator[PlacementRequest]:
     """The request with its level and its neighbours as rules; then without the level; then without the neighbours."""
     soft = [key for key in ("near", "apart") if (rule := getattr(wish, key)) is not None and not rule.required]
-    kept: dict[str, Rule] = {key: replace(getattr(wish, key), required=True) for key in soft}
-    narrower = wish.prefers and (not wish.within or (wish.within == "supernode" and wish.prefers == "cabinet"))
-    levels = [wish.prefers, wish.within] if narrower else [wish.within]
+    kept: dict[str, DomainConstraint] = {key: replace(getattr(wish, key), required=True) for key in soft}
+    narrower = wish.preferred_domain and (
+        not wish.required_domain or (wish.required_domain == "supernode" and wish.preferred_domain == "cabinet")
+    )
+    levels = [wish.preferred_domain, wish.required_domain] if narrower else [wish.required_domain]
     choices: list[dict[str, Any]] = [kept, dict.fromkeys(soft)] if soft else [{}]
     for rules in choices:
         for level in levels:
-            yield replace(wish, within=level, prefers="", **rules)
+            yield replace(wish, required_domain=level, preferred_domain="", **rules)
 
 
-def _evenly(shape: Shape, wish: Wish, place: Callable[[Wish], Place | None]) -> Place | None:
+def _evenly(
+    shape: ClusterShape, wish: PlacementRequest, place: Callable[[PlacementRequest], Placement | None]
+) -> Placement | None:
     """As few nodes of one domain as can be, where the spread is a preference."""
     if wish.spread is None or wish.spread.required:
         return place(wish)
     over = wish.spread.over
     sizes = {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}
-    domains = max(1, sizes[wish.within] // sizes[over])
+    domains = max(1, sizes[wish.required_domain] // sizes[over])
     low, high = max(1, -(-wish.nodes // domains)), min(wish.nodes, sizes[over])
 
-    def spread(most: int) -> Place | None:
-        return place(replace(wish, spread=Rule(over, most)))
+    def spread(most: int) -> Placement | None:
+        return place(replace(wish, spread=DomainConstraint(over, most)))
 
     best = spread(low) if low < high else None
     if best is not None:

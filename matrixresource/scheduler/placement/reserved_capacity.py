@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from matrixresource.scheduler.model.free_capacity_index import Index
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 class Reservation:
     """A place promised from `start` to `end`, in seconds; `holds` once it has come to be held under its own name."""
 
-    wish: Wish
+    request: PlacementRequest
     start: float
     end: float
-    place: Place
+    place: Placement
     holds: bool = False
 
 
 @dataclass
-class Together:
+class CombinedReservations:
     """Promises as one: masks of whole nodes by cabinet, dies by node, sockets and GiB by node."""
 
     whole: dict[int, int] = field(default_factory=dict)
@@ -41,34 +41,34 @@ class Together:
     cpus: Counter[int] = field(default_factory=Counter)
     mem: Counter[int] = field(default_factory=Counter)
 
-    def nodes(self, index: Index) -> set[int]:
+    def nodes(self, index: FreeCapacityIndex) -> set[int]:
         whole = {c * index.nodes + offset for c, mask in self.whole.items() for offset in index.offsets(mask)}
         return whole | set(self.parts) | set(self.cpus) | set(self.mem)
 
 
-class Promises:
+class ReservedCapacity:
     """Reservations whose start has not come, by start."""
 
     def __init__(self, reservations: Iterable[Reservation] = ()) -> None:
         self.waiting = sorted((r for r in reservations if not r.holds), key=lambda r: (r.start, r.end))
         self._starts = [reservation.start for reservation in self.waiting]
-        self._known: dict[int, Together] = {}
+        self._known: dict[int, CombinedReservations] = {}
 
     def __bool__(self) -> bool:
         return bool(self.waiting)
 
-    def between(self, start: float, end: float) -> Together:
+    def between(self, start: float, end: float) -> CombinedReservations:
         """What is promised at any time in between."""
         reached = bisect_left(self._starts, end)
         if start != -inf:
-            return together([r for r in self.waiting[:reached] if r.end > start])
+            return combine([r for r in self.waiting[:reached] if r.end > start])
         if reached not in self._known:
-            self._known[reached] = together(self.waiting[:reached])
+            self._known[reached] = combine(self.waiting[:reached])
         return self._known[reached]
 
 
-def together(reservations: list[Reservation]) -> Together:
-    found = Together()
+def combine(reservations: list[Reservation]) -> CombinedReservations:
+    found = CombinedReservations()
     for reservation in reservations:
         place = reservation.place
         for cabinet, mask in place.whole + place.spares:
@@ -87,10 +87,10 @@ def together(reservations: list[Reservation]) -> Together:
 
 
 @contextmanager
-def withheld(ledger: Ledger, wish: Wish, start: float = -inf) -> Iterator[None]:
+def hide_reservations(ledger: Ledger, wish: PlacementRequest, start: float = -inf) -> Iterator[None]:
     """Choose inside, for a stay from `start` to the end of the wish; the index is to be at the end as it was here."""
-    promised = ledger.promises.between(start, wish.end) if ledger.promises else None
-    with closed(ledger.index, wish.avoid):
+    promised = ledger.promises.between(start, wish.lease_end) if ledger.promises else None
+    with closed(ledger.index, wish.excluded_nodes):
         if promised is None:
             yield
             return
@@ -101,9 +101,9 @@ def withheld(ledger: Ledger, wish: Wish, start: float = -inf) -> Iterator[None]:
             _show(ledger.index, hidden)
 
 
-def _hide(index: Index, promised: Together) -> Place:
+def _hide(index: FreeCapacityIndex, promised: CombinedReservations) -> Placement:
     """Takes what is free of it, and says what that was."""
-    hidden = Place()
+    hidden = Placement()
     for cabinet, mask in promised.whole.items():
         free = index.whole[cabinet] & mask
         if free:
@@ -123,14 +123,14 @@ def _hide(index: Index, promised: Together) -> Place:
     return hidden
 
 
-def _hide_dies(index: Index, node: int, dies: int, hidden: Place) -> None:
+def _hide_dies(index: FreeCapacityIndex, node: int, dies: int, hidden: Placement) -> None:
     free = index.dies[node] & dies
     if free and index.up[node]:
         index.take(node, free)
         hidden.parts.append((node, free))
 
 
-def _show(index: Index, hidden: Place) -> None:
+def _show(index: FreeCapacityIndex, hidden: Placement) -> None:
     for cabinet, mask in hidden.whole:
         index.give_whole(cabinet, mask)
     for node, dies in hidden.parts:
@@ -141,7 +141,7 @@ def _show(index: Index, hidden: Place) -> None:
 
 
 @contextmanager
-def closed(index: Index, nodes: Iterable[int]) -> Iterator[None]:
+def closed(index: FreeCapacityIndex, nodes: Iterable[int]) -> Iterator[None]:
     """Nodes take nobody for a while; who holds them keeps them."""
     shut = [node for node in nodes if index.up[node]]
     for node in shut:
@@ -153,12 +153,12 @@ def closed(index: Index, nodes: Iterable[int]) -> Iterator[None]:
             index.set_up(node, True)
 
 
-def clashes(ledger: Ledger, name: str, place: Place, end: float) -> bool:
+def conflicts_with_reservations(ledger: Ledger, name: str, place: Placement, end: float) -> bool:
     """Whether `name` would take what is promised if it kept a place of its own until a later `end`.
 
     Of sockets and GiB it says so too early where others leave between two reservations, never too late.
     """
-    if not ledger.promises or end <= ledger.held[name].wish.end:
+    if not ledger.promises or end <= ledger.allocations[name].request.lease_end:
         return False
     index, nodes = ledger.index, ledger.shape.nodes
     promised = ledger.promises.between(-inf, end)
@@ -171,7 +171,9 @@ def clashes(ledger: Ledger, name: str, place: Place, end: float) -> bool:
         if dies & promised.parts.get(node, 0) or promised.whole.get(node // nodes, 0) >> node % nodes & 1:
             return True
     first = ledger.promises.waiting[0].start
-    staying = [held.place for other, held in ledger.held.items() if other != name and held.wish.end > first]
+    staying = [
+        held.place for other, held in ledger.allocations.items() if other != name and held.request.lease_end > first
+    ]
     for key, most in (("cpus", ledger.shape.cpus), ("mem", ledger.shape.mem_gib)):
         total = Counter(getattr(promised, key))
         mine = dict(getattr(place, key))

@@ -17,10 +17,10 @@ fault_app = typer.Typer(
 
 
 def _reach(state: Any) -> Any:
-    from services.matrixctl.api_client import Reach
+    from services.matrixctl.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
-    return Reach.of(Folder(state))
+    return ApiClient.of(Folder(state))
 
 
 def apply(

@@ -27,10 +27,10 @@ Wait = Annotated[bool, typer.Option("--wait", help="Until it is over; exit code 
 
 
 def _reach(state: Any) -> Any:
-    from services.matrixctl.api_client import Reach
+    from services.matrixctl.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
-    return Reach.of(Folder(state))
+    return ApiClient.of(Folder(state))
 
 
 @defrag_app.command("plan")

@@ -14,10 +14,10 @@ Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on and print what
 
 
 def _reach(state: Any) -> Any:
-    from services.matrixctl.api_client import Reach
+    from services.matrixctl.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
-    return Reach.of(Folder(state))
+    return ApiClient.of(Folder(state))
 
 
 def _print(noun: Any, views: list[dict[str, Any]], form: Form, single: bool) -> None:

@@ -53,14 +53,14 @@ def plan(
         --nodes 4 --near db --apart web      where db lies, not web
         --nodes 40 --priority 9 --preempt    whoever that puts out
     """
-    from services.matrixctl.api_client import Reach
+    from services.matrixctl.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
     if (file is None) != allocation_options.sized(nodes, npus, cpus, memory_gib):
         flags = "--filename, --nodes, --npus, --cpus, --memory-gib"
         raise InvalidField("give either a manifest or a number of nodes or NPUs", field=flags)
-    wishes = _wishes(file) if file is not None else []
-    reach = Reach.of(Folder(state))
+    wishes = _requests(file) if file is not None else []
+    reach = ApiClient.of(Folder(state))
     if file is None:
         body = allocation_options.request(context.params)
         body |= {"topologyVersion": topology_version} if topology_version else {}
@@ -84,7 +84,7 @@ def plan(
         )
 
 
-def _wishes(file: Path) -> list[dict[str, Any]]:
+def _requests(file: Path) -> list[dict[str, Any]]:
     import yaml
 
     if not file.exists():

@@ -17,10 +17,10 @@ top_app = typer.Typer(help="How full the machine is.", no_args_is_help=True)
 @top_app.command("capacity")
 def top_capacity(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
     """What is free and held in each cabinet, and the largest blocks there are."""
-    from services.matrixctl.api_client import Reach
+    from services.matrixctl.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
-    view = Reach.of(Folder(state)).call("resource", "GET", "/v1/capacity")
+    view = ApiClient.of(Folder(state)).call("resource", "GET", "/v1/capacity")
     if output in (Form.JSON, Form.YAML):
         document(view, output)
         return
@@ -84,10 +84,10 @@ def top_fabric(
 
 
 def _top(by: str, number: int, order: str | None, filter: str | None, watch: bool, form: Form, state: Path) -> None:
-    from services.matrixctl.api_client import Reach
+    from services.matrixctl.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
-    reach = Reach.of(Folder(state))
+    reach = ApiClient.of(Folder(state))
     params: dict[str, Any] = {"by": by, "top": number}
     params |= {key: value for key, value in (("orderBy", order), ("filter", filter)) if value}
     seen = None

@@ -13,10 +13,10 @@ traffic_app = typer.Typer(help="Load on the emulated ports: what workloads send.
 
 
 def _reach(state: Any) -> Any:
-    from services.matrixctl.api_client import Reach
+    from services.matrixctl.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
-    return Reach.of(Folder(state))
+    return ApiClient.of(Folder(state))
 
 
 @traffic_app.command("put")

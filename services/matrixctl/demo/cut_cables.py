@@ -34,11 +34,13 @@ class Pace:
     """Means over a while: a step as measured and as the fabric says, ms, and the tokens one request gets a second."""
 
     step_ms: float
-    said_ms: float
+    predicted_ms: float
     tokens_per_s: float
 
     def text(self) -> str:
-        return f"{self.step_ms:.1f} ms a step (the fabric says {self.said_ms:.1f}), {self.tokens_per_s:.0f} tokens/s"
+        return (
+            f"{self.step_ms:.1f} ms a step (the fabric says {self.predicted_ms:.1f}), {self.tokens_per_s:.0f} tokens/s"
+        )
 
 
 def cut_cables(demo: Demo) -> None:
@@ -61,20 +63,20 @@ def cut_cables(demo: Demo) -> None:
         during = measured(demo)
         say(f"   cut: {during.text()}; {node} is still a member")
     finally:
-        mend(demo)
+        repair_cables(demo)
     until("routes go back", lambda: ub_state(demo) == "Active", PATIENCE_WALL_S)
     time.sleep(SETTLING_WALL_S)
     after = measured(demo)
     say(f"   mended: {after.text()}")
-    slower, said = during.step_ms / before.step_ms, during.said_ms / before.said_ms
+    slower, said = during.step_ms / before.step_ms, during.predicted_ms / before.predicted_ms
     say(f"   {slower - 1:+.0%} measured, {said - 1:+.0%} said by the fabric")
     check(slower >= FELT_FROM, f"a step took {slower:.2f} times as long with the cables cut; is it measured?")
     check(abs(slower / said - 1) <= AGREES_WITHIN, f"{slower:.2f} times as long, the fabric says {said:.2f}")
-    back = after.step_ms / before.step_ms / (after.said_ms / before.said_ms)
+    back = after.step_ms / before.step_ms / (after.predicted_ms / before.predicted_ms)
     check(abs(back - 1) <= AGREES_WITHIN, f"mended, a step takes {back:.2f} times what it should")
 
 
-def mend(demo: Demo) -> None:
+def repair_cables(demo: Demo) -> None:
     for name in CUT:
         try:
             demo.reach.call("agents", "DELETE", f"/v1/faults/{name}")
@@ -100,7 +102,7 @@ def measured(demo: Demo) -> Pace:
         held: dict[str, Any] = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}/statistics")
         if held["decodeBatchPerNpu"] > 0 and not held["decodePaused"]:
             seen.append(held["decodeStepMs"])
-            said.append(said_ms(demo, instance, roles, held["decodeBatchPerNpu"]))
+            said.append(predicted_ms(demo, instance, roles, held["decodeBatchPerNpu"]))
         return time.monotonic() - began >= MEASURING_WALL_S and len(seen) >= LOOKS_AT_LEAST
 
     until("decoding is measured", enough, PATIENCE_WALL_S, progress=lambda: f"{len(seen)} steps seen")
@@ -108,7 +110,7 @@ def measured(demo: Demo) -> Pace:
     return Pace(step_ms, sum(said) / len(said), 1e3 * tokens_per_step() / step_ms)
 
 
-def said_ms(demo: Demo, instance: str, roles: dict[str, str], batch_per_npu: float) -> float:
+def predicted_ms(demo: Demo, instance: str, roles: dict[str, str], batch_per_npu: float) -> float:
     """What the fabric makes of a step now."""
     from infer_workload.layout.prediction import decode_step_s
     from matrixlink.contract.slices import FabricView

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from matrixcommon.model.errors import MatrixError, NotFound
-from services.matrixctl.api_client import Reach
+from services.matrixctl.api_client import ApiClient
 
 ASK_PERIOD_WALL_S = 0.5
 WINDOW_S = 60.0
@@ -23,11 +23,11 @@ SETTLED_SHARE = 0.15
 class Load:
     """Load on one deployment."""
 
-    def __init__(self, reach: Reach, name: str, requests_per_second: float = 20.0) -> None:
+    def __init__(self, reach: ApiClient, name: str, requests_per_second: float = 20.0) -> None:
         self._reach = reach
         self._path = f"/v1/deployments/{name}"
         self._requests_per_second = requests_per_second
-        self._held: dict[int, float] = {}
+        self._samples: dict[int, float] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="throughput", daemon=True)
@@ -65,11 +65,11 @@ class Load:
         with self._lock:
             self.last = statistics
             for sample in statistics["samples"]:
-                self._held[round(now - abs(sample["at"]))] = sample["tokensPerSecond"]
+                self._samples[round(now - abs(sample["at"]))] = sample["tokensPerSecond"]
 
     def samples(self) -> list[tuple[float, float]]:
         with self._lock:
-            return [(float(at), value) for at, value in sorted(self._held.items())]
+            return [(float(at), value) for at, value in sorted(self._samples.items())]
 
     def mean(self, since: float, until: float) -> float | None:
         """Mean throughput between two moments, None where nothing was measured."""

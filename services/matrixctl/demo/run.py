@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matrixcommon.model.errors import MatrixError
-from services.matrixctl.api_client import Reach
+from services.matrixctl.api_client import ApiClient
 from services.matrixctl.commands.stack import show_progress
 from services.matrixctl.demo.load import Load
 from services.matrixctl.demo.steps import NAME, STEPS, Demo
@@ -48,7 +48,7 @@ def run_demo(state: Path, keep: bool) -> int:
 
 def tell_on(folder: Folder, steps: Sequence[Step] = STEPS) -> Outcome:
     """The story on a stack that is ready. A service that is away for a moment is asked again."""
-    reach, cluster = Reach.of(folder), cluster_of(folder)
+    reach, cluster = ApiClient.of(folder), cluster_of(folder)
     reach.patience_wall_s = cluster.patience_wall_s = PATIENCE_WALL_S
     load = Load(reach, NAME)
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from matrixcommon.model.errors import NotFound
-from services.matrixctl.api_client import Reach
+from services.matrixctl.api_client import ApiClient
 from services.matrixctl.demo.story import check, until
 from services.matrixctl.output.screen import say
 
@@ -19,7 +19,7 @@ PATIENCE_WALL_S = 60.0
 class Telling(Protocol):
     """What these steps need of the demo."""
 
-    reach: Reach
+    reach: ApiClient
 
 
 def condition(view: dict[str, Any], type: str) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def plan(demo: Telling) -> None:
     say(f"   [bold]$ matrixctl plan --npus 2[/]\n   fits: a quarter of {fits['members'][0]}")
 
 
-def put_out(demo: Telling) -> None:
+def preempt(demo: Telling) -> None:
     """Somebody of higher priority takes the guest's place; the guest waits, and comes back when that one leaves."""
     free = int(demo.reach.call("resource", "GET", "/v1/fragmentation")["freeNodes"])
     ask(demo, GUEST, nodes=free // 2, priority=-10)

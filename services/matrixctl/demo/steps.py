@@ -16,7 +16,7 @@ from typing import Any
 
 from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcommon.model.quantities import duration_text
-from services.matrixctl.api_client import Reach
+from services.matrixctl.api_client import ApiClient
 from services.matrixctl.demo import sharing
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.cut_cables import cut_cables
@@ -45,7 +45,7 @@ PASSING = ("NodesReady", "LinksReady", "QosSatisfied", "Ready")
 class Demo:
     """One telling: the stack it is told on, and what the steps hand on to each other."""
 
-    reach: Reach
+    reach: ApiClient
     cluster: Cluster
     manifest: Path
     load: Load
@@ -286,7 +286,7 @@ STEPS: tuple[Step, ...] = (
     Step("cut", "Most cables of a decoding node are cut, and mended", cut_cables),
     Step("scale", f"Scale to {SCALED_TO} nodes", scale),
     Step("plan", "Ask what would fit, and what would help", sharing.plan),
-    Step("priority", "Somebody of higher priority puts a guest out, who waits and comes back", sharing.put_out),
+    Step("priority", "Somebody of higher priority puts a guest out, who waits and comes back", sharing.preempt),
     Step("close", "A cabinet is closed, and who lies there moves out", sharing.close_cabinet),
     Step("delete", "Delete everything", delete),
     Step("nothing-left", "Prove that nothing is left", nothing_left),

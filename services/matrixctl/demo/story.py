@@ -30,7 +30,7 @@ class Step:
 
     name: str
     title: str
-    deed: Callable[[Any], None]
+    action: Callable[[Any], None]
 
 
 @dataclass
@@ -53,7 +53,7 @@ def tell(steps: Sequence[Step], telling: Any) -> Outcome:
         say(f"\n[bold cyan]{number}/{len(steps)} {step.title}[/]")
         began = time.monotonic()
         try:
-            step.deed(telling)
+            step.action(telling)
         except StepFailed as failure:
             outcome.failed, outcome.seen = step.name, str(failure)
         except MatrixError as refused:

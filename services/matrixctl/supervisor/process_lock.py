@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 READ_PATIENCE_WALL_S = 0.5
-_held: dict[Path, tuple[int, int]] = {}
+_locks: dict[Path, tuple[int, int]] = {}
 """Seats of this process: path to (pid, descriptor). A forked child holds none of its parent's."""
 
 
@@ -47,7 +47,7 @@ class Holder:
         return True
 
 
-class Seat:
+class ProcessLock:
     """One seat, by its lock file."""
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +64,7 @@ class Seat:
         me = {"pid": os.getpid(), "started": started_at(os.getpid())}
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(me).encode(), 0)
-        _held[self.path] = (os.getpid(), descriptor)
+        _locks[self.path] = (os.getpid(), descriptor)
 
     def _try_lock(self) -> int | None:
         """A descriptor that holds the lock on the file that bears the name now, not on one taken away meanwhile."""
@@ -80,14 +80,14 @@ class Seat:
 
     def leave(self) -> None:
         """Stand up and take the file away."""
-        pid, descriptor = _held.pop(self.path, (0, -1))
+        pid, descriptor = _locks.pop(self.path, (0, -1))
         if pid == os.getpid():
             self.path.unlink(missing_ok=True)
             os.close(descriptor)
 
     def holder(self) -> Holder | None:
         """Who sits here now."""
-        pid, _ = _held.get(self.path, (0, -1))
+        pid, _ = _locks.get(self.path, (0, -1))
         if pid == os.getpid():
             return Holder(pid, started_at(pid) or "")
         until = time.monotonic() + READ_PATIENCE_WALL_S

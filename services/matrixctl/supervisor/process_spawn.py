@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
-from services.matrixctl.supervisor.process_lock import Seat, SeatTaken
+from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
 
 MIGRATION_MODULES = ("alembic.command", "alembic.config", "alembic.ddl.sqlite")
 """What every service with a database needs once, when its database is new."""
@@ -135,7 +135,7 @@ def run(name: str, module: str, seat: Path) -> int:
     _set_title(name)
     sys.argv = [module]
     try:
-        Seat(seat).take(SEAT_PATIENCE_WALL_S)
+        ProcessLock(seat).take(SEAT_PATIENCE_WALL_S)
         importlib.import_module(f"{module}.main").main([])
     except SeatTaken as taken:
         print(f"{name}: {taken}", file=sys.stderr)

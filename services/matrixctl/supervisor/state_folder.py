@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from matrixcommon.model.errors import MatrixError
 from services.catalogue import Process
-from services.matrixctl.supervisor.process_lock import Holder, Seat, SeatTaken
+from services.matrixctl.supervisor.process_lock import Holder, ProcessLock, SeatTaken
 
 SUPERVISOR = "supervisor"
 
@@ -128,8 +128,8 @@ class Folder:
         file = self.path / "admin-token"
         return file.read_text().strip() if file.exists() else ""
 
-    def seat(self, name: str) -> Seat:
-        return Seat(self.run / f"{name}.pid")
+    def seat(self, name: str) -> ProcessLock:
+        return ProcessLock(self.run / f"{name}.pid")
 
     def supervisor(self) -> Holder | None:
         return self.seat(SUPERVISOR).holder()

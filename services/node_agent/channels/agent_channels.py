@@ -53,7 +53,7 @@ class ResourceLine:
 
     def _answered(self, agent: ResourceAgent, report: NodeReport, answer: ReportAnswer) -> None:
         try:
-            agent.answered(report, answer)
+            agent.handle_reply(report, answer)
         except MatrixError as refused:
             log.warning("wish refused", extra={"node": answer.node, "why": refused.message})
 

@@ -22,7 +22,7 @@ GATHER_S, GATHER_FLOOR_WALL_S = 1.0, 0.02
 RETRY_WALL_S = 0.5
 
 
-class Line(Protocol):
+class Channel(Protocol):
     """What an uplink needs to know of one kind of agent and its service."""
 
     name: str
@@ -42,7 +42,7 @@ class Uplink:
 
     def __init__(
         self,
-        line: Line,
+        line: Channel,
         clock: Clock,
         period_s: float,
         reachable: Callable[[], Iterable[str]],

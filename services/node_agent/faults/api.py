@@ -13,7 +13,7 @@ from pydantic import Field
 
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
 from matrixcommon.model.hardware_names import NodeName, SwitchName, checked_resource_name, checked_supernode_name
-from matrixcommon.model.resource_model import Wire
+from matrixcommon.model.resource_model import ApiModel
 from matrixresource.agent.hardware import FAULT_KINDS, PORT_KINDS, SWITCH_KINDS, FaultKind, InjectedFault, lacking
 from matrixresource.nodes.expected_inventory import part_names, port_names
 from services.node_agent.fleet.fleet import Fleet
@@ -21,7 +21,7 @@ from services.node_agent.fleet.fleet import Fleet
 SEVERITIES = ("hint", "minor", "major", "critical")
 
 
-class FaultRequest(Wire):
+class FaultRequest(ApiModel):
     """What to break: a kind from `/v1/fault-kinds`, the node or switch it happens on, and what the kind needs."""
 
     kind: FaultKind
@@ -39,12 +39,12 @@ def routes(fleet: Fleet) -> APIRouter:
     @api.put("/supernodes/{name}")
     async def install(name: str) -> dict[str, Any]:
         """Put up a supernode's cabinets, of the shape this fleet has, and switch its nodes on."""
-        fleet.install(checked_supernode_name(name))
+        fleet.add_supernode(checked_supernode_name(name))
         return _installed(name)
 
     @api.delete("/supernodes/{name}")
     async def dismantle(name: str) -> Response:
-        fleet.dismantle(name)
+        fleet.remove_supernode(name)
         return Response(status_code=204)
 
     def _installed(name: str) -> dict[str, Any]:

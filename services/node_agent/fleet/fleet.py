@@ -19,8 +19,8 @@ from matrixresource.agent.hardware import SWITCH_KINDS, EmulatedNode, InjectedFa
 from matrixresource.topology.layout import Layout
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
-from services.node_agent.channels.agent_gateway import Line, Uplink
-from services.node_agent.fleet.store import FleetMemory
+from services.node_agent.channels.agent_gateway import Channel, Uplink
+from services.node_agent.fleet.store import FleetStore
 from services.node_agent.network.traffic import EmulatedTraffic
 from services.node_agent.network.traffic_patterns import Load
 
@@ -33,7 +33,7 @@ HEARTBEAT_S, HEARTBEAT_FLOOR_WALL_S = 10.0, 0.5
 class Agent(Protocol):
     """What the fleet asks of either kind of agent."""
 
-    async def live(self) -> None: ...
+    async def run(self) -> None: ...
     def power_lost(self) -> None: ...
     def memory(self) -> dict[str, Any]: ...
     def restore(self, memory: dict[str, Any]) -> None: ...
@@ -49,7 +49,7 @@ class Fleet:
     def __init__(
         self,
         names: Sequence[NodeName],
-        memory: FleetMemory,
+        memory: FleetStore,
         clock: Clock,
         seed: int | None,
         spec: SupernodeSpec | None = None,
@@ -72,7 +72,7 @@ class Fleet:
         self.traffic.loads = {name: Load.model_validate(body) for name, body in memory.all("traffic").items()}
         self.faults = {name: InjectedFault.model_validate(body) for name, body in memory.all("fault").items()}
         for node in self.nodes.values():
-            node.suffer(list(self.faults.values()))
+            node.apply_faults(list(self.faults.values()))
 
     # -- building ------------------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class Fleet:
         self._agents[kind][name] = agent
         self._dirty[kind].add(name)
 
-    def connect(self, kind: str, line: Line) -> None:
+    def connect(self, kind: str, line: Channel) -> None:
         """Join one kind of agent to its service."""
         period_s = self.clock.at_least_wall(HEARTBEAT_S, HEARTBEAT_FLOOR_WALL_S)
         self._uplinks[kind] = Uplink(line, self.clock, period_s, self.responsive, lambda: self.remember(kind))
@@ -121,7 +121,7 @@ class Fleet:
     def _nodes_of(self, supernode: str) -> list[NodeName]:
         return [NodeName(name) for name in Supernode(supernode, self.spec).nodes()]
 
-    def install(self, supernode: str) -> None:
+    def add_supernode(self, supernode: str) -> None:
         """Put up the cabinets of one more supernode and switch its nodes on; their agents report by themselves.
         Durable before it acts; again is no news."""
         if supernode in self.supernodes():
@@ -131,14 +131,14 @@ class Fleet:
         self.nodes |= added
         self.traffic.change_nodes(self.nodes)
         for name, node in added.items():
-            node.suffer(list(self.faults.values()))
+            node.apply_faults(list(self.faults.values()))
             for kind in self._agents:
                 self._add_agent(kind, name, self._memory.named(kind, name))
                 self._changed(kind, name)
             if self._running and node.responsive:
                 self._begin(name)
 
-    def dismantle(self, supernode: str) -> None:
+    def remove_supernode(self, supernode: str) -> None:
         """Take a supernode's cabinets away, their cards' memories and their faults with them. Raises Conflict for one
         that this process was started with."""
         if supernode in self.built_in:
@@ -181,7 +181,7 @@ class Fleet:
 
     async def _live(self, agent: Agent) -> None:
         try:
-            await agent.live()
+            await agent.run()
         except asyncio.CancelledError:
             raise
         except Exception:
@@ -230,7 +230,7 @@ class Fleet:
     def _suffer(self, name: NodeName) -> None:
         node = self.nodes[name]
         responsive, powered = node.responsive, node.powered
-        node.suffer(list(self.faults.values()))
+        node.apply_faults(list(self.faults.values()))
         if powered and not node.powered:
             for agents in self._agents.values():
                 agents[name].power_lost()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 
-class FleetMemory:
+class FleetStore:
     """Documents by kind and name. Writes are durable when the call returns."""
 
     def __init__(self, path: Path | None) -> None:

@@ -11,12 +11,12 @@ from fastapi import APIRouter, Response
 
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.model.resource_model import Wire
+from matrixcommon.model.resource_model import ApiModel
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.network.traffic_patterns import Load
 
 
-class LoadView(Wire):
+class LoadView(ApiModel):
     """A load, and what moves on the slices it goes by (all loads on them together), GB/s over all members."""
 
     name: str
@@ -64,7 +64,7 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
     def _seen(name: str) -> LoadView:
         load = _known(name)
         rates = fleet.traffic.rates()
-        held = fleet.traffic.held_by(load)
+        held = fleet.traffic.loads_of(load)
         moving = [each for slice in held for each in rates.slices.get(slice, {}).values()] if rates else []
         senders = sum(len(tables) - (load.pattern == "incast") for tables in held.values() if len(tables) > 1)
         return LoadView(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.planes import plane_models
-from matrixlink.ports import Sweep
+from matrixlink.ports import ProbeRoundResult
 from matrixlink.probing.plan import LINKS_CROSSED, ProbePlan
 from matrixlink.probing.tomography import WHOLE
 from matrixresource.agent.hardware import EmulatedNode
@@ -41,15 +41,15 @@ class EmulatedWires:
             Plane.VPC: spec.node.vpc_gbps,
         }
 
-    def sweep(self, plan: ProbePlan, node: str, number: int) -> Sweep:
+    def sweep(self, plan: ProbePlan, node: str, number: int) -> ProbeRoundResult:
         """Where all is well nothing is looked at one by one."""
         hurt = {str(name): each for name, each in self._nodes.items() if not each.sound and name in plan.index}
         if not hurt:
-            return Sweep(plan.per_round, (), self._latency_us)
+            return ProbeRoundResult(plan.per_round, (), self._latency_us)
         crossed = plan.parts(number)[plan.index[node], :, :LINKS_CROSSED]
         shares = _carried(plan, hurt)[crossed].min(axis=1)
         failed = [(int(probe), float(shares[probe])) for probe in np.flatnonzero(shares < WHOLE)]
-        return Sweep(len(shares), failed, self._latencies(plan, shares))
+        return ProbeRoundResult(len(shares), failed, self._latencies(plan, shares))
 
     def _latencies(self, plan: ProbePlan, shares: NDArray[np.float64]) -> dict[Plane, float]:
         found = {}

@@ -24,7 +24,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixlink.fabric.condition.port_order import port_order
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates, on_links
 from matrixlink.fabric.sharing.traffic import traffic
-from matrixlink.ports import Counted
+from matrixlink.ports import CounterSample
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.topology.spec import SupernodeSpec
 from services.node_agent.network.port_groups import PortGroups
@@ -112,7 +112,7 @@ class EmulatedTraffic:
         del self.loads[name]
         self.settle()
 
-    def held_by(self, load: Load) -> dict[str, dict[str, Table]]:
+    def loads_of(self, load: Load) -> dict[str, dict[str, Table]]:
         """By slice that a load goes by, the tables of the nodes that have power."""
         held: dict[str, dict[str, Table]] = defaultdict(dict)
         only = None if load.members is None else set(load.members)
@@ -181,14 +181,14 @@ class EmulatedTraffic:
             ),
         )
 
-    def read(self, node: str) -> Counted | None:
+    def read(self, node: str) -> CounterSample | None:
         """A node's counters now; None where nothing ever moved."""
         self.rates()
         at = self._index[node]
         slices = {slice: held[at] for slice, held in self._slices.items() if at in held}
         if not slices and not self._dropped[at].any():
             return None
-        return Counted(
+        return CounterSample(
             at=self._until,
             sent_gb=self._sent[at].tolist(),
             received_gb=self._received[at].tolist(),
@@ -216,7 +216,7 @@ class EmulatedTraffic:
 
     def _pieces(self, load: Load, groups: PortGroups) -> Iterator[Piece]:
         known: dict[int, list[tuple[int, float]]] = {}
-        for slice, tables in self.held_by(load).items():
+        for slice, tables in self.loads_of(load).items():
             offered = load.gbps_per_npu * self._spec.node.npus
             for source, target, gbps in demands(load.pattern, sorted(tables), offered, load.target):
                 table = tables[source]

@@ -9,13 +9,13 @@ from pydantic import Field
 
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_model import Wire
+from matrixcommon.model.resource_model import ApiModel
 
 Pattern = Literal["all-to-all", "permutation", "ring", "incast"]
 Table = Mapping[str, Any]
 
 
-class Load(Wire):
+class Load(ApiModel):
     """What a workload offers: `gbps_per_npu` out of every NPU of the members of a slice, or of an instance's slice on a
     plane, or only of some `members`. all-to-all: to all others alike; permutation: each to one, halfway round; ring:
     each to the next; incast: all to `target` (by default the first)."""

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from matrixcontainer.kubeapi.auth.bootstrap_policy import standing_roles
+from matrixcontainer.kubeapi.auth.bootstrap_policy import bootstrap_roles
 from tests.e2e.realkube.control_plane import RealKube
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -21,7 +21,7 @@ SOURCE = (
 
 
 def main() -> None:
-    ours = {role["metadata"]["name"] for role in standing_roles()}
+    ours = {role["metadata"]["name"] for role in bootstrap_roles()}
     with tempfile.TemporaryDirectory() as folder, RealKube(Path(folder)) as real, real.client() as client:
         roles, bindings = (
             client.get(f"{RBAC}/{plural}").json()["items"] for plural in ("clusterroles", "clusterrolebindings")

@@ -17,10 +17,10 @@ from matrixcontainer.kubeapi.controllers.rollout import (
     grown,
     scaled,
     shrunk,
+    spec_changed,
     template_hash,
-    wish_changed,
 )
-from matrixcontainer.kubeapi.kubelet.container_script import Deed, understood
+from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, understood
 from matrixcontainer.kubeapi.kubelet.milli_quantities import milli, requests_of, spelled
 from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
 from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts
@@ -89,7 +89,7 @@ def test_a_wish_is_shared_by_the_sets_of_a_rollout() -> None:
     notes = {DESIRED: "10", MAXIMUM: "12"}
     sets = Sets(a_set("n2", 8, 3, notes), [a_set("o1", 4, 4, notes)])
     wished = deployment(20, 2, 0)
-    assert wish_changed(wished, sets)
+    assert spec_changed(wished, sets)
     sizes = scaled(wished, sets)
     assert sum(sizes.values()) == 22
     assert sizes["n2"] > sizes["o1"] > 4
@@ -168,17 +168,17 @@ def test_affinity_taints_and_the_emptiest_node() -> None:
 @pytest.mark.parametrize(
     ("words", "deed"),
     [
-        (["sleep", "5"], Deed(5.0)),
-        (["sleep", "infinity"], Deed(None)),
-        (["/bin/sh", "-c", "echo a b; sleep 2m && exit 3"], Deed(120.0, 3, ("a b",))),
-        (["false"], Deed(0.0, 1)),
-        (["sh", "-c", "false && echo no"], Deed(0.0, 1)),
-        (["nginx", "-g", "daemon off;"], Deed()),
-        (["sh", "-c", "echo $HOME"], Deed()),
-        ([], Deed()),
+        (["sleep", "5"], ScriptAction(5.0)),
+        (["sleep", "infinity"], ScriptAction(None)),
+        (["/bin/sh", "-c", "echo a b; sleep 2m && exit 3"], ScriptAction(120.0, 3, ("a b",))),
+        (["false"], ScriptAction(0.0, 1)),
+        (["sh", "-c", "false && echo no"], ScriptAction(0.0, 1)),
+        (["nginx", "-g", "daemon off;"], ScriptAction()),
+        (["sh", "-c", "echo $HOME"], ScriptAction()),
+        ([], ScriptAction()),
     ],
 )
-def test_commands(words: list[str], deed: Deed) -> None:
+def test_commands(words: list[str], deed: ScriptAction) -> None:
     assert understood(words) == deed
 
 

@@ -116,7 +116,7 @@ async def test_the_usual_roles(widgets: Talk) -> None:
 async def test_default_roles_are_put_back(talk: Talk) -> None:
     await talk.patch(f"{RBAC}/clusterroles/system:basic-user", {"rules": []})
     assert (await talk.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 403
-    await talk.api.cluster_roles.ensure_standing()
+    await talk.api.cluster_roles.ensure_bootstrap()
     assert (await talk.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 201
 
 

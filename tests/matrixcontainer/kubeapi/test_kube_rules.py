@@ -187,5 +187,5 @@ def test_rules_tell_everything(name: str, obj: dict[str, Any], told: list[str]) 
 
 
 def test_rules_and_defaults_stand_at_structs_that_exist() -> None:
-    assert set(checks.RULES) | set(conversion.DEFAULTS) | set(conversion.DEEDS) <= set(table())
+    assert set(checks.RULES) | set(conversion.DEFAULTS) | set(conversion.DEFAULTERS) <= set(table())
     assert {kind.type_name for kind in KINDS} <= set(table())

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from matrixcontainer.kubeapi.storage.objects import Record, Stale, StoreLost
+from matrixcontainer.kubeapi.storage.objects import Conflict, Record, StorageError
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.kubeapi.storage.store import Store
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
@@ -37,14 +37,14 @@ async def test_revisions_count_up_for_everybody() -> None:
 async def test_expectations_are_checked() -> None:
     store = a_store()
     first = await store.put(KEY, obj(), None)
-    with pytest.raises(Stale):
+    with pytest.raises(Conflict):
         await store.put(KEY, obj(), None)
     await store.put(KEY, obj(n=1), first)
-    with pytest.raises(Stale):
+    with pytest.raises(Conflict):
         await store.put(KEY, obj(n=2), first)
-    with pytest.raises(Stale):
+    with pytest.raises(Conflict):
         await store.remove(KEY, obj(), first)
-    with pytest.raises(Stale):
+    with pytest.raises(Conflict):
         await store.put(("things", "ns", "none"), obj("none"), first)
 
 
@@ -72,7 +72,7 @@ async def test_a_failed_batch_leaves_nothing(tmp_path: Path) -> None:
     results = await asyncio.gather(
         store.put(KEY, obj(n=1), first), store.put(("things", "", "b"), obj("b"), None), return_exceptions=True
     )
-    assert [type(result) for result in results] == [StoreLost, StoreLost]
+    assert [type(result) for result in results] == [StorageError, StorageError]
     assert store.get(KEY) is first
     assert store.get(("things", "", "b")) is None
     assert store.latest(KEY) is first
@@ -158,13 +158,13 @@ async def test_stores_on_one_database_take_turns(shared: Shared) -> None:
     assert (first.revision, other.revision) == (1, 2)
     assert two.get(KEY).obj["metadata"]["resourceVersion"] == "1", "seen before its own write"
     assert other.obj["metadata"]["resourceVersion"] == "2", "numbered anew, inside the object too"
-    with pytest.raises(Stale):
+    with pytest.raises(Conflict):
         await one.put(("things", "ns", "b"), obj("b"), None)
     await one.see_all()
     both = await asyncio.gather(
         one.put(KEY, obj(by="one"), one.get(KEY)), two.put(KEY, obj(by="two"), two.get(KEY)), return_exceptions=True
     )
-    assert sorted(type(outcome) for outcome in both if isinstance(outcome, Stale)) == [Stale]
+    assert sorted(type(outcome) for outcome in both if isinstance(outcome, Conflict)) == [Conflict]
     await asyncio.gather(one.see_all(), two.see_all())
     shown = [[(c.type, c.record.key, c.revision) for c in store.log("things").changes] for store in (one, two)]
     assert shown[0] == shown[1]
@@ -182,7 +182,7 @@ async def test_what_built_on_a_lost_write_is_lost_with_it(shared: Shared) -> Non
         await asyncio.sleep(0)
         await asyncio.gather(made, one.put(KEY, obj(by="one", again=True), one.latest(KEY)))
 
-    with pytest.raises(Stale):
+    with pytest.raises(Conflict):
         await twice()
     assert one.get(KEY).obj["by"] == "two"
     assert (await one.put(("things", "ns", "c"), obj("c"), None)).revision == 2

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from matrixcommon.model.errors import InvalidField
-from matrixlink.forwarding.clos_shape import NONE, Shape
-from matrixlink.forwarding.element_state import Condition, Event, back, drain, lost, undrain
+from matrixlink.forwarding.clos_shape import NONE, ClosShape
+from matrixlink.forwarding.element_state import ElementEvent, ElementState, back, drain, lost, undrain
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixresource.topology import SupernodeSpec
 from tests.matrixlink.forwarding.plain import Plain, walk
 
-ONE = Shape(nodes=4, sub_planes=2, dies=4, cpus=2, chips=4)
-FEW_CHIPS = Shape(nodes=3, sub_planes=1, dies=5, cpus=1, chips=3)
-JOINED = Shape(nodes=2, sub_planes=2, dies=2, cpus=1, chips=2, supernodes=3, spines=2)
+ONE = ClosShape(nodes=4, sub_planes=2, dies=4, cpus=2, chips=4)
+FEW_CHIPS = ClosShape(nodes=3, sub_planes=1, dies=5, cpus=1, chips=3)
+JOINED = ClosShape(nodes=2, sub_planes=2, dies=2, cpus=1, chips=2, supernodes=3, spines=2)
 SHAPES = [ONE, FEW_CHIPS, JOINED]
 
 
@@ -26,7 +26,7 @@ def some_events(shape):
     change = st.sampled_from(
         [{"share": 0.0}, {"share": 0.0}, {"share": 0.5}, {"share": 1.0}, {"drained": True}, {"drained": False}]
     )
-    event = st.builds(lambda element, what: Event(*element, **what), st.sampled_from(elements), change)
+    event = st.builds(lambda element, what: ElementEvent(*element, **what), st.sampled_from(elements), change)
     return st.lists(st.lists(event, min_size=1, max_size=4), max_size=8)
 
 
@@ -42,7 +42,7 @@ def made_good(tables):
     condition = tables.condition
     for kind, share in condition.share.items():
         for at in zip(*np.nonzero((share < 1) | condition.drained[kind]), strict=True):
-            yield Event(kind, tuple(int(n) for n in at), share=1.0, drained=False)
+            yield ElementEvent(kind, tuple(int(n) for n in at), share=1.0, drained=False)
 
 
 @settings(max_examples=120, deadline=None)
@@ -102,7 +102,7 @@ def test_no_route_crosses_what_is_dead_or_drained(case):
         assert met is None or all(plain.up(*element) for element in met)
 
 
-whole = ForwardingTables(Shape())
+whole = ForwardingTables(ClosShape())
 
 
 @pytest.mark.parametrize(
@@ -122,20 +122,20 @@ whole = ForwardingTables(Shape())
         (lost("end", 0, 7, 5), (0, 3, 7, 6), 20 + 6),
         (drain("end", 0, 7, 5), (0, 3, 7, 5), NONE),
         (drain("end", 0, 7, 5), (0, 7, 7, 5), 5),  # what is on its way arrives
-        (Event("cable", (0, 7, 5), share=0.5), (0, 3, 7, 5), 20 + 5),  # half a cable is a cable
+        (ElementEvent("cable", (0, 7, 5), share=0.5), (0, 3, 7, 5), 20 + 5),  # half a cable is a cable
     ],
 )
 def test_the_rule(event, entry, port):
     if event is None:
         assert whole.l1[entry] == port
         return
-    tables = ForwardingTables(Shape())
+    tables = ForwardingTables(ClosShape())
     tables.take([event])
     assert tables.l1[entry] == port
 
 
 def test_a_lost_chip_changes_the_entries_that_pointed_at_it():
-    tables = ForwardingTables(Shape())
+    tables = ForwardingTables(ClosShape())
     change = tables.take([lost("l2", 0, 0, 3)])
     assert (len(change.l1), len(change.l2)) == (48 * 47 * 2, 48 * 20)  # a die and a CPU of every other node
     assert change.planes.tolist() == [0]
@@ -145,14 +145,14 @@ def test_a_lost_chip_changes_the_entries_that_pointed_at_it():
 
 
 def test_drained_chips_still_deliver():
-    tables = ForwardingTables(Shape())
+    tables = ForwardingTables(ClosShape())
     change = tables.take([drain("l2", 0, 0, 12)])
     assert (len(change.l1), len(change.l2)) == (48 * 47, 0)
     assert len(tables.take([undrain("l2", 0, 0, 12)]).l1) == 48 * 47
 
 
 def test_built_with_a_condition_given():
-    condition = Condition(ONE)
+    condition = ElementState(ONE)
     condition.take([lost("l2", 1, 0, 2), drain("cable", 0, 1, 1)])
     tables = ForwardingTables(ONE)
     tables.take([lost("l2", 1, 0, 2), drain("cable", 0, 1, 1)])
@@ -162,17 +162,17 @@ def test_built_with_a_condition_given():
 @pytest.mark.parametrize(
     ("event", "field"),
     [
-        (Event("fuse", (0,)), "events[1].kind"),
+        (ElementEvent("fuse", (0,)), "events[1].kind"),
         (lost("l2", 0, 3), "events[1].at"),
         (lost("cable", 0, 48, 3), "events[1].at"),
         (lost("cable", 0, -1, 3), "events[1].at"),
-        (Event("cable", (0, 1, 3), share=1.5), "events[1].share"),
-        (Event("cable", (0, 1, 3), share=float("nan")), "events[1].share"),
+        (ElementEvent("cable", (0, 1, 3), share=1.5), "events[1].share"),
+        (ElementEvent("cable", (0, 1, 3), share=float("nan")), "events[1].share"),
         (lost("l3", 0, 0, 0), "events[1].at"),
     ],
 )
 def test_a_wrong_event_is_named_and_nothing_changes(event, field):
-    tables = ForwardingTables(Shape())
+    tables = ForwardingTables(ClosShape())
     with pytest.raises(InvalidField) as refused:
         tables.take([lost("l2", 0, 0, 3), event])
     assert refused.value.field == field
@@ -187,12 +187,12 @@ def test_a_wrong_event_is_named_and_nothing_changes(event, field):
 )  # fmt: skip
 def test_a_shape_that_cannot_be_is_refused(sizes, field):
     with pytest.raises(InvalidField) as refused:
-        Shape(**sizes)
+        ClosShape(**sizes)
     assert refused.value.field == field
 
 
 def test_the_shape_of_the_spec_is_the_built_in_one():
-    assert Shape.of(SupernodeSpec.load()) == Shape()
-    assert (Shape().switches, whole.entries) == (448, 430_080)
-    pods = Shape(sub_planes=1, supernodes=22, spines=16)
+    assert ClosShape.of(SupernodeSpec.load()) == ClosShape()
+    assert (ClosShape().switches, whole.entries) == (448, 430_080)
+    pods = ClosShape(sub_planes=1, supernodes=22, spines=16)
     assert (pods.switches, pods.all_nodes * pods.ends) == (1664, 21_120)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.flow import Flow
 from matrixlink.fabric.sharing.max_min import share
-from matrixlink.forwarding.clos_shape import NONE, Shape
-from matrixlink.forwarding.element_state import Event, back, drain, lost
+from matrixlink.forwarding.clos_shape import NONE, ClosShape
+from matrixlink.forwarding.element_state import ElementEvent, back, drain, lost
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.live_flows import LiveFlows
 from matrixlink.forwarding.path_policies import ECMP, PLANNED, POLICIES, SPRAY, STATIC, Transfers
@@ -111,22 +111,22 @@ def element_of_link(shape):
 
 
 def permutation(policy=STATIC, **more):
-    shape = Shape()
+    shape = ClosShape()
     return Transfers.of(shape, *permutations(shape, 1, 1)[0], policy=policy, **more)
 
 
 def test_a_chip_lost_moves_its_flows_alone_and_touches_one_sub_plane():
-    tables = ForwardingTables(Shape())
+    tables = ForwardingTables(ClosShape())
     flows = LiveFlows(tables)
     flows.put({"p": permutation()})
     assert len(flows) == 5376
-    crossing = np.concatenate([flows.over(cable) for cable in cables_of_chip(Shape(), 4, 9)])
+    crossing = np.concatenate([flows.over(cable) for cable in cables_of_chip(ClosShape(), 4, 9)])
     change = flows.take(tables.take([lost("l2", 4, 0, 9)]))
     assert set(change.repathed) == set(crossing)
     assert set(flows.plane[change.rerated]) == {4}
-    assert not any(len(flows.over(cable)) for cable in cables_of_chip(Shape(), 4, 9))
+    assert not any(len(flows.over(cable)) for cable in cables_of_chip(ClosShape(), 4, 9))
     flows.take(tables.take([back("l2", 4, 0, 9)]))
-    again = LiveFlows(ForwardingTables(Shape()))
+    again = LiveFlows(ForwardingTables(ClosShape()))
     again.put({"p": permutation()})
     assert (flows.rate == again.rate).all()
 
@@ -137,14 +137,14 @@ def cables_of_chip(shape, plane, chip):
 
 
 def test_a_planned_permutation_has_every_link_to_itself_in_every_sub_plane():
-    flows = LiveFlows(ForwardingTables(Shape()))
+    flows = LiveFlows(ForwardingTables(ClosShape()))
     flows.put({"p": permutation(PLANNED)})
     assert (flows.rate == 28.0).all()
     assert (flows.by_transfer("p", flows.rate) == 196.0).all()
 
 
 def test_a_sprayed_transfer_has_what_is_left():
-    tables = ForwardingTables(Shape())
+    tables = ForwardingTables(ClosShape())
     flows = LiveFlows(tables)
     flows.put({"p": permutation(SPRAY)})
     assert flows.by_transfer("p", flows.rate) == pytest.approx(np.full(768, 196.0))
@@ -153,7 +153,7 @@ def test_a_sprayed_transfer_has_what_is_left():
 
 
 def test_the_offer_is_split_by_what_sub_planes_have_left_and_never_exceeded():
-    shape, tables = Shape(), ForwardingTables(Shape())
+    shape, tables = ClosShape(), ForwardingTables(ClosShape())
     flows = LiveFlows(tables)
     dies = all_dies(shape)[:32]
     flows.put({"r": Transfers.of(shape, dies, np.roll(dies, 16), ceiling=70.0)})
@@ -168,27 +168,27 @@ def test_the_offer_is_split_by_what_sub_planes_have_left_and_never_exceeded():
 
 
 def test_a_drained_chip_has_no_flow_left_and_nothing_is_lost_on_the_way():
-    tables = ForwardingTables(Shape())
+    tables = ForwardingTables(ClosShape())
     flows = LiveFlows(tables)
     flows.put({"p": permutation()})
     lower = flows.take(tables.take([drain("l2", 4, 0, 9)]))
     assert len(lower.repathed)
-    assert not any(len(flows.over(cable)) for cable in cables_of_chip(Shape(), 4, 9))
+    assert not any(len(flows.over(cable)) for cable in cables_of_chip(ClosShape(), 4, 9))
     assert (flows.rate > 0).all()
 
 
 def test_a_degraded_cable_carries_less_and_keeps_its_flows():
-    shape, tables = Shape(), ForwardingTables(Shape())
+    shape, tables = ClosShape(), ForwardingTables(ClosShape())
     flows = LiveFlows(tables)
     dies = all_dies(shape)
     flows.put({"s": Transfers.of(shape, dies, np.roll(dies, 16))})
-    change = flows.take(tables.take([Event("cable", (0, 0, 3), share=0.5)]))
+    change = flows.take(tables.take([ElementEvent("cable", (0, 0, 3), share=0.5)]))
     assert len(change.repathed) == 0
     assert change.rate_after == pytest.approx(np.full(2, 14.0))  # one out of node 0 and one into it
 
 
 def test_groups_come_and_go():
-    tables = ForwardingTables(Shape())
+    tables = ForwardingTables(ClosShape())
     flows = LiveFlows(tables)
     flows.put({"a": permutation(), "b": permutation(ECMP, seed=3)})
     alone = LiveFlows(tables)
@@ -211,5 +211,5 @@ def test_groups_come_and_go():
 def test_transfers_that_make_no_sense_are_refused(wrong, field):
     asked = {"source": np.array([0]), "target": np.array([1])} | wrong
     with pytest.raises(InvalidField) as refused:
-        Transfers.of(Shape(), **asked)
+        Transfers.of(ClosShape(), **asked)
     assert refused.value.field == field

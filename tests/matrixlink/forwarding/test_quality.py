@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matrixlink.forwarding.clos_shape import Shape
+from matrixlink.forwarding.clos_shape import ClosShape
 from matrixlink.forwarding.element_state import lost
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.live_flows import LiveFlows
@@ -29,7 +29,7 @@ FACTS = [
 
 
 def after(*events):
-    tables = ForwardingTables(Shape())
+    tables = ForwardingTables(ClosShape())
     tables.take(events)
     return tables
 
@@ -40,7 +40,7 @@ WHOLE, CHIP, CABLE = after(), after(lost("l2", 0, 0, 3)), after(lost("cable", 0,
 def test_whole_tables_are_even_and_shifts_run_at_full_rate():
     assert all_to_all_factor(WHOLE, 0) == 1.0
     assert all_to_all_slow_down(WHOLE) == 1.0
-    assert pattern_rates(WHOLE, 2, shifts(Shape(), 9)).slowest == 28.0
+    assert pattern_rates(WHOLE, 2, shifts(ClosShape(), 9)).slowest == 28.0
 
 
 @pytest.mark.parametrize("tables", [CHIP, CABLE], ids=["chip", "cable"])
@@ -67,7 +67,7 @@ def test_a_node_without_a_sub_plane_has_six_sevenths():
 
 
 def test_permutations_by_policy():
-    drawn = permutations(Shape(), 7, 12)
+    drawn = permutations(ClosShape(), 7, 12)
     static, planned, hashed, sprayed = (pattern_rates(WHOLE, 0, drawn, p) for p in (STATIC, PLANNED, ECMP, SPRAY))
     assert static.mean == pytest.approx(18.45, abs=0.3)
     assert planned.slowest == 28.0
@@ -79,7 +79,7 @@ def test_permutations_by_policy():
 
 def test_the_measured_factor_is_what_sharing_gives():
     """An all-to-all of a smaller plane, shared max-min: its slowest flow has 1/factor of what even load would give."""
-    shape = Shape(nodes=12, sub_planes=1, dies=4, cpus=0, chips=4, die_gbps=1e6)
+    shape = ClosShape(nodes=12, sub_planes=1, dies=4, cpus=0, chips=4, die_gbps=1e6)
     for events in ([], [lost("l2", 0, 0, 2)], [lost("l2", 0, 0, 2), lost("l2", 0, 0, 3)]):
         tables = ForwardingTables(shape)
         tables.take(events)

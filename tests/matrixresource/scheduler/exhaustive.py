@@ -11,13 +11,13 @@ from dataclasses import replace
 from itertools import combinations, product
 
 from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 
 Free = dict[int, int]  # dies free by node that is up
 
 
-def free_dies(ledger: Ledger, places: Iterable[Place]) -> Free:
-    broken = ledger.index.broken
+def free_dies(ledger: Ledger, places: Iterable[Placement]) -> Free:
+    broken = ledger.index.faulty_dies
     free = {node: ledger.shape.dies & ~broken.get(node, 0) for node, up in enumerate(ledger.index.up) if up}
     for place in places:
         for node, dies in pieces(ledger, place):
@@ -26,7 +26,7 @@ def free_dies(ledger: Ledger, places: Iterable[Place]) -> Free:
     return free
 
 
-def pieces(ledger: Ledger, place: Place) -> list[tuple[int, int]]:
+def pieces(ledger: Ledger, place: Placement) -> list[tuple[int, int]]:
     nodes = ledger.shape.nodes
     whole = [c * nodes + o for c, mask in (*place.whole, *place.spares) for o in range(nodes) if mask >> o & 1]
     return [(node, ledger.shape.dies) for node in whole] + place.parts
@@ -36,54 +36,58 @@ def npus(dies: int) -> int:
     return sum(dies >> bit & 3 == 3 for bit in range(0, dies.bit_length(), 2))
 
 
-def fits(ledger: Ledger, wish: Wish, gone: Iterable[str] = (), free: Free | None = None) -> bool:
+def fits(ledger: Ledger, wish: PlacementRequest, gone: Iterable[str] = (), free: Free | None = None) -> bool:
     """Whether any set of nodes serves the request once some have left."""
     gone = set(gone)
-    held = {name: each.place for name, each in ledger.held.items() if name not in gone}
+    held = {name: each.place for name, each in ledger.allocations.items() if name not in gone}
     free = free_dies(ledger, held.values()) if free is None else free
     shape = ledger.shape
     size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}
-    room = [node for node, dies in free.items() if (npus(dies) >= wish.per if wish.per >= 1 else dies)]
+    room = [
+        node for node, dies in free.items() if (npus(dies) >= wish.npus_per_node if wish.npus_per_node >= 1 else dies)
+    ]
     whole = [node for node, dies in free.items() if dies == shape.dies]
-    for rule, inside in ((wish.apart, False), (wish.near, True)):
+    for rule, inside in ((wish.anti_affinity, False), (wish.affinity, True)):
         theirs = [held[other].cabinets(shape.nodes) for other in rule.others if other in held] if rule else []
         room = [node for node in room if all((node // shape.nodes in cabinets) is inside for cabinets in theirs)]
-    if wish.nodes % wish.block:
+    if wish.nodes % wish.supernode_block:
         return False
     for nodes in combinations(room, wish.nodes):
-        domains = {node // size[wish.within] for node in nodes}
+        domains = {node // size[wish.required_domain] for node in nodes}
         if len(domains) > 1:
             continue
-        if any(count % wish.cell for count in Counter(node // shape.nodes for node in nodes).values()):
+        if any(count % wish.cabinet_block for count in Counter(node // shape.nodes for node in nodes).values()):
             continue
         if wish.spread and max(Counter(n // size[wish.spread.over] for n in nodes).values()) > wish.spread.most:
             continue
-        left = [n for n in whole if n not in nodes and n // size[wish.within] in domains]
+        left = [n for n in whole if n not in nodes and n // size[wish.required_domain] in domains]
         if len(left) >= wish.spares:
             return True
     return False
 
 
-def least_release(ledger: Ledger, wish: Wish) -> float | None:
+def least_release(ledger: Ledger, wish: PlacementRequest) -> float | None:
     """The fewest NPUs of allocations whose end makes it fit."""
     found = [
-        sum(ledger.held[name].wish.npus for name in names)
-        for count in range(len(ledger.held) + 1)
-        for names in combinations(ledger.held, count)
+        sum(ledger.allocations[name].request.npus for name in names)
+        for count in range(len(ledger.allocations) + 1)
+        for names in combinations(ledger.allocations, count)
         if fits(ledger, wish, names)
     ]
     return min(found, default=None)
 
 
-def most_nodes(ledger: Ledger, wish: Wish) -> int:
+def most_nodes(ledger: Ledger, wish: PlacementRequest) -> int:
     return max((n for n in range(1, wish.nodes) if fits(ledger, replace(wish, nodes=n))), default=0)
 
 
-def least_moved(ledger: Ledger, wish: Wish) -> float | None:
+def least_moved(ledger: Ledger, wish: PlacementRequest) -> float | None:
     """The fewest NPUs that change nodes, one after another, so that it fits. Every allocation is a part of one node."""
-    held = {name: each.place.parts[0] for name, each in ledger.held.items()}
+    held = {name: each.place.parts[0] for name, each in ledger.allocations.items()}
     sizes = {name: npus(dies) for name, (_, dies) in held.items()}
-    free = {node: npus(dies) for node, dies in free_dies(ledger, (e.place for e in ledger.held.values())).items()}
+    free = {
+        node: npus(dies) for node, dies in free_dies(ledger, (e.place for e in ledger.allocations.values())).items()
+    }
     sets = (names for count in range(len(held) + 1) for names in combinations(held, count))
     for names in sorted(sets, key=lambda names: sum(map(sizes.__getitem__, names))):
         for targets in product(free, repeat=len(names)):
@@ -115,17 +119,17 @@ def can_be_done(free: Free, moves: list[tuple[int, int, int]]) -> bool:
     return True
 
 
-def weaker(wish: Wish) -> Iterator[tuple[str, str, Wish]]:
+def weaker(wish: PlacementRequest) -> Iterator[tuple[str, str, PlacementRequest]]:
     """Every rule of the request made weaker, from little to nothing."""
-    if wish.within == "cabinet":
-        yield "within", "supernode", replace(wish, within="supernode")
+    if wish.required_domain == "cabinet":
+        yield "within", "supernode", replace(wish, required_domain="supernode")
     if wish.spread:
         for most in range(wish.spread.most + 1, wish.nodes + 1):
             yield "spread", str(most), replace(wish, spread=replace(wish.spread, most=most))
     for spares in range(wish.spares - 1, -1, -1):
         yield "spares", str(spares), replace(wish, spares=spares)
-    if wish.cell > 1:
-        yield "cell", "1", replace(wish, cell=1)
+    if wish.cabinet_block > 1:
+        yield "cell", "1", replace(wish, cabinet_block=1)
     for key in ("apart", "near"):
         if getattr(wish, key):
             yield key, "", replace(wish, **{key: None})

@@ -10,7 +10,7 @@ from typing import Any
 import networkx as nx
 
 from matrixresource.scheduler.metrics.graph_export import nodes_of, shape_of, used_of
-from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.model.request import PlacementRequest
 
 
 class Search:
@@ -27,18 +27,20 @@ class Search:
     def _outward(self, vertex: Any, kind: str) -> Any:
         return next(other for other in self.graph.adj[vertex] if self.graph.nodes[other]["kind"] == kind)
 
-    def fits(self, wish: Wish) -> bool:
+    def fits(self, wish: PlacementRequest) -> bool:
         """Whether some set of nodes keeps every rule."""
         return any(self._completed(wish, members) for members in self._gangs(wish))
 
-    def _gangs(self, wish: Wish) -> Iterator[tuple[Any, ...]]:
-        room = [node for node in self.nodes if self._has_room(node, wish.per) and self._allowed(node, wish)]
+    def _gangs(self, wish: PlacementRequest) -> Iterator[tuple[Any, ...]]:
+        room = [node for node in self.nodes if self._has_room(node, wish.npus_per_node) and self._allowed(node, wish)]
         for members in combinations(room, wish.nodes):
             supernodes = Counter(self.home[node]["supernode"] for node in members)
             cabinets = Counter(self.home[node]["cabinet"] for node in members)
-            if any(n % wish.block for n in supernodes.values()) or any(n % wish.cell for n in cabinets.values()):
+            if any(n % wish.supernode_block for n in supernodes.values()) or any(
+                n % wish.cabinet_block for n in cabinets.values()
+            ):
                 continue
-            if wish.within and len({self.home[node][wish.within] for node in members}) > 1:
+            if wish.required_domain and len({self.home[node][wish.required_domain] for node in members}) > 1:
                 continue
             if (
                 wish.spread
@@ -55,8 +57,8 @@ class Search:
         whole = sum(a and b for a, b in zip(free, other, strict=True))
         return about["up"] and (whole >= per if per >= 1 else any(free) or any(other))
 
-    def _allowed(self, node: Any, wish: Wish) -> bool:
-        for rule, inside in ((wish.apart, False), (wish.near, True)):
+    def _allowed(self, node: Any, wish: PlacementRequest) -> bool:
+        for rule, inside in ((wish.anti_affinity, False), (wish.affinity, True)):
             for name in rule.others if rule else ():
                 theirs = {self.home[n][rule.over] for n in self.nodes if self._holds_dies(n, name)}
                 if theirs and (self.home[node][rule.over] in theirs) is not inside:
@@ -67,10 +69,12 @@ class Search:
         share = self.graph.nodes[node]["held"].get(name)
         return share is not None and share.dies > 0 and not share.spare
 
-    def _completed(self, wish: Wish, members: tuple[Any, ...]) -> bool:
+    def _completed(self, wish: PlacementRequest, members: tuple[Any, ...]) -> bool:
         """Whether spares, sockets and memory are to be had beside these members."""
-        scopes = {self.home[node][wish.within] for node in members} if wish.within else {None}
-        around = [node for node in self.nodes if not wish.within or self.home[node][wish.within] in scopes]
+        scopes = {self.home[node][wish.required_domain] for node in members} if wish.required_domain else {None}
+        around = [
+            node for node in self.nodes if not wish.required_domain or self.home[node][wish.required_domain] in scopes
+        ]
         homes = {self.home[node]["supernode"] for node in members}
         beside = [n for n in around if n not in members and self.home[n]["supernode"] in homes]
         spares = sum(self._has_room(node, self.shape.npus) for node in beside)

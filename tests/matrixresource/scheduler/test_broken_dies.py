@@ -7,40 +7,40 @@ import pytest
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.metrics import capacity_metrics
-from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.placement_arithmetic import members_of, nodes_in
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 
 
-def one_die_broken(place: Place, nodes: int = 4) -> Ledger:
+def one_die_broken(place: Placement, nodes: int = 4) -> Ledger:
     """A machine whose first node is held by "it", with a die broken of every node held."""
-    ledger = Ledger(Shape(1, 2, nodes))
-    ledger.hold("it", Wish(len(members_of(ledger.index, place)), 8 if place.whole else 2), place, 0.0)
+    ledger = Ledger(ClusterShape(1, 2, nodes))
+    ledger.hold("it", PlacementRequest(len(members_of(ledger.index, place)), 8 if place.whole else 2), place, 0.0)
     for node in members_of(ledger.index, place) | nodes_in(ledger.index, place.spares):
         ledger.index.block(node, 0b1)
     return ledger
 
 
-@pytest.mark.parametrize("place", [Place(whole=[(0, 0b11)]), Place(parts=[(0, 0b1111), (1, 0b1111)])])
-def test_who_holds_them_grows_shrinks_and_hands_them_over(place: Place) -> None:
+@pytest.mark.parametrize("place", [Placement(whole=[(0, 0b11)]), Placement(parts=[(0, 0b1111), (1, 0b1111)])])
+def test_who_holds_them_grows_shrinks_and_hands_them_over(place: Placement) -> None:
     ledger = one_die_broken(place)
-    per = ledger.held["it"].wish.per
-    grown = ledger.grow("it", Wish(3, per))
+    per = ledger.allocations["it"].request.npus_per_node
+    grown = ledger.grow("it", PlacementRequest(3, per))
     assert grown is not None
     assert {0, 1} < members_of(ledger.index, grown)
-    assert members_of(ledger.index, ledger.shrink("it", Wish(2, per), [1, 0, 2])) == {0, 1}
-    smaller = ledger.shrink("it", Wish(2, 1), [0, 1])
+    assert members_of(ledger.index, ledger.shrink("it", PlacementRequest(2, per), [1, 0, 2])) == {0, 1}
+    smaller = ledger.shrink("it", PlacementRequest(2, 1), [0, 1])
     assert smaller.parts == [(0, 0b1100), (1, 0b1100)]  # what is sound stays
     assert ledger.index.state() == ledger.rebuilt().state()
 
 
 def test_a_reservation_hands_them_over_whole_and_never_bit_by_bit() -> None:
-    ledger = Ledger(Shape(1, 1, 2))
-    assert ledger.reserve("later", Wish(2, end=90.0), 10.0, 90.0) is not None
-    ledger.due(10.0)
+    ledger = Ledger(ClusterShape(1, 1, 2))
+    assert ledger.reserve("later", PlacementRequest(2, lease_end=90.0), 10.0, 90.0) is not None
+    ledger.activate_due(10.0)
     ledger.index.block(0, 0b1)
-    assert ledger.claim("later", "two", Wish(2), 11.0) is None
-    part = ledger.claim("later", "part", Wish(1, 8), 11.0)
+    assert ledger.claim("later", "two", PlacementRequest(2), 11.0) is None
+    part = ledger.claim("later", "part", PlacementRequest(1, 8), 11.0)
     assert part is not None
     assert part.whole == [(0, 0b10)]
     rest = ledger.claim("later", "rest", None, 12.0)
@@ -50,56 +50,60 @@ def test_a_reservation_hands_them_over_whole_and_never_bit_by_bit() -> None:
 
 
 def test_what_broke_before_its_time_is_promised_anew() -> None:
-    ledger = Ledger(Shape(1, 1, 3))
-    place = ledger.reserve("later", Wish(2), 10.0, 90.0)
+    ledger = Ledger(ClusterShape(1, 1, 3))
+    place = ledger.reserve("later", PlacementRequest(2), 10.0, 90.0)
     assert place is not None
     ledger.index.block(0, 0b1)
-    assert ledger.due(10.0)[0]["later"].whole == [(0, 0b110)]
+    assert ledger.activate_due(10.0)[0]["later"].whole == [(0, 0b110)]
 
 
 def test_a_spare_with_a_broken_die_steps_in_only_where_it_has_room() -> None:
-    place = Place(whole=[(0, 0b001)], spares=[(0, 0b010)])
+    place = Placement(whole=[(0, 0b001)], spares=[(0, 0b010)])
     for lose in (lambda ledger: ledger.fail(0)[0]["it"], lambda ledger: ledger.replace("it", 0)):
-        ledger = Ledger(Shape(1, 1, 3))
-        ledger.hold("it", Wish(1, spares=1), place, 0.0)
+        ledger = Ledger(ClusterShape(1, 1, 3))
+        ledger.hold("it", PlacementRequest(1, spares=1), place, 0.0)
         ledger.index.block(1, 0b1)
         assert lose(ledger).whole == [(0, 0b100)]
-        parts = Ledger(Shape(1, 1, 2))
-        parts.hold("it", Wish(1, 7, spares=1), Place(parts=[(0, 0x3FFF)], spares=[(0, 0b10)]), 0.0)
+        parts = Ledger(ClusterShape(1, 1, 2))
+        parts.hold("it", PlacementRequest(1, 7, spares=1), Placement(parts=[(0, 0x3FFF)], spares=[(0, 0b10)]), 0.0)
         parts.index.block(1, 0b1)
         assert lose(parts).parts == [(1, 0xFFFC)]
 
 
 def test_no_move_makes_room_on_a_broken_die() -> None:
-    ledger = Ledger(Shape(1, 1, 3))
+    ledger = Ledger(ClusterShape(1, 1, 3))
     for node, npus in ((0, 4), (1, 6), (2, 3)):
-        ledger.hold(f"t{node}", Wish(1, npus), Place(parts=[(node, (1 << 2 * npus) - 1)]), 0.0)
-    assert [(s.source, s.target) for s in defragmentation.make_room(ledger, Wish(1)).steps] == [(2, 0)]  # type: ignore[union-attr]
+        ledger.hold(f"t{node}", PlacementRequest(1, npus), Placement(parts=[(node, (1 << 2 * npus) - 1)]), 0.0)
+    assert [(s.source, s.target) for s in defragmentation.plan_defragmentation(ledger, PlacementRequest(1)).steps] == [
+        (2, 0)
+    ]  # type: ignore[union-attr]
     ledger.index.block(2, 0b1)  # of what t2 has: its node can no longer be emptied for a whole node
-    found = defragmentation.make_room(ledger, Wish(1))
+    found = defragmentation.plan_defragmentation(ledger, PlacementRequest(1))
     assert found is not None
     assert [(step.source, step.target) for step in found.steps] == [(0, 2)]
     assert (found.before, found.after) == (0, 1)
     ledger.index.block(0, 1 << 15)
     ledger.index.block(1, 1 << 15)
-    assert defragmentation.make_room(ledger, Wish(1)) is None
+    assert defragmentation.plan_defragmentation(ledger, PlacementRequest(1)) is None
 
 
 def test_nobody_makes_room_with_dies_that_are_broken() -> None:
     """The gang needs a node; who leaves it fits only where another part makes room first."""
     for broken, moves in ((0, 2), (0b10101, None)):
-        ledger = Ledger(Shape(1, 1, 3))
+        ledger = Ledger(ClusterShape(1, 1, 3))
         for name, node, npus in (("six", 0, 6), ("three", 1, 3), ("four", 2, 4), ("two", 2, 2)):
             first = 4 if name == "two" else 0
-            ledger.hold(name, Wish(1, npus), Place(parts=[(node, ((1 << 2 * npus) - 1) << 2 * first)]), 0.0)
+            ledger.hold(
+                name, PlacementRequest(1, npus), Placement(parts=[(node, ((1 << 2 * npus) - 1) << 2 * first)]), 0.0
+            )
         ledger.index.block(2, 0b11 << 14)
         ledger.index.block(1, broken)
-        found = defragmentation.make_room(ledger, Wish(1))
+        found = defragmentation.plan_defragmentation(ledger, PlacementRequest(1))
         assert (len(found.moves) if found else None) == moves
 
 
 def test_a_broken_die_that_nobody_holds_belongs_to_no_total() -> None:
-    ledger = one_die_broken(Place(parts=[(0, 0b1111)]))
+    ledger = one_die_broken(Placement(parts=[(0, 0b1111)]))
     ledger.index.block(5, 0xFF)
     seen = capacity_metrics.views(ledger)
     assert (seen.dies_up, seen.dies_free, seen.nodes_up) == (8 * 16 - 8, 8 * 16 - 8 - 4, 8)

@@ -9,26 +9,26 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.request import Wish
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.scheduler.placement import block_distribution
-from matrixresource.scheduler.placement.block_distribution import Room, deal
+from matrixresource.scheduler.placement.block_distribution import CabinetCapacity, distribute
 
 CABINETS = 2  # of a supernode
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> dict[int, Room]:
+def machines(draw: st.DrawFn) -> dict[int, CabinetCapacity]:
     """Three supernodes of two cabinets."""
     found = {}
     for cabinet in range(3 * CABINETS):
         whole, started, first = draw(st.integers(0, 3)), draw(st.integers(0, 2)), draw(st.sampled_from([0, 0, 0, 1]))
         most = first + draw(st.integers(0, whole + started))
-        found[cabinet] = Room(most, whole, started, first)
+        found[cabinet] = CabinetCapacity(most, whole, started, first)
     return found
 
 
-def left(rooms: dict[int, Room], takes: dict[int, int]) -> int:
+def left(rooms: dict[int, CabinetCapacity], takes: dict[int, int]) -> int:
     """Whole nodes beside the members, in the supernodes that have any."""
     homes = {cabinet // CABINETS for cabinet, count in takes.items() if count}
     used = (max(0, takes.get(c, 0) - room.first - room.beside) for c, room in rooms.items() if c // CABINETS in homes)
@@ -38,7 +38,7 @@ def left(rooms: dict[int, Room], takes: dict[int, int]) -> int:
 @settings(max_examples=200, deadline=None)
 @given(machines(), st.integers(1, 9), st.integers(0, 8), st.sampled_from([1, 1, 2]), st.sampled_from([1, 1, 2, 4]))
 def test_members_are_dealt_when_that_can_be(
-    rooms: dict[int, Room], wanted: int, spares: int, cell: int, block: int
+    rooms: dict[int, CabinetCapacity], wanted: int, spares: int, cell: int, block: int
 ) -> None:
     def sound(takes: dict[int, int]) -> bool:
         homes = [sum(takes.get(s * CABINETS + c, 0) for c in range(CABINETS)) for s in range(3)]
@@ -53,7 +53,7 @@ def test_members_are_dealt_when_that_can_be(
     for effort in (block_distribution.EFFORT, 0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(block_distribution, "EFFORT", effort)
-            found = deal(rooms, wanted, spares, cell=cell, block=block, most=9, cabinets=CABINETS)
+            found = distribute(rooms, wanted, spares, cell=cell, block=block, most=9, cabinets=CABINETS)
         if found is not None:
             assert sound(found)
             assert left(rooms, found) >= spares
@@ -62,8 +62,8 @@ def test_members_are_dealt_when_that_can_be(
 
 def test_a_gang_of_thousands_with_spares() -> None:
     """Every division would be too many; the emptiest supernodes hold it."""
-    ledger = Ledger(Shape(120, 12, 4))
-    place, _ = ledger.allocate("gang", Wish(4800, spares=60, cpus=1), 0.0)
+    ledger = Ledger(ClusterShape(120, 12, 4))
+    place, _ = ledger.allocate("gang", PlacementRequest(4800, spares=60, cpus=1), 0.0)
     assert place is not None
     assert sum(mask.bit_count() for _, mask in place.spares) == 60
     homes = {cabinet // 12 for cabinet, _ in place.whole}

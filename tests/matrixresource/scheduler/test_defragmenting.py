@@ -10,17 +10,17 @@ from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.defragment.search import pieces_of
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.metrics import capacity_metrics
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 
 
-def scattered(seed: int, shape: Shape) -> Ledger:
+def scattered(seed: int, shape: ClusterShape) -> Ledger:
     """A machine of small tenants of which a third have left."""
     chance = random.Random(seed)
     ledger = Ledger(shape)
     for number in range(shape.all_nodes * 3):
-        ledger.allocate(f"t{number}", Wish(1, chance.choice([1, 2, 2, 4, 8])), 0.0)
-    for name in chance.sample(sorted(ledger.held), len(ledger.held) // 3):
+        ledger.allocate(f"t{number}", PlacementRequest(1, chance.choice([1, 2, 2, 4, 8])), 0.0)
+    for name in chance.sample(sorted(ledger.allocations), len(ledger.allocations) // 3):
         ledger.release(name)
     return ledger
 
@@ -28,10 +28,10 @@ def scattered(seed: int, shape: Shape) -> Ledger:
 @pytest.mark.parametrize("over", ["cabinet", "supernode"])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
-    ledger = scattered(seed, Shape(1, 4, 4))
-    wish = Wish(capacity_metrics.largest_blocks(ledger.index)[over] + 1, within=over)
+    ledger = scattered(seed, ClusterShape(1, 4, 4))
+    wish = PlacementRequest(capacity_metrics.largest_blocks(ledger.index)[over] + 1, required_domain=over)
     before = ledger.index.state(), list(ledger.index.dies)
-    found = defragmentation.make_room(ledger, wish, 20_000)
+    found = defragmentation.plan_defragmentation(ledger, wish, 20_000)
     assert (ledger.index.state(), ledger.index.dies) == before
     if found is None:
         assert wish.nodes > 4 or 2 * wish.nodes * 8 > sum(dies.bit_count() for dies in ledger.index.dies)
@@ -50,7 +50,7 @@ def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
         ledger.give(move.name, move.old)
     for move in found.moves:
         ledger.take(move.name, move.new)
-        ledger.held[move.name].place = move.new
+        ledger.allocations[move.name].place = move.new
     assert ledger.index.state() == ledger.rebuilt().state()
     assert capacity_metrics.largest_blocks(ledger.index)[over] == found.after >= wish.nodes > found.before
     ledger.hold("gang", wish, found.place, 0.0)
@@ -58,22 +58,22 @@ def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
 
 
 def test_a_tenant_steps_aside_for_one_that_must_move() -> None:
-    ledger = Ledger(Shape(1, 2, 2))
+    ledger = Ledger(ClusterShape(1, 2, 2))
     for name, node, dies in (("six", 0, 12), ("two", 1, 4), ("four", 2, 8), ("three", 3, 6)):
-        ledger.hold(name, Wish(1, dies / 2), Place(parts=[(node, (1 << dies) - 1)]), 0.0)
-    assert defragmentation.make_room(ledger, Wish(1)) is not None
-    assert defragmentation.make_room(ledger, Wish(5)) is None
-    found = defragmentation.make_room(ledger, Wish(2, within="cabinet"))
+        ledger.hold(name, PlacementRequest(1, dies / 2), Placement(parts=[(node, (1 << dies) - 1)]), 0.0)
+    assert defragmentation.plan_defragmentation(ledger, PlacementRequest(1)) is not None
+    assert defragmentation.plan_defragmentation(ledger, PlacementRequest(5)) is None
+    found = defragmentation.plan_defragmentation(ledger, PlacementRequest(2, required_domain="cabinet"))
     assert found is not None
     assert (found.before, found.after, found.npus) == (0, 2, 9)
     assert [step.name for step in found.steps] == ["four", "two", "three"]
 
 
 def test_what_metrics_show() -> None:
-    ledger = Ledger(Shape(2, 2, 4))
-    ledger.hold("gang", Wish(3), Place(whole=[(0, 0b0111)]), 0.0)
-    ledger.hold("part", Wish(1, 6.5), Place(parts=[(4, 0b1111111111111)]), 0.0)
-    ledger.hold("safe", Wish(1, spares=1), Place(whole=[(2, 1)], spares=[(2, 2)]), 0.0)
+    ledger = Ledger(ClusterShape(2, 2, 4))
+    ledger.hold("gang", PlacementRequest(3), Placement(whole=[(0, 0b0111)]), 0.0)
+    ledger.hold("part", PlacementRequest(1, 6.5), Placement(parts=[(4, 0b1111111111111)]), 0.0)
+    ledger.hold("safe", PlacementRequest(1, spares=1), Placement(whole=[(2, 1)], spares=[(2, 2)]), 0.0)
     ledger.set_up(15, False)
     shown = capacity_metrics.views(ledger)
     assert (shown.nodes, shown.nodes_up, shown.nodes_free, shown.spares) == (16, 15, 9, 1)
@@ -88,10 +88,13 @@ def test_what_metrics_show() -> None:
 
 
 def test_no_move_cuts_a_cell_and_one_can_make_room_for_it() -> None:
-    for cell, wish, place in ((2, Wish(2, within="cabinet"), None), (1, Wish(2, cell=2), [(0, 0b11)])):
-        ledger = Ledger(Shape(1, 3, 2))
-        ledger.hold("gang", Wish(2, cell=cell), Place(whole=[(0, 0b11)]), 0.0)
+    for cell, wish, place in (
+        (2, PlacementRequest(2, required_domain="cabinet"), None),
+        (1, PlacementRequest(2, cabinet_block=2), [(0, 0b11)]),
+    ):
+        ledger = Ledger(ClusterShape(1, 3, 2))
+        ledger.hold("gang", PlacementRequest(2, cabinet_block=cell), Placement(whole=[(0, 0b11)]), 0.0)
         ledger.set_up(2, False)
         ledger.set_up(4, False)
-        found = defragmentation.make_room(ledger, wish)
+        found = defragmentation.plan_defragmentation(ledger, wish)
         assert (found.place.whole if found else None) == place

@@ -16,7 +16,7 @@ from matrixresource.scheduler.changes import minimal_move_layout
 from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.metrics.graph_export import (
-    HeldTwice,
+    DoubleAllocation,
     Share,
     annotate,
     graph_of,
@@ -27,26 +27,26 @@ from matrixresource.scheduler.metrics.graph_export import (
     nodes_of,
     shape_of,
 )
-from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.placement_arithmetic import nodes_in
-from matrixresource.scheduler.model.request import Place, Rule, Wish
+from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest
 from tests.matrixresource.scheduler.graph_search import Search
 
-SMALL = Shape(2, 2, 2)
+SMALL = ClusterShape(2, 2, 2)
 LEVELS = st.sampled_from(["node", "cabinet", "supernode"])
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> Wish:
+def wishes(draw: st.DrawFn) -> PlacementRequest:
     nodes = draw(st.integers(1, 5))
     per = draw(st.sampled_from([8, 8, 0.5, 1, 3, 4]))
-    return Wish(
+    return PlacementRequest(
         nodes,
         per,
-        within=draw(st.sampled_from(["", "", "cabinet", "supernode"])),
-        block=draw(st.sampled_from([1, 1, 1, 2])),
-        cell=draw(st.sampled_from([1, 1, 1, 2])),
-        spread=draw(st.none() | st.builds(Rule, LEVELS, st.integers(1, 2))),
+        required_domain=draw(st.sampled_from(["", "", "cabinet", "supernode"])),
+        supernode_block=draw(st.sampled_from([1, 1, 1, 2])),
+        cabinet_block=draw(st.sampled_from([1, 1, 1, 2])),
+        spread=draw(st.none() | st.builds(DomainConstraint, LEVELS, st.integers(1, 2))),
         spares=draw(st.sampled_from([0, 0, 1, 2])),
         cpus=draw(st.sampled_from([0, 0, 5, 12])),
         mem=draw(st.sampled_from([0, 0, 2000])),
@@ -65,11 +65,11 @@ class Followed(RuleBasedStateMachine):
         self.count = 0
 
     @rule(wish=wishes(), other=st.integers(0, 9), level=LEVELS, key=st.sampled_from(["", "", "near", "apart"]))
-    def allocate(self, wish: Wish, other: int, level: str, key: str) -> None:
-        living = sorted(self.ledger.held)
+    def allocate(self, wish: PlacementRequest, other: int, level: str, key: str) -> None:
+        living = sorted(self.ledger.allocations)
         if key and living:
-            setattr(wish, key, Rule(level, others=(living[other % len(living)],)))
-            wish.plain = False
+            setattr(wish, key, DomainConstraint(level, others=(living[other % len(living)],)))
+            wish.unconstrained = False
         self.count += 1
         expected = Search(self.graph).fits(wish)
         place, evicted = self.ledger.allocate(f"j{self.count}", wish, float(self.count))
@@ -82,14 +82,14 @@ class Followed(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 50))
     def release(self, which: int) -> None:
-        if living := sorted(self.ledger.held):
+        if living := sorted(self.ledger.allocations):
             name = living[which % len(living)]
             self.ledger.release(name)
             let_go(self.graph, name)
 
     @rule(node=st.integers(0, SMALL.all_nodes - 1))
     def fail(self, node: int) -> None:
-        wishes = {name: held.wish for name, held in self.ledger.held.items()}
+        wishes = {name: held.request for name, held in self.ledger.allocations.items()}
         moved, lost = self.ledger.fail(node)
         self.graph.nodes[node]["up"] = False
         for name in [*moved, *lost]:
@@ -112,18 +112,18 @@ class Followed(RuleBasedStateMachine):
         self.graph.nodes[node]["broken"] = dies
 
     @rule(wish=wishes())
-    def ask(self, wish: Wish) -> None:
+    def ask(self, wish: PlacementRequest) -> None:
         """Trials take allocations from broken dies and bring them back."""
-        before = self.ledger.index.state(), list(self.ledger.index.dies), dict(self.ledger.index.kept_back)
+        before = self.ledger.index.state(), list(self.ledger.index.dies), dict(self.ledger.index.idle_faulty)
         explain.answer(self.ledger, wish, float(self.count))
-        assert (self.ledger.index.state(), self.ledger.index.dies, self.ledger.index.kept_back) == before
+        assert (self.ledger.index.state(), self.ledger.index.dies, self.ledger.index.idle_faulty) == before
 
     @invariant()
     def the_index_is_the_one_made_from_the_graph(self) -> None:
         index, made = self.ledger.index, index_of(self.graph)
         assert index.state() == made.state()
         assert (index.dies, index.cpus, index.mem, index.up) == (made.dies, made.cpus, made.mem, made.up)
-        assert (index.broken, index.kept_back) == (made.broken, made.kept_back)
+        assert (index.faulty_dies, index.idle_faulty) == (made.faulty_dies, made.idle_faulty)
 
     @invariant()
     def the_graph_made_from_the_ledger_is_the_one_that_followed(self) -> None:
@@ -135,20 +135,20 @@ class Followed(RuleBasedStateMachine):
 @pytest.mark.parametrize(
     "wish",
     [
-        Wish(46, spares=4),
-        Wish(46, spares=4, cpus=1),
-        Wish(46, 4, spares=4),
-        Wish(46, spares=4, spread=Rule("cabinet", 4)),
-        Wish(48, spares=1, mem=1),
-        Wish(44, spares=6, cell=4, block=4),
-        Wish(90, 3, spares=6),
+        PlacementRequest(46, spares=4),
+        PlacementRequest(46, spares=4, cpus=1),
+        PlacementRequest(46, 4, spares=4),
+        PlacementRequest(46, spares=4, spread=DomainConstraint("cabinet", 4)),
+        PlacementRequest(48, spares=1, mem=1),
+        PlacementRequest(44, spares=6, cabinet_block=4, supernode_block=4),
+        PlacementRequest(90, 3, spares=6),
     ],
 )
-def test_spares_may_need_a_second_supernode(wish: Wish) -> None:
-    ledger = Ledger(Shape(2, 12, 4))
+def test_spares_may_need_a_second_supernode(wish: PlacementRequest) -> None:
+    ledger = Ledger(ClusterShape(2, 12, 4))
     place, _ = ledger.allocate("gang", wish, 0.0)
     assert place is not None
-    assert minimal_move_layout.obeys(ledger, wish, place)
+    assert minimal_move_layout.satisfies(ledger, wish, place)
     assert len(nodes_in(ledger.index, place.spares)) == wish.spares
     assert ledger.index.state() == ledger.rebuilt().state()
 
@@ -158,17 +158,17 @@ TestFollowed.settings = settings(max_examples=40, stateful_step_count=20, deadli
 
 
 def test_the_graph_says_who_holds_each_npu() -> None:
-    graph = graph_of(Shape(1, 2, 2), ["sn7"])
-    hold(graph, "a", Place(parts=[(1, 0b1101)]))
-    hold(graph, "b", Place(whole=[(1, 0b01)], parts=[(1, 0b0010)], spares=[(1, 0b10)], cpus=[(0, 3)]))
+    graph = graph_of(ClusterShape(1, 2, 2), ["sn7"])
+    hold(graph, "a", Placement(parts=[(1, 0b1101)]))
+    hold(graph, "b", Placement(whole=[(1, 0b01)], parts=[(1, 0b0010)], spares=[(1, 0b10)], cpus=[(0, 3)]))
     npus = [npu for npu in graph.adj[1] if graph.nodes[npu]["kind"] == "npu"]
     assert [holders_of(graph, npu) for npu in npus[:3]] == [["a", "b"], ["a"], []]
     assert graph.nodes[3] == {
         "kind": "node", "name": "sn7-c01-n1", "up": True, "broken": 0, "cpus": 4, "mem_gib": 1536, "held": {"b": Share(65535, 0, 0, True)}
     }  # fmt: skip
     before = {node: dict(graph.nodes[node]["held"]) for node in nodes_of(graph)}
-    for place in (Place(parts=[(0, 1), (1, 0b0100)]), Place(cpus=[(0, 2)]), Place(whole=[(1, 0b10)])):
-        with pytest.raises(HeldTwice):
+    for place in (Placement(parts=[(0, 1), (1, 0b0100)]), Placement(cpus=[(0, 2)]), Placement(whole=[(1, 0b10)])):
+        with pytest.raises(DoubleAllocation):
             hold(graph, "c", place)
     assert {node: graph.nodes[node]["held"] for node in nodes_of(graph)} == before
     graph.remove_node(3)
@@ -177,17 +177,17 @@ def test_the_graph_says_who_holds_each_npu() -> None:
 
 
 def test_more_parts_than_a_supernode_has_nodes() -> None:
-    place = Ledger(SMALL).choose(Wish(6, 3, cpus=1))
+    place = Ledger(SMALL).choose(PlacementRequest(6, 3, cpus=1))
     assert place is not None
     assert len({node // SMALL.of_supernode for node, _ in place.parts}) == 2
-    assert Ledger(SMALL).choose(Wish(9, 3, cpus=1)) is None
+    assert Ledger(SMALL).choose(PlacementRequest(9, 3, cpus=1)) is None
 
 
 def test_a_large_machine_comes_back_from_its_graph() -> None:
-    shape = Shape(20, 12, 4)
+    shape = ClusterShape(20, 12, 4)
     ledger = Ledger(shape)
     for number, nodes in enumerate([1, 4, 48, 60, 3, 7] * 8):
-        ledger.allocate(f"j{number}", Wish(nodes, 8 if nodes > 1 else 0.5), 0.0)
+        ledger.allocate(f"j{number}", PlacementRequest(nodes, 8 if nodes > 1 else 0.5), 0.0)
     ledger.set_up(17, False)
     graph = graph_of(shape)
     annotate(graph, ledger)
@@ -229,14 +229,23 @@ def test_no_decision_reads_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
             touch(graph)
     with pytest.raises(ImportError):
         __import__("networkx")
-    gang = Wish(3, spares=1, spread=Rule("cabinet", 1), priority=2, preempts=True)
-    for number, wish in enumerate([Wish(1, 0.5), Wish(1, 3), Wish(2, 4, cpus=2), Wish(4), Wish(2, 1, mem=99), gang]):
+    gang = PlacementRequest(3, spares=1, spread=DomainConstraint("cabinet", 1), priority=2, preempts=True)
+    for number, wish in enumerate(
+        [
+            PlacementRequest(1, 0.5),
+            PlacementRequest(1, 3),
+            PlacementRequest(2, 4, cpus=2),
+            PlacementRequest(4),
+            PlacementRequest(2, 1, mem=99),
+            gang,
+        ]
+    ):
         ledger.allocate(f"j{number}", wish, float(number))
-    assert ledger.held
+    assert ledger.allocations
     for node in range(3):
         ledger.fail(node)
     for node in range(3):
         ledger.set_up(node, True)
-    for name in list(ledger.held):
+    for name in list(ledger.allocations):
         ledger.release(name)
     assert ledger.index.left == [4, 4]

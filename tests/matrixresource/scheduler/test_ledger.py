@@ -9,13 +9,13 @@ import pytest
 
 from benchmarks.placement import wish_of
 from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.free_capacity_index import Index
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 
 
-def held(*npus: float, shape: Shape | None = None) -> Ledger:
-    ledger = Ledger(shape or Shape(1, 3, 4))
+def held(*npus: float, shape: ClusterShape | None = None) -> Ledger:
+    ledger = Ledger(shape or ClusterShape(1, 3, 4))
     for number, wanted in enumerate(npus):
         ledger.allocate(f"h{number}", wish_of({"npus": wanted}, 0.0), 0.0)
     return ledger
@@ -42,7 +42,7 @@ def test_where_it_lies(sentence: str, before: tuple[float, ...], event: Any, cab
 
 
 def test_preemption_puts_out_the_cheapest_and_nobody_more() -> None:
-    ledger = Ledger(Shape(1, 2, 2))
+    ledger = Ledger(ClusterShape(1, 2, 2))
     for name, npus, priority, since in (("old", 16, 0, 0.0), ("young", 8, 0, 90.0), ("high", 8, 5, 95.0)):
         ledger.allocate(name, wish_of({"npus": npus, "prio": priority}, since), since)
     place, evicted = ledger.allocate("vip", wish_of({"npus": 8, "prio": 3, "preempt": True}, 100.0), 100.0)
@@ -52,7 +52,7 @@ def test_preemption_puts_out_the_cheapest_and_nobody_more() -> None:
 
 
 def test_a_spare_steps_in_and_the_others_stay() -> None:
-    ledger = Ledger(Shape(1, 2, 4))
+    ledger = Ledger(ClusterShape(1, 2, 4))
     place, _ = ledger.allocate("gang", wish_of({"npus": 24, "spares": 1}, 0.0), 0.0)
     assert place is not None
     moved, lost = ledger.fail(1)
@@ -71,18 +71,18 @@ def test_a_trial_leaves_no_trace() -> None:
 
 def test_a_cabinet_of_many_nodes() -> None:
     """More nodes than the table of masks reaches."""
-    ledger = Ledger(Shape(1, 2, 16))
-    place, _ = ledger.allocate("a", Wish(13), 0.0)
+    ledger = Ledger(ClusterShape(1, 2, 16))
+    place, _ = ledger.allocate("a", PlacementRequest(13), 0.0)
     assert place is not None
     assert place.whole == [(0, (1 << 13) - 1)]
     assert ledger.index.state() == ledger.rebuilt().state()
-    assert isinstance(ledger.rebuilt(), Index)
+    assert isinstance(ledger.rebuilt(), FreeCapacityIndex)
 
 
 def test_a_lost_node_takes_its_cell_along_only_when_its_cabinet_is_full() -> None:
-    ledger = Ledger(Shape(1, 4, 4))
-    ledger.hold("gang", Wish(4, cell=2), Place(whole=[(0, 0b0011), (1, 0b0011)]), 0.0)
-    ledger.hold("beside", Wish(1), Place(whole=[(1, 0b1000)]), 0.0)
+    ledger = Ledger(ClusterShape(1, 4, 4))
+    ledger.hold("gang", PlacementRequest(4, cabinet_block=2), Placement(whole=[(0, 0b0011), (1, 0b0011)]), 0.0)
+    ledger.hold("beside", PlacementRequest(1), Placement(whole=[(1, 0b1000)]), 0.0)
     moved, _ = ledger.fail(4)
     assert moved["gang"].whole == [(0, 0b0011), (1, 0b0110)]
     moved, _ = ledger.fail(5)
@@ -93,12 +93,14 @@ def test_a_lost_node_takes_its_cell_along_only_when_its_cabinet_is_full() -> Non
 
 
 def test_a_spare_in_another_cabinet_cuts_no_cell() -> None:
-    ledger = Ledger(Shape(1, 2, 2))
-    ledger.hold("gang", Wish(2, cell=2, spares=1), Place(whole=[(0, 0b11)], spares=[(1, 0b01)]), 0.0)
+    ledger = Ledger(ClusterShape(1, 2, 2))
+    ledger.hold(
+        "gang", PlacementRequest(2, cabinet_block=2, spares=1), Placement(whole=[(0, 0b11)], spares=[(1, 0b01)]), 0.0
+    )
     moved, lost = ledger.fail(0)
     assert (moved["gang"].whole, moved["gang"].spares, lost) == ([(1, 0b11)], [(0, 0b10)], [])
 
 
 def test_a_shape_goes_to_another_process_and_back() -> None:
-    shape = Shape(3, 2, 4, npus=4, cpus=2, mem_gib=64)
+    shape = ClusterShape(3, 2, 4, npus=4, cpus=2, mem_gib=64)
     assert pickle.loads(pickle.dumps(shape)) == shape

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from benchmarks.placement import Replay, wish_of
-from matrixresource.scheduler.model.request import Place
+from matrixresource.scheduler.model.request import Placement
 from tests.matrixresource.scheduler.checker import Accountant, Promise, Tenant
 
 TOPOLOGY = {"supernodes": 3, "cabinets": 3, "nodes": 4, "npus": 8, "cpus": 4, "mem_gib": 1536}
@@ -121,7 +121,7 @@ class Machine(RuleBasedStateMachine):
         tenant = self.accountant.live[name]
         return name, tenant.event, tenant.place
 
-    def change(self, name: str, event: dict[str, Any], place: Place | None) -> dict[str, Any] | None:
+    def change(self, name: str, event: dict[str, Any], place: Placement | None) -> dict[str, Any] | None:
         if place is None:
             return None
         said = self.replay.written(place)
@@ -159,13 +159,17 @@ class Machine(RuleBasedStateMachine):
             asked["npus"] -= less * per
         asked |= {"spares": min(spares, asked.get("spares", 0)), "cpus": asked.get("cpus", 0) // 2}
         wish = wish_of(asked, self.now)
-        if wish.nodes % wish.block:
+        if wish.nodes % wish.supernode_block:
             return
         try:
             said = self.change(name, asked, self.replay.ledger.shrink(name, wish, ranks))
         except ValueError:
             # ranks out of order cut a block or a cell, or the lease begins anew and reaches into a reservation
-            assert wish.block > 1 or wish.cell > 1 or (wish.end < inf and self.accountant.promised)
+            assert (
+                wish.supernode_block > 1
+                or wish.cabinet_block > 1
+                or (wish.lease_end < inf and self.accountant.promised)
+            )
             return
         assert said is not None
         assert [self.replay.numbers[node] in ranks[: wish.nodes] for node in said["npu"]] == [True] * wish.nodes
@@ -220,7 +224,7 @@ class Machine(RuleBasedStateMachine):
             gone = accountant.promised.pop(name, None) or accountant.live.pop(name)
             assert gone.until <= self.now
         assert left == sorted(name for name, tenant in accountant.live.items() if tenant.until <= self.now)
-        held, failed = ledger.due(self.now)
+        held, failed = ledger.activate_due(self.now)
         waiting = {name for name, promise in accountant.promised.items() if promise.start <= self.now}
         assert {*held, *failed} == waiting
         for name, place in held.items():
@@ -246,7 +250,7 @@ class Machine(RuleBasedStateMachine):
             assert not whole
             return
         said = self.replay.written(place)
-        rest = self.replay.written(ledger.held[name].place) if name in ledger.held else {}
+        rest = self.replay.written(ledger.allocations[name].place) if name in ledger.allocations else {}
         pieces = accountant.dies_of(said) + accountant.dies_of(rest)
         assert sorted(pieces) == sorted(accountant.dies_of(tenant.place))
         for key in ("cpu", "mem"):
@@ -286,14 +290,14 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_held_twice_and_every_rule_holds(self) -> None:
         assert self.accountant.wrong == []
-        assert sorted(self.accountant.live) == sorted(self.replay.ledger.held)
+        assert sorted(self.accountant.live) == sorted(self.replay.ledger.allocations)
 
     @invariant()
     def the_index_is_what_it_would_be_anew(self) -> None:
         index, anew = self.replay.ledger.index, self.replay.ledger.rebuilt()
         assert index.state() == anew.state()
         assert (index.dies, index.cpus, index.mem) == (anew.dies, anew.cpus, anew.mem)
-        assert (index.broken, index.kept_back) == (anew.broken, anew.kept_back)
+        assert (index.faulty_dies, index.idle_faulty) == (anew.faulty_dies, anew.idle_faulty)
 
 
 TestMachine = Machine.TestCase

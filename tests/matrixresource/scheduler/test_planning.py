@@ -13,20 +13,22 @@ from benchmarks.placement import wish_of
 from matrixresource.scheduler.changes.trial import trial
 from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.model.cluster_shape import Shape
-from matrixresource.scheduler.model.request import Place, Rule, Wish
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest
 from tests.matrixresource.scheduler import exhaustive
 
 
 @st.composite
 def machines(draw: st.DrawFn) -> Ledger:
     """Six nodes in three cabinets, up to seven tenants some of whom have left, and perhaps a node that is down."""
-    ledger = Ledger(Shape(1, 3, 2))
+    ledger = Ledger(ClusterShape(1, 3, 2))
     kinds = [{"npus": 0.5}, {"npus": 1}, {"npus": 2}, {"npus": 5}, {"npus": 8}, {"npus": 16}, {"npus": 8, "spares": 1}]
     for number, event in enumerate(draw(st.lists(st.sampled_from(kinds), min_size=2, max_size=9))):
         ledger.allocate(f"t{number}", wish_of(event, 0.0), 0.0)
-        ledger.held.get(f"t{number}", next(iter(ledger.held.values()))).wish.end = draw(st.integers(5, 50))
-    for name in draw(st.sets(st.sampled_from(sorted(ledger.held)), max_size=3)):
+        ledger.allocations.get(f"t{number}", next(iter(ledger.allocations.values()))).request.lease_end = draw(
+            st.integers(5, 50)
+        )
+    for name in draw(st.sets(st.sampled_from(sorted(ledger.allocations)), max_size=3)):
         ledger.release(name)
     if draw(st.booleans()):
         ledger.set_up(draw(st.integers(0, 5)), False)
@@ -36,17 +38,19 @@ def machines(draw: st.DrawFn) -> Ledger:
 
 
 @st.composite
-def wishes(draw: st.DrawFn, ledger: Ledger) -> Wish:
+def wishes(draw: st.DrawFn, ledger: Ledger) -> PlacementRequest:
     asked: dict[str, Any] = {"nodes": draw(st.integers(1, 5)), "within": draw(st.sampled_from(["", "cabinet"]))}
     asked["per"] = draw(st.sampled_from([8, 8, 8, 4, 7, 0.5]))
     if draw(st.integers(0, 2)) == 0:
-        asked["spread"] = Rule("cabinet", draw(st.integers(1, 2)))
+        asked["spread"] = DomainConstraint("cabinet", draw(st.integers(1, 2)))
     if draw(st.integers(0, 2)) == 0:
         asked["spares"] = draw(st.integers(1, 2))
     asked["cell"] = draw(st.sampled_from([1, 2])) if asked["nodes"] % 2 == 0 else 1
-    if ledger.held and draw(st.integers(0, 3)) == 0:
-        asked[draw(st.sampled_from(["apart", "near"]))] = Rule("cabinet", 0, (draw(st.sampled_from([*ledger.held])),))
-    return Wish(**asked)
+    if ledger.allocations and draw(st.integers(0, 3)) == 0:
+        asked[draw(st.sampled_from(["apart", "near"]))] = DomainConstraint(
+            "cabinet", 0, (draw(st.sampled_from([*ledger.allocations])),)
+        )
+    return PlacementRequest(**asked)
 
 
 @settings(max_examples=150, deadline=None)
@@ -55,9 +59,9 @@ def test_what_a_refusal_names_helps_and_nothing_smaller_would(data: st.DataObjec
     """Against every possibility, tried."""
     ledger = data.draw(machines())
     wish = data.draw(wishes(ledger))
-    before = ledger.index.state(), list(ledger.index.dies), list(ledger.held)
+    before = ledger.index.state(), list(ledger.index.dies), list(ledger.allocations)
     said = explain.answer(ledger, wish, 1.0, explain.THOROUGH)
-    assert (ledger.index.state(), ledger.index.dies, list(ledger.held)) == before
+    assert (ledger.index.state(), ledger.index.dies, list(ledger.allocations)) == before
     assert (said.place is not None) == exhaustive.fits(ledger, wish)
     if said.place is not None:
         return
@@ -75,9 +79,11 @@ def test_what_a_refusal_names_helps_and_nothing_smaller_would(data: st.DataObjec
     if least is not None:
         assert found["release"].exact
         assert exhaustive.fits(ledger, wish, found["release"].names)
-    leaving = sorted({held.wish.end for held in ledger.held.values()})
+    leaving = sorted({held.request.lease_end for held in ledger.allocations.values()})
     fitting = (
-        t for t in leaving if exhaustive.fits(ledger, wish, (n for n, h in ledger.held.items() if h.wish.end <= t))
+        t
+        for t in leaving
+        if exhaustive.fits(ledger, wish, (n for n, h in ledger.allocations.items() if h.request.lease_end <= t))
     )
     assert said.earliest == next(fitting, None)
 
@@ -90,13 +96,13 @@ def test_what_a_refusal_names_helps_and_nothing_smaller_would(data: st.DataObjec
     st.sampled_from([1, 1, 2]),
 )
 def test_no_cheaper_moves_would_do(tenants: list[tuple[int, int]], nodes: int, within: str, cell: int) -> None:
-    ledger = Ledger(Shape(1, 3, 2))
+    ledger = Ledger(ClusterShape(1, 3, 2))
     for number, (node, npus) in enumerate(tenants):
         free = ledger.index.free[node]
         if npus <= free:
             mask = ((1 << 2 * npus) - 1) << 2 * (8 - free)
-            ledger.hold(f"t{number}", Wish(1, npus), Place(parts=[(node, mask)]), 0.0)
-    wish = Wish(nodes, within=within, cell=cell)
+            ledger.hold(f"t{number}", PlacementRequest(1, npus), Placement(parts=[(node, mask)]), 0.0)
+    wish = PlacementRequest(nodes, required_domain=within, cabinet_block=cell)
     said = explain.answer(ledger, wish, 0.0, explain.THOROUGH)
     if said.place is None:
         moved = next((change for change in said.changes if change.kind == "move"), None)
@@ -107,25 +113,25 @@ def test_no_cheaper_moves_would_do(tenants: list[tuple[int, int]], nodes: int, w
             assert moved.npus >= found
 
 
-def busy(seed: int, shape: Shape) -> Ledger:
+def busy(seed: int, shape: ClusterShape) -> Ledger:
     """A machine full of random tenants, some of whom have left, and a node down."""
     chance = random.Random(seed)
     ledger = Ledger(shape)
     for number in range(shape.all_nodes):
         npus = chance.choice([1, 2, 4, 8, 8, 16, 24])
         ledger.allocate(f"t{number}", wish_of({"npus": npus, "lease_s": chance.randint(10, 1000)}, 0.0), 0.0)
-    for name in chance.sample(sorted(ledger.held), len(ledger.held) // 5):
+    for name in chance.sample(sorted(ledger.allocations), len(ledger.allocations) // 5):
         ledger.release(name)
     ledger.fail(chance.randrange(shape.all_nodes))
     return ledger
 
 
-@pytest.mark.parametrize("shape", [Shape(1, 12, 4), Shape(2, 3, 4)])
+@pytest.mark.parametrize("shape", [ClusterShape(1, 12, 4), ClusterShape(2, 3, 4)])
 @pytest.mark.parametrize("seed", range(8))
-def test_in_little_time_it_is_still_true_and_none_named_could_stay(seed: int, shape: Shape) -> None:
+def test_in_little_time_it_is_still_true_and_none_named_could_stay(seed: int, shape: ClusterShape) -> None:
     ledger = busy(seed, shape)
-    spread = Rule("cabinet", 1) if seed % 4 == 0 else None
-    wish = Wish(2 + seed % 9, within=("cabinet", "supernode", "")[seed % 3], spread=spread)
+    spread = DomainConstraint("cabinet", 1) if seed % 4 == 0 else None
+    wish = PlacementRequest(2 + seed % 9, required_domain=("cabinet", "supernode", "")[seed % 3], spread=spread)
     said = explain.answer(ledger, wish, 5.0)
     assert ledger.index.state() == ledger.rebuilt().state()
     for change in said.changes:
@@ -135,35 +141,35 @@ def test_in_little_time_it_is_still_true_and_none_named_could_stay(seed: int, sh
                 assert not released.fits_without((name for name in change.names if name != one), wish)
     if said.place is None and said.earliest is not None:
         with trial(ledger) as released:
-            left = [name for name, held in ledger.held.items() if held.wish.end <= said.earliest]
-            sooner = [name for name in left if ledger.held[name].wish.end < said.earliest]
+            left = [name for name, held in ledger.allocations.items() if held.request.lease_end <= said.earliest]
+            sooner = [name for name in left if ledger.allocations[name].request.lease_end < said.earliest]
             assert released.fits_without(left, wish)
             assert not released.fits_without(sooner, wish)
 
 
 def test_a_higher_priority_sees_whom_it_would_put_out() -> None:
-    ledger = Ledger(Shape(1, 1, 2))
+    ledger = Ledger(ClusterShape(1, 1, 2))
     for name, npus, priority in (("low", 4, 1), ("lower", 3, 0), ("high", 8, 3)):
         ledger.allocate(name, wish_of({"npus": npus, "prio": priority}, 0.0), 0.0)
-    said = explain.answer(ledger, Wish(1, 5, priority=2), 0.0)
+    said = explain.answer(ledger, PlacementRequest(1, 5, priority=2), 0.0)
     assert [change.names for change in said.changes if change.kind == "preempt"] == [("low",)]
     assert [change.names for change in said.changes if change.kind == "release"] == [("low",)]
-    assert sorted(ledger.held) == ["high", "low", "lower"]
-    said = explain.answer(ledger, Wish(2, priority=2), 0.0)
+    assert sorted(ledger.allocations) == ["high", "low", "lower"]
+    said = explain.answer(ledger, PlacementRequest(2, priority=2), 0.0)
     assert [change.kind for change in said.changes] == ["release"]
 
 
 def test_sockets_and_memory_are_told_apart() -> None:
-    ledger = Ledger(Shape(1, 1, 2))
-    ledger.allocate("pool", Wish(0, cpus=5, mem=1000), 0.0)
-    said = explain.answer(ledger, Wish(0, cpus=4, mem=3000), 0.0)
+    ledger = Ledger(ClusterShape(1, 1, 2))
+    ledger.allocate("pool", PlacementRequest(0, cpus=5, mem=1000), 0.0)
+    said = explain.answer(ledger, PlacementRequest(0, cpus=4, mem=3000), 0.0)
     assert [domain.obstacles for domain in said.why] == [{"cpus": 1, "mem": 928}]
     assert [(c.kind, c.cpus, c.mem) for c in said.changes if c.kind == "fewer"] == [("fewer", 3, 2072)]
     assert [(c.names, c.exact) for c in said.changes if c.kind == "release"] == [(("pool",), True)]
 
 
 def test_a_place_comes_with_what_a_loss_would_take() -> None:
-    said = explain.answer(Ledger(Shape(1, 3, 4)), Wish(6), 7.0)
+    said = explain.answer(Ledger(ClusterShape(1, 3, 4)), PlacementRequest(6), 7.0)
     assert said.earliest == 7.0
     assert [(loss.over, loss.members, round(loss.ub_share, 4)) for loss in said.radius] == [
         ("node", 1, 0.1667),
@@ -176,10 +182,10 @@ def test_a_place_comes_with_what_a_loss_would_take() -> None:
 
 
 def test_a_cell_waits_for_nodes_of_one_cabinet() -> None:
-    ledger = Ledger(Shape(1, 3, 2))
+    ledger = Ledger(ClusterShape(1, 3, 2))
     for number, end in enumerate((30.0, 10.0, 20.0)):
-        ledger.hold(f"t{number}", Wish(1, end=end), Place(whole=[(number, 0b01)]), 0.0)
-    said = explain.answer(ledger, Wish(2, cell=2), 1.0)
+        ledger.hold(f"t{number}", PlacementRequest(1, lease_end=end), Placement(whole=[(number, 0b01)]), 0.0)
+    said = explain.answer(ledger, PlacementRequest(2, cabinet_block=2), 1.0)
     assert (said.earliest, said.why[0].short, said.why[0].obstacles) == (10.0, 2, {"held": 3, "cell": 3})
     assert {change.rule: change.to for change in said.changes if change.kind == "relax"} == {"cell": "1"}
     assert [change.npus for change in said.changes if change.kind == "release"] == [8]

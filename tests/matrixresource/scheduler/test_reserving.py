@@ -9,45 +9,45 @@ import pytest
 from matrixresource.scheduler.changes import advance_reservation, preemption
 from matrixresource.scheduler.explain import earliest_start
 from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.placement_arithmetic import members_of, used_nodes
-from matrixresource.scheduler.model.request import Rule, Wish
+from matrixresource.scheduler.model.request import DomainConstraint, PlacementRequest
 
 
 def nodes(ledger: Ledger, name: str) -> set[int]:
-    return members_of(ledger.index, ledger.held[name].place)
+    return members_of(ledger.index, ledger.allocations[name].place)
 
 
 def test_who_leaves_before_may_use_it_and_nobody_else() -> None:
-    ledger = Ledger(Shape(1, 2, 4))
-    ledger.allocate("tenant", Wish(8, end=50.0), 0.0)
-    assert ledger.reserve("soon", Wish(1), 40.0, 60.0) is None
-    assert ledger.reserve("later", Wish(6), 50.0, 90.0) is not None
-    assert ledger.reserve("beside", Wish(3), 60.0, 70.0) is None
-    assert ledger.reserve("after", Wish(8), 90.0, 95.0) is not None
+    ledger = Ledger(ClusterShape(1, 2, 4))
+    ledger.allocate("tenant", PlacementRequest(8, lease_end=50.0), 0.0)
+    assert ledger.reserve("soon", PlacementRequest(1), 40.0, 60.0) is None
+    assert ledger.reserve("later", PlacementRequest(6), 50.0, 90.0) is not None
+    assert ledger.reserve("beside", PlacementRequest(3), 60.0, 70.0) is None
+    assert ledger.reserve("after", PlacementRequest(8), 90.0, 95.0) is not None
     ledger.release("tenant")
-    assert ledger.choose(Wish(3)) is None
-    assert ledger.choose(Wish(2, end=90.0)) is not None
-    assert ledger.choose(Wish(2, end=91.0)) is None
-    assert ledger.allocate("quick", Wish(8, end=50.0), 0.0)[0] is not None
+    assert ledger.choose(PlacementRequest(3)) is None
+    assert ledger.choose(PlacementRequest(2, lease_end=90.0)) is not None
+    assert ledger.choose(PlacementRequest(2, lease_end=91.0)) is None
+    assert ledger.allocate("quick", PlacementRequest(8, lease_end=50.0), 0.0)[0] is not None
     assert ledger.extend("quick", 51.0) is False
     assert ledger.index.state() == ledger.rebuilt().state()
 
 
 def test_it_is_held_when_its_time_comes_and_handed_over_bit_by_bit() -> None:
-    ledger = Ledger(Shape(1, 2, 4))
-    ledger.reserve("mine", Wish(3, within="cabinet", cpus=4), 10.0, 100.0)
+    ledger = Ledger(ClusterShape(1, 2, 4))
+    ledger.reserve("mine", PlacementRequest(3, required_domain="cabinet", cpus=4), 10.0, 100.0)
     with pytest.raises(ValueError, match="not held yet"):
         ledger.claim("mine", "early", None, 5.0)
-    assert ledger.due(9.0) == ({}, [])
-    held, failed = ledger.due(10.0)
+    assert ledger.activate_due(9.0) == ({}, [])
+    held, failed = ledger.activate_due(10.0)
     assert (list(held), failed) == (["mine"], [])
     promised = nodes(ledger, "mine")
-    assert ledger.claim("mine", "first", Wish(2, cpus=1), 11.0) is not None
-    assert ledger.claim("mine", "part", Wish(1, 2), 12.0) is not None
+    assert ledger.claim("mine", "first", PlacementRequest(2, cpus=1), 11.0) is not None
+    assert ledger.claim("mine", "part", PlacementRequest(1, 2), 12.0) is not None
     assert nodes(ledger, "first") | nodes(ledger, "part") == promised
-    assert ledger.claim("mine", "large", Wish(1, 8), 12.0) is None
-    assert ledger.choose(Wish(6)) is None
+    assert ledger.claim("mine", "large", PlacementRequest(1, 8), 12.0) is None
+    assert ledger.choose(PlacementRequest(6)) is None
     rest = ledger.claim("mine", "rest", None, 13.0)
     assert rest is not None
     assert sum(dies.bit_count() for _, dies in rest.parts) == 12
@@ -56,62 +56,66 @@ def test_it_is_held_when_its_time_comes_and_handed_over_bit_by_bit() -> None:
 
 
 def test_what_is_down_is_chosen_anew_and_what_cannot_be_is_said() -> None:
-    ledger = Ledger(Shape(1, 3, 2))
-    ledger.allocate("one", Wish(2, within="cabinet", end=10.0), 0.0)
-    ledger.allocate("two", Wish(2, within="cabinet", end=10.0), 0.0)
-    ledger.allocate("stays", Wish(1), 0.0)
-    place = ledger.reserve("gang", Wish(2, within="cabinet"), 10.0, 20.0)
+    ledger = Ledger(ClusterShape(1, 3, 2))
+    ledger.allocate("one", PlacementRequest(2, required_domain="cabinet", lease_end=10.0), 0.0)
+    ledger.allocate("two", PlacementRequest(2, required_domain="cabinet", lease_end=10.0), 0.0)
+    ledger.allocate("stays", PlacementRequest(1), 0.0)
+    place = ledger.reserve("gang", PlacementRequest(2, required_domain="cabinet"), 10.0, 20.0)
     assert place is not None
-    assert ledger.reserve("pool", Wish(1, 4), 10.0, 20.0) is not None
+    assert ledger.reserve("pool", PlacementRequest(1, 4), 10.0, 20.0) is not None
     ledger.set_up(min(members_of(ledger.index, place)), False)
-    held, failed = ledger.due(10.0)
+    held, failed = ledger.activate_due(10.0)
     assert (list(held), failed) == (["pool"], ["gang"])
     ledger.release("two")
     ledger.release("one")
-    held, failed = ledger.due(11.0)
+    held, failed = ledger.activate_due(11.0)
     assert (list(held), failed) == (["gang"], [])
     assert all(ledger.index.up[node] for node in nodes(ledger, "gang"))
     assert ledger.expire(20.0) == (["gang", "pool"], [])
-    assert list(ledger.held) == ["stays"]
+    assert list(ledger.allocations) == ["stays"]
 
 
 def test_leases_past_their_end_are_listed_and_stay() -> None:
-    ledger = Ledger(Shape(1, 1, 4))
-    ledger.allocate("short", Wish(1, end=5.0), 0.0)
-    ledger.allocate("long", Wish(1), 0.0)
+    ledger = Ledger(ClusterShape(1, 1, 4))
+    ledger.allocate("short", PlacementRequest(1, lease_end=5.0), 0.0)
+    ledger.allocate("long", PlacementRequest(1), 0.0)
     assert ledger.expire(4.9) == ([], [])
     assert ledger.expire(5.0) == ([], ["short"])
-    assert set(ledger.held) == {"short", "long"}
+    assert set(ledger.allocations) == {"short", "long"}
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_the_earliest_start_is_the_first_at_which_it_fits(seed: int) -> None:
     chance = random.Random(seed)
-    ledger = Ledger(Shape(1, 3, 3))
+    ledger = Ledger(ClusterShape(1, 3, 3))
     for number in range(6):
-        ledger.allocate(f"t{number}", Wish(chance.randint(1, 2), end=chance.randint(2, 20)), 0.0)
+        ledger.allocate(f"t{number}", PlacementRequest(chance.randint(1, 2), lease_end=chance.randint(2, 20)), 0.0)
     for number in range(4):
         start = chance.randint(1, 25)
-        ledger.reserve(f"r{number}", Wish(chance.randint(1, 5)), start, start + chance.randint(1, 15))
-    wish = Wish(chance.randint(2, 8), spread=Rule("cabinet", 2) if seed % 3 == 0 else None, end=chance.randint(1, 12))
+        ledger.reserve(f"r{number}", PlacementRequest(chance.randint(1, 5)), start, start + chance.randint(1, 15))
+    wish = PlacementRequest(
+        chance.randint(2, 8),
+        spread=DomainConstraint("cabinet", 2) if seed % 3 == 0 else None,
+        lease_end=chance.randint(1, 12),
+    )
     before = ledger.index.state(), ledger.chooser.node_ends, ledger.chooser.cabinet_ends
     first = earliest_start.earliest(ledger, wish, 0.0)
     assert (ledger.index.state(), ledger.chooser.node_ends, ledger.chooser.cabinet_ends) == before
 
     def fits(start: int) -> bool:
-        later = Wish(wish.nodes, spread=wish.spread, end=start + wish.end)
+        later = PlacementRequest(wish.nodes, spread=wish.spread, lease_end=start + wish.lease_end)
         return advance_reservation.place_between(ledger, later, start) is not None
 
     assert first == next((start for start in range(60) if fits(start)), None)
 
 
 def test_nobody_is_put_out_for_what_is_promised() -> None:
-    ledger = Ledger(Shape(1, 2, 2))
-    ledger.allocate("low", Wish(2, within="cabinet", end=10.0), 0.0)
-    ledger.allocate("other", Wish(1, within="cabinet"), 5.0)
-    place = ledger.reserve("promised", Wish(2, within="cabinet"), 10.0, 20.0)
+    ledger = Ledger(ClusterShape(1, 2, 2))
+    ledger.allocate("low", PlacementRequest(2, required_domain="cabinet", lease_end=10.0), 0.0)
+    ledger.allocate("other", PlacementRequest(1, required_domain="cabinet"), 5.0)
+    place = ledger.reserve("promised", PlacementRequest(2, required_domain="cabinet"), 10.0, 20.0)
     assert place is not None
-    wish = Wish(2, within="cabinet", priority=5, preempts=True)
+    wish = PlacementRequest(2, required_domain="cabinet", priority=5, preempts=True)
     before = ledger.index.state(), list(ledger.chooser.cabinet_ends)
     assert preemption.victims(ledger, wish, 6.0) == ["other"]
     assert (ledger.index.state(), ledger.chooser.cabinet_ends) == before

@@ -9,55 +9,57 @@ from itertools import combinations
 import pytest
 
 from matrixresource.scheduler.ledger import Ledger
-from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.placement_arithmetic import members_of, nodes_in
-from matrixresource.scheduler.model.request import Place, Rule, Wish
+from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest
 
 
 def crowded(seed: int) -> tuple[Ledger, random.Random]:
     """A machine of two supernodes, six cabinets and 18 nodes, with a gang "it" among others."""
     chance = random.Random(seed)
-    ledger = Ledger(Shape(2, 3, 3))
+    ledger = Ledger(ClusterShape(2, 3, 3))
     for number in range(chance.randint(3, 9)):
-        ledger.allocate(f"t{number}", Wish(chance.choice([1, 1, 2]), chance.choice([2, 8, 8])), 0.0)
-    assert ledger.allocate("it", Wish(chance.randint(2, 4), within="supernode"), 0.0)[0]
-    for name in chance.sample([name for name in sorted(ledger.held) if name != "it"], 2):
+        ledger.allocate(f"t{number}", PlacementRequest(chance.choice([1, 1, 2]), chance.choice([2, 8, 8])), 0.0)
+    assert ledger.allocate("it", PlacementRequest(chance.randint(2, 4), required_domain="supernode"), 0.0)[0]
+    for name in chance.sample([name for name in sorted(ledger.allocations) if name != "it"], 2):
         ledger.release(name)
     ledger.set_up(chance.randrange(18), False)
     return ledger, chance
 
 
-def may_have(ledger: Ledger, wish: Wish, own: set[int], nodes: tuple[int, ...]) -> bool:
+def may_have(ledger: Ledger, wish: PlacementRequest, own: set[int], nodes: tuple[int, ...]) -> bool:
     """Written out once more, for whole nodes: free or its own, and in keeping with the rules."""
     free = {node for node in range(18) if ledger.index.whole[node // 3] >> node % 3 & 1}
     if not set(nodes) <= free | own:
         return False
-    if wish.within and len({node // (3 if wish.within == "cabinet" else 9) for node in nodes}) > 1:
+    if wish.required_domain and len({node // (3 if wish.required_domain == "cabinet" else 9) for node in nodes}) > 1:
         return False
     if wish.spread:
         each = 3 if wish.spread.over == "cabinet" else 9
         if max(Counter(node // each for node in nodes).values()) > wish.spread.most:
             return False
-    if any(count % wish.cell for count in Counter(node // 3 for node in nodes).values()):
+    if any(count % wish.cabinet_block for count in Counter(node // 3 for node in nodes).values()):
         return False
-    if any(count % wish.block for count in Counter(node // 9 for node in nodes).values()):
+    if any(count % wish.supernode_block for count in Counter(node // 9 for node in nodes).values()):
         return False
-    size = 3 if wish.within == "cabinet" else 9
+    size = 3 if wish.required_domain == "cabinet" else 9
     return sum(node // size in {other // size for other in nodes} for node in free - set(nodes)) >= wish.spares
 
 
-def another(chance: random.Random, nodes: int, spares: int = 0) -> Wish:
+def another(chance: random.Random, nodes: int, spares: int = 0) -> PlacementRequest:
     block = 2 if nodes % 2 == 0 and chance.random() < 0.4 else 1
     cell = chance.choice([size for size in (1, 2, 3) if nodes % size == 0])
     within = chance.choice(["", "", "supernode", "cabinet"])
-    spread = Rule(chance.choice(["cabinet", "cabinet", "supernode"]), chance.choice([1, 2, 3]))
-    return Wish(nodes, 8, within, block, spread if chance.random() < 0.4 else None, spares=spares, cell=cell)
+    spread = DomainConstraint(chance.choice(["cabinet", "cabinet", "supernode"]), chance.choice([1, 2, 3]))
+    return PlacementRequest(
+        nodes, 8, within, block, spread if chance.random() < 0.4 else None, spares=spares, cabinet_block=cell
+    )
 
 
 @pytest.mark.parametrize("seed", range(150))
 def test_a_move_keeps_as_many_nodes_as_any_could(seed: int) -> None:
     ledger, chance = crowded(seed)
-    own = members_of(ledger.index, ledger.held["it"].place)
+    own = members_of(ledger.index, ledger.allocations["it"].place)
     up = {node for node in own if ledger.index.up[node]}
     wish = another(chance, chance.randint(1, 6))
     most = max(
@@ -72,88 +74,88 @@ def test_a_move_keeps_as_many_nodes_as_any_could(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(150))
 def test_it_grows_when_that_can_be(seed: int) -> None:
     ledger, chance = crowded(seed)
-    own = members_of(ledger.index, ledger.held["it"].place)
+    own = members_of(ledger.index, ledger.allocations["it"].place)
     wish = another(chance, len(own) + chance.randint(1, 3), chance.choice([0, 0, 1, 3, 6]))
     others = [node for node in range(18) if node not in own]
     can = any(may_have(ledger, wish, own, (*own, *more)) for more in combinations(others, wish.nodes - len(own)))
-    before = ledger.index.state(), ledger.held["it"].wish
+    before = ledger.index.state(), ledger.allocations["it"].request
     place = ledger.grow("it", wish)
     assert (place is not None) == can
     if place is None:
-        assert (ledger.index.state(), ledger.held["it"].wish) == before
+        assert (ledger.index.state(), ledger.allocations["it"].request) == before
     else:
         assert own <= members_of(ledger.index, place)
 
 
 def test_added_members_come_from_where_it_lies() -> None:
-    ledger = Ledger(Shape(2, 3, 4))
-    ledger.allocate("it", Wish(3), 0.0)
-    ledger.allocate("there", Wish(4, within="cabinet"), 0.0)
-    place = ledger.grow("it", Wish(5, spares=1))
+    ledger = Ledger(ClusterShape(2, 3, 4))
+    ledger.allocate("it", PlacementRequest(3), 0.0)
+    ledger.allocate("there", PlacementRequest(4, required_domain="cabinet"), 0.0)
+    place = ledger.grow("it", PlacementRequest(5, spares=1))
     assert place is not None
     assert place.whole == [(0, 0b1111), (2, 0b0001)]
     assert place.spares == [(2, 0b0010)]
 
 
 def test_a_part_grows_on_its_node_and_to_all_of_it() -> None:
-    ledger = Ledger(Shape(1, 1, 2))
-    ledger.allocate("it", Wish(1, 0.5), 0.0)
-    ledger.allocate("beside", Wish(1, 2), 0.0)
-    place = ledger.grow("it", Wish(1, 3))
+    ledger = Ledger(ClusterShape(1, 1, 2))
+    ledger.allocate("it", PlacementRequest(1, 0.5), 0.0)
+    ledger.allocate("beside", PlacementRequest(1, 2), 0.0)
+    place = ledger.grow("it", PlacementRequest(1, 3))
     assert place is not None
     assert [(node, dies.bit_count()) for node, dies in place.parts] == [(0, 6)]
-    assert ledger.grow("it", Wish(1, 8)) is None
+    assert ledger.grow("it", PlacementRequest(1, 8)) is None
     ledger.release("beside")
-    whole = ledger.grow("it", Wish(1, 8))
+    whole = ledger.grow("it", PlacementRequest(1, 8))
     assert whole is not None
     assert whole.whole == [(0, 1)]
 
 
 def test_the_last_ranks_go_and_what_stays_does_not_move() -> None:
-    ledger = Ledger(Shape(1, 2, 4))
-    ledger.allocate("it", Wish(5, spares=2, cpus=6, mem=100), 0.0)
-    place = ledger.shrink("it", Wish(2, spares=1, cpus=5), [4, 2, 0, 1, 3])
+    ledger = Ledger(ClusterShape(1, 2, 4))
+    ledger.allocate("it", PlacementRequest(5, spares=2, cpus=6, mem=100), 0.0)
+    place = ledger.shrink("it", PlacementRequest(2, spares=1, cpus=5), [4, 2, 0, 1, 3])
     assert members_of(ledger.index, place) == {2, 4}
     assert len(nodes_in(ledger.index, place.spares)) == 1
     assert (sum(n for _, n in place.cpus), place.mem) == (5, [])
     with pytest.raises(ValueError, match="are named"):
-        ledger.shrink("it", Wish(2, spares=1, cpus=5), [4])
+        ledger.shrink("it", PlacementRequest(2, spares=1, cpus=5), [4])
     with pytest.raises(ValueError, match="are named"):
-        ledger.shrink("it", Wish(1, spares=1, cpus=5), [7])
+        ledger.shrink("it", PlacementRequest(1, spares=1, cpus=5), [7])
     with pytest.raises(ValueError, match="not shrinking"):
-        ledger.shrink("it", Wish(1, spares=1, cpus=6), [2])
-    assert ledger.held["it"].place is place
+        ledger.shrink("it", PlacementRequest(1, spares=1, cpus=6), [2])
+    assert ledger.allocations["it"].place is place
 
 
 def test_more_of_one_thing_and_less_of_another() -> None:
-    ledger = Ledger(Shape(1, 2, 4))
-    ledger.allocate("it", Wish(4, spares=2), 0.0)
-    place = ledger.resize("it", Wish(2, spares=1, cpus=8), [3, 2, 1, 0])
+    ledger = Ledger(ClusterShape(1, 2, 4))
+    ledger.allocate("it", PlacementRequest(4, spares=2), 0.0)
+    place = ledger.resize("it", PlacementRequest(2, spares=1, cpus=8), [3, 2, 1, 0])
     assert place is not None
     assert members_of(ledger.index, place) == {2, 3}
     assert sum(n for _, n in place.cpus) == 8
-    wider = ledger.resize("it", Wish(6, cpus=2), [3, 2])
+    wider = ledger.resize("it", PlacementRequest(6, cpus=2), [3, 2])
     assert wider is not None
     assert {2, 3} < members_of(ledger.index, wider)
     assert (wider.spares, sum(n for _, n in wider.cpus)) == ([], 2)
 
 
 def test_a_spare_steps_in_then_a_free_node_then_none() -> None:
-    ledger = Ledger(Shape(1, 2, 3))
-    ledger.allocate("it", Wish(2, within="cabinet", spares=1), 0.0)
+    ledger = Ledger(ClusterShape(1, 2, 3))
+    ledger.allocate("it", PlacementRequest(2, required_domain="cabinet", spares=1), 0.0)
     place = ledger.replace("it", 0)
-    assert place == Place(whole=[(0, 0b110)])
+    assert place == Placement(whole=[(0, 0b110)])
     again = ledger.replace("it", 1)
-    assert again == Place(whole=[(0, 0b101)])
+    assert again == Placement(whole=[(0, 0b101)])
     assert ledger.replace("it", 0, avoid=frozenset({1})) is None
-    assert ledger.held["it"].place == again
+    assert ledger.allocations["it"].place == again
     assert ledger.refill("it").spares == [(0, 0b010)]
     with pytest.raises(ValueError, match="nothing of it"):
         ledger.replace("it", 5)
 
 
 def test_a_spare_that_is_given_up_is_replaced() -> None:
-    ledger = Ledger(Shape(1, 1, 4))
-    ledger.allocate("it", Wish(2, spares=1), 0.0)
+    ledger = Ledger(ClusterShape(1, 1, 4))
+    ledger.allocate("it", PlacementRequest(2, spares=1), 0.0)
     place = ledger.replace("it", 2)
-    assert place == Place(whole=[(0, 0b0011)], spares=[(0, 0b1000)])
+    assert place == Placement(whole=[(0, 0b0011)], spares=[(0, 0b1000)])

@@ -8,24 +8,30 @@ import pytest
 
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.bitmasks import low_bits
-from matrixresource.scheduler.model.cluster_shape import Shape
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.free_capacity_index import WORD_BITS
-from matrixresource.scheduler.model.request import Place, Wish
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.placement import candidate_domains
-from matrixresource.scheduler.placement.affinity import Allowed
+from matrixresource.scheduler.placement.affinity import AffinityFilter
 from matrixresource.scheduler.placement.best_fit import CANDIDATES
 from matrixresource.scheduler.placement.constrained import has_room, in_scope
 
 
-def used(seed: int, shape: Shape) -> Ledger:
+def used(seed: int, shape: ClusterShape) -> Ledger:
     """A machine with parts and gangs on it, nodes down and dies broken."""
     chance = random.Random(seed)
     ledger = Ledger(shape)
     for number in range(shape.all_nodes):
-        wish = chance.choice([Wish(1, chance.choice([0.5, 1, 2, 4])), Wish(chance.randint(1, 4)), Wish(2, 2)])
+        wish = chance.choice(
+            [
+                PlacementRequest(1, chance.choice([0.5, 1, 2, 4])),
+                PlacementRequest(chance.randint(1, 4)),
+                PlacementRequest(2, 2),
+            ]
+        )
         ledger.allocate(f"j{number}", wish, 0.0)
         if chance.random() < 0.45:
-            ledger.release(chance.choice(sorted(ledger.held)))
+            ledger.release(chance.choice(sorted(ledger.allocations)))
     for node in chance.sample(range(shape.all_nodes), shape.all_nodes // 10):
         ledger.set_up(node, False)
     for node in chance.sample(range(shape.all_nodes), shape.all_nodes // 10):
@@ -49,7 +55,7 @@ def test_the_lowest_bits_of_masks_of_any_width() -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("per", [0.5, 1, 3])
 def test_nodes_in_use_with_room(seed: int, per: float) -> None:
-    index = used(seed, Shape(12, 3, 4)).index
+    index = used(seed, ClusterShape(12, 3, 4)).index
     roomy = {node for node in range(index.shape.all_nodes) if has_room(index, node, per)}
     whole = {c * index.nodes + o for c, mask in enumerate(index.whole) for o in index.offsets(mask)}
     assert roomy - whole
@@ -60,13 +66,15 @@ def test_nodes_in_use_with_room(seed: int, per: float) -> None:
 @pytest.mark.parametrize("within", ["", "cabinet", "supernode"])
 def test_a_gang_of_parts_lies_where_trying_every_scope_puts_it(seed: int, within: str) -> None:
     """By the fewest cabinets, then the fewest whole nodes, of the first few scopes that hold it."""
-    ledger = used(seed, Shape(12, 3, 4))
+    ledger = used(seed, ClusterShape(12, 3, 4))
     index, chance, found = ledger.index, random.Random(seed), 0
     for _ in range(60):
-        wish = Wish(chance.randint(2, 4 if within == "cabinet" else 9), chance.choice([0.5, 1, 2, 4, 6]), within)
-        places: list[tuple[int, int, int, Place]] = []
+        wish = PlacementRequest(
+            chance.randint(2, 4 if within == "cabinet" else 9), chance.choice([0.5, 1, 2, 4, 6]), within
+        )
+        places: list[tuple[int, int, int, Placement]] = []
         for number, scope in enumerate(candidate_domains.started_scopes(index, wish)):
-            place = in_scope(ledger, wish, scope, Allowed(ledger, wish))
+            place = in_scope(ledger, wish, scope, AffinityFilter(ledger, wish))
             if place is not None:
                 whole = sum(index.whole[cabinet].bit_count() for cabinet in scope)
                 places.append((len(place.cabinets(index.nodes)), whole, number, place))

@@ -17,11 +17,11 @@ from services.matrixctl.main import run
 def reached(monkeypatch: pytest.MonkeyPatch, clients: Mapping[str, TestClient]) -> None:
     """Until the test ends, matrixctl's way to each service leads to the client of that name."""
 
-    class Here(api_client.Reach):
+    class Here(api_client.ApiClient):
         def _client(self, service: str) -> Any:
             return contextlib.nullcontext(clients[service])
 
-    monkeypatch.setattr(api_client.Reach, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
+    monkeypatch.setattr(api_client.ApiClient, "of", lambda folder: Here(folder, SimpleNamespace(children={})))
 
 
 def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

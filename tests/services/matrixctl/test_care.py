@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from matrixcommon.model.clock import FixedClock
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS, LinkSettings, build
 from tests.matrixlink.fleet import NODES, a_request
 from tests.services.matrixctl.inprocess import ctl, reached
@@ -17,7 +17,7 @@ from tests.services.matrixctl.inprocess import ctl, reached
 @pytest.fixture
 def link(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestClient:
     """matrixctl's way to the services ends in a MatrixLink of this process."""
-    database = Database(f"sqlite:///{tmp_path / 'link.db'}")
+    database = DatabaseEngine(f"sqlite:///{tmp_path / 'link.db'}")
     database.migrate(MIGRATIONS)
     client = TestClient(build(LinkSettings(state=tmp_path), FixedClock(), database))
 

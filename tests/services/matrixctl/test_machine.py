@@ -8,9 +8,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from matrixcommon.model.clock import FixedClock
-from services.chassis.database import Database
+from services.chassis.database import DatabaseEngine
 from services.node_agent.fleet.fleet import Fleet
-from services.node_agent.fleet.store import FleetMemory
+from services.node_agent.fleet.store import FleetStore
 from services.node_agent.main import AgentSettings, node_names
 from services.node_agent.main import build as build_agents
 from services.resource.main import MIGRATIONS, ResourceSettings, build
@@ -20,12 +20,12 @@ from tests.services.matrixctl.inprocess import ctl, reached
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestClient:
     """matrixctl's way to the services ends in an application of this process."""
-    database = Database(f"sqlite:///{tmp_path / 'resource.db'}")
+    database = DatabaseEngine(f"sqlite:///{tmp_path / 'resource.db'}")
     database.migrate(MIGRATIONS)
     client = TestClient(build(ResourceSettings(state=tmp_path), FixedClock(), database))
 
     settings = AgentSettings(state=tmp_path)
-    fleet = Fleet(node_names(settings), FleetMemory(None), FixedClock(), 1)
+    fleet = Fleet(node_names(settings), FleetStore(None), FixedClock(), 1)
     clients = {"resource": client, "agents": TestClient(build_agents(fleet, settings))}
 
     reached(monkeypatch, clients)

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from matrixcommon.model.hardware_names import NodeName
 from services.chassis.app import create_app
 from services.node_agent.fleet.fleet import Fleet
-from services.node_agent.fleet.store import FleetMemory
+from services.node_agent.fleet.store import FleetStore
 from services.node_agent.network.api import traffic_routes
 from services.node_agent.network.traffic_patterns import Load
 from tests.matrixlink.fleet import NODES, Stack
@@ -21,7 +21,7 @@ from tests.matrixlink.test_emulated_traffic import a_table
 from tests.services.matrixctl.inprocess import reached, say
 
 
-class Cards(FleetMemory):
+class Cards(FleetStore):
     """What outlives the process, in this one: the client serves from a thread of its own, SQLite stays in one."""
 
     def __init__(self) -> None:
