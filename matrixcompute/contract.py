@@ -71,10 +71,10 @@ class InstanceShape(ApiModel):
     placement: PlacementPolicy = Field(
         PlacementPolicy(), description="how the nodes may lie; changed, the instance moves"
     )
-    near: InstanceAffinity | None = Field(
+    affinity: InstanceAffinity | None = Field(
         None, description="lies only where all of these instances lie; changed, the instance moves"
     )
-    apart: InstanceAffinity | None = Field(
+    anti_affinity: InstanceAffinity | None = Field(
         None, description="lies nowhere where any of these instances lies; changed, the instance moves"
     )
     priority: int = Field(0, ge=-1_000_000_000, le=1_000_000_000, description="who of higher priority may put it out")
@@ -112,8 +112,8 @@ class InstanceView(ResourceView):
     spares: int
     npus: int
     placement: PlacementPolicy
-    near: InstanceAffinity | None = None
-    apart: InstanceAffinity | None = None
+    affinity: InstanceAffinity | None = None
+    anti_affinity: InstanceAffinity | None = None
     priority: int = 0
     preemption: Literal["Never", "LowerPriority"] = "Never"
     lease_s: float | None = None

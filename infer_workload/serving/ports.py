@@ -25,5 +25,5 @@ class Hardware(Protocol):
     async def offer(self, name: str, traffic: DecodeTraffic | None) -> None:
         """Put what the workload sends on the ports under that name, in place of what was there; None: no more."""
 
-    async def traffic_patterns(self) -> frozenset[str]:
+    async def traffic_names(self) -> frozenset[str]:
         """The names of all that is put there."""

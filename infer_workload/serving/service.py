@@ -104,8 +104,8 @@ class Serving:
                 row.endpoint = self._endpoint
                 row.generation, row.roles, row.pools, row.conditions = 1, {}, {}, []
                 session.add(row)
-            elif row.wish != wish:
-                if (row.wish.instance, row.wish.model) != (wish.instance, wish.model):
+            elif row.spec != wish:
+                if (row.spec.instance, row.spec.model) != (wish.instance, wish.model):
                     raise Conflict("a deployment's instance and model cannot be changed; delete it and make another")
                 row.request, row.labels = wish.wire(), wish.labels
                 row.generation += 1

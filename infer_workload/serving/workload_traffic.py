@@ -62,7 +62,7 @@ class WorkloadTraffic:
         """Bring the loads up to date; how many were told. Raises Unavailable where the hardware cannot be asked."""
         now = {f"{PREFIX}{live.name}": found for live in lives if (found := decode_traffic(live))}
         if self._offered is None:
-            self._offered = {name: None for name in await self._hardware.traffic_patterns() if name.startswith(PREFIX)}
+            self._offered = {name: None for name in await self._hardware.traffic_names() if name.startswith(PREFIX)}
         told = 0
         for name, traffic in now.items():
             if not traffic.close_to(self._offered.get(name)):

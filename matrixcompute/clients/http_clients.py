@@ -37,7 +37,7 @@ def in_words_of_instances() -> Iterator[None]:
     try:
         yield
     except MatrixError as refused:
-        if refused.field in ("near.allocations", "apart.allocations"):
+        if refused.field in ("affinity.allocations", "antiAffinity.allocations"):
             refused.field = refused.field.replace("allocations", "instances")
         raise
 

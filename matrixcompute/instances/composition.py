@@ -32,7 +32,7 @@ class Composition:
     slices: tuple[SliceSpec, ...]
 
 
-PLACEMENT_FIELDS = ("placement", "near", "apart")
+PLACEMENT_FIELDS = ("placement", "affinity", "anti_affinity")
 """What of a shape says where it lies: changed, the instance moves; anything else changes in place."""
 
 
@@ -55,8 +55,8 @@ def compose(name: str, shape: InstanceRequest) -> Composition:
             nodes=shape.nodes,
             spares=shape.spares,
             placement=shape.placement,
-            affinity=shape.near.affinity() if shape.near else None,
-            anti_affinity=shape.apart.affinity() if shape.apart else None,
+            affinity=shape.affinity.affinity() if shape.affinity else None,
+            anti_affinity=shape.anti_affinity.affinity() if shape.anti_affinity else None,
             priority=shape.priority,
             preemption=shape.preemption,
             lease_s=shape.lease_s,

@@ -57,7 +57,7 @@ class Conductor:
             raise Conflict(
                 f"{name!r} is too long: its slices are named after it; use {INSTANCE_NAME_LENGTH_MAX} letters"
             )
-        for field in ("near", "apart"):
+        for field in ("affinity", "anti_affinity"):
             wish = getattr(request, field)
             if wish is not None and name in wish.instances:
                 raise InvalidField(f"{name} cannot be {field} itself", field=f"{field}.instances")

@@ -190,10 +190,10 @@ def _instance_spec() -> dict[str, Any]:
             "fieldPath": ".placement.blocks",
         },
         {
-            "rule": "!has(self.near) || !has(self.apart) || self.near.level != self.apart.level || "
-            "!self.near.instances.exists(name, name in self.apart.instances)",
-            "message": "near and apart name the same instance at the same level",
-            "fieldPath": ".apart.instances",
+            "rule": "!has(self.affinity) || !has(self.antiAffinity) || self.affinity.level != self.antiAffinity.level || "
+            "!self.affinity.instances.exists(name, name in self.antiAffinity.instances)",
+            "message": "affinity and antiAffinity name the same instance at the same level",
+            "fieldPath": ".antiAffinity.instances",
         },
     ]
     spec["properties"]["placement"]["x-kubernetes-validations"] = [
@@ -295,7 +295,7 @@ def _definitions() -> list[dict[str, Any]]:
                     "message": f"an instance cannot be {field} itself",
                     "fieldPath": f".spec.{field}.instances",
                 }
-                for field in ("near", "apart")
+                for field in ("affinity", "antiAffinity")
             ],
         ),
         _crd(

@@ -41,7 +41,7 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import AllocationRow
 from matrixresource.store.topology_versions import TopologyHeadRow, checked_version, current_version
 
-FIXED = ("project", "npus_per_node", "placement", "near", "apart")
+FIXED = ("project", "npus_per_node", "placement", "affinity", "anti_affinity")
 """What of a wish cannot change in place: an allocation moves to another placement, and is made anew for the others."""
 
 
@@ -253,12 +253,12 @@ class Allocator:
         checked_version(session, request.topology_version)
         near = request.affinity.allocations if request.affinity else []
         apart = request.anti_affinity.allocations if request.anti_affinity else []
-        for field, others in (("near", near), ("apart", apart)):
+        for field, others in (("affinity", near), ("anti_affinity", apart)):
             if name in others:
                 raise InvalidField(f"{name} cannot be {field} itself", field=f"{field}.allocations")
         missing = [other for other in near if session.get(AllocationRow, other) is None]
         if missing and request.affinity and request.affinity.required:
-            raise InvalidField(f"there is no allocation {missing[0]!r} to be near to", field="near.allocations")
+            raise InvalidField(f"there is no allocation {missing[0]!r} to be near to", field="affinity.allocations")
         if (
             request.affinity
             and request.anti_affinity
@@ -266,11 +266,13 @@ class Allocator:
             and set(near) & set(apart)
         ):
             both = sorted(set(near) & set(apart))[0]
-            raise InvalidField(f"near and apart both name {both} at the same level", field="apart.allocations")
+            raise InvalidField(
+                f"affinity and antiAffinity both name {both} at the same level", field="antiAffinity.allocations"
+            )
         way = affinity_cycle(name, near, lambda other: self._near(session, other))
         if way:
             raise InvalidField(
-                f"{' is near '.join(way)}: affinity that goes round in a circle", field="near.allocations"
+                f"{' is near '.join(way)}: affinity that goes round in a circle", field="affinity.allocations"
             )
 
     def _near(self, session: Session, name: str) -> list[str]:

@@ -69,9 +69,9 @@ def _looser(wish: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]:
     if wish.spread is not None:
         yield "spread", changed_to(wish, spread=None)
     if wish.affinity is not None:
-        yield "near", changed_to(wish, affinity=None)
+        yield "affinity", changed_to(wish, affinity=None)
     if wish.anti_affinity is not None:
-        yield "apart", changed_to(wish, anti_affinity=None)
+        yield "anti_affinity", changed_to(wish, anti_affinity=None)
     if wish.cabinet_block > 1:
         yield "cell", changed_to(wish, cabinet_block=1)
     if wish.supernode_block > 1:
@@ -122,8 +122,8 @@ def _supernode(books: LedgerSync, wish: PlacementRequest) -> str:
 _RULES: dict[str, Any] = {
     "cabinet": _cabinet,
     "spread": _spread,
-    "near": _near,
-    "apart": _apart,
+    "affinity": _near,
+    "anti_affinity": _apart,
     "cell": lambda books, wish: f"no supernode has them in blocks of {wish.cabinet_block} in a cabinet",
     "block": lambda books, wish: f"they cannot be cut into blocks of {wish.block} that lie in one supernode each",
     "avoid": lambda books, wish: "they would only fit on nodes that excludeNodes rules out",

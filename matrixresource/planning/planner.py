@@ -28,8 +28,8 @@ KINDS: dict[str, Literal["Fewer", "Relax", "Release", "Preempt", "Move"]] = {
 RULES = {
     "within": "placement.required",
     "spread": "placement.policy",
-    "apart": "apart",
-    "near": "near",
+    "anti_affinity": "antiAffinity",
+    "affinity": "affinity",
     "spares": "spares",
     "block": "placement.blocks",
     "cell": "placement.blocks",
@@ -109,7 +109,7 @@ class Planner:
             rules = {
                 rule: count
                 for rule, count in domain.obstacles.items()
-                if rule in ("apart", "near", "spread", "promised", "avoid")
+                if rule in ("anti_affinity", "affinity", "spread", "promised", "avoid")
             }
             name = names[0].cabinet if domain.over == "cabinet" else names[0].supernode
             level = "cabinet" if domain.over == "cabinet" else "supernode"

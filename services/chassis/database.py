@@ -17,6 +17,7 @@ from sqlalchemy import Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import DisconnectionError, OperationalError
 from sqlalchemy.orm import sessionmaker
 
+from matrixcommon.model.errors import MatrixError
 from matrixcommon.persistence.table_cache import CachingSession
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,10 @@ JSON: dict[str, Any] = {"json_serializer": _json, "json_deserializer": orjson.lo
 """How JSON columns are written and read."""
 
 
+class UnknownSchema(MatrixError):
+    """The tables are those of another version of this project."""
+
+
 class DatabaseEngine:
     """The engine of one service and a maker of sessions."""
 
@@ -48,9 +53,15 @@ class DatabaseEngine:
 
     def migrate(self, migrations: Path) -> None:
         """Bring the schema to the newest revision in `migrations`. Waits for a database that is still starting."""
-        newest = newest_revision(migrations)
-        if self._revision() == newest:
+        known, newest = revisions(migrations)
+        current = self._revision()
+        if current == newest:
             return
+        if current is not None and current not in known:
+            raise UnknownSchema(
+                f"{self.engine.url.render_as_string()} has the tables of another version (revision {current}), which "
+                f"this one ({newest}) cannot read: use the version that made it, or begin with an empty state folder"
+            )
         from alembic import command
         from alembic.config import Config
 
@@ -78,16 +89,26 @@ class DatabaseEngine:
         self.engine.dispose()
 
 
-def newest_revision(migrations: Path) -> str:
-    """The revision that no other file in `versions/` follows, read without importing them."""
-    revisions: dict[str, str] = {}
+def opened(url: str, migrations: Path) -> DatabaseEngine:
+    """A process's database with the newest tables; the process ends with a sentence where it has another version's."""
+    database = DatabaseEngine(url)
+    try:
+        database.migrate(migrations)
+    except UnknownSchema as refused:
+        raise SystemExit(refused.message) from refused
+    return database
+
+
+def revisions(migrations: Path) -> tuple[set[str], str]:
+    """All revisions in `versions/` and the one that no other file follows, read without importing them."""
+    followed: dict[str, str] = {}
     for file in (migrations / "versions").glob("*.py"):
         found = dict(re.findall(r'^(revision|down_revision)\b[^=]*= *"?(\w+)"?', file.read_text(), re.MULTILINE))
-        revisions[found["revision"]] = found.get("down_revision", "None")
-    heads = set(revisions) - set(revisions.values())
+        followed[found["revision"]] = found.get("down_revision", "None")
+    heads = set(followed) - set(followed.values())
     if len(heads) != 1:
         raise RuntimeError(f"{migrations}: expected one newest revision, found {sorted(heads)}")
-    return heads.pop()
+    return set(followed), heads.pop()
 
 
 def _sqlite(url: str) -> Engine:

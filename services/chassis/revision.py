@@ -14,6 +14,9 @@ from alembic.config import Config
 from sqlalchemy import create_engine
 from sqlalchemy.pool import StaticPool
 
+SCHEMA = "v1"
+"""The line of revisions. A new one begins when the tables are made anew instead of changed, before a release only."""
+
 TEMPLATE = '''"""${message}."""
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ def main(service: str, message: str) -> None:
         config.attributes["engine"] = create_engine("sqlite://", poolclass=StaticPool)
         number = len(list((migrations / "versions").glob("*.py"))) + 1
         command.upgrade(config, "head")
-        command.revision(config, message, autogenerate=True, rev_id=f"{number:04d}")
+        command.revision(config, message, autogenerate=True, rev_id=f"{SCHEMA}_{number:04d}")
     finally:
         template.unlink()
 

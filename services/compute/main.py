@@ -32,7 +32,7 @@ from matrixlink.client import LinkClient
 from matrixresource.client import ResourceClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
-from services.chassis.database import DatabaseEngine
+from services.chassis.database import DatabaseEngine, opened
 from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
@@ -154,8 +154,7 @@ def build(
 def main(argv: Sequence[str] | None = None) -> None:
     settings = ComputeSettings.load("compute", argv)
     configure("compute", settings.log_level)
-    database = DatabaseEngine(settings.database_url("compute"))
-    database.migrate(MIGRATIONS)
+    database = opened(settings.database_url("compute"), MIGRATIONS)
     neighbours = HttpClients(
         ResourceClient(http_client(settings.resource_url, settings.token)),
         LinkClient(http_client(settings.link_url, settings.token)),

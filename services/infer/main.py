@@ -28,7 +28,7 @@ from matrixcommon.persistence.database_session import Database
 from matrixlink.client import LinkClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
-from services.chassis.database import DatabaseEngine
+from services.chassis.database import DatabaseEngine, opened
 from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
@@ -66,7 +66,7 @@ class HardwareOverHttp:
         body = {"instance": traffic.instance, "plane": "ub", "pattern": "all-to-all", "members": list(traffic.nodes)}
         await call(self._http, "PUT", f"/v1/traffic/{name}", body=body | {"gbpsPerNpu": traffic.gbps_per_npu})
 
-    async def traffic_patterns(self) -> frozenset[str]:
+    async def traffic_names(self) -> frozenset[str]:
         answer = await call(self._http, "GET", "/v1/traffic")
         return frozenset(item["name"] for item in answer["items"])
 
@@ -144,6 +144,5 @@ async def nudge_on_changes(link: LinkClient, nudge: Callable[[], None]) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     settings = InferSettings.load("infer", argv)
     configure("infer", settings.log_level)
-    database = DatabaseEngine(settings.database_url("infer"))
-    database.migrate(MIGRATIONS)
+    database = opened(settings.database_url("infer"), MIGRATIONS)
     serve(build(settings, settings.clock(), database), settings)

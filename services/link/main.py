@@ -41,7 +41,7 @@ from matrixresource.client import ResourceClient
 from matrixresource.topology import Supernode, SupernodeSpec
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
-from services.chassis.database import DatabaseEngine
+from services.chassis.database import DatabaseEngine, opened
 from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
@@ -152,8 +152,7 @@ def build(
 def main(argv: Sequence[str] | None = None) -> None:
     settings = LinkSettings.load("link", argv)
     configure("link", settings.log_level)
-    database = DatabaseEngine(settings.database_url("link"))
-    database.migrate(MIGRATIONS)
+    database = opened(settings.database_url("link"), MIGRATIONS)
     resource = None
     if settings.resource_url:
         resource = ResourceClient(http_client(settings.resource_url, settings.token))

@@ -30,7 +30,7 @@ from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.spec import SupernodeSpec
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
-from services.chassis.database import DatabaseEngine
+from services.chassis.database import DatabaseEngine, opened
 from services.chassis.logging import configure
 from services.chassis.periodic import Periodic
 from services.chassis.run import serve
@@ -139,8 +139,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = ResourceSettings.load("resource", argv)
     configure("resource", settings.log_level)
     log.info("allocator", extra={"form": str(FORM)})
-    database = DatabaseEngine(settings.database_url("resource"))
-    database.migrate(MIGRATIONS)
+    database = opened(settings.database_url("resource"), MIGRATIONS)
     app = build(settings, settings.clock(), database)
     gc.freeze()  # a collection need not look at what stays as long as the process
     serve(app, settings)

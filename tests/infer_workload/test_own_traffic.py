@@ -24,7 +24,7 @@ class Ports:
         else:
             self.loads[name] = traffic
 
-    async def offered(self):
+    async def traffic_names(self):
         return frozenset(self.loads)
 
 

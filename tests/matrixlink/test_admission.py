@@ -42,7 +42,7 @@ def test_a_floor_fits_or_does_not(floor, fits):
     claim = a_claim("s", floor, a_need(1.0, 0.5))
     if fits:
         book.put("s", admit(book, claim))
-        assert book.held("s") == ({A: floor, B: floor / 2} if floor else {})
+        assert book.reserved("s") == ({A: floor, B: floor / 2} if floor else {})
     else:
         with pytest.raises(InsufficientBandwidth) as refused:
             admit(book, claim)

@@ -41,7 +41,7 @@ class Machine:
             self.nodes[name].tables[slice] = a_table(name, plane, members, **changes)
         self.traffic.settle()
 
-    def suffer(self, *faults):
+    def apply_faults(self, *faults):
         for node in self.nodes.values():
             node.apply_faults(
                 [
@@ -111,7 +111,7 @@ def test_floors_first_then_weights_then_no_more_than_the_ceiling():
 
 def test_floors_that_a_loss_undercuts_give_way():
     machine = Machine("vpc", floor_gbps=40.0)
-    machine.suffer(("link-degraded", NODES[1], {"port": "vpc", "share": 0.5}))
+    machine.apply_faults(("link-degraded", NODES[1], {"port": "vpc", "share": 0.5}))
     machine.load(pattern="ring")
     assert machine.sent()[NODES[1]] == pytest.approx(25)
     assert machine.sent()[NODES[0]] == pytest.approx(25), "it sends to the one that lost"
@@ -121,7 +121,7 @@ def test_floors_that_a_loss_undercuts_give_way():
 def test_a_silent_port_drops_what_the_tables_send_there_and_routes_around_it_do_not():
     machine = Machine()
     machine.load(pattern="ring", gbps_per_npu=112.0)
-    machine.suffer(("link-silent", NODES[0], {"port": "ub-p3-k11"}))
+    machine.apply_faults(("link-silent", NODES[0], {"port": "ub-p3-k11"}))
     lost = 896 / 112
     assert machine.sent()[NODES[0]] == pytest.approx(896 - lost)
     assert machine.total(what=2) == pytest.approx(2 * lost), "out of the node, and into it"
@@ -136,7 +136,7 @@ def test_a_silent_port_drops_what_the_tables_send_there_and_routes_around_it_do_
 
 def test_a_slow_port_holds_back_its_own_part_only():
     machine = Machine()
-    machine.suffer(("link-slow", NODES[0], {"port": "ub-p3-k11", "share": 0.25}))
+    machine.apply_faults(("link-slow", NODES[0], {"port": "ub-p3-k11", "share": 0.25}))
     machine.load(pattern="ring")
     assert machine.sent()[NODES[0]] == pytest.approx(UB_NODE_GBPS - 21)
     assert machine.sent()[NODES[1]] == pytest.approx(UB_NODE_GBPS)
@@ -144,7 +144,7 @@ def test_a_slow_port_holds_back_its_own_part_only():
 
 def test_dies_that_lost_a_link_hold_their_sub_plane_back():
     machine = Machine()
-    machine.suffer(("link-down", NODES[0], {"port": "npu5-die1-p2"}))
+    machine.apply_faults(("link-down", NODES[0], {"port": "npu5-die1-p2"}))
     machine.load(pattern="ring")
     assert machine.sent()[NODES[0]] == pytest.approx(UB_NODE_GBPS - 28)
 
@@ -152,7 +152,7 @@ def test_dies_that_lost_a_link_hold_their_sub_plane_back():
 def test_without_tables_peers_or_the_same_key_nothing_moves():
     machine = Machine()
     machine.load(pattern="ring")
-    machine.suffer(("tables-lost", NODES[1], {}))
+    machine.apply_faults(("tables-lost", NODES[1], {}))
     assert NODES[1] not in machine.sent()
     assert sum(machine.sent().values()) == pytest.approx(3 * UB_NODE_GBPS)
     machine = Machine(isolation_key=5)
@@ -173,7 +173,7 @@ def test_counters_follow_the_clock_through_changes():
     assert (counted.sent_gb[-1], counted.received_gb[-1]) == pytest.approx((80, 80))
     assert counted.slices["s"] == pytest.approx((80, 80, 0))
     machine.clock.at += 5
-    machine.suffer(("link-silent", NODES[0], {"port": "vpc"}))
+    machine.apply_faults(("link-silent", NODES[0], {"port": "vpc"}))
     machine.clock.at += 5
     counted = machine.traffic.read(NODES[0])
     assert (counted.sent_gb[-1], counted.dropped_gb[-1]) == pytest.approx((120, 80))

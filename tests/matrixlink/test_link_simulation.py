@@ -90,7 +90,7 @@ def nothing_is_promised_twice(stack):
     assert all(
         ledger.booked(link) <= board.fabric.full(link.partition(".")[2]) + 1e-6
         for owner in ledger.all_owners()
-        for link in ledger.held(owner)
+        for link in ledger.reserved(owner)
     )
     assert board.promises.healthy_ledger.overbooked() == []
 

@@ -30,7 +30,7 @@ class Fabric:
         self.nodes = {name: EmulatedNode(NodeName(name)) for name in ALL}
         self.wires = EmulatedWires(self.nodes, SUPERNODE.spec)
 
-    def suffer(self, *faults):
+    def apply_faults(self, *faults):
         made = [
             InjectedFault.model_validate({"name": f"f{at}", "kind": kind, "target": target, "parameters": parameters})
             for at, (kind, target, parameters) in enumerate(faults)

@@ -120,10 +120,10 @@ class Accounts:
                 assert (wish.desired_role != "Clean") == bound, f"{name}: {wish.desired_role}, bound: {bound}"
         for part in self.parts:
             row = self.allocations[part.allocation]
-            wished = row.bound and not part.going and row.state != "Releasing"
+            wished = row.bound and not part.releasing and row.state != "Releasing"
             assert (part.allocation in asked[part.node]) == wished, f"{part.allocation} on {part.node}"
             if wished:
-                assert part.wish().wire() in self.wishes[part.node].parts
+                assert part.desired().wire() in self.wishes[part.node].parts
         shared = {(part.node, part.allocation) for part in self.parts}
         for name, names in asked.items():
             assert {(name, each) for each in names} <= shared, f"{name} is asked for a part that nobody holds"

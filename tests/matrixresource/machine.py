@@ -88,7 +88,7 @@ class Machine:
         )
 
     def ask(self, name: str, validate_only: bool = False, **wish: object) -> AllocationView:
-        """Reserve under REST's names: `machine.ask("a", npus=2, near={"allocations": ["b"]})`."""
+        """Reserve under REST's names: `machine.ask("a", npus=2, affinity={"allocations": ["b"]})`."""
         return self.allocator.reserve(name, AllocationRequest.model_validate(wish), validate_only=validate_only)
 
     def have(self, name: str, **wish: object) -> AllocationView:

@@ -113,12 +113,12 @@ def test_higher_priority_puts_out_who_has_least_to_lose(machine):
 def test_affinity_and_its_opposite(machine):
     machine.have("base", nodes=2)
     here = cabinets(machine.held("base"))
-    near = machine.request_deploy("near", nodes=1, near={"allocations": ["base"]})
+    near = machine.request_deploy("near", nodes=1, affinity={"allocations": ["base"]})
     assert set(cabinets(near)) == set(here)
-    apart = machine.request_deploy("apart", npus=1, apart={"allocations": ["base"]})
+    apart = machine.request_deploy("apart", npus=1, antiAffinity={"allocations": ["base"]})
     assert not set(cabinets(apart)) & set(here)
     with pytest.raises(InsufficientCapacity, match="near"):
-        machine.request_deploy("crowd", nodes=3, near={"allocations": ["base"]})
+        machine.request_deploy("crowd", nodes=3, affinity={"allocations": ["base"]})
 
 
 def test_a_lease_ends_unless_it_is_renewed(machine):
@@ -171,8 +171,8 @@ def test_a_closed_cabinet_takes_nobody_and_a_plan_knows_its_version(machine):
             InvalidField,
             "placement.blocks[0].nodes",
         ),
-        ("near itself", {"nodes": 1, "near": {"allocations": ["new"]}}, InvalidField, "near.allocations"),
-        ("near to nobody", {"nodes": 1, "near": {"allocations": ["ghost"]}}, InvalidField, "near.allocations"),
+        ("near itself", {"nodes": 1, "affinity": {"allocations": ["new"]}}, InvalidField, "affinity.allocations"),
+        ("near to nobody", {"nodes": 1, "affinity": {"allocations": ["ghost"]}}, InvalidField, "affinity.allocations"),
         (
             "many members on one node",
             {"nodes": 2, "placement": {"level": "node", "required": True}},
@@ -193,11 +193,11 @@ def test_what_cannot_be_is_refused_with_its_field(machine, sentence, wish, error
 
 def test_affinity_that_goes_round_is_refused(machine):
     machine.have("a", nodes=1)
-    machine.have("b", nodes=1, near={"allocations": ["a"]})
+    machine.have("b", nodes=1, affinity={"allocations": ["a"]})
     machine.allocator.release("a")
     machine.obey()
     with pytest.raises(InvalidField, match="a is near b is near a"):
-        machine.request_deploy("a", nodes=1, near={"allocations": ["b"]})
+        machine.request_deploy("a", nodes=1, affinity={"allocations": ["b"]})
 
 
 def test_everything_is_found_again_by_the_next_life(machine):

@@ -25,7 +25,7 @@ BAD = [
     ("a thousand million NPUs", "resource", "PUT", "/v1/allocations/a", {"npus": 10**9}, 422, "InvalidField", "npus"),
     ("a fraction that is no die", "resource", "POST", "/v1/plans", {"npus": 1.25}, 422, "InvalidField", "npus"),
     ("an unknown level", "resource", "PUT", "/v1/allocations/a", {"npus": 2, "placement": {"level": "rack"}}, 422, "InvalidField", "placement.level"),
-    ("near nobody", "resource", "PUT", "/v1/allocations/a", {"npus": 2, "near": {"allocations": ["no"]}}, 422, "InvalidField", "near.allocations"),
+    ("near nobody", "resource", "PUT", "/v1/allocations/a", {"npus": 2, "affinity": {"allocations": ["no"]}}, 422, "InvalidField", "affinity.allocations"),
     ("too many spares", "resource", "PUT", "/v1/allocations/a", {"nodes": 1, "spares": 49}, 422, "InvalidField", "spares"),
     ("negative NPUs", "resource", "PUT", "/v1/allocations/a", {"npus": -8}, 422, "InvalidField", "npus"),
     ("an old topology", "resource", "PUT", "/v1/allocations/a", {"nodes": 1, "topologyVersion": "v1-000000000000"}, 409, "StaleTopology", "topologyVersion"),

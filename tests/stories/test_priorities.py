@@ -224,16 +224,16 @@ async def test_affinity_moves_the_instance_and_priority_does_not(tmp_path):
         here = await stack.active("second", 2)
         assert (cabinets(here), here.priority) == ({home}, 7)
         assert (await stack.resource.find_allocation("second")).priority == 7
-        await stack.apply("second", 2, priority=7, apart={"instances": ["first"]})
+        await stack.apply("second", 2, priority=7, antiAffinity={"instances": ["first"]})
         assert home not in cabinets(await stack.active("second", 2))
-        await stack.apply("second", 2, priority=7, near={"instances": ["first"]})
+        await stack.apply("second", 2, priority=7, affinity={"instances": ["first"]})
         assert cabinets(await stack.active("second", 2)) == {home}
         await stack.check()
         with pytest.raises(InvalidField, match="near itself") as refused:
-            await stack.apply("second", 2, near={"instances": ["second"]})
-        assert refused.value.field == "near.instances"
-        nobody = InstanceRequest.model_validate({"nodes": 2, "near": {"instances": ["nobody"]}})
+            await stack.apply("second", 2, affinity={"instances": ["second"]})
+        assert refused.value.field == "affinity.instances"
+        nobody = InstanceRequest.model_validate({"nodes": 2, "affinity": {"instances": ["nobody"]}})
         for name in ("second", "third"):
             with pytest.raises(InvalidField) as refused:
                 await stack.compute.ensure_instance(name, nobody, validate_only=True)
-            assert refused.value.field == "near.instances"
+            assert refused.value.field == "affinity.instances"

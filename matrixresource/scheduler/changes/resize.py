@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-AMOUNTS = ("nodes", "per", "spares", "cpus", "mem")
+AMOUNTS = ("nodes", "npus_per_node", "spares", "cpus", "mem")
 
 
 def grow(ledger: Ledger, name: str, wish: PlacementRequest) -> Placement | None:

@@ -169,7 +169,7 @@ def _walked(
     for node, beside in enumerate(shown, first):
         if beside:
             if ruled and not allowed(node):
-                what = "apart" if wish.anti_affinity else "near"
+                what = "anti_affinity" if wish.anti_affinity else "affinity"
                 obstacles[what] = obstacles.get(what, 0) + 1
             else:
                 usable[node // nodes] = usable.get(node // nodes, 0) + 1

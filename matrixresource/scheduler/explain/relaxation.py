@@ -48,8 +48,8 @@ def relaxed(ledger: Ledger, wish: PlacementRequest) -> Iterator[tuple[str, str, 
         ("spares", _spares(ledger, wish)),
         ("block", iter([("1", replace(wish, supernode_block=1))] if wish.supernode_block > 1 else [])),
         ("cell", iter([("1", replace(wish, cabinet_block=1))] if wish.cabinet_block > 1 else [])),
-        ("apart", _without(wish, "apart")),
-        ("near", _without(wish, "near")),
+        ("anti_affinity", _without(wish, "anti_affinity")),
+        ("affinity", _without(wish, "affinity")),
         ("avoid", iter([("", replace(wish, excluded_nodes=frozenset()))] if wish.excluded_nodes else [])),
     ):
         for to, changed in steps:

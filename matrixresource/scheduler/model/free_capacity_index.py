@@ -20,8 +20,26 @@ class FreeCapacityIndex:
     """Free dies by node, and the sets above. `whole` nodes are up and entirely free; a node that is not up has none."""
 
     __slots__ = (
-        "faulty_dies", "by_free", "cabinets", "cpus", "dies", "free", "halves", "having", "idle_faulty", "left", "mem",
-        "node_bits", "nodes", "npus", "parts", "rows", "shape", "sizes", "up", "whole",
+        "by_free",
+        "cabinets",
+        "cpus",
+        "dies",
+        "faulty_dies",
+        "free",
+        "halves",
+        "having",
+        "idle_faulty",
+        "left",
+        "mem",
+        "node_bits",
+        "nodes",
+        "npus",
+        "parts",
+        "rows",
+        "shape",
+        "sizes",
+        "up",
+        "whole",
     )  # fmt: skip
 
     def __init__(self, shape: ClusterShape) -> None:

@@ -42,7 +42,9 @@ def _firmly(ledger: Ledger, wish: PlacementRequest) -> Placement | None:
 
 def _firmed(wish: PlacementRequest) -> Iterator[PlacementRequest]:
     """The request with its level and its neighbours as rules; then without the level; then without the neighbours."""
-    soft = [key for key in ("near", "apart") if (rule := getattr(wish, key)) is not None and not rule.required]
+    soft = [
+        key for key in ("affinity", "anti_affinity") if (rule := getattr(wish, key)) is not None and not rule.required
+    ]
     kept: dict[str, DomainConstraint] = {key: replace(getattr(wish, key), required=True) for key in soft}
     narrower = wish.preferred_domain and (
         not wish.required_domain or (wish.required_domain == "supernode" and wish.preferred_domain == "cabinet")

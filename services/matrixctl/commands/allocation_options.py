@@ -23,8 +23,12 @@ Blocks = Annotated[
     list[str] | None,
     typer.Option("--block", help="Nodes of a block no supernode's edge cuts; 2@cabinet for a cabinet's."),
 ]
-Near = Annotated[list[str] | None, typer.Option(help="Only where this allocation lies; NAME@node, NAME@supernode.")]
-Apart = Annotated[list[str] | None, typer.Option(help="Nowhere where this allocation lies; NAME@node, NAME@supernode.")]
+AffinityOption = Annotated[
+    list[str] | None, typer.Option(help="Only where this allocation lies; NAME@node, NAME@supernode.")
+]
+AntiAffinityOption = Annotated[
+    list[str] | None, typer.Option(help="Nowhere where this allocation lies; NAME@node, NAME@supernode.")
+]
 Priority = Annotated[int, typer.Option(help="Higher ones may put lower ones out.")]
 Preempt = Annotated[bool, typer.Option("--preempt", help="It may put out those of lower priority.")]
 LeaseS = Annotated[float | None, typer.Option("--lease", help="Given back after so many emulated seconds.")]
@@ -45,8 +49,8 @@ def request(said: Mapping[str, Any]) -> dict[str, Any]:
         cpus=said["cpus"],
         memoryGib=said["memory_gib"],
         spares=said["spares"],
-        near=_affinity(said["near"], "--near"),
-        apart=_affinity(said["apart"], "--apart"),
+        affinity=_affinity(said["affinity"], "--affinity"),
+        anti_affinity=_affinity(said["anti_affinity"], "--anti-affinity"),
         priority=said["priority"],
         preemption="LowerPriority" if said.get("preempt") else "",
         leaseS=said.get("lease_s"),

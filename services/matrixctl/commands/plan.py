@@ -31,8 +31,8 @@ def plan(
     required: allocation_options.Required = False,
     max_per_domain: allocation_options.MaxPerDomain = None,
     block: allocation_options.Blocks = None,
-    near: allocation_options.Near = None,
-    apart: allocation_options.Apart = None,
+    affinity: allocation_options.AffinityOption = None,
+    anti_affinity: allocation_options.AntiAffinityOption = None,
     priority: allocation_options.Priority = 0,
     preempt: allocation_options.Preempt = False,
     lease_s: allocation_options.LeaseS = None,
@@ -50,7 +50,7 @@ def plan(
         --nodes 4 --required                 four nodes of one cabinet
         --npus 2                             a quarter of a node
         --nodes 24 --block 8                 three logical supernodes
-        --nodes 4 --near db --apart web      where db lies, not web
+        --nodes 4 --affinity db --anti-affinity web      where db lies, not web
         --nodes 40 --priority 9 --preempt    whoever that puts out
     """
     from services.matrixctl.api_client import ApiClient

@@ -1,4 +1,14 @@
-from matrixresource.store import agent_leases, maintenance_domains, port_observations, topology_versions  # noqa: F401  (their tables)
+from matrixresource.allocations import quotas  # noqa: F401
+from matrixresource.store import (  # noqa: F401  (their tables)
+    agent_leases,
+    defragmentations,
+    fault_history,
+    maintenance_domains,
+    node_inventories,
+    port_observations,
+    reservations,
+    topology_versions,
+)
 from matrixresource.store.tables import Base
 from services.chassis.migrating import run
 

@@ -130,6 +130,6 @@ def weaker(wish: PlacementRequest) -> Iterator[tuple[str, str, PlacementRequest]
         yield "spares", str(spares), replace(wish, spares=spares)
     if wish.cabinet_block > 1:
         yield "cell", "1", replace(wish, cabinet_block=1)
-    for key in ("apart", "near"):
+    for key in ("anti_affinity", "affinity"):
         if getattr(wish, key):
             yield key, "", replace(wish, **{key: None})

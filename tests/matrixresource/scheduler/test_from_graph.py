@@ -64,7 +64,9 @@ class Followed(RuleBasedStateMachine):
         self.graph = graph_of(SMALL)
         self.count = 0
 
-    @rule(wish=wishes(), other=st.integers(0, 9), level=LEVELS, key=st.sampled_from(["", "", "near", "apart"]))
+    @rule(
+        wish=wishes(), other=st.integers(0, 9), level=LEVELS, key=st.sampled_from(["", "", "affinity", "anti_affinity"])
+    )
     def allocate(self, wish: PlacementRequest, other: int, level: str, key: str) -> None:
         living = sorted(self.ledger.allocations)
         if key and living:

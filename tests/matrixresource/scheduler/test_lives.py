@@ -66,11 +66,14 @@ class Machine(RuleBasedStateMachine):
         decisions = list(self.replay.run([event]))
         self.accountant.follow(event, decisions[0] if decisions else {})
 
-    @rule(asked=requests(), near=st.integers(0, 5), key=st.sampled_from(["", "", "near", "apart"]))
+    @rule(asked=requests(), near=st.integers(0, 5), key=st.sampled_from(["", "", "affinity", "anti_affinity"]))
     def allocate(self, asked: dict[str, Any], near: int, key: str) -> None:
         living = sorted(self.accountant.live)
         if key and living and asked.get("npus"):
-            asked[key] = {"over": "cabinet", {"near": "to", "apart": "from"}[key]: [living[near % len(living)]]}
+            asked[key] = {
+                "over": "cabinet",
+                {"affinity": "to", "anti_affinity": "from"}[key]: [living[near % len(living)]],
+            }
         self.count += 1
         self.follow({"op": "alloc", "id": f"j{self.count}"} | asked)
 

@@ -39,15 +39,18 @@ def machines(draw: st.DrawFn) -> Ledger:
 
 @st.composite
 def wishes(draw: st.DrawFn, ledger: Ledger) -> PlacementRequest:
-    asked: dict[str, Any] = {"nodes": draw(st.integers(1, 5)), "within": draw(st.sampled_from(["", "cabinet"]))}
-    asked["per"] = draw(st.sampled_from([8, 8, 8, 4, 7, 0.5]))
+    asked: dict[str, Any] = {
+        "nodes": draw(st.integers(1, 5)),
+        "required_domain": draw(st.sampled_from(["", "cabinet"])),
+    }
+    asked["npus_per_node"] = draw(st.sampled_from([8, 8, 8, 4, 7, 0.5]))
     if draw(st.integers(0, 2)) == 0:
         asked["spread"] = DomainConstraint("cabinet", draw(st.integers(1, 2)))
     if draw(st.integers(0, 2)) == 0:
         asked["spares"] = draw(st.integers(1, 2))
-    asked["cell"] = draw(st.sampled_from([1, 2])) if asked["nodes"] % 2 == 0 else 1
+    asked["cabinet_block"] = draw(st.sampled_from([1, 2])) if asked["nodes"] % 2 == 0 else 1
     if ledger.allocations and draw(st.integers(0, 3)) == 0:
-        asked[draw(st.sampled_from(["apart", "near"]))] = DomainConstraint(
+        asked[draw(st.sampled_from(["anti_affinity", "affinity"]))] = DomainConstraint(
             "cabinet", 0, (draw(st.sampled_from([*ledger.allocations])),)
         )
     return PlacementRequest(**asked)

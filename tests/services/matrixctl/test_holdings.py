@@ -15,7 +15,7 @@ __all__ = ["here"]
 
 NOTHING = {
     "nodes": None, "npus": None, "npus_per_node": None, "cpus": 0, "memory_gib": 0, "spares": 0, "policy": "pack",
-    "level": "cabinet", "required": False, "max_per_domain": None, "block": None, "near": None, "apart": None,
+    "level": "cabinet", "required": False, "max_per_domain": None, "block": None, "affinity": None, "anti_affinity": None,
     "priority": 0, "exclude": None,
 }  # fmt: skip
 
@@ -23,7 +23,7 @@ NOTHING = {
 def test_every_option_reaches_the_request():
     said = {
         "nodes": 24, "npus_per_node": 4.0, "spares": 2, "policy": "spread", "level": "supernode", "required": True,
-        "max_per_domain": 12, "block": ["8", "2@cabinet"], "near": ["db@supernode"], "apart": ["web", "api@node"],
+        "max_per_domain": 12, "block": ["8", "2@cabinet"], "affinity": ["db@supernode"], "anti_affinity": ["web", "api@node"],
         "priority": 9, "preempt": True, "lease_s": 60.0, "exclude": ["sn0-c00-n0"],
     }  # fmt: skip
     assert allocation_options.request(NOTHING | said) == {
@@ -37,8 +37,8 @@ def test_every_option_reaches_the_request():
             "maxPerDomain": 12,
             "blocks": [{"nodes": 8, "level": "supernode"}, {"nodes": 2, "level": "cabinet"}],
         },
-        "near": {"allocations": ["db"], "level": "supernode"},
-        "apart": {"allocations": ["web", "api"], "level": "node"},
+        "affinity": {"allocations": ["db"], "level": "supernode"},
+        "antiAffinity": {"allocations": ["web", "api"], "level": "node"},
         "priority": 9,
         "preemption": "LowerPriority",
         "leaseS": 60.0,
@@ -47,7 +47,7 @@ def test_every_option_reaches_the_request():
 
 
 @pytest.mark.parametrize(
-    ("said", "flag"), [({"block": ["x"]}, "--block"), ({"near": ["a@node", "b@cabinet"]}, "--near")]
+    ("said", "flag"), [({"block": ["x"]}, "--block"), ({"affinity": ["a@node", "b@cabinet"]}, "--affinity")]
 )
 def test_what_cannot_be_read_is_refused_by_its_flag(said, flag):
     with pytest.raises(InvalidField) as refused:
@@ -66,7 +66,7 @@ def test_quotas_are_set_shown_and_taken_away(here: None, capsys: pytest.CaptureF
 def test_a_plan_names_what_stands_in_the_way_and_a_reservation_is_refused_alike(
     here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, told = ctl(capsys, "plan --npus 2 --priority 3 --preempt --near nobody -o json")
+    code, told = ctl(capsys, "plan --npus 2 --priority 3 --preempt --affinity nobody -o json")
     assert code == 1
     answer = json.loads(told)
     assert (answer["fits"], answer["npus"]) == (False, 2)

@@ -1,11 +1,11 @@
-"""create deployments and usage."""
+"""create the tables."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "v1_0001"
 down_revision = None
 
 

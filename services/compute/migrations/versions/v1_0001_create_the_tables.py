@@ -1,11 +1,11 @@
-"""create instances, operations, events and the journal."""
+"""create the tables."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "v1_0001"
 down_revision = None
 
 
@@ -57,6 +57,7 @@ def upgrade() -> None:
         sa.Column("ready_nodes", sa.Integer(), nullable=False),
         sa.Column("repairs", sa.Integer(), nullable=False),
         sa.Column("retry_at", sa.Float(), nullable=False),
+        sa.Column("expires_at", sa.Float(), nullable=True),
         sa.Column("name", sa.String(length=253), nullable=False),
         sa.Column("project", sa.String(length=63), nullable=False),
         sa.Column("labels", sa.JSON(), nullable=False),
@@ -84,7 +85,9 @@ def upgrade() -> None:
         sa.Column("steps", sa.JSON(), nullable=False),
         sa.Column("message", sa.Text(), nullable=False),
         sa.Column("error", sa.JSON(), nullable=True),
-        sa.Column("wish", sa.Integer(), nullable=False),
+        sa.Column("spec_generation", sa.Integer(), nullable=False),
+        sa.Column("shape", sa.JSON(), nullable=False),
+        sa.Column("parameters", sa.JSON(), nullable=True),
         sa.Column("finished_at", sa.Float(), nullable=True),
         sa.Column("name", sa.String(length=253), nullable=False),
         sa.Column("project", sa.String(length=63), nullable=False),

@@ -1,11 +1,11 @@
-"""create the slices, programs and reported links."""
+"""create the tables."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "v1_0001"
 down_revision = None
 
 
@@ -31,6 +31,71 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_changes_kind"), ["kind"], unique=False)
 
     op.create_table(
+        "communicators",
+        sa.Column("slice", sa.String(length=253), nullable=False),
+        sa.Column("pattern", sa.String(length=16), nullable=False),
+        sa.Column("routing", sa.String(length=16), nullable=False),
+        sa.Column("ranks", sa.JSON(), nullable=True),
+        sa.Column("offered_gbps", sa.Float(), nullable=True),
+        sa.Column("shift", sa.Integer(), nullable=True),
+        sa.Column("holders", sa.Integer(), nullable=True),
+        sa.Column("seed", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=253), nullable=False),
+        sa.Column("project", sa.String(length=63), nullable=False),
+        sa.Column("labels", sa.JSON(), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.String(length=40), nullable=False),
+        sa.Column("conditions", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("updated_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+    with op.batch_alter_table("communicators", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_communicators_slice"), ["slice"], unique=False)
+
+    op.create_table(
+        "drains",
+        sa.Column("elements", sa.JSON(), nullable=False),
+        sa.Column("ports", sa.JSON(), nullable=False),
+        sa.Column("reason", sa.String(length=300), nullable=False),
+        sa.Column("even_if_floors_break", sa.Boolean(), nullable=False),
+        sa.Column("waiting_for", sa.Integer(), nullable=False),
+        sa.Column("message", sa.String(length=300), nullable=False),
+        sa.Column("name", sa.String(length=253), nullable=False),
+        sa.Column("project", sa.String(length=63), nullable=False),
+        sa.Column("labels", sa.JSON(), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.String(length=40), nullable=False),
+        sa.Column("conditions", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("updated_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+    op.create_table(
+        "events",
+        sa.Column("about", sa.String(length=253), nullable=False),
+        sa.Column("type", sa.String(length=10), nullable=False),
+        sa.Column("reason", sa.String(length=60), nullable=False),
+        sa.Column("message", sa.Text(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("name", sa.String(length=253), nullable=False),
+        sa.Column("project", sa.String(length=63), nullable=False),
+        sa.Column("labels", sa.JSON(), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.String(length=40), nullable=False),
+        sa.Column("conditions", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("updated_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+    with op.batch_alter_table("events", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_events_about"), ["about"], unique=False)
+        batch_op.create_index(batch_op.f("ix_events_at"), ["at"], unique=False)
+
+    op.create_table(
         "fences",
         sa.Column("slice", sa.String(length=253), nullable=False),
         sa.Column("node", sa.String(length=63), nullable=False),
@@ -52,6 +117,13 @@ def upgrade() -> None:
         sa.Column("port", sa.String(length=40), nullable=False),
         sa.Column("gbps", sa.Float(), nullable=False),
         sa.Column("built", sa.JSON(), nullable=False),
+        sa.Column("reported_gbps", sa.Float(), nullable=True),
+        sa.Column("probed_gbps", sa.Float(), nullable=True),
+        sa.Column("reason", sa.String(length=40), server_default="", nullable=False),
+        sa.Column("accused", sa.String(length=80), nullable=True),
+        sa.Column("penalty", sa.Float(), server_default="0", nullable=False),
+        sa.Column("penalty_at", sa.Float(), server_default="0", nullable=False),
+        sa.Column("damped_until", sa.Float(), nullable=True),
         sa.Column("name", sa.String(length=253), nullable=False),
         sa.Column("project", sa.String(length=63), nullable=False),
         sa.Column("labels", sa.JSON(), nullable=False),
@@ -66,6 +138,26 @@ def upgrade() -> None:
     with op.batch_alter_table("links", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_links_node"), ["node"], unique=False)
 
+    op.create_table(
+        "peerings",
+        sa.Column("slices", sa.JSON(), nullable=False),
+        sa.Column("plane", sa.String(length=8), nullable=False),
+        sa.Column("isolation", sa.String(length=16), nullable=False),
+        sa.Column("isolation_key", sa.Integer(), nullable=False),
+        sa.Column("accepted_by", sa.JSON(), nullable=False),
+        sa.Column("security_rules", sa.JSON(), nullable=False),
+        sa.Column("message", sa.String(length=300), nullable=False),
+        sa.Column("name", sa.String(length=253), nullable=False),
+        sa.Column("project", sa.String(length=63), nullable=False),
+        sa.Column("labels", sa.JSON(), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.String(length=40), nullable=False),
+        sa.Column("conditions", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("updated_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
     op.create_table(
         "programs",
         sa.Column("slice", sa.String(length=253), nullable=False),
@@ -106,10 +198,13 @@ def upgrade() -> None:
         sa.Column("ceiling_gbps", sa.Float(), nullable=True),
         sa.Column("weight", sa.Float(), nullable=False),
         sa.Column("latency_bound_us", sa.Float(), nullable=True),
+        sa.Column("protection", sa.String(length=16), nullable=False),
         sa.Column("isolation", sa.String(length=16), nullable=False),
         sa.Column("isolation_key", sa.Integer(), nullable=False),
         sa.Column("admitted_order", sa.BigInteger(), nullable=False),
         sa.Column("kept", sa.Float(), nullable=False),
+        sa.Column("unprotected", sa.String(length=300), nullable=False),
+        sa.Column("security_rules", sa.JSON(), nullable=False),
         sa.Column("program_generation", sa.Integer(), nullable=False),
         sa.Column("programmed", sa.Integer(), nullable=False),
         sa.Column("ports_seen", sa.JSON(), nullable=False),
@@ -148,12 +243,23 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f("ix_programs_node"))
 
     op.drop_table("programs")
+    op.drop_table("peerings")
     with op.batch_alter_table("links", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_links_node"))
 
     op.drop_table("links")
     op.drop_table("journal_head")
     op.drop_table("fences")
+    with op.batch_alter_table("events", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_events_at"))
+        batch_op.drop_index(batch_op.f("ix_events_about"))
+
+    op.drop_table("events")
+    op.drop_table("drains")
+    with op.batch_alter_table("communicators", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_communicators_slice"))
+
+    op.drop_table("communicators")
     with op.batch_alter_table("changes", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_changes_kind"))
 
