@@ -46,11 +46,11 @@ def answered(ledger: Ledger, now: float, count: int) -> tuple[list[float], float
     gc.disable()
     try:
         for _ in range(count):
-            wish = next(refused)
+            request = next(refused)
             begun = time.perf_counter_ns()
-            said = explain.answer(ledger, wish, now)
+            reported = explain.answer(ledger, request, now)
             took.append((time.perf_counter_ns() - begun) / 1e6)
-            proven += [change.exact for change in said.changes if change.kind == "release"]
+            proven += [change.exact for change in reported.changes if change.kind == "release"]
     finally:
         gc.enable()
     return sorted(took), sum(proven) / max(1, len(proven))
@@ -70,6 +70,6 @@ def refusals(ledger: Ledger, chance: random.Random, now: float) -> Iterator[Plac
     """Requests that would fit on an empty machine and do not fit now."""
     names = sorted(ledger.allocations)
     while True:
-        wish = with_rules(chance, wish_of(chance, ledger.shape, now)[0], names)
-        if possible(ledger.shape, wish) and ledger.choose(wish) is None:
-            yield wish
+        request = with_rules(chance, wish_of(chance, ledger.shape, now)[0], names)
+        if possible(ledger.shape, request) and ledger.choose(request) is None:
+            yield request

@@ -50,11 +50,11 @@ def wish_of(chance: random.Random, shape: ClusterShape, now: float) -> tuple[Pla
     ), stay
 
 
-def with_rules(chance: random.Random, wish: PlacementRequest, names: list[str]) -> PlacementRequest:
+def with_rules(chance: random.Random, request: PlacementRequest, names: list[str]) -> PlacementRequest:
     """One request in six with spares, one in six a gang of parts; with names, as many spread or kept apart of them."""
-    end, kind = wish.lease_end, chance.randrange(6)
+    end, kind = request.lease_end, chance.randrange(6)
     if kind == 0:
-        return PlacementRequest(wish.nodes, 8, wish.required_domain, spares=chance.choice([1, 2]), lease_end=end)
+        return PlacementRequest(request.nodes, 8, request.required_domain, spares=chance.choice([1, 2]), lease_end=end)
     if kind == 1:
         return PlacementRequest(chance.randint(2, 8), chance.choice([2, 4]), "supernode", lease_end=end)
     if kind == 2 and names:
@@ -68,9 +68,13 @@ def with_rules(chance: random.Random, wish: PlacementRequest, names: list[str]) 
     if kind == 3 and names:
         others = tuple(chance.sample(names, min(2, len(names))))
         return PlacementRequest(
-            wish.nodes, 8, wish.required_domain, anti_affinity=DomainConstraint("cabinet", 0, others), lease_end=end
+            request.nodes,
+            8,
+            request.required_domain,
+            anti_affinity=DomainConstraint("cabinet", 0, others),
+            lease_end=end,
         )
-    return wish
+    return request
 
 
 def busy(shape: ClusterShape, requests: int, *, rules: bool = False) -> Busy:
@@ -86,9 +90,9 @@ def busy(shape: ClusterShape, requests: int, *, rules: bool = False) -> Busy:
     try:
         for number in range(fill + requests):
             found.now = now = found.now + chance.expovariate(1 / gap)
-            wish, stay = wish_of(chance, shape, now)
+            request, stay = wish_of(chance, shape, now)
             if rules:
-                wish = with_rules(chance, wish, [])
+                request = with_rules(chance, request, [])
             name = f"r{number}"
             begun = time.perf_counter_ns()
             while leaving and leaving[0][0] <= now:
@@ -96,7 +100,7 @@ def busy(shape: ClusterShape, requests: int, *, rules: bool = False) -> Busy:
                 if gone in ledger.allocations:
                     ledger.release(gone)
             freed = time.perf_counter_ns()
-            place, _ = ledger.allocate(name, wish, now)
+            place, _ = ledger.allocate(name, request, now)
             done = time.perf_counter_ns()
             if place is not None:
                 heapq.heappush(leaving, (now + stay, name))

@@ -60,9 +60,9 @@ class Connection:
 
     async def expect(self, wanted: int, method: str, path: str, body: bytes = b"") -> None:
         """Ask, and stop at any other answer."""
-        status, said = await self.ask(method, path, body)
+        status, reported = await self.ask(method, path, body)
         if status != wanted:
-            raise SystemExit(f"{method} {path}: {status} instead of {wanted}: {said[:300]!r}")
+            raise SystemExit(f"{method} {path}: {status} instead of {wanted}: {reported[:300]!r}")
 
 
 async def together(clients: int, client: Callable[[int], Coroutine[Any, Any, None]]) -> None:

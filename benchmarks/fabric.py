@@ -93,18 +93,18 @@ def single_changes(how: str) -> Iterator[Figure]:
     made = UbPaths.of(4).hashed(all_to_all(range(64), 1)[0], 1)
     paths = [made.links[a:b].tolist() for a, b in zip(made.starts[:4000], made.starts[1:4001], strict=True)]
     shares = IncrementalMaxMin(made.capacity, 4001, 4)
-    held = {shares.add(path)[0]: path for path in paths}
+    current = {shares.add(path)[0]: path for path in paths}
     chance, arrivals, departures = random.Random(4), [], []
     for _ in range(CHANGES if kernel() else CHANGES // 100):
-        flow = chance.choice(list(held))
-        path = held.pop(flow)
+        flow = chance.choice(list(current))
+        path = current.pop(flow)
         begun = time.perf_counter_ns()
         shares.remove(flow)
         gone = time.perf_counter_ns()
         fresh, _ = shares.add(path)
         arrivals.append(time.perf_counter_ns() - gone)
         departures.append(gone - begun)
-        held[fresh] = path
+        current[fresh] = path
     for name, took in (("completion", departures), ("arrival", arrivals)):
         mean = sum(took) / len(took) / 1e6
         yield Figure(
@@ -112,11 +112,11 @@ def single_changes(how: str) -> Iterator[Figure]:
         )
 
 
-def median(deed: Callable[[], Any], tries: int = TRIES) -> tuple[float, CompletionTimes | Any]:
+def median(action: Callable[[], Any], tries: int = TRIES) -> tuple[float, CompletionTimes | Any]:
     """Seconds of the middle try, after one that does not count, and what the last gave."""
-    took, result = [], deed()
+    took, result = [], action()
     for _ in range(tries):
         begun = time.perf_counter()
-        result = deed()
+        result = action()
         took.append(time.perf_counter() - begun)
     return sorted(took)[tries // 2], result

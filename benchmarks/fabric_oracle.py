@@ -45,8 +45,8 @@ def answer(case: Case, exact: bool = False) -> dict[str, Any]:
     """The answer to a case, with the keys that its `expect` has. Raises ValueError for what is no such case."""
     known = [*BY_RATES, *OTHERS]
     if case.get("format") != "fabric-oracle/1" or case.get("rule") not in known:
-        held = f"format {case.get('format')!r}, rule {case.get('rule')!r}"
-        raise ValueError(f"{held}: expected fabric-oracle/1 and one of {', '.join(known)}")
+        current = f"format {case.get('format')!r}, rule {case.get('rule')!r}"
+        raise ValueError(f"{current}: expected fabric-oracle/1 and one of {', '.join(known)}")
     rates = share if exact else share_floats
     by_rates = BY_RATES.get(case["rule"])
     return by_rates(case, rates) if by_rates else OTHERS[case["rule"]](case)

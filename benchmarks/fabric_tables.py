@@ -71,8 +71,8 @@ def losing(name: str, shape: ClosShape, element: tuple[str, int, int, int], goal
         followed = flows.take(change)
         took.append((time.perf_counter() - begun) * 1e3)
         flows.take(tables.take([back(*element)]))
-    told = f"{len(change):,} entries, {len(followed.repathed)} paths, {len(followed.rerated)} rates; {peer}"
-    return Figure(name, sorted(took)[TRIES // 2], "ms", told, goal)
+    text = f"{len(change):,} entries, {len(followed.repathed)} paths, {len(followed.rerated)} rates; {peer}"
+    return Figure(name, sorted(took)[TRIES // 2], "ms", text, goal)
 
 
 def planned() -> Iterator[Figure]:
@@ -98,12 +98,12 @@ def quality() -> Iterator[Figure]:
         (ECMP, "hashed tables 14.62", None), (SPRAY, "", None),
     ):  # fmt: skip
         rates = pattern_rates(whole, 0, drawn, policy)
-        told = f"mean of 60, slowest flow {rates.slowest:.2f}; {peer}"
-        yield Figure(f"random permutation, {policy}", rates.mean, "GB/s", told, goal_least=goal)
+        text = f"mean of 60, slowest flow {rates.slowest:.2f}; {peer}"
+        yield Figure(f"random permutation, {policy}", rates.mean, "GB/s", text, goal_least=goal)
     for name, tables, peer in (("whole", whole, "28.00"), ("after a lost L2 chip", chip, "26.34")):
         rates = pattern_rates(tables, 0, turned)
-        told = f"mean of 59, worst {rates.worst_mean:.2f}; OpenSM ftree {peer}"
-        yield Figure(f"shift of all dies, static, {name}", rates.mean, "GB/s", told)
+        text = f"mean of 59, worst {rates.worst_mean:.2f}; OpenSM ftree {peer}"
+        yield Figure(f"shift of all dies, static, {name}", rates.mean, "GB/s", text)
     rates = pattern_rates(chip, 0, drawn)
     yield Figure("random permutation, static, after a lost L2 chip", rates.mean, "GB/s", "OpenSM ftree 17.62")
 
@@ -114,12 +114,12 @@ def tables_after(*events: ElementEvent) -> ForwardingTables:
     return tables
 
 
-def median(deed: Callable[[], object], tries: int = TRIES) -> float:
+def median(action: Callable[[], object], tries: int = TRIES) -> float:
     """Milliseconds of the middle try, after one that does not count."""
-    deed()
+    action()
     took = []
     for _ in range(tries):
         begun = time.perf_counter()
-        deed()
+        action()
         took.append((time.perf_counter() - begun) * 1e3)
     return sorted(took)[tries // 2]

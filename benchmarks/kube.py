@@ -92,11 +92,11 @@ def less(name: str, ours: float, theirs: float, unit: str, goal: float | None) -
 
 def faster(name: str, ours: dict[str, Any], theirs: dict[str, Any], goal: float) -> Figure:
     """A figure of rates, of which more is better."""
-    told = "; ".join(
+    text = "; ".join(
         f"{who} {one['rate']:,.1f}/s, P50 {one['p50']:.1f} ms, P99 {one['p99']:.1f} ms"
         for who, one in (("ours", ours), ("real", theirs))
     )
-    return Figure(f"{name}: real / ours", theirs["rate"] / ours["rate"], "x", told, goal)
+    return Figure(f"{name}: real / ours", theirs["rate"] / ours["rate"], "x", text, goal)
 
 
 def embedded(folder: Path) -> Measured:
@@ -151,7 +151,7 @@ def _loaded(server: Server, client: httpx.Client, ca: Path, pids: list[int], sta
     rest_mb = sum(map(resident_mb, pids))
     talk = Talk(server, client, "bench")
     talk.post(CRDS, WIDGETS)
-    talk.until(f"/apis/{GROUP}/v1/widgets", lambda said: said.code == 200)
+    talk.until(f"/apis/{GROUP}/v1/widgets", lambda reported: reported.code == 200)
     talk.quietly("POST", "/api/v1/namespaces", {"metadata": {"name": "bench-few"}})
     many, few = talk.path(f"~{GROUP}/v1/widgets"), f"/apis/{GROUP}/v1/namespaces/bench-few/widgets"
     body = json.dumps(widget("NAME", spec={"tags": ["a", "b"], "note": "a note", "free": {"text": "x" * 200}}))

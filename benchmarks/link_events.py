@@ -33,8 +33,8 @@ JSON = {"Content-Type": "application/json"}
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="cm-bench-") as folder:
         batches, changes, moved = asyncio.run(losses(Path(folder)))
-    told = f"{LOSSES} batches of 48 reports, {moved} flows on other paths; OpenSM 250 ms a sub-plane, 1,900 ms joined"
-    yield Figure("L2 chip lost through the API, P50", statistics.median(batches), "ms", told, 20)
+    text = f"{LOSSES} batches of 48 reports, {moved} flows on other paths; OpenSM 250 ms a sub-plane, 1,900 ms joined"
+    yield Figure("L2 chip lost through the API, P50", statistics.median(batches), "ms", text, 20)
     yield Figure("the same, P99", sorted(batches)[LOSSES * 99 // 100 - 1], "ms", "", 50)
     yield Figure("list of the changed flows, P50", statistics.median(changes), "ms", "GET .../changes, all pages")
 
@@ -63,9 +63,9 @@ async def losses(folder: Path) -> tuple[list[float], list[float], int]:
             listed = await stack.client.communicator_changes("p")
             changes.append((time.perf_counter() - begun) * 1e3)
             assert {change.sub_plane for change in listed} == {CHIPS[event // 2][0]}
-        told = await stack.client.find_communicator("p")
-        assert told is not None
-        assert told.traffic is not None
-        assert told.traffic.last_change is not None
-        assert (told.traffic.last_change.event, told.traffic.last_change.ports) == (event + 1, len(nodes))
-    return batches[WARM_UP:], changes[WARM_UP:], told.traffic.last_change.repathed
+        view = await stack.client.find_communicator("p")
+        assert view is not None
+        assert view.traffic is not None
+        assert view.traffic.last_change is not None
+        assert (view.traffic.last_change.event, view.traffic.last_change.ports) == (event + 1, len(nodes))
+    return batches[WARM_UP:], changes[WARM_UP:], view.traffic.last_change.repathed

@@ -50,9 +50,9 @@ def measure() -> Iterator[Figure]:
         yield Figure(f"{name} added to and taken from 16 nodes", took, "ms", f"{method}; OpenSM 150-280", 10)
     for part in ("sn0-l2p3-k11", "sn0-c00", "sn0-ub-p2"):
         asked = WhatIfRequest(fail=[part])
-        told = what_if(promises, asked)
+        view = what_if(promises, asked)
         took = median_ms(lambda asked=asked: what_if(promises, asked), 7)  # type: ignore[misc]
-        affected = f"{len(told.slices)} of 96 slices judged; median of 7; vendors' pre-change checks take minutes"
+        affected = f"{len(view.slices)} of 96 slices judged; median of 7; vendors' pre-change checks take minutes"
         yield Figure(f"what if {part} fails", took, "ms", affected)
     yield from after_a_loss(promises)
     yield Figure(
@@ -100,13 +100,13 @@ def of(name: str, members: list[str], floor: float, level: Protection, order: in
     )  # fmt: skip
 
 
-def median_ms(deed: Callable[[], Any], tries: int = TRIES) -> float:
+def median_ms(action: Callable[[], Any], tries: int = TRIES) -> float:
     """Milliseconds of the middle try, after one that does not count."""
     took = []
-    deed()
+    action()
     for _ in range(tries):
         begun = time.perf_counter_ns()
-        deed()
+        action()
         took.append((time.perf_counter_ns() - begun) / 1e6)
     return statistics.median(took)
 

@@ -67,16 +67,16 @@ def both(load: Load, database: str, clients: int, where: str) -> Iterator[Figure
         yield Figure("its withdrawal, P50", statistics.median(load.withdrawn) * 1000, "ms", method)
     else:
         name = f"durable admissions, as many withdrawals beside, {database}, {clients} clients{where}"
-        told = f"{method}; P50 of a PUT {p50:.1f} ms"
-        yield Figure(name, len(load.admitted) / SECONDS, "/s", told, None, None if where else 500)
+        text = f"{method}; P50 of a PUT {p50:.1f} ms"
+        yield Figure(name, len(load.admitted) / SECONDS, "/s", text, None, None if where else 500)
 
 
 def a_wish(name: str, members: list[str], floor: float) -> bytes:
-    wish = {
+    desired = {
         "allocation": name, "instance": name, "plane": "ub", "members": members, "qosClass": "Guaranteed",
         "floorGbpsPerNpu": floor, "protection": "anyL2Chip",
     }  # fmt: skip
-    return json.dumps(wish).encode()
+    return json.dumps(desired).encode()
 
 
 async def admit_all(link: LinkProcess, slices: list[tuple[str, list[str]]]) -> None:
@@ -106,10 +106,10 @@ class Load:
                     return
                 began = time.perf_counter()
                 await admit(to, number, made)
-                held = time.perf_counter()
+                current = time.perf_counter()
                 await withdraw(to, number, made)
-                self.admitted.append(held - began)
-                self.withdrawn.append(time.perf_counter() - held)
+                self.admitted.append(current - began)
+                self.withdrawn.append(time.perf_counter() - current)
 
     async def in_turns(self, clients: int, rounds: int) -> None:
         """All clients admit, and when all have, all withdraw."""
@@ -118,10 +118,10 @@ class Load:
         async def client(number: int) -> None:
             async with connected(self.service) as to:
                 for made in range(rounds):
-                    for deed in (admit, withdraw):
+                    for action in (admit, withdraw):
                         if await barrier.wait() == 0:
                             taken.append(time.perf_counter())
-                        await deed(to, number, made)
+                        await action(to, number, made)
                 if await barrier.wait() == 0:
                     taken.append(time.perf_counter())
 

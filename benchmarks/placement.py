@@ -80,30 +80,30 @@ class Replay:
                 raise ValueError(f"line {line}: unknown op {op!r}")
 
     def allocate(self, event: Event, now: float) -> Event:
-        wish = wish_of(event, now)
+        request = wish_of(event, now)
         begun = time.perf_counter_ns()
-        place, evicted = self.ledger.allocate(event["id"], wish, now)
-        moved = self.moving(event["id"], wish, now) if place is None and self.moves else None
+        place, evicted = self.ledger.allocate(event["id"], request, now)
+        moved = self.moving(event["id"], request, now) if place is None and self.moves else None
         took = (time.perf_counter_ns() - begun) / 1000
-        said: Event = {"place": self.written(place) if place else None, "us": round(took, 2)}
+        reported: Event = {"place": self.written(place) if place else None, "us": round(took, 2)}
         if moved:
-            said |= moved
+            reported |= moved
         if evicted:
-            said["evict"] = evicted
-        return said
+            reported["evict"] = evicted
+        return reported
 
     def allocate_together(self, line: int, events: list[Event], now: float) -> Iterator[Event]:
-        wishes = {event["id"]: wish_of(event, now) for event in events}
+        requests = {event["id"]: wish_of(event, now) for event in events}
         begun = time.perf_counter_ns()
-        placed = batch.allocate_together(self.ledger, wishes, now, random.Random(len(wishes)))
+        placed = batch.allocate_together(self.ledger, requests, now, random.Random(len(requests)))
         took = (time.perf_counter_ns() - begun) / 1000 / len(events)
         for number, event in enumerate(events, line):
             place = placed[event["id"]]
             yield {"i": number, "place": self.written(place) if place else None, "us": round(took, 2)}
 
-    def moving(self, name: str, wish: PlacementRequest, now: float) -> Event | None:
+    def moving(self, name: str, request: PlacementRequest, now: float) -> Event | None:
         """Where moves are allowed: room by the cheapest plan."""
-        plan = defragmentation.plan(self.ledger, wish)
+        plan = defragmentation.plan(self.ledger, request)
         if plan is None:
             return None
         for other in plan.moves:
@@ -111,7 +111,7 @@ class Replay:
         for other, place in plan.moves.items():
             self.ledger.allocations[other].place = place
             self.ledger.take(other, place)
-        self.ledger.hold(name, wish, plan.place, now)
+        self.ledger.hold(name, request, plan.place, now)
         moves = {other: self.written(place) for other, place in plan.moves.items()}
         return {"place": self.written(plan.place), "move": moves}
 
@@ -128,18 +128,18 @@ class Replay:
         offsets = self.ledger.index.offsets
         npu: dict[str, Any] = {names[c * nodes + o]: "*" for c, mask in place.whole for o in offsets(mask)}
         npu |= {names[n]: [d for d in range(2 * self.shape.npus) if dies >> d & 1] for n, dies in place.parts}
-        said: Event = {"npu": npu}
+        reported: Event = {"npu": npu}
         if place.spares:
-            said["spare"] = [names[c * nodes + o] for c, mask in place.spares for o in offsets(mask)]
+            reported["spare"] = [names[c * nodes + o] for c, mask in place.spares for o in offsets(mask)]
         if place.cpus:
-            said["cpu"] = {names[n]: amount for n, amount in place.cpus}
+            reported["cpu"] = {names[n]: amount for n, amount in place.cpus}
         if place.mem:
-            said["mem"] = {names[n]: amount for n, amount in place.mem}
-        return said
+            reported["mem"] = {names[n]: amount for n, amount in place.mem}
+        return reported
 
-    def place_of(self, said: Event) -> Placement:
+    def place_of(self, reported: Event) -> Placement:
         place, masks = Placement(), dict[int, int]()
-        for name, dies in (said.get("npu") or {}).items():
+        for name, dies in (reported.get("npu") or {}).items():
             node = self.numbers[name]
             if dies == "*":
                 cabinet, offset = divmod(node, self.shape.nodes)
@@ -148,12 +148,12 @@ class Replay:
                 place.parts.append((node, sum(1 << die for die in dies)))
         place.whole = list(masks.items())
         spares: dict[int, int] = {}
-        for name in said.get("spare") or []:
+        for name in reported.get("spare") or []:
             cabinet, offset = divmod(self.numbers[name], self.shape.nodes)
             spares[cabinet] = spares.get(cabinet, 0) | 1 << offset
         place.spares = list(spares.items())
-        place.cpus = [(self.numbers[name], amount) for name, amount in (said.get("cpu") or {}).items()]
-        place.mem = [(self.numbers[name], amount) for name, amount in (said.get("mem") or {}).items()]
+        place.cpus = [(self.numbers[name], amount) for name, amount in (reported.get("cpu") or {}).items()]
+        place.mem = [(self.numbers[name], amount) for name, amount in (reported.get("mem") or {}).items()]
         return place
 
 

@@ -46,9 +46,9 @@ def on(database: str, url: str) -> Iterator[Figure]:
             else:
                 p50 = statistics.median(load.allocated) * 1000
                 rate = len(load.allocated) / SECONDS
-                told = f"{method}; P50 of a PUT {p50:.1f} ms"
+                text = f"{method}; P50 of a PUT {p50:.1f} ms"
                 name = f"durable allocations, as many releases beside, {database}, {clients} clients"
-                yield Figure(name, rate, "/s", told, None, 500)
+                yield Figure(name, rate, "/s", text, None, 500)
 
 
 def filled(database: str, url: str) -> Iterator[Figure]:
@@ -94,15 +94,15 @@ class Load:
                 made += 1
                 path = f"/v1/allocations/bench-{os.getpid()}-{number}-{made}"
                 began = time.perf_counter()
-                status, said = await to.ask("PUT", path, WISH)
-                held = time.perf_counter()
+                status, reported = await to.ask("PUT", path, WISH)
+                current = time.perf_counter()
                 if status == 409:  # more clients than nodes: who is refused asks again
                     continue
                 if status != 200:
-                    raise SystemExit(f"PUT {path}: {status}: {said[:300]!r}")
+                    raise SystemExit(f"PUT {path}: {status}: {reported[:300]!r}")
                 await to.expect(204, "DELETE", path)
-                self.allocated.append(held - began)
-                self.released.append(time.perf_counter() - held)
+                self.allocated.append(current - began)
+                self.released.append(time.perf_counter() - current)
 
 
 if __name__ == "__main__":

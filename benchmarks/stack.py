@@ -63,7 +63,7 @@ def running(folder: Folder) -> Iterator[float]:
 
 def weight(folder: Folder) -> Iterator[Figure]:
     report = look(folder)
-    pss, rss = report.total(lambda held: held.pss), report.total(lambda held: held.rss)
+    pss, rss = report.total(lambda current: current.pss), report.total(lambda current: current.rss)
     if pss is not None:
         method = f"sum of Pss over {len(report.memory)} processes (each shared page once), {SETTLE_WALL_S:g} s idle"
         yield Figure("idle memory, shared pages counted once", pss / MB, "MB", method, 700)

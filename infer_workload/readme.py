@@ -42,13 +42,13 @@ def sizes_table() -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for nodes in SIZES:
-        held = laid_out(nodes)
-        layout, pools = held.decode_layout, held.pools
+        current = laid_out(nodes)
+        layout, pools = current.decode_layout, current.pools
         prefill = f"{len(pools.prefill)} x {len(pools.prefill[0]) * NPUS_PER_NODE} NPUs"
         decode = f"{len(pools.decode) * NPUS_PER_NODE} NPUs, EP{layout.dies}"
-        redundant = layout.redundant(held.model.routed_experts)
+        redundant = layout.redundant(current.model.routed_experts)
         lines.append(
-            f"| {nodes} | {prefill} | {decode} | {layout.experts_per_die} | {redundant} | {held.kv_tokens_per_die:,} |"
+            f"| {nodes} | {prefill} | {decode} | {layout.experts_per_die} | {redundant} | {current.kv_tokens_per_die:,} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -72,8 +72,8 @@ def routes(
         """Another placement for the same shape; with `validateOnly` the view's members are where it would lie."""
         with store.reading() as session:
             shape = store.instance(session, name).shape
-        wish = shape.model_copy(update={"placement": body})
-        return await conductor.ensure(name, wish, if_match=if_match, validate_only=validate_only)
+        allocation_request = shape.model_copy(update={"placement": body})
+        return await conductor.ensure(name, allocation_request, if_match=if_match, validate_only=validate_only)
 
     @api.post("/instances/{name}:renew", status_code=202)
     async def renew(name: str, body: RenewRequest) -> InstanceView:

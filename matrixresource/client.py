@@ -109,10 +109,10 @@ class ResourceClient:
         path = f"/v1/defragmentations/{defragmentation}:cancel"
         return DefragmentationView.model_validate(await call(self._http, "POST", path))
 
-    async def refuse_move(self, defragmentation: str, told: MoveRefused) -> DefragmentationView:
+    async def refuse_move(self, defragmentation: str, reported: MoveRefused) -> DefragmentationView:
         """Say that the move under way cannot be carried out."""
         path = f"/v1/defragmentations/{defragmentation}:refuse"
-        return DefragmentationView.model_validate(await call(self._http, "POST", path, body=told.wire()))
+        return DefragmentationView.model_validate(await call(self._http, "POST", path, body=reported.wire()))
 
     async def release(self, name: str) -> bool:
         """Ask for release; True once the allocation is gone."""

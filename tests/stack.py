@@ -175,15 +175,15 @@ class Stack:
         nodes = await self.resource.nodes()
         allocations = {each.name: each for each in await self.resource.allocations()}
         instances = {each.name for each in await self.compute.instances()}
-        held: dict[str, list[str]] = {}
+        current: dict[str, list[str]] = {}
         for node in nodes:
             if node.allocation is not None:
-                held.setdefault(node.allocation, []).append(node.name)
-        for name, members in held.items():
+                current.setdefault(node.allocation, []).append(node.name)
+        for name, members in current.items():
             assert name in allocations, f"{members} are held by {name}, which does not exist"
         for name, allocation in allocations.items():
             listed = sorted(member.node for member in allocation.members)
-            assert listed == sorted(held.get(name, [])), f"{name} lists other nodes than it holds"
+            assert listed == sorted(current.get(name, [])), f"{name} lists other nodes than it holds"
             ranks = [member.rank for member in allocation.members if member.role == "member"]
             assert len(ranks) == len(set(ranks)), f"{name} gives a rank twice"
         for link in (await self.http["link"].get("/v1/links", params={"pageSize": 1000})).json()["items"]:

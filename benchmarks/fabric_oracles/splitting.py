@@ -26,10 +26,10 @@ def share_split(candidates: Sequence[Paths], links: Mapping[Any, Fraction]) -> t
     common = Fraction(0)
     fixed: dict[int, Fraction] = {}
     while open_flows:
-        level, held = _raise_together(candidates, links, open_flows, fixed)
+        level, current = _raise_together(candidates, links, open_flows, fixed)
         if not fixed:
             common = level
-        for f in held:
+        for f in current:
             fixed[f] = rate[f] = level
         open_flows = [f for f in open_flows if f not in fixed]
     return rate, common
@@ -53,5 +53,5 @@ def _raise_together(
         bounds.append(-fixed.get(f, Fraction(0)))
     objective = [Fraction(0)] * (wide - 1) + [Fraction(1)]
     level, prices = maximize(objective, rows, bounds)
-    held = [f for position, f in enumerate(open_flows) if prices[len(used) + position] > 0]
-    return level, held
+    current = [f for position, f in enumerate(open_flows) if prices[len(used) + position] > 0]
+    return level, current

@@ -110,8 +110,8 @@ class Engine:
                 for transfer in self.transfers.finish(self.now):
                     self._at(self.now + self._transfer_start_s, self._transferred, transfer.request, transfer.life)
             else:
-                _, _, deed, arguments = heappop(self._events)
-                deed(*arguments)
+                _, _, action, arguments = heappop(self._events)
+                action(*arguments)
         if until < inf:
             self.now = max(self.now, until)
 
@@ -134,8 +134,8 @@ class Engine:
         pools = deployment.pools
         kept = [instance for instance in self.instances if instance.nodes in pools.prefill]
         gone = [instance for instance in self.instances if instance not in kept]
-        held = {instance.nodes for instance in kept}
-        added = [self._new_instance(nodes, self.now + start_s) for nodes in pools.prefill if nodes not in held]
+        current = {instance.nodes for instance in kept}
+        added = [self._new_instance(nodes, self.now + start_s) for nodes in pools.prefill if nodes not in current]
         decode = set(pools.decode)
         surviving = [die for die in self.pool.dies if die.node in decode]
         known = {die.node for die in surviving}
@@ -217,10 +217,10 @@ class Engine:
         self._at(self.now + lasts, self._end_chunk, instance, instance.chunk_number)
 
     def _fetch_s(self, instance: PrefillInstance, tokens: int, blocks: int) -> float:
-        held = self.deployment
-        size = tokens * held.model.kv_bytes_per_token
-        pool, plane = held.pools.caching, held.spec.cache_plane
-        return cache_fetch_s(held.fabric, held.calibration, size, blocks, instance.nodes, pool, plane)
+        current = self.deployment
+        size = tokens * current.model.kv_bytes_per_token
+        pool, plane = current.pools.caching, current.spec.cache_plane
+        return cache_fetch_s(current.fabric, current.calibration, size, blocks, instance.nodes, pool, plane)
 
     def _wake(self, instance: PrefillInstance) -> None:
         if instance in self.instances and not instance.chunk and self.now >= instance.ready_at:
@@ -271,8 +271,8 @@ class Engine:
     @property
     def _transfer_start_s(self) -> float:
         """What a transfer takes beside its bytes."""
-        held = self.deployment
-        return held.calibration.transfer_request_ms * 1e-3 + held.fabric.latency_s(RDMA)
+        current = self.deployment
+        return current.calibration.transfer_request_ms * 1e-3 + current.fabric.latency_s(RDMA)
 
     def _transferred(self, request: InferenceRequest, life: int) -> None:
         if request.attempts == life and request.state == TRANSFERRING:
@@ -322,10 +322,10 @@ class Engine:
         for at, instance in enumerate(self.instances):
             instance.timing = self.deployment.prefill_timing(at)
 
-    def _at(self, moment: float, deed: Callable[..., None], *arguments: object) -> None:
+    def _at(self, moment: float, action: Callable[..., None], *arguments: object) -> None:
         if moment < inf:
             self._sequence += 1
-            heappush(self._events, (moment, self._sequence, deed, arguments))
+            heappush(self._events, (moment, self._sequence, action, arguments))
 
 
 def _dies(nodes: tuple[str, ...] | list[str]) -> list[DecodeDie]:

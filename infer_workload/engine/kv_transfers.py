@@ -52,18 +52,18 @@ class Transfers:
     def finish(self, now: float) -> list[Transfer]:
         """Those that have arrived by now."""
         self._progress(now)
-        done = [held for held in self._active if held.left <= held.rate * ROUNDING_NS]
+        done = [current for current in self._active if current.left <= current.rate * ROUNDING_NS]
         if done:
-            self._active = [held for held in self._active if held.left > held.rate * ROUNDING_NS]
+            self._active = [current for current in self._active if current.left > current.rate * ROUNDING_NS]
         self._share()
         return done
 
     def drop(self, now: float, gone: Iterable[InferenceRequest]) -> None:
         """These requests no longer need their KV."""
         leaving = set(gone)
-        if any(held.request in leaving for held in self._active):
+        if any(current.request in leaving for current in self._active):
             self._progress(now)
-            self._active = [held for held in self._active if held.request not in leaving]
+            self._active = [current for current in self._active if current.request not in leaving]
             self._share()
 
     def reprice(self, now: float) -> None:
@@ -74,20 +74,20 @@ class Transfers:
     def _progress(self, now: float) -> None:
         passed = max(0.0, now - self._at)
         self._at = max(now, self._at)
-        for held in self._active:
-            held.left = max(0.0, held.left - held.rate * 1e9 * passed)
+        for current in self._active:
+            current.left = max(0.0, current.left - current.rate * 1e9 * passed)
 
     def _share(self) -> None:
         """New rates, and when the first transfer ends."""
-        links = {port: self._capacity(port) for held in self._active for port in held.ports}
+        links = {port: self._capacity(port) for current in self._active for port in current.ports}
         asked = dict.fromkeys(links, 0.0)
-        for held in self._active:
-            held.rate = min(links[port] for port in held.ports)
-            for port in held.ports:
-                asked[port] += held.rate
+        for current in self._active:
+            current.rate = min(links[port] for port in current.ports)
+            for port in current.ports:
+                asked[port] += current.rate
         if any(asked[port] > links[port] * (1 + 1e-9) for port in links):
-            rates = share([Flow(held.ports) for held in self._active], links)
-            for held, rate in zip(self._active, rates, strict=True):
-                held.rate = float(rate)
-        ends = [held.left / (held.rate * 1e9) for held in self._active if held.rate > 0]
+            rates = share([Flow(current.ports) for current in self._active], links)
+            for current, rate in zip(self._active, rates, strict=True):
+                current.rate = float(rate)
+        ends = [current.left / (current.rate * 1e9) for current in self._active if current.rate > 0]
         self.due = self._at + min(ends) if ends else inf

@@ -54,9 +54,9 @@ def run(
     """
     if (trace is None) == (generate is None):
         raise ValueError("give a trace or a number of requests to generate, one of the two")
-    wish = spec or DeploymentSpec(prefill_npus=prefill_npus, decode_npus=decode_npus)
+    desired = spec or DeploymentSpec(prefill_npus=prefill_npus, decode_npus=decode_npus)
     deployment = lay_out(
-        fabric or healthy_fabric(nodes), model or load_model(), calibration or load_calibration(), wish
+        fabric or healthy_fabric(nodes), model or load_model(), calibration or load_calibration(), desired
     )
     if trace is not None:
         arrivals, workload = read_trace(trace), f"trace {trace.name}"

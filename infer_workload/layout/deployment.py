@@ -112,10 +112,10 @@ def lay_out(
     previous: Pools | None = None,
 ) -> Deployment:
     """The deployment on the nodes of `fabric`. Raises DoesNotFit with everything that stands in the way."""
-    wish = spec or DeploymentSpec()
+    desired = spec or DeploymentSpec()
     nodes = fabric.nodes
-    prefill_nodes, decode_nodes = _sizes(len(nodes), wish, calibration)
-    pools = _assign(nodes, prefill_nodes, decode_nodes, wish, calibration, previous)
+    prefill_nodes, decode_nodes = _sizes(len(nodes), desired, calibration)
+    pools = _assign(nodes, prefill_nodes, decode_nodes, desired, calibration, previous)
     decode_layout = lay_experts(len(pools.decode) * DIES_PER_NODE, model)
     prefill_layouts = tuple(_prefill_layout(len(instance), model, calibration) for instance in pools.prefill)
     spare = _spare_hbm(decode_layout, model, calibration)
@@ -126,12 +126,12 @@ def lay_out(
     ]
     if blocking:
         raise DoesNotFit("the weights do not fit the memory of the dies: give the pool more nodes", blocking)
-    per_node = wish.cache_gb_per_node
+    per_node = desired.cache_gb_per_node
     if per_node is None:
         per_node = calibration.node_dram_gb * calibration.cache_dram_share
-    block_bytes = wish.block_tokens * model.kv_bytes_per_token
+    block_bytes = desired.block_tokens * model.kv_bytes_per_token
     return Deployment(
-        spec=wish,
+        spec=desired,
         model=model,
         calibration=calibration,
         fabric=fabric,
@@ -139,15 +139,15 @@ def lay_out(
         decode_layout=decode_layout,
         prefill_layouts=prefill_layouts,
         kv_tokens_per_die=int(spare // model.kv_bytes_per_token),
-        cache_blocks=int(len(pools.caching) * per_node * 1e9 // block_bytes) if wish.context_cache else 0,
+        cache_blocks=int(len(pools.caching) * per_node * 1e9 // block_bytes) if desired.context_cache else 0,
     )
 
 
-def _sizes(nodes: int, wish: DeploymentSpec, calibration: Calibration) -> tuple[int, int]:
+def _sizes(nodes: int, spec: DeploymentSpec, calibration: Calibration) -> tuple[int, int]:
     """Nodes for prefill and for decode; explicit sizes first, the paper's proportion for the rest."""
     asked = [
         None if npus is None else _whole_nodes(npus, role)
-        for npus, role in ((wish.prefill_npus, "prefill"), (wish.decode_npus, "decode"))
+        for npus, role in ((spec.prefill_npus, "prefill"), (spec.decode_npus, "decode"))
     ]
     least = sum(size or 1 for size in asked)
     if nodes < least:
@@ -179,7 +179,7 @@ def _assign(
     nodes: Sequence[str],
     prefill_nodes: int,
     decode_nodes: int,
-    wish: DeploymentSpec,
+    spec: DeploymentSpec,
     calibration: Calibration,
     previous: Pools | None,
 ) -> Pools:
@@ -188,7 +188,7 @@ def _assign(
     kept_decode = [node for node in (previous.decode if previous else ()) if node in usable][:decode_nodes]
     instances: list[tuple[str, ...]] = []
     for instance in previous.prefill if previous else ():
-        room = prefill_nodes - sum(len(held) for held in instances)
+        room = prefill_nodes - sum(len(current) for current in instances)
         if len(instance) <= room and all(node in usable for node in instance):
             instances.append(instance)
     taken = {*kept_decode, *(node for instance in instances for node in instance)}
@@ -196,14 +196,14 @@ def _assign(
     more = decode_nodes - len(kept_decode)
     decode = kept_decode + free[:more]
     rest = free[more:]
-    room = prefill_nodes - sum(len(held) for held in instances)
+    room = prefill_nodes - sum(len(current) for current in instances)
     while room > 0 and rest:
         take = min(size, room, len(rest))
         instances.append(tuple(rest[:take]))
         rest, room = rest[take:], room - take
     playing = {*decode, *(node for instance in instances for node in instance)}
     caching = [node for node in nodes if node in playing]
-    return Pools(tuple(instances), tuple(decode), tuple(caching[: wish.caching_nodes]))
+    return Pools(tuple(instances), tuple(decode), tuple(caching[: spec.caching_nodes]))
 
 
 def _prefill_layout(nodes: int, model: ServedModel, calibration: Calibration) -> ExpertLayout:

@@ -36,38 +36,38 @@ def plan_change(current: Deployment, fabric: Fabric, weights: ModelCache | None 
     Nodes that are new wait until they have loaded; if the surviving ones cannot serve alone, everything starts anew.
     Raises DoesNotFit when even all of them cannot.
     """
-    held = current.calibration
-    cache = weights or ModelCache(held, {current.model.name})
+    allocated = current.calibration
+    cache = weights or ModelCache(allocated, {current.model.name})
     playing = _playing(current)
     nodes = set(fabric.nodes)
     gained = tuple(sorted(nodes - playing))
-    start_s = held.executor_start_s + held.graph_load_s
+    start_s = allocated.executor_start_s + allocated.graph_load_s
     try:
         survivors = fabric.only(nodes & playing)
-        deployment = lay_out(survivors, current.model, held, current.spec, current.pools)
+        deployment = lay_out(survivors, current.model, allocated, current.spec, current.pools)
     except DoesNotFit:
-        deployment = lay_out(fabric, current.model, held, current.spec, current.pools)
+        deployment = lay_out(fabric, current.model, allocated, current.spec, current.pools)
         loading = _load_s(deployment, cache)
         return Change(deployment, start_s + loading, start_s + loading)
-    pause = held.decode_recovery_s if deployment.pools.decode != current.pools.decode else 0.0
+    pause = allocated.decode_recovery_s if deployment.pools.decode != current.pools.decode else 0.0
     roles_kept = set(deployment.pools.prefill) <= set(current.pools.prefill)
     load_s = _load_s(deployment, cache)
-    start = 0.0 if roles_kept else held.role_switch_s + load_s
+    start = 0.0 if roles_kept else allocated.role_switch_s + load_s
     return Change(deployment, pause, start, gained, start_s + load_s)
 
 
 def plan_gain(current: Deployment, fabric: Fabric) -> Change:
     """The layout that uses every node of the view; they have loaded by now."""
-    held = current.calibration
-    deployment = lay_out(fabric, current.model, held, current.spec, current.pools)
-    pause = held.decode_recovery_s if deployment.pools.decode != current.pools.decode else 0.0
+    allocated = current.calibration
+    deployment = lay_out(fabric, current.model, allocated, current.spec, current.pools)
+    pause = allocated.decode_recovery_s if deployment.pools.decode != current.pools.decode else 0.0
     return Change(deployment, pause, 0.0)
 
 
 def first_start_s(deployment: Deployment, weights: ModelCache) -> float:
     """From nothing to serving: executors, weights, graphs."""
-    held = deployment.calibration
-    return held.executor_start_s + held.graph_load_s + _load_s(deployment, weights)
+    current = deployment.calibration
+    return current.executor_start_s + current.graph_load_s + _load_s(deployment, weights)
 
 
 def _load_s(deployment: Deployment, weights: ModelCache) -> float:

@@ -8,19 +8,19 @@ from infer_workload.timing.decode import StepOptions
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 
-def spec_of(wish: DeploymentRequest) -> DeploymentSpec:
-    microbatch = {"auto": None, "on": True, "off": False}[wish.microbatching]
+def spec_of(request: DeploymentRequest) -> DeploymentSpec:
+    microbatch = {"auto": None, "on": True, "off": False}[request.microbatching]
     return DeploymentSpec(
-        prefill_npus=wish.prefill_npus,
-        decode_npus=wish.decode_npus,
-        caching_nodes=wish.caching_nodes,
-        block_tokens=wish.block_tokens,
-        batch_per_npu=wish.batch_per_npu,
-        context_cache=wish.context_cache,
-        cache_plane=wish.cache_plane,
-        cache_gb_per_node=wish.cache_gb_per_node,
+        prefill_npus=request.prefill_npus,
+        decode_npus=request.decode_npus,
+        caching_nodes=request.caching_nodes,
+        block_tokens=request.block_tokens,
+        batch_per_npu=request.batch_per_npu,
+        context_cache=request.context_cache,
+        cache_plane=request.cache_plane,
+        cache_gb_per_node=request.cache_gb_per_node,
         prefill_microbatch=microbatch,
-        steps=StepOptions(microbatch=microbatch, mtp=wish.mtp),
+        steps=StepOptions(microbatch=microbatch, mtp=request.mtp),
     )
 
 

@@ -97,7 +97,7 @@ class Completion:
 
         Whoever stops listening has the request cancelled; what it got is charged either way.
         """
-        told = 0
+        reported = 0
         self.live.stream_count += 1
         self.serving.nudge()
         try:
@@ -105,9 +105,9 @@ class Completion:
                 if self.live.lost(self.request):
                     raise Unavailable(f"{self.live.name} lost its pools: {self.live.why}", retry_after_s=RETRY_AFTER_S)
                 there = self.live.tokens_of(self.request)
-                if there > told:
-                    told = there
-                    yield told
+                if there > reported:
+                    reported = there
+                    yield reported
                 if self.request.done:
                     return
                 await self.live.news()
@@ -115,8 +115,8 @@ class Completion:
             self.live.stream_count -= 1
             self.live.cancel(self.request)
             charge = self.serving.metering
-            held = self.request
-            charge.add(self.live.name, held.tenant, held.input_tokens, held.cached_first, told)
+            current = self.request
+            charge.add(self.live.name, current.tenant, current.input_tokens, current.cached_first, reported)
             self.serving.charge_now()
 
 
@@ -219,31 +219,31 @@ async def _whole(completion: Completion) -> Response:
 
 
 async def _stream(completion: Completion) -> AsyncIterator[bytes]:
-    shape, told = completion.shape, 0
+    shape, reported = completion.shape, 0
     if shape is Chat:
         yield _event(_chunk(completion, shape.choice("", None, chunk=True, first=True), 0))
     try:
         async for there in completion.tokens():
             events = []
-            while told < there:
-                told += 1
-                finish = completion.finish if told == completion.request.output_tokens else None
+            while reported < there:
+                reported += 1
+                finish = completion.finish if reported == completion.request.output_tokens else None
                 events.append(
-                    _event(_chunk(completion, shape.choice(completion.answer.word(), finish, chunk=True), told))
+                    _event(_chunk(completion, shape.choice(completion.answer.word(), finish, chunk=True), reported))
                 )
             yield b"".join(events)
     except MatrixError as refused:
         yield _event({"error": _error(refused)})
         return
     if completion.usage_at_end:
-        yield _event(completion.document(shape.piece, []) | {"usage": completion.usage(told)})
+        yield _event(completion.document(shape.piece, []) | {"usage": completion.usage(reported)})
     yield b"data: [DONE]\n\n"
 
 
-def _chunk(completion: Completion, choice: dict[str, Any], told: int) -> dict[str, Any]:
+def _chunk(completion: Completion, choice: dict[str, Any], reported: int) -> dict[str, Any]:
     document = completion.document(completion.shape.piece, [choice])
     if completion.usage_always:
-        document["usage"] = completion.usage(told)
+        document["usage"] = completion.usage(reported)
     return document
 
 

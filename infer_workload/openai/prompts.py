@@ -50,8 +50,8 @@ class Chat:
 
     @staticmethod
     def choice(text: str, finish: str | None, *, chunk: bool, first: bool = False) -> dict[str, Any]:
-        said = {"role": "assistant", "content": text} if first or not chunk else {"content": text} if text else {}
-        return {"index": 0, "delta" if chunk else "message": said, "logprobs": None, "finish_reason": finish}
+        reported = {"role": "assistant", "content": text} if first or not chunk else {"content": text} if text else {}
+        return {"index": 0, "delta" if chunk else "message": reported, "logprobs": None, "finish_reason": finish}
 
 
 Shape = type[Chat] | type[Text]

@@ -108,12 +108,12 @@ def _pick(rows: Sequence[UsageRow]) -> list[dict[str, object]]:
 def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) -> StatisticsView:
     """The deployment at this moment, and its last `window_s` emulated seconds."""
     live.play(now)
-    held, engine = live.statistics, live.engine
+    current, engine = live.statistics, live.engine
     if engine is not None:
         engine.settle()
         now = engine.now
-    recent = held.recent(now, window_s)
-    rate = held.tokens_per_second(now, window_s)
+    recent = current.recent(now, window_s)
+    rate = current.tokens_per_second(now, window_s)
     view = StatisticsView(
         name=live.name,
         state=live.state,
@@ -124,10 +124,10 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
         requests_per_second=len(recent) / window_s,
         ttft=percentiles([entry[1] for entry in recent]),
         tpot=percentiles([entry[2] for entry in recent if entry[2] > 0]),
-        finished=held.requests,
+        finished=current.requests,
         samples=[
             Sample(at=round(now - second, 3), second=second, tokens_per_second=tokens)
-            for second, tokens in held.samples(now, window_s)
+            for second, tokens in current.samples(now, window_s)
         ],
         load=live.load,
     )

@@ -40,7 +40,7 @@ class LiveDeployment:
     def __init__(
         self,
         name: str,
-        wish: DeploymentRequest,
+        request: DeploymentRequest,
         seed: int,
         changed: Callable[[LiveDeployment], None],
         done: Callable[[InferenceRequest], None],
@@ -48,8 +48,8 @@ class LiveDeployment:
         calibration: Calibration | None = None,
     ) -> None:
         self.name = name
-        self.spec = wish
-        self.state, self.why = PENDING, f"instance {wish.instance} has no network slices yet"
+        self.spec = request
+        self.state, self.why = PENDING, f"instance {request.instance} has no network slices yet"
         self.engine: Engine | None = None
         self.statistics = Statistics()
         self.fabric: Fabric | None = None
@@ -59,7 +59,7 @@ class LiveDeployment:
         self._seed = seed
         self._model = model or load_model()
         self._calibration = calibration or load_calibration()
-        self._weights = ModelCache(self._calibration, {self._model.name} if wish.warm_model_cache else set())
+        self._weights = ModelCache(self._calibration, {self._model.name} if request.warm_model_cache else set())
         self._changed = changed
         self._done = done
         self._gain_at = inf
@@ -172,17 +172,17 @@ class LiveDeployment:
             self._set_state(state, why)
         self._wake()
 
-    def plan(self, wish: DeploymentRequest) -> Deployment | None:
+    def plan(self, request: DeploymentRequest) -> Deployment | None:
         """The layout that wish would get now; None while there is nothing to lay out on. Raises DoesNotFit."""
         if self.engine is None or self.fabric is None:
             return None
         pools = self.engine.deployment.pools
-        return lay_out(self.fabric, self._model, self._calibration, spec_of(wish), pools)
+        return lay_out(self.fabric, self._model, self._calibration, spec_of(request), pools)
 
-    def reshape(self, wish: DeploymentRequest, now: float) -> None:
+    def reshape(self, request: DeploymentRequest, now: float) -> None:
         """Lay out for another wish, keeping what can be kept. Raises DoesNotFit and then changes nothing."""
-        deployment, engine = self.plan(wish), self.engine
-        self.spec = wish
+        deployment, engine = self.plan(request), self.engine
+        self.spec = request
         if deployment is None or engine is None:
             return
         engine.advance(now)
@@ -293,9 +293,9 @@ class LiveDeployment:
                 self._load.view.refused += 1
         return self._load.next_at <= now
 
-    def start_load_generator(self, wish: LoadRequest | None, now: float) -> None:
+    def start_load_generator(self, request: LoadRequest | None, now: float) -> None:
         """Play this load from now on; None stops it."""
-        self._load = None if wish is None else BuiltInLoad(wish, now)
+        self._load = None if request is None else BuiltInLoad(request, now)
 
     @property
     def load(self) -> LoadView | None:
@@ -316,10 +316,10 @@ class LiveDeployment:
         }
 
     def _layout_text(self) -> str:
-        held = self.pools_view()
+        view = self.pools_view()
         return (
-            f"prefill on {held.prefill_instances} instances with {held.prefill_npus} NPUs, "
-            f"decode on {held.decode_npus} NPUs (EP{held.decode_dies})"
+            f"prefill on {view.prefill_instances} instances with {view.prefill_npus} NPUs, "
+            f"decode on {view.decode_npus} NPUs (EP{view.decode_dies})"
         )
 
     def _set_state(self, state: str, why: str) -> None:

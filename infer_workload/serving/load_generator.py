@@ -15,17 +15,17 @@ LAG_S_MAX = 600.0
 class BuiltInLoad:
     """One load from the moment `begin` is called; `view` counts what became of it."""
 
-    def __init__(self, wish: LoadRequest, now: float) -> None:
-        self.view = LoadView(**wish.model_dump())
+    def __init__(self, request: LoadRequest, now: float) -> None:
+        self.view = LoadView(**request.model_dump())
         self._arrivals: Iterator[Arrival] = iter(())
         self._next: Arrival | None = None
         self.begin(now)
 
     def begin(self, now: float) -> None:
         """Play it from its start."""
-        held = self.view
+        view = self.view
         self._arrivals = generate(
-            held.seed, held.requests_per_second, start_s=now, input_tokens_max=held.input_tokens_max
+            view.seed, view.requests_per_second, start_s=now, input_tokens_max=view.input_tokens_max
         )
         self._next = next(self._arrivals)
 

@@ -54,10 +54,10 @@ class Metering:
 
     def restore(self, used: list[Usage]) -> None:
         for entry in used:
-            held = self._open.setdefault(
+            current = self._open.setdefault(
                 (f"{entry.project}/{entry.key}", entry.deployment), Usage(entry.project, entry.key, entry.deployment)
             )
-            held.requests += entry.requests
-            held.prompt_tokens += entry.prompt_tokens
-            held.cached_tokens += entry.cached_tokens
-            held.completion_tokens += entry.completion_tokens
+            current.requests += entry.requests
+            current.prompt_tokens += entry.prompt_tokens
+            current.cached_tokens += entry.cached_tokens
+            current.completion_tokens += entry.completion_tokens

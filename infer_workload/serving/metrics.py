@@ -38,7 +38,7 @@ class DeploymentMetrics:
             "external_prefix_cache_hits": ("Prompt tokens found in the context cache.", {}),
             "spec_decode_num_drafts": ("Decode steps with a draft token, summed over the pool.", {}),
         }
-        values: dict[str, dict[str, float]] = {name: held for name, (_, held) in (gauges | counters).items()}
+        values: dict[str, dict[str, float]] = {name: current for name, (_, current) in (gauges | counters).items()}
         for name, live in lives:
             engine, done = live.engine, live.statistics
             waiting = len(engine.waiting) if engine else 0
@@ -59,8 +59,8 @@ class DeploymentMetrics:
         for name in lives[0][1].statistics.histograms if lives else ():
             family = HistogramMetricFamily(f"vllm:{name}", f"{name.replace('_', ' ')}, emulated.", labels=LABEL)
             for deployment, live in lives:
-                held = live.statistics.histograms[name]
-                family.add_metric([deployment], _buckets(held), held.total)
+                current = live.statistics.histograms[name]
+                family.add_metric([deployment], _buckets(current), current.total)
             yield family
 
 
@@ -70,9 +70,9 @@ def _family(family: GaugeMetricFamily | CounterMetricFamily, values: dict[str, f
     return family
 
 
-def _buckets(held: Histogram) -> list[tuple[str, float]]:
+def _buckets(current: Histogram) -> list[tuple[str, float]]:
     total, buckets = 0, []
-    for bound, count in zip([*held.bounds, float("inf")], held.counts, strict=True):
+    for bound, count in zip([*current.bounds, float("inf")], current.counts, strict=True):
         total += count
         buckets.append(("+Inf" if bound == float("inf") else f"{bound:g}", float(total)))
     return buckets

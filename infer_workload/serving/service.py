@@ -70,8 +70,8 @@ class Serving:
         """Take up what the database knows; returns how many deployments."""
         with self.store.records.reading() as session:
             rows = [(row.name, row.spec, row.load) for row in self.store.deployments(session)]
-        for name, wish, load in rows:
-            live = self._begin(name, wish)
+        for name, request, load in rows:
+            live = self._begin(name, request)
             if load:
                 live.start_load_generator(LoadRequest.model_validate(load), self.clock.now())
             self._changed(live)
@@ -82,7 +82,7 @@ class Serving:
     def ensure(
         self,
         name: str,
-        wish: DeploymentRequest,
+        request: DeploymentRequest,
         *,
         project: str = "default",
         if_match: str | None = None,
@@ -99,26 +99,26 @@ class Serving:
             check_etag(row, if_match)
             if row is None:
                 row = DeploymentRow(
-                    name=name, project=project, labels=wish.labels, request=wish.wire(), state="Pending"
+                    name=name, project=project, labels=request.labels, request=request.wire(), state="Pending"
                 )
                 row.endpoint = self._endpoint
                 row.generation, row.roles, row.pools, row.conditions = 1, {}, {}, []
                 session.add(row)
-            elif row.spec != wish:
-                if (row.spec.instance, row.spec.model) != (wish.instance, wish.model):
+            elif row.spec != request:
+                if (row.spec.instance, row.spec.model) != (request.instance, request.model):
                     raise Conflict("a deployment's instance and model cannot be changed; delete it and make another")
-                row.request, row.labels = wish.wire(), wish.labels
+                row.request, row.labels = request.wire(), request.labels
                 row.generation += 1
                 reshaped = True
             session.flush()
             if reshaped and live is not None:
-                self._check_fit(live, wish)
+                self._check_fit(live, request)
         if validate_only:
             return row.view()
         if live is None:
-            live = self._begin(name, wish)
+            live = self._begin(name, request)
         elif reshaped:
-            live.reshape(wish, self.clock.now())
+            live.reshape(request, self.clock.now())
         self._changed(live)
         self.look_again()
         return self.view(name)
@@ -177,12 +177,12 @@ class Serving:
             return "nothing runs"
         dark = await self._hardware.unpowered()
         now = self.clock.now()
-        held = sum(
+        current = sum(
             live.hold_for_unpowered(dark, now, now + self.clock.at_least_wall(*HOLD_S)) for live in self.live.values()
         )
-        if held:
+        if current:
             self.nudge()
-        return f"{held} decode pools are held by ranks without power"
+        return f"{current} decode pools are held by ranks without power"
 
     async def show_traffic(self) -> str:
         """Put what the deployments send on the emulated ports, for the fabric's counters to see."""
@@ -255,16 +255,20 @@ class Serving:
         due = min((live.next_at() for live in lives), default=float("inf"))
         return min(IDLE_TURN_WALL_S, max(0.005, (due - self.clock.now()) / self.clock.scale))
 
-    def _begin(self, name: str, wish: DeploymentRequest) -> LiveDeployment:
+    def _begin(self, name: str, allocation_request: DeploymentRequest) -> LiveDeployment:
         live = LiveDeployment(
-            name, wish, self._rng.randrange(1 << 32), self._changed, lambda request: self._done(name, request)
+            name,
+            allocation_request,
+            self._rng.randrange(1 << 32),
+            self._changed,
+            lambda request: self._done(name, request),
         )
         self.live[name] = live
         return live
 
-    def _check_fit(self, live: LiveDeployment, wish: DeploymentRequest) -> None:
+    def _check_fit(self, live: LiveDeployment, request: DeploymentRequest) -> None:
         try:
-            live.plan(wish)
+            live.plan(request)
         except DoesNotFit as refused:
             raise InsufficientCapacity(refused.message, blocking=refused.blocking) from refused
 
@@ -281,17 +285,17 @@ class Serving:
                     return
                 ready = live.state == "Serving"
                 now, generation = self.clock.now(), row.generation
-                told = condition(
+                reported = condition(
                     row.conditions or [], "Ready", ready, live.state, live.why, generation=generation, now=now
                 )
                 laid = live.engine is not None
                 reason = "LaidOut" if laid else "NoLayout"
-                told = condition(
-                    told, "LaidOut", laid, reason, "" if laid else live.why, generation=generation, now=now
+                reported = condition(
+                    reported, "LaidOut", laid, reason, "" if laid else live.why, generation=generation, now=now
                 )
                 fresh = {
                     "state": live.state,
-                    "conditions": told,
+                    "conditions": reported,
                     "pools": live.pools_view().wire(),
                     "roles": live.roles(),
                     "fabric_generation": 0 if live.fabric is None else live.fabric.generation,

@@ -69,24 +69,24 @@ class Statistics:
                 part = min(end, second + 1) - max(start, second)
                 self._seconds[second] = self._seconds.get(second, 0.0) + rate * part
         if len(self._seconds) > 2 * KEPT_S:
-            self._seconds = {at: held for at, held in self._seconds.items() if at > last - KEPT_S}
+            self._seconds = {at: current for at, current in self._seconds.items() if at > last - KEPT_S}
 
     def finished(self, request: InferenceRequest) -> None:
         self.requests += 1
         self.prompt_tokens += request.input_tokens
         self.generated_tokens += request.output_tokens
         self._done.append((request.finished_at, request.ttft_s, request.tpot_s, request.input_tokens))
-        held = self.histograms
-        held["time_to_first_token_seconds"].observe(request.ttft_s)
+        current = self.histograms
+        current["time_to_first_token_seconds"].observe(request.ttft_s)
         if request.output_tokens > 1:
-            held["inter_token_latency_seconds"].observe(request.tpot_s)
-            held["request_time_per_output_token_seconds"].observe(request.tpot_s)
-        held["e2e_request_latency_seconds"].observe(request.finished_at - request.arrived_at)
-        held["request_queue_time_seconds"].observe(max(0.0, request.prefill_started_at - request.arrived_at))
-        held["request_prefill_time_seconds"].observe(request.first_token_at - request.prefill_started_at)
-        held["request_decode_time_seconds"].observe(request.finished_at - request.first_token_at)
-        held["request_prompt_tokens"].observe(request.input_tokens)
-        held["request_generation_tokens"].observe(request.output_tokens)
+            current["inter_token_latency_seconds"].observe(request.tpot_s)
+            current["request_time_per_output_token_seconds"].observe(request.tpot_s)
+        current["e2e_request_latency_seconds"].observe(request.finished_at - request.arrived_at)
+        current["request_queue_time_seconds"].observe(max(0.0, request.prefill_started_at - request.arrived_at))
+        current["request_prefill_time_seconds"].observe(request.first_token_at - request.prefill_started_at)
+        current["request_decode_time_seconds"].observe(request.finished_at - request.first_token_at)
+        current["request_prompt_tokens"].observe(request.input_tokens)
+        current["request_generation_tokens"].observe(request.output_tokens)
 
     def tokens_per_second(self, now: float, window_s: float) -> float:
         """Mean over the whole seconds of the window that ends with the last whole second."""

@@ -40,12 +40,12 @@ class DeploymentRow(ResourceRow, Base):
         return DeploymentRequest.model_validate(self.request)
 
     def view(self) -> DeploymentView:
-        wish = self.spec
+        request = self.spec
         return DeploymentView(
             **self.common(),
-            instance=wish.instance,
-            model=wish.model,
-            request=wish,
+            instance=request.instance,
+            model=request.model,
+            request=request,
             endpoint=self.endpoint or "",
             fabric_generation=self.fabric_generation or 0,
             pools=PoolsView.model_validate(self.pools or {}),

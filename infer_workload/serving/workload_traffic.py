@@ -63,14 +63,14 @@ class WorkloadTraffic:
         now = {f"{PREFIX}{live.name}": found for live in lives if (found := decode_traffic(live))}
         if self._offered is None:
             self._offered = {name: None for name in await self._hardware.traffic_names() if name.startswith(PREFIX)}
-        told = 0
+        reported = 0
         for name, traffic in now.items():
             if not traffic.close_to(self._offered.get(name)):
                 await self._hardware.offer(name, traffic)
                 self._offered[name] = traffic
-                told += 1
+                reported += 1
         for name in [name for name in self._offered if name not in now]:
             await self._hardware.offer(name, None)
             del self._offered[name]
-            told += 1
-        return told
+            reported += 1
+        return reported

@@ -72,5 +72,5 @@ def entries() -> dict[str, dict[str, Any]]:
 
 @lru_cache
 def load_calibration() -> Calibration:
-    held = entries()
-    return Calibration(**{field.name: held[field.name]["value"] for field in fields(Calibration)})
+    current = entries()
+    return Calibration(**{field.name: current[field.name]["value"] for field in fields(Calibration)})

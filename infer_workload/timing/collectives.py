@@ -40,16 +40,16 @@ class Exchange:
 
     def dispatch_s(self, tokens: float, imbalance: float = 1.0) -> float:
         """Tokens of each die to their experts, INT8 with scales, `tokens` a die."""
-        held = self.calibration
+        current = self.calibration
         return self._exchange_s(
-            tokens, held.dispatch_issue_us, held.dispatch_issue_growth_us, held.dispatch_token_bytes, imbalance
+            tokens, current.dispatch_issue_us, current.dispatch_issue_growth_us, current.dispatch_token_bytes, imbalance
         )
 
     def combine_s(self, tokens: float, imbalance: float = 1.0) -> float:
         """Expert results back to the dies of their tokens, BF16."""
-        held = self.calibration
+        current = self.calibration
         return self._exchange_s(
-            tokens, held.combine_issue_us, held.combine_issue_growth_us, held.combine_token_bytes, imbalance
+            tokens, current.combine_issue_us, current.combine_issue_growth_us, current.combine_token_bytes, imbalance
         )
 
     def bulk_s(self, tokens: float, bytes_per_token: float, imbalance: float = 1.0) -> float:

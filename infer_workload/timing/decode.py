@@ -75,8 +75,8 @@ class DecodeTiming:
         """What each die sends to the others over UB in one step: dispatch and combine of every layer."""
         layers = self.model.layers + (self.model.draft_layers if self.options.mtp else 0)
         tokens = requests * (2 if self.options.mtp else 1)
-        held = self.calibration
-        return layers * tokens * held.exchange_copies * (held.dispatch_token_bytes + held.combine_token_bytes)
+        current = self.calibration
+        return layers * tokens * current.exchange_copies * (current.dispatch_token_bytes + current.combine_token_bytes)
 
     def _layer_s(self, kernels: Kernels, requests: float, kv_tokens: float, queries: int) -> float:
         if not self._microbatched(requests):

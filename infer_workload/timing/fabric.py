@@ -54,30 +54,32 @@ class Fabric:
     @classmethod
     def of(cls, view: Any) -> Fabric:
         """From a MatrixLink FabricView."""
-        planes = {str(plane): held for plane, held in view.planes.items()}
+        planes = {str(plane): current for plane, current in view.planes.items()}
         return cls(
             generation=view.generation,
-            ports={plane: held.nodes for plane, held in planes.items()},
-            latency_us={plane: held.latency_us for plane, held in planes.items()},
+            ports={plane: current.nodes for plane, current in planes.items()},
+            latency_us={plane: current.latency_us for plane, current in planes.items()},
         )
 
     @classmethod
     def healthy(cls, nodes: Iterable[str], generation: int = 1) -> Fabric:
         """A whole fabric for those nodes, nobody else on it: the paper's port rates, for experiments without a link
         service. UB 7 x 28 GB/s a die and 448 a node and sub-plane, RDMA 25 and 400, VPC 50."""
-        held = list(nodes)
+        current = list(nodes)
         kinds = {
             UB: PortRates([448.0] * 7, [28.0] * 7),
             RDMA: PortRates([400.0], [25.0]),
             VPC: PortRates([50.0], [50.0]),
         }
-        return cls(generation, {plane: dict.fromkeys(held, kind) for plane, kind in kinds.items()}, HEALTHY_LATENCY_US)
+        return cls(
+            generation, {plane: dict.fromkeys(current, kind) for plane, kind in kinds.items()}, HEALTHY_LATENCY_US
+        )
 
     def only(self, nodes: Iterable[str]) -> Fabric:
         """The same view as far as it speaks of those nodes."""
         kept = set(nodes)
         ports = {
-            plane: {node: held for node, held in by_node.items() if node in kept}
+            plane: {node: current for node, current in by_node.items() if node in kept}
             for plane, by_node in self.ports.items()
         }
         return Fabric(self.generation, ports, self.latency_us)

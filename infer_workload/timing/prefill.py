@@ -59,18 +59,18 @@ class PrefillTiming:
 
         Attention is split by heads, so every die needs the latents of all earlier tokens: they are gathered over UB.
         """
-        held, model = self.calibration, self.model
-        kernels = Kernels(model, held)
-        imbalance = 1.0 if self.balanced else imbalance_of(self.layout.routed_per_die, held)
+        current, model = self.calibration, self.model
+        kernels = Kernels(model, current)
+        imbalance = 1.0 if self.balanced else imbalance_of(self.layout.routed_per_die, current)
         rows = tokens * (model.experts_per_token + model.shared_experts)
         matrix = (
             kernels.projections_s(tokens)
             + kernels.prefill_attention_s(pairs)
             + kernels.experts_s(rows * imbalance, rows * self.layout.dies, self.layout.experts_per_die)
         )
-        exchanged = held.exchange_copies * (held.dispatch_token_bytes + held.combine_token_bytes)
+        exchanged = current.exchange_copies * (current.dispatch_token_bytes + current.combine_token_bytes)
         vector = (
-            held.layer_gap_us * 1e-6
+            current.layer_gap_us * 1e-6
             + kernels.vector_s(tokens)
             + self.exchange.bulk_s(tokens, exchanged, imbalance)
             + self.exchange.bulk_s(tokens, 2 * model.hidden * 2)

@@ -99,16 +99,16 @@ class TrafficShape:
 
 @lru_cache
 def conversation_shape() -> TrafficShape:
-    held: dict[str, Any] = yaml.safe_load(files("infer_workload.traffic").joinpath("traffic.yaml").read_text())
+    current: dict[str, Any] = yaml.safe_load(files("infer_workload.traffic").joinpath("traffic.yaml").read_text())
     return TrafficShape(
-        requests_per_second=held["requests_per_second"]["value"],
-        input_quantiles=tuple(sorted(held["input_tokens"]["quantiles"].items())),
-        output_quantiles=tuple(sorted(held["output_tokens"]["quantiles"].items())),
-        block_tokens=held["block_tokens"]["value"],
-        system_blocks=held["system_blocks"]["value"],
-        turn_gap_median_s=held["turn_gap_s"]["median"],
-        turn_gap_p75_s=held["turn_gap_s"]["p75"],
-        continued_share=held["continued_share"]["value"],
+        requests_per_second=current["requests_per_second"]["value"],
+        input_quantiles=tuple(sorted(current["input_tokens"]["quantiles"].items())),
+        output_quantiles=tuple(sorted(current["output_tokens"]["quantiles"].items())),
+        block_tokens=current["block_tokens"]["value"],
+        system_blocks=current["system_blocks"]["value"],
+        turn_gap_median_s=current["turn_gap_s"]["median"],
+        turn_gap_p75_s=current["turn_gap_s"]["p75"],
+        continued_share=current["continued_share"]["value"],
     )
 
 
@@ -124,44 +124,44 @@ def generate(
     A conversation's next turn repeats the whole blocks of its last prompt and goes on; every prompt starts with the
     system blocks. The same seed gives the same traffic.
     """
-    held, rng = shape or conversation_shape(), Random(seed)
-    rate = requests_per_second or held.requests_per_second
-    spread = log(held.turn_gap_p75_s / held.turn_gap_median_s) / 0.6745
-    system = tuple(range(held.system_blocks))
-    fresh, at = held.system_blocks, start_s
+    current, rng = shape or conversation_shape(), Random(seed)
+    rate = requests_per_second or current.requests_per_second
+    spread = log(current.turn_gap_p75_s / current.turn_gap_median_s) / 0.6745
+    system = tuple(range(current.system_blocks))
+    fresh, at = current.system_blocks, start_s
     open_turns: list[tuple[float, tuple[int, ...]]] = []
     while True:
         at += rng.expovariate(rate)
-        tokens = round(quantile(held.input_quantiles, rng.random()))
+        tokens = round(quantile(current.input_quantiles, rng.random()))
         tokens = max(1, min(tokens, input_tokens_max or tokens))
-        whole = tokens // held.block_tokens
+        whole = tokens // current.block_tokens
         prefix = system
-        if open_turns and open_turns[0][0] <= at and rng.random() < 2 * held.continued_share:
+        if open_turns and open_turns[0][0] <= at and rng.random() < 2 * current.continued_share:
             last = _due_turn(open_turns, at, whole)
             prefix = last if last is not None else system
-        count = -(-tokens // held.block_tokens)
+        count = -(-tokens // current.block_tokens)
         prefix = prefix[:count]
         blocks = prefix + tuple(range(fresh, fresh + count - len(prefix)))
         fresh += count - len(prefix)
-        if rng.random() < held.continued_share and whole > len(system):
-            comes_back = at + exp(rng.gauss(log(held.turn_gap_median_s), spread))
+        if rng.random() < current.continued_share and whole > len(system):
+            comes_back = at + exp(rng.gauss(log(current.turn_gap_median_s), spread))
             _insert(open_turns, (comes_back, blocks[:whole]))
-        yield Arrival(at, tokens, max(1, round(quantile(held.output_quantiles, rng.random()))), blocks)
+        yield Arrival(at, tokens, max(1, round(quantile(current.output_quantiles, rng.random()))), blocks)
 
 
 def _due_turn(turns: list[tuple[float, tuple[int, ...]]], at: float, blocks: int) -> tuple[int, ...] | None:
     """The longest waiting conversation whose next turn is due and whose prompt fits into that many blocks."""
-    for place, (due, held) in enumerate(turns):
+    for place, (due, current) in enumerate(turns):
         if due > at:
             return None
-        if len(held) <= blocks:
+        if len(current) <= blocks:
             del turns[place]
-            return held
+            return current
     return None
 
 
 def _insert(turns: list[tuple[float, tuple[int, ...]]], turn: tuple[float, tuple[int, ...]]) -> None:
-    turns.insert(bisect_left(turns, turn[0], key=lambda held: held[0]), turn)
+    turns.insert(bisect_left(turns, turn[0], key=lambda current: current[0]), turn)
     del turns[OPEN_CONVERSATIONS_MAX:]
 
 

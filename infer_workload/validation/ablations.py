@@ -36,29 +36,29 @@ class Effect:
 
 
 def effects(calibration: Calibration | None = None) -> list[Effect]:
-    held = calibration or load_calibration()
-    return [*_decode_microbatch(held), *_prefill_microbatch(held), *_mtp(held), *_context_cache(held)]
+    current = calibration or load_calibration()
+    return [*_decode_microbatch(current), *_prefill_microbatch(current), *_mtp(current), *_context_cache(current)]
 
 
-def _decode_rate(held: Calibration, batch: int, options: StepOptions) -> float:
-    timing = decode_timing(320, held, options)
+def _decode_rate(current: Calibration, batch: int, options: StepOptions) -> float:
+    timing = decode_timing(320, current, options)
     return batch * timing.tokens_per_step / timing.exact_step_s(batch / 2, batch / 2 * CONTEXT)
 
 
-def _decode_microbatch(held: Calibration) -> list[Effect]:
+def _decode_microbatch(current: Calibration) -> list[Effect]:
     return [
         Effect(
             "decode microbatches",
             f"batch {batch}",
-            _decode_rate(held, batch, StepOptions(microbatch=False)),
-            _decode_rate(held, batch, StepOptions(microbatch=True)),
+            _decode_rate(current, batch, StepOptions(microbatch=False)),
+            _decode_rate(current, batch, StepOptions(microbatch=True)),
         )
         for batch in (64, 96, 128)
     ]
 
 
-def _prefill_microbatch(held: Calibration) -> list[Effect]:
-    without, paired = (prefill_timing(32, held, False, microbatch=on) for on in (False, True))
+def _prefill_microbatch(current: Calibration) -> list[Effect]:
+    without, paired = (prefill_timing(32, current, False, microbatch=on) for on in (False, True))
     return [
         Effect(
             "prefill microbatches",
@@ -70,37 +70,37 @@ def _prefill_microbatch(held: Calibration) -> list[Effect]:
     ]
 
 
-def _mtp(held: Calibration) -> list[Effect]:
+def _mtp(current: Calibration) -> list[Effect]:
     return [
         Effect(
             "multi-token prediction",
             f"batch {batch}",
-            _decode_rate(held, batch, StepOptions(mtp=False)),
-            _decode_rate(held, batch, StepOptions(mtp=True)),
+            _decode_rate(current, batch, StepOptions(mtp=False)),
+            _decode_rate(current, batch, StepOptions(mtp=True)),
         )
         for batch in (8, 24, 48, 64, 96, 128)
     ]
 
 
-def _context_cache(held: Calibration) -> list[Effect]:
+def _context_cache(current: Calibration) -> list[Effect]:
     found = []
     for plane in (UB, VPC):
-        none = _prefill_rate(held, 0.0, plane)
+        none = _prefill_rate(current, 0.0, plane)
         found += [
-            Effect(f"context cache over {plane}", f"{reuse:.0%} reused", none, _prefill_rate(held, reuse, plane))
+            Effect(f"context cache over {plane}", f"{reuse:.0%} reused", none, _prefill_rate(current, reuse, plane))
             for reuse in (0.125, 0.25, 0.5, 0.75, 0.9)
         ]
     return found
 
 
-def _prefill_rate(held: Calibration, reuse: float, plane: str) -> float:
+def _prefill_rate(current: Calibration, reuse: float, plane: str) -> float:
     """Prompt tokens served a second and NPU when that share of each comes from the cache."""
-    timing, fabric, model = prefill_timing(32, held, False), paper_fabric(PAPER_DIES), load_model()
-    prompts = held.prefill_tokens_per_npu * 16 // CONTEXT
+    timing, fabric, model = prefill_timing(32, current, False), paper_fabric(PAPER_DIES), load_model()
+    prompts = current.prefill_tokens_per_npu * 16 // CONTEXT
     cached = round(CONTEXT * reuse / 128) * 128
     computed = timing.chunk_s([(CONTEXT - cached, cached)] * prompts)
     size, blocks = prompts * cached * model.kv_bytes_per_token, prompts * cached // 128
-    fetched = cache_fetch_s(fabric, held, size, blocks, fabric.nodes[:2], fabric.nodes, plane) if cached else 0.0
+    fetched = cache_fetch_s(fabric, current, size, blocks, fabric.nodes[:2], fabric.nodes, plane) if cached else 0.0
     return prompts * CONTEXT / (computed + fetched) / 16
 
 

@@ -93,35 +93,35 @@ def prefill_tokens_per_npu(timing: PrefillTiming, prompt: int = 4096) -> float:
 
 def figures(calibration: Calibration | None = None) -> list[Figure]:
     """Every figure of the paper's result tables that the model speaks of, and a neighbour's that it meets unfitted."""
-    held = calibration or load_calibration()
-    return [*_prefill(held), *_decode(held), *_operators(held), *_kernels(held), *_elsewhere(held)]
+    current = calibration or load_calibration()
+    return [*_prefill(current), *_decode(current), *_operators(current), *_kernels(current), *_elsewhere(current)]
 
 
-def _prefill(held: Calibration) -> Iterable[Figure]:
+def _prefill(current: Calibration) -> Iterable[Figure]:
     for name, published, balanced in (("default balance", 5655.0, False), ("perfect balance", 6688.0, True)):
-        predicted = prefill_tokens_per_npu(prefill_timing(32, held, balanced))
+        predicted = prefill_tokens_per_npu(prefill_timing(32, current, balanced))
         yield Figure("prefill", f"4K prompts, {name}", "tokens/s/NPU", published, predicted, FITTED, "P")
 
 
-def _decode(held: Calibration) -> Iterable[Figure]:
-    timing = decode_timing(320, held)
+def _decode(current: Calibration) -> Iterable[Figure]:
+    timing = decode_timing(320, current)
     for batch, prompt, output, tpot, rate, role in DECODE_POINTS:
         name, ms = f"{prompt}/{output}, batch {batch}", tpot_ms(timing, batch, prompt, output)
         yield Figure("decode", f"TPOT {name}", "ms", tpot, ms, role, "P")
         yield Figure("decode", f"throughput {name}", "tokens/s/NPU", rate, batch / ms * 1e3, role, "P")
 
 
-def _operators(held: Calibration) -> Iterable[Figure]:
+def _operators(current: Calibration) -> Iterable[Figure]:
     for name, table in (("dispatch", DISPATCH_US), ("combine", COMBINE_US)):
         for ranks, published, role in table:
             fabric = paper_fabric(ranks)
-            exchange = Exchange(fabric, held, tuple(fabric.nodes), ranks)
+            exchange = Exchange(fabric, current, tuple(fabric.nodes), ranks)
             seconds = exchange.dispatch_s(128) if name == "dispatch" else exchange.combine_s(128)
             yield Figure("EP operators", f"{name} EP{ranks}, 128 tokens", "us", published, seconds * 1e6, role, "P")
 
 
-def _kernels(held: Calibration) -> Iterable[Figure]:
-    kernels = Kernels(load_model(), held)
+def _kernels(current: Calibration) -> Iterable[Figure]:
+    kernels = Kernels(load_model(), current)
     model = kernels.model
     work = 2.0 * model.heads * (2 * model.kv_rank + model.rope_width) * 1e6 * 2
     compute = work / kernels.decode_attention_s(1e6, 2) / 1e12
@@ -132,9 +132,9 @@ def _kernels(held: Calibration) -> Iterable[Figure]:
     yield Figure("kernels", "INT8 GEMM, 8,192 rows", "TOPS/die", 0.80 * 752, gemm, FITTED, "P")
 
 
-def _elsewhere(held: Calibration) -> Iterable[Figure]:
+def _elsewhere(current: Calibration) -> Iterable[Figure]:
     """xDeepServe: 288 dies, 60 requests a die, acceptance 90 %; its context is not published, 3K and 4K bracket it."""
-    timing = decode_timing(288, held, StepOptions(acceptance=0.9))
+    timing = decode_timing(288, current, StepOptions(acceptance=0.9))
     for context in (3072, 4096):
         predicted = timing.exact_step_s(60, 60 * context) * 1e3
         name = f"EP288, 60 a die, if the context is {context}"
@@ -143,5 +143,5 @@ def _elsewhere(held: Calibration) -> Iterable[Figure]:
 
 def without_fit(calibration: Calibration | None = None) -> Calibration:
     """The calibration with the five solved values at neutral: what published efficiencies alone predict."""
-    held = calibration or load_calibration()
-    return replace(held, vector_us=0.0, layer_gap_us=0.0, overlap=0.0, decode_imbalance=1.0, prefill_imbalance=1.0)
+    current = calibration or load_calibration()
+    return replace(current, vector_us=0.0, layer_gap_us=0.0, overlap=0.0, decode_imbalance=1.0, prefill_imbalance=1.0)

@@ -31,10 +31,10 @@ def solve(decode_points: Sequence[int] = (0, 1, 2), start: Sequence[float] = STA
 
     Raises ArithmeticError where Newton's method does not settle.
     """
-    held = load_calibration()
+    current = load_calibration()
 
     def residuals(values: Sequence[float]) -> list[float]:
-        trial = _with(held, values)
+        trial = _with(current, values)
         timing = decode_timing(320, trial)
         errors = []
         for at in decode_points:
@@ -44,12 +44,12 @@ def solve(decode_points: Sequence[int] = (0, 1, 2), start: Sequence[float] = STA
         errors.append(prefill_tokens_per_npu(prefill_timing(32, trial, balanced=False)) / 5655.0 - 1)
         return errors
 
-    return _with(held, newton(residuals, list(start)))
+    return _with(current, newton(residuals, list(start)))
 
 
-def _with(held: Calibration, values: Sequence[float]) -> Calibration:
+def _with(current: Calibration, values: Sequence[float]) -> Calibration:
     fitted: dict[str, Any] = dict(zip(NAMES, values, strict=True))
-    return replace(held, **fitted)
+    return replace(current, **fitted)
 
 
 def newton(residuals: Callable[[Sequence[float]], list[float]], values: list[float], rounds: int = 60) -> list[float]:
@@ -85,9 +85,9 @@ def _solved(matrix: list[list[float]], right: list[float]) -> list[float]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    held = solve()
+    current = solve()
     for name in NAMES:
-        print(f"{name:20} {getattr(held, name):9.4f}   in the file {getattr(load_calibration(), name):g}")
+        print(f"{name:20} {getattr(current, name):9.4f}   in the file {getattr(load_calibration(), name):g}")
     if "--leave-out" not in arguments:
         return
     for out, instead in ((0, 3), (0, 4), (1, 3), (1, 4)):

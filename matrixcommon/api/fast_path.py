@@ -46,18 +46,18 @@ class FastRouter(APIRouter):
     ) -> Callable[[Handler], Handler]:
         """Beside the route's own decorator: plain requests for one resource of `collection` come here directly."""
 
-        def noted(deed: Handler) -> Handler:
-            self.hot_routes.append(FastRoute(method, f"{self.prefix}/{collection}/", body, deed, asks_who))
-            return deed
+        def noted(action: Handler) -> Handler:
+            self.hot_routes.append(FastRoute(method, f"{self.prefix}/{collection}/", body, action, asks_who))
+            return action
 
         return noted
 
     def hot_post(self, collection: str, body: type[ApiModel]) -> Callable[[Handler], Handler]:
         """The same for what is posted to a collection."""
 
-        def noted(deed: Handler) -> Handler:
-            self.hot_routes.append(FastRoute("POST", f"{self.prefix}/{collection}", body, deed, whole=True))
-            return deed
+        def noted(action: Handler) -> Handler:
+            self.hot_routes.append(FastRoute("POST", f"{self.prefix}/{collection}", body, action, whole=True))
+            return action
 
         return noted
 

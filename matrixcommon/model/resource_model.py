@@ -86,8 +86,8 @@ def condition(
     into one, as JSON columns notice assignment, not mutation.
     """
     word = "Unknown" if status is None else str(bool(status))
-    kept = [held for held in conditions if held["type"] != type]
-    before = next((held for held in conditions if held["type"] == type), None)
+    kept = [current for current in conditions if current["type"] != type]
+    before = next((current for current in conditions if current["type"] == type), None)
     since = before["lastTransitionTime"] if before is not None and before["status"] == word else timestamp(now)
     entry = {
         "type": type,
@@ -97,9 +97,9 @@ def condition(
         "observedGeneration": generation,
         "lastTransitionTime": since,
     }
-    position = next((at for at, held in enumerate(conditions) if held["type"] == type), len(kept))
+    position = next((at for at, current in enumerate(conditions) if current["type"] == type), len(kept))
     return [*kept[:position], entry, *kept[position:]]
 
 
 def is_true(conditions: list[dict[str, Any]], type: str) -> bool:
-    return any(held["type"] == type and held["status"] == "True" for held in conditions)
+    return any(current["type"] == type and current["status"] == "True" for current in conditions)

@@ -71,14 +71,14 @@ class ChangeLog:
         if by_psycopg(connection):
             ask = f"SELECT rv FROM {self.head.name} WHERE id = 1 FOR UPDATE"
             found = pipeline(connection, [(ask, ())])[0].fetchone()
-            held = None if found is None else found[0]
+            current = None if found is None else found[0]
         else:
-            held = connection.execute(self._locked).scalar_one_or_none()
-        if held is None:  # nobody has changed anything yet: there must be something to hold
+            current = connection.execute(self._locked).scalar_one_or_none()
+        if current is None:  # nobody has changed anything yet: there must be something to hold
             first = f"INSERT INTO {self.head.name} (id, rv, floor) VALUES (1, 0, 0) ON CONFLICT DO NOTHING"
             connection.execute(text(first))
-            held = connection.execute(self._locked).scalar_one()
-        return int(held)
+            current = connection.execute(self._locked).scalar_one()
+        return int(current)
 
     def add_to(self, bulk: BatchWriter, newest: int, entries: list[dict[str, Any]]) -> None:
         """Under the lock: have written down what happened, up to `newest`."""

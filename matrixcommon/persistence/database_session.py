@@ -119,17 +119,17 @@ class Database:
         if wrote:
             for done in self.after_commit:
                 done(group.newest)
-        for told in group.done:
-            told()
+        for reported in group.done:
+            reported()
         if wrote:
             self._wake()
 
-    def on_commit(self, deed: Callable[[], None]) -> None:
+    def on_commit(self, action: Callable[[], None]) -> None:
         """Do this when what has been decided so far is committed: at once, outside of a group."""
         if self._group is None:
-            deed()
+            action()
         else:
-            self._group.done.append(deed)
+            self._group.done.append(action)
 
     def on_rollback(self, undo: Callable[[], None]) -> None:
         """Do this should the verb under way, or the group that it is in, come to nothing: memory that is no copy of a

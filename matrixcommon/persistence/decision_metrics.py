@@ -33,25 +33,25 @@ class Decides(Protocol):
     records: Database
 
 
-def decision(deed: Callable[P, R]) -> Callable[P, R]:
+def decision(action: Callable[P, R]) -> Callable[P, R]:
     """A method whose outcomes are told to its owner's `decided`; what is only tried (`validate_only`) is not."""
 
-    @wraps(deed)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+    @wraps(action)
+    def reported(*args: P.args, **kwargs: P.kwargs) -> R:
         if kwargs.get("validate_only"):
-            return deed(*args, **kwargs)
+            return action(*args, **kwargs)
         owner: Any = args[0]
         started = time.perf_counter()
         try:
-            found = deed(*args, **kwargs)
+            found = action(*args, **kwargs)
         except MatrixError as refused:
-            _tell(owner, VerbOutcome(deed.__name__, "Refused", refused.reason, time.perf_counter() - started))
+            _tell(owner, VerbOutcome(action.__name__, "Refused", refused.reason, time.perf_counter() - started))
             raise
-        granted = VerbOutcome(deed.__name__, "Granted", "", time.perf_counter() - started)
+        granted = VerbOutcome(action.__name__, "Granted", "", time.perf_counter() - started)
         owner.records.on_commit(lambda: _tell(owner, granted))
         return found
 
-    return told
+    return reported
 
 
 def _tell(owner: Decides, made: VerbOutcome) -> None:

@@ -98,5 +98,5 @@ def check_etag(row: ResourceRow | None, if_match: str | None) -> None:
         return
     wanted = {tag.strip().removeprefix("W/") for tag in if_match.split(",")}
     if row is None or ("*" not in wanted and row.etag not in wanted and f"{row.version}" not in wanted):
-        held = "no such resource" if row is None else f"version {row.etag}"
-        raise PreconditionFailed(f"If-Match asks for {if_match}, there is {held}", field="If-Match")
+        current = "no such resource" if row is None else f"version {row.etag}"
+        raise PreconditionFailed(f"If-Match asks for {if_match}, there is {current}", field="If-Match")

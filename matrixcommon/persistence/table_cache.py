@@ -57,17 +57,19 @@ class RowMapping:
 
     def complete(self, row: Any) -> None:
         """Give a new row the values that its columns would have by default."""
-        held = row.__dict__
+        current = row.__dict__
         for attribute in self.attributes:
-            if attribute not in held:
+            if attribute not in current:
                 default = self._defaults.get(attribute)
                 # Past the instrumentation: a row that nobody has written yet has no history to keep.
-                held[attribute] = None if default is None else default.arg(None) if default.is_callable else default.arg
+                current[attribute] = (
+                    None if default is None else default.arg(None) if default.is_callable else default.arg
+                )
 
     def values(self, row: Any) -> dict[str, Any]:
         """All values, by attribute."""
-        held = row.__dict__
-        return {attribute: held[attribute] for attribute in self.attributes}
+        current = row.__dict__
+        return {attribute: current[attribute] for attribute in self.attributes}
 
 
 _SHAPES: dict[type, RowMapping] = {}
@@ -154,9 +156,9 @@ class TableCache:
         shape = shape_of(type(row))
         if was is None:
             return shape.values(row)
-        held, changed = row.__dict__, {}
+        current, changed = row.__dict__, {}
         for attribute in shape.attributes:
-            now = held[attribute] if attribute in held else getattr(row, attribute)
+            now = current[attribute] if attribute in current else getattr(row, attribute)
             if now is not was[attribute] and now != was[attribute]:
                 changed[attribute] = now
         return changed

@@ -34,15 +34,15 @@ class TransactionAborted(RuntimeError):
     """A unit failed halfway: nothing of its group may be committed."""
 
 
-def restore_entry(held: dict[K, V], key: K) -> Callable[[], None]:
+def restore_entry(current: dict[K, V], key: K) -> Callable[[], None]:
     """How to undo what is done to one entry of a dictionary from now on."""
-    had, before = key in held, held.get(key)
+    had, before = key in current, current.get(key)
 
     def undo() -> None:
         if had:
-            held[key] = cast(V, before)
+            current[key] = cast(V, before)
         else:
-            held.pop(key, None)
+            current.pop(key, None)
 
     return undo
 

@@ -18,8 +18,8 @@ from matrixresource.contract.defragmentations import DefragmentationView, MoveRe
 
 def summary(view: SliceView) -> SliceSummary:
     """What MatrixCompute wants to know of a slice."""
-    told = {held.type: held for held in view.conditions}
-    programmed = told.get("RoutesProgrammed")
+    reported = {current.type: current for current in view.conditions}
+    programmed = reported.get("RoutesProgrammed")
     return SliceSummary(
         name=view.name,
         plane=view.plane,
@@ -88,18 +88,18 @@ class HttpClients:
     async def allocations(self) -> list[AllocationView]:
         return await self._resource.allocations()
 
-    async def admit(self, instance: str, wish: SliceSpec, members: list[str]) -> SliceSummary:
+    async def admit(self, instance: str, spec: SliceSpec, members: list[str]) -> SliceSummary:
         request = SliceRequest.model_validate(
             {
                 "labels": {OWNER_LABEL: instance},
                 "allocation": instance,
                 "instance": instance,
-                "plane": wish.plane,
+                "plane": spec.plane,
                 "members": members,
-                **wish.share.wire(),
+                **spec.share.wire(),
             }
         )
-        return summary(await self._link.admit(wish.name, request))
+        return summary(await self._link.admit(spec.name, request))
 
     async def program(self, name: str) -> SliceSummary:
         return summary(await self._link.program(name))
@@ -116,8 +116,8 @@ class HttpClients:
     async def defragmentations(self) -> list[DefragmentationView]:
         return await self._resource.defragmentations("state=Running")
 
-    async def refuse_move(self, defragmentation: str, told: MoveRefused) -> None:
-        await self._resource.refuse_move(defragmentation, told)
+    async def refuse_move(self, defragmentation: str, reported: MoveRefused) -> None:
+        await self._resource.refuse_move(defragmentation, reported)
 
     def changes(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
         return (

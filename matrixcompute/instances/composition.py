@@ -40,9 +40,9 @@ def slice_name(instance: str, plane: Plane) -> str:
     return f"{instance}-{plane.value}"
 
 
-def placement_changed(shape: InstanceRequest, held: InstanceRequest) -> bool:
+def placement_changed(shape: InstanceRequest, current: InstanceRequest) -> bool:
     """Whether the one may lie elsewhere than the other."""
-    return any(getattr(shape, field) != getattr(held, field) for field in PLACEMENT_FIELDS)
+    return any(getattr(shape, field) != getattr(current, field) for field in PLACEMENT_FIELDS)
 
 
 def compose(name: str, shape: InstanceRequest) -> Composition:

@@ -47,20 +47,20 @@ def conditions_of(
     now: float,
 ) -> list[dict[str, Any]]:
     """The eight conditions of an instance, each true to what agents reported."""
-    held = active_or_none(observed.allocation)
+    allocation = active_or_none(observed.allocation)
     result = before
 
     def say(type: str, status: bool | None, reason: str, message: str) -> None:
         nonlocal result
         result = condition(result, type, status, reason, message, generation=generation, now=now)
 
-    if held is not None:
-        say("Scheduled", True, "Reserved", f"{held.nodes} nodes and {held.spares} spares are committed")
+    if allocation is not None:
+        say("Scheduled", True, "Reserved", f"{allocation.nodes} nodes and {allocation.spares} spares are committed")
     elif not any(each["type"] == "Scheduled" for each in before):
         say("Scheduled", False, "Pending", "nodes are being chosen")
     elif state == "Deleting":
         say("Scheduled", False, "Released", "nodes are given back")
-    wanted = held.nodes if held is not None else nodes
+    wanted = allocation.nodes if allocation is not None else nodes
     say(
         "NodesReady",
         observed.nodes_ready,
@@ -87,14 +87,14 @@ def conditions_of(
         else "waiting for routes",
     )
     spares = 0
-    if held is not None and held.bound:
-        spares = sum(member.ready for member in held.members if member.role == "spare")
-    missing = held is not None and spares < held.spares
+    if allocation is not None and allocation.bound:
+        spares = sum(member.ready for member in allocation.members if member.role == "spare")
+    missing = allocation is not None and spares < allocation.spares
     say(
         "SparesAvailable",
-        held is not None and not missing,
-        "SparesMissing" if missing else "SparesReady" if held is not None else "Pending",
-        f"{spares} of {held.spares if held is not None else 0} spares stand ready",
+        allocation is not None and not missing,
+        "SparesMissing" if missing else "SparesReady" if allocation is not None else "Pending",
+        f"{spares} of {allocation.spares if allocation is not None else 0} spares stand ready",
     )
     degraded = recovery.action != "keep" or bool(broken_floors)
     say(

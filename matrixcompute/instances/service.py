@@ -58,8 +58,8 @@ class Conductor:
                 f"{name!r} is too long: its slices are named after it; use {INSTANCE_NAME_LENGTH_MAX} letters"
             )
         for field in ("affinity", "anti_affinity"):
-            wish = getattr(request, field)
-            if wish is not None and name in wish.instances:
+            spec = getattr(request, field)
+            if spec is not None and name in spec.instances:
                 raise InvalidField(f"{name} cannot be {field} itself", field=f"{field}.instances")
         planned: AllocationView | None = None
         if validate_only:
@@ -79,11 +79,13 @@ class Conductor:
 
     async def _planned(self, name: str, request: InstanceRequest) -> AllocationView:
         """Where it would lie; what is held stays as far as it can."""
-        wish = compose(name, request).allocation
-        held = active_or_none(await self._neighbours.allocation(name))
-        if held is not None and any(getattr(held, field) != getattr(wish, field) for field in PLACEMENT_FIELDS):
-            return await self._neighbours.move(name, wish, validate_only=True)
-        return await self._neighbours.reserve(name, wish, validate_only=True)
+        allocation_request = compose(name, request).allocation
+        allocation = active_or_none(await self._neighbours.allocation(name))
+        if allocation is not None and any(
+            getattr(allocation, field) != getattr(allocation_request, field) for field in PLACEMENT_FIELDS
+        ):
+            return await self._neighbours.move(name, allocation_request, validate_only=True)
+        return await self._neighbours.reserve(name, allocation_request, validate_only=True)
 
     def _created(self, session: Session, name: str, request: InstanceRequest) -> InstanceRow:
         instance = InstanceRow(
@@ -111,12 +113,12 @@ class Conductor:
     def _changed(self, session: Session, instance: InstanceRow, request: InstanceRequest) -> None:
         if instance.state == "Deleting":
             raise Conflict(f"instance {instance.name!r} is being deleted; wait until it is gone")
-        held = instance.shape
-        if request.project != held.project:
+        current = instance.shape
+        if request.project != current.project:
             raise Conflict("an instance stays in its project", field="project")
-        if request == held:
+        if request == current:
             return
-        shape_changed = request.model_copy(update={"labels": held.labels}) != held
+        shape_changed = request.model_copy(update={"labels": current.labels}) != current
         instance.spec, instance.labels = request.wire(), request.labels
         if not shape_changed:
             return
@@ -147,10 +149,10 @@ class Conductor:
         with self._store.reading() as session:
             if self._store.instance(session, name).shape.lease_s is None:
                 raise Conflict(f"instance {name!r} has no lease", field="leaseS")
-        held = await self._neighbours.renew(name, lease_s)
+        allocation = await self._neighbours.renew(name, lease_s)
         with self._store.transaction() as session:
             instance = self._store.instance(session, name)
-            instance.expires_at = from_timestamp(held.expires_at) if held.expires_at else None
+            instance.expires_at = from_timestamp(allocation.expires_at) if allocation.expires_at else None
         return instance.view()
 
     def retry(self, name: str) -> InstanceView:

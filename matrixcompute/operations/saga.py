@@ -164,11 +164,13 @@ class SagaRunner:
         with self._store.reading() as session:
             row = session.get(SagaRow, name)
             assert row is not None
-            saga, target, wish = self._sagas[row.verb], row.target, row.spec_generation
+            saga, target, desired = self._sagas[row.verb], row.target, row.spec_generation
             # A saga from before sagas carried a shape brings the present wish.
             about = dict(row.parameters or {})
             shape = InstanceRequest.model_validate(row.shape or self._store.instance(session, target).spec)
-        work = StepContext(name, target, shape, wish, self._neighbours, self._store, self._clock, self._policy, about)
+        work = StepContext(
+            name, target, shape, desired, self._neighbours, self._store, self._clock, self._policy, about
+        )
         nudge = self._nudges.setdefault(target, asyncio.Event())
         while (at := self._at(name)) is not None:
             status, step = at

@@ -18,8 +18,8 @@ def change_verb(instance: InstanceRow) -> str:
     How far that one got, only MatrixResource knows; a move finds out, and where nothing is to be moved it scales.
     """
     moving = instance.generation != instance.observed_generation and (instance.operation or "").startswith(MOVE)
-    held = InstanceRequest.model_validate(instance.applied) if instance.applied else instance.shape
-    return MOVE if moving or placement_changed(instance.shape, held) else "scale-instance"
+    current = InstanceRequest.model_validate(instance.applied) if instance.applied else instance.shape
+    return MOVE if moving or placement_changed(instance.shape, current) else "scale-instance"
 
 
 class SagaStarter:

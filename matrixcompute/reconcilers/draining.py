@@ -26,9 +26,9 @@ async def who_can_leave(
     leaving: list[str] = []
     refused: MatrixError | None = None
     for more in [list(nodes), *([node] for node in nodes)]:
-        wish = without(request, [*leaving, *more])
+        allocation_request = without(request, [*leaving, *more])
         try:
-            await neighbours.move(name, wish, validate_only=True)
+            await neighbours.move(name, allocation_request, validate_only=True)
         except Conflict as why:
             refused = why
         else:

@@ -81,9 +81,9 @@ class InstanceReconciler:
 
     def _write(self, instance: InstanceRow, observed: Observed, recovery: Recovery) -> None:
         instance.ready_nodes = observed.ready_nodes
-        held = active_or_none(observed.allocation)
-        if held is not None:
-            instance.expires_at = from_timestamp(held.expires_at) if held.expires_at else None
+        allocation = active_or_none(observed.allocation)
+        if allocation is not None:
+            instance.expires_at = from_timestamp(allocation.expires_at) if allocation.expires_at else None
         instance.members = [m.wire() for m in observed.allocation.members] if observed.allocation is not None else []
         instance.slices = [each.wire() for each in observed.slices]
         instance.conditions = conditions_of(

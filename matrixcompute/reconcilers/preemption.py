@@ -36,10 +36,10 @@ class PreemptionReconciler:
     # -- what was taken back ---------------------------------------------------------------------------------------
 
     def loss(
-        self, instance: InstanceRow, held: AllocationView | None, everybody: Iterable[AllocationView]
+        self, instance: InstanceRow, allocation: AllocationView | None, everybody: Iterable[AllocationView]
     ) -> AllocationLoss | None:
         """What became of an instance's nodes, if that calls for something else than the saga under way."""
-        loss = diagnose_loss(instance.name, held, everybody, instance.expires_at, self._clock.now())
+        loss = diagnose_loss(instance.name, allocation, everybody, instance.expires_at, self._clock.now())
         if loss is None or instance.state == "Deleting":
             return None
         serving = instance.state in ("Active", "Updating", "Repairing")
@@ -47,10 +47,10 @@ class PreemptionReconciler:
 
     async def give_up(self, name: str, loss: AllocationLoss, everybody: Iterable[AllocationView]) -> int:
         """Open what a loss calls for, when it still is one: between two looks a saga may have taken nodes."""
-        held = await self._neighbours.allocation(name)
+        allocation = await self._neighbours.allocation(name)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
-            if instance is None or self.loss(instance, held, everybody) is None:
+            if instance is None or self.loss(instance, allocation, everybody) is None:
                 return 0
             now, generation = self._clock.now(), instance.generation
             if loss.reason == "LeaseEnded":
@@ -92,8 +92,8 @@ class PreemptionReconciler:
     async def leave(self, name: str, nodes: Sequence[str]) -> int:
         """Move whoever can leave a domain that drains; say who cannot, and why."""
         with self._store.reading() as session:
-            wish = compose(name, self._store.instance(session, name).shape).allocation
-        leaving, refused = await who_can_leave(self._neighbours, name, wish, nodes)
+            request = compose(name, self._store.instance(session, name).shape).allocation
+        leaving, refused = await who_can_leave(self._neighbours, name, request, nodes)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
             if instance is None or instance.state != "Active" or self._store.open_sagas(session, name):

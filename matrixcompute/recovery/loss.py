@@ -26,24 +26,30 @@ class AllocationLoss:
         return (Preempted if self.reason == "Preempted" else InsufficientCapacity)(self.message)
 
 
-def active_or_none(held: AllocationView | None) -> AllocationView | None:
+def active_or_none(allocation: AllocationView | None) -> AllocationView | None:
     """The allocation, unless it is gone or going."""
-    return None if held is None or held.state == "Releasing" else held
+    return None if allocation is None or allocation.state == "Releasing" else allocation
 
 
 def diagnose_loss(
-    name: str, held: AllocationView | None, everybody: Iterable[AllocationView], expires_at: float | None, now: float
+    name: str,
+    allocation: AllocationView | None,
+    everybody: Iterable[AllocationView],
+    expires_at: float | None,
+    now: float,
 ) -> AllocationLoss | None:
     """Why `name` holds nothing (`held` is its allocation, `expires_at` the end of its lease); None while it does."""
-    if active_or_none(held) is not None:
+    if active_or_none(allocation) is not None:
         return None
-    told = {each.type for each in held.conditions if each.status == "True"} if held is not None else set()
-    if "Expired" in told or (expires_at is not None and expires_at <= now):
+    reported = (
+        {each.type for each in allocation.conditions if each.status == "True"} if allocation is not None else set()
+    )
+    if "Expired" in reported or (expires_at is not None and expires_at <= now):
         return AllocationLoss("LeaseEnded", "its lease has ended")
     by = next((each.name for each in everybody if name in each.preempts), None)
     if by is not None:
         return AllocationLoss("Preempted", f"{by} of higher priority took its place; it comes back when there is room")
-    if "Preempted" in told:
+    if "Preempted" in reported:
         return AllocationLoss(
             "Preempted", "somebody of higher priority took its place; it comes back when there is room"
         )

@@ -16,11 +16,11 @@ async def take_successors(work: StepContext) -> None:
 
     Members in a domain that drains lie elsewhere then, as many as there is room for.
     """
-    wish = compose(work.instance, work.shape).allocation
+    request = compose(work.instance, work.shape).allocation
     if nodes := lying_in((await steps.current_allocation(work)).members, await work.neighbours.draining()):
-        wish = without(wish, (await who_can_leave(work.neighbours, work.instance, wish, nodes))[0])
-    held = await work.neighbours.move(work.instance, wish)
-    coming = [member for member in held.members if member.role == "successor"]
+        request = without(request, (await who_can_leave(work.neighbours, work.instance, request, nodes))[0])
+    allocation = await work.neighbours.move(work.instance, request)
+    coming = [member for member in allocation.members if member.role == "successor"]
     if coming:
         work.record_event("Moving", f"{len(coming)} members move to {', '.join(sorted(each.node for each in coming))}")
 

@@ -17,13 +17,14 @@ async def reserve_nodes(work: StepContext) -> None:
     before = await work.neighbours.allocation(work.instance)
     if before is not None and active_or_none(before) is None:
         raise StepPending("the nodes it had before are being cleaned")
-    held = await work.neighbours.reserve(work.instance, compose(work.instance, work.shape).allocation)
+    allocation = await work.neighbours.reserve(work.instance, compose(work.instance, work.shape).allocation)
     work.record_event(
-        "Scheduled", f"{held.nodes} nodes and {held.spares} spares in {_cabinets(held)} cabinets are committed"
+        "Scheduled",
+        f"{allocation.nodes} nodes and {allocation.spares} spares in {_cabinets(allocation)} cabinets are committed",
     )
-    put_out = [name for name in held.preempts if before is None or name not in before.preempts]
-    if put_out:
-        work.record_event("PutOut", f"{', '.join(put_out)} of lower priority made way")
+    preempted = [name for name in allocation.preempts if before is None or name not in before.preempts]
+    if preempted:
+        work.record_event("PutOut", f"{', '.join(preempted)} of lower priority made way")
 
 
 async def restore_shape(work: StepContext) -> None:
@@ -32,11 +33,11 @@ async def restore_shape(work: StepContext) -> None:
     if applied is None or active_or_none(await work.neighbours.allocation(work.instance)) is None:
         return
     composition = compose(work.instance, applied)
-    held = await work.neighbours.reserve(work.instance, composition.allocation)
-    members = [member.node for member in held.members if member.role == "member"]
-    for wish in composition.slices:
-        await work.neighbours.admit(work.instance, wish, members)
-        await work.neighbours.program(wish.name)
+    allocation = await work.neighbours.reserve(work.instance, composition.allocation)
+    members = [member.node for member in allocation.members if member.role == "member"]
+    for spec in composition.slices:
+        await work.neighbours.admit(work.instance, spec, members)
+        await work.neighbours.program(spec.name)
 
 
 async def release_nodes(work: StepContext) -> None:
@@ -53,9 +54,9 @@ async def admit_slices(work: StepContext) -> None:
 async def admit(work: StepContext, shape: InstanceRequest, roles: set[str]) -> None:
     allocation = await current_allocation(work)
     nodes = [member.node for member in allocation.members if member.role in roles]
-    for wish in compose(work.instance, shape).slices:
+    for spec in compose(work.instance, shape).slices:
         try:
-            await work.neighbours.admit(work.instance, wish, nodes)
+            await work.neighbours.admit(work.instance, spec, nodes)
         except InsufficientBandwidth:
             if going := await _still_going(work, allocation):
                 raise StepPending(f"{', '.join(going)} made way and has yet to give up its floors") from None
@@ -76,7 +77,7 @@ async def _still_going(work: StepContext, allocation: AllocationView) -> list[st
 
 async def withdraw_slices(work: StepContext) -> None:
     """Take every slice back; waits until agents have cleared the routes."""
-    gone = [await work.neighbours.withdraw(wish.name) for wish in compose(work.instance, work.shape).slices]
+    gone = [await work.neighbours.withdraw(spec.name) for spec in compose(work.instance, work.shape).slices]
     if not all(gone):
         raise StepPending("routes are being cleared")
 
@@ -92,8 +93,8 @@ async def bind_nodes(work: StepContext) -> None:
 
 async def program_routes(work: StepContext) -> None:
     """Have the agents program the routes of every slice."""
-    for wish in compose(work.instance, work.shape).slices:
-        await work.neighbours.program(wish.name)
+    for spec in compose(work.instance, work.shape).slices:
+        await work.neighbours.program(spec.name)
 
 
 async def replace_members(work: StepContext) -> None:

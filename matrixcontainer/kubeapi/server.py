@@ -89,12 +89,12 @@ class KubeApi:
 
     def _take_notice(self) -> None:
         """The controllers learn what there is and hear of every change, whether they act or not."""
-        standing = (self.definitions, self.namespaces, self.cluster_roles, self.garbage, self.disruptions)
-        self.store.listeners[:] = [one.notice for one in (self.admission, self.authorizer, *standing)]
+        status = (self.definitions, self.namespaces, self.cluster_roles, self.garbage, self.disruptions)
+        self.store.listeners[:] = [one.notice for one in (self.admission, self.authorizer, *status)]
         self.definitions.load()
         self.garbage.load()
         self.disruptions.load()
-        self._runs = [one.run for one in (*standing, self.upkeep)]
+        self._runs = [one.run for one in (*status, self.upkeep)]
         if self.runs_workloads:
             self.store.listeners.append(self.workloads.notice)
             self.workloads.load()

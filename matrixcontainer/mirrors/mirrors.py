@@ -46,13 +46,13 @@ class Mirror:
         touched = 0
         for name, (body, status) in wanted.items():
             texts = (json.dumps(body, sort_keys=True), json.dumps(_undated(status), sort_keys=True))
-            held = self._written.get(name, ("", ""))
-            if held[0] != texts[0]:
+            current = self._written.get(name, ("", ""))
+            if current[0] != texts[0]:
                 await self._kube.apply(self._kind, body)
-            if held[1] != texts[1]:
+            if current[1] != texts[1]:
                 await self._kube.merge(self._kind, name, {"status": status}, subresource="status")
             self._written[name] = texts
-            touched += held != texts
+            touched += current != texts
         for name in set(self._written) - set(wanted):
             await self._kube.delete(self._kind, name)
             del self._written[name]

@@ -67,7 +67,7 @@ def node_status(node: NodeView, at: str, before: dict[str, Any] | None, taken: i
     separated = len({f.component.split("-")[0] for f in node.faults if f.level.startswith("Separate")})
     healthy = str(max(0, node.npus - separated - taken))
     ready = _ready(node)
-    held = {c["type"]: c for c in (before or {}).get("conditions") or []}
+    current = {c["type"]: c for c in (before or {}).get("conditions") or []}
     conditions = []
     for type, status, reason, message in (
         ("Ready", ready, f"Agent{node.agent}", f"the resource agent is {node.agent}; the node is {node.state}"),
@@ -78,7 +78,9 @@ def node_status(node: NodeView, at: str, before: dict[str, Any] | None, taken: i
             "; ".join(f"{fault.component}: {fault.code} ({fault.level})" for fault in node.faults) or "no faults",
         ),
     ):
-        since = held.get(type, {}).get("lastTransitionTime", at) if held.get(type, {}).get("status") == status else at
+        since = (
+            current.get(type, {}).get("lastTransitionTime", at) if current.get(type, {}).get("status") == status else at
+        )
         conditions.append(
             {
                 "type": type,
@@ -119,11 +121,11 @@ def supernode_object(supernode: SupernodeView) -> tuple[dict[str, Any], dict[str
 def slice_object(view: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The NetworkSlice mirror of one of MatrixLink's slices (its view), and its status."""
     asked = ("plane", "instance", "allocation", "qosClass", "floorGbpsPerNpu", "ceilingGbpsPerNpu", "weight")
-    told = ("state", "isolation", "isolationKey", "programmed", "floorKeptGbpsPerNpu")
+    reported = ("state", "isolation", "isolationKey", "programmed", "floorKeptGbpsPerNpu")
     return (
         {
             "metadata": {"name": view["name"], "labels": {MANAGED_LABEL: MANAGED_BY}},
             "spec": {key: view[key] for key in asked if key in view},
         },
-        {key: view[key] for key in told if key in view} | {"members": len(view.get("members", []))},
+        {key: view[key] for key in reported if key in view} | {"members": len(view.get("members", []))},
     )

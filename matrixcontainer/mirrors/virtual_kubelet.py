@@ -93,25 +93,25 @@ class Kubelets:
         metadata = pod["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
         if coming.status is not None:
-            held = pod.get("status") or {}
-            gone = {key: None for key in held if key not in coming.status}
+            current = pod.get("status") or {}
+            gone = {key: None for key in current if key not in coming.status}
             body = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": coming.status | gone}
             await self._kube.merge(POD, name, body, namespace, "status")
-            for told in news(pod, coming.status):
-                await self._tell(pod, told)
+            for reported in news(pod, coming.status):
+                await self._tell(pod, reported)
         if coming.remove:
             await self._kube.delete(POD, name, namespace, grace_s=0, uid=metadata["uid"])
 
-    async def _tell(self, pod: dict[str, Any], told: News) -> None:
+    async def _tell(self, pod: dict[str, Any], reported: News) -> None:
         metadata = pod["metadata"]
         about = {"apiVersion": "v1", "kind": "Pod"} | {key: metadata[key] for key in ("name", "namespace", "uid")}
-        digest = hashlib.sha256(f"{metadata['uid']}{metadata['resourceVersion']}{told}".encode()).hexdigest()[:12]
+        digest = hashlib.sha256(f"{metadata['uid']}{metadata['resourceVersion']}{reported}".encode()).hexdigest()[:12]
         body = event_body(
             f"{metadata['name'][:240]}.{digest}",
             about,
-            type="Warning" if told.warning else "Normal",
-            reason=told.reason,
-            message=told.message,
+            type="Warning" if reported.warning else "Normal",
+            reason=reported.reason,
+            message=reported.message,
             component="kubelet",
             at=self._wall(),
         )
@@ -121,6 +121,6 @@ class Kubelets:
 
 def _pod_address(pod: dict[str, Any]) -> str:
     """The address it has, or one drawn from its uid, in a block of this emulation's own."""
-    held = (pod.get("status") or {}).get("podIP")
+    current = (pod.get("status") or {}).get("podIP")
     mark = hashlib.sha256(pod["metadata"]["uid"].encode()).digest()
-    return held or f"10.{244 + mark[0] % 4}.{mark[1]}.{mark[2] % 254 + 1}"
+    return current or f"10.{244 + mark[0] % 4}.{mark[1]}.{mark[2] % 254 + 1}"

@@ -32,9 +32,9 @@ def desired_instance(body: dict[str, Any]) -> InstanceRequest:
 
 def lease_over(body: dict[str, Any]) -> bool:
     """Whether a resource's instance had a lease: once that is gone with it, it is not made again for the same wish."""
-    told = body.get("status") or {}
-    same = told.get("observedGeneration") == body["metadata"].get("generation", 1)
-    return same and bool(told.get("expiresAt")) and body["spec"].get("leaseS") is not None
+    reported = body.get("status") or {}
+    same = reported.get("observedGeneration") == body["metadata"].get("generation", 1)
+    return same and bool(reported.get("expiresAt")) and body["spec"].get("leaseS") is not None
 
 
 def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:

@@ -78,18 +78,18 @@ def registry_for(operator: Operator, access: KubeAccess, nudge: Callable[[], Non
     async def fault_deleted(body: kopf.Body, **_: Any) -> None:
         await _settle(lambda: operator.clear_fault(str(body.metadata.name)), body)
 
-    async def _settle(deed: Callable[[], Awaitable[object]], body: kopf.Body) -> None:
+    async def _settle(action: Callable[[], Awaitable[object]], body: kopf.Body) -> None:
         try:
-            await deed()
+            await action()
         except MatrixError as refused:
             if refused.retryable or isinstance(refused, Conflict):
                 raise kopf.TemporaryError(refused.message, delay=AGAIN_WALL_S) from refused
             await operator.report_refusal(_kind(body), _plain(body), refused)
             raise kopf.PermanentError(refused.message) from refused
 
-    async def _gone(deed: Callable[[], Awaitable[bool]], body: kopf.Body) -> None:
+    async def _gone(action: Callable[[], Awaitable[bool]], body: kopf.Body) -> None:
         try:
-            done = await deed()
+            done = await action()
         except MatrixError as refused:
             raise kopf.TemporaryError(refused.message, delay=AGAIN_WALL_S) from refused
         nudge()

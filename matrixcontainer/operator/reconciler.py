@@ -101,10 +101,10 @@ class Operator:
     async def report_instance(self, body: dict[str, Any], observed: InstanceView | None) -> None:
         """Write the status, if it says anything new."""
         status = instance_status(body, observed, self._wall())
-        held = body.get("status") or {}
-        if held.get("plan") and not body["spec"].get("dryRun"):
+        current = body.get("status") or {}
+        if current.get("plan") and not body["spec"].get("dryRun"):
             status["plan"] = None  # what was planned is the wish now
-        if any(held.get(key) != value for key, value in status.items()):
+        if any(current.get(key) != value for key, value in status.items()):
             metadata = body["metadata"]
             await self._kube.merge(INSTANCE, metadata["name"], {"status": status}, metadata["namespace"], "status")
 
@@ -166,10 +166,10 @@ class Operator:
         if self._wall() < self._metrics_at.get(metadata["uid"], 0.0):
             return
         self._metrics_at[metadata["uid"]] = self._wall() + METRICS_S
-        told = metrics_of(await self._inference.statistics(metadata["name"]))
-        if told != (body.get("status") or {}).get("metrics"):
+        reported = metrics_of(await self._inference.statistics(metadata["name"]))
+        if reported != (body.get("status") or {}).get("metrics"):
             await self._kube.merge(
-                INFER, metadata["name"], {"status": {"metrics": told}}, metadata["namespace"], "status"
+                INFER, metadata["name"], {"status": {"metrics": reported}}, metadata["namespace"], "status"
             )
 
     async def delete_infer(self, body: dict[str, Any]) -> bool:
@@ -206,15 +206,15 @@ class Operator:
         refused: MatrixError | None = None,
     ) -> None:
         """Write the status. A `refused` wish leaves a deployment that is there as it was, and so it is told."""
-        held = body.get("status") or {}
+        current = body.get("status") or {}
         generation = body["metadata"].get("generation", 1)
         state = deployment["state"] if deployment is not None else "Pending"
         serving = state == "Serving"
-        told = [c for c in (deployment or {}).get("conditions") or [] if c["type"] == "Ready"]
-        message = told[0]["message"] if told else waiting or f"the deployment is {state}"
+        reported = [c for c in (deployment or {}).get("conditions") or [] if c["type"] == "Ready"]
+        message = reported[0]["message"] if reported else waiting or f"the deployment is {state}"
         now = self._wall()
         conditions = condition(
-            held.get("conditions") or [], "Ready", serving, state, message, generation=generation, now=now
+            current.get("conditions") or [], "Ready", serving, state, message, generation=generation, now=now
         )
         why = ("Settled", "everything is as wished") if not waiting else ("Waiting", waiting)
         if refused is not None:
@@ -231,10 +231,10 @@ class Operator:
             "pods": pods,
             "conditions": conditions,
         }
-        if any(held.get(key) != value for key, value in status.items()):
+        if any(current.get(key) != value for key, value in status.items()):
             metadata = body["metadata"]
             await self._kube.merge(INFER, metadata["name"], {"status": status}, metadata["namespace"], "status")
-            if state != held.get("state"):
+            if state != current.get("state"):
                 await self._tell(body, "Normal", state, message, status["conditions"])
 
     async def report_infers(self) -> str:
@@ -295,12 +295,12 @@ class Operator:
         parameters = {key: _number(value) for key, value in (spec.get("parameters") or {}).items()}
         request = {"kind": spec["kind"], "target": spec["target"], "parameters": parameters}
         await self._faults.inject(body["metadata"]["name"], request)
-        held, generation = body.get("status") or {}, body["metadata"].get("generation", 1)
-        if (held.get("state"), held.get("observedGeneration")) == ("Injected", generation):
+        current, generation = body.get("status") or {}, body["metadata"].get("generation", 1)
+        if (current.get("state"), current.get("observedGeneration")) == ("Injected", generation):
             return
         message = f"{spec['kind']} is on {spec['target']}; the control plane is not told"
         conditions = condition(
-            held.get("conditions") or [], "Ready", True, "Injected", message, generation=generation, now=self._wall()
+            current.get("conditions") or [], "Ready", True, "Injected", message, generation=generation, now=self._wall()
         )
         status = {"state": "Injected", "observedGeneration": generation, "conditions": conditions}
         await self._kube.merge(FAULT, body["metadata"]["name"], {"status": status}, subresource="status")

@@ -48,10 +48,12 @@ def instance_status(body: dict[str, Any], observed: InstanceView | None, wall_no
     conditions = before.get("conditions") or []
     seen = {each["type"] for each in conditions}
     of = (generation if settled else before.get("observedGeneration", 0)) or generation
-    for held in observed.conditions:
-        status = {"True": True, "False": False}.get(held.status)
-        conditions = condition(conditions, held.type, status, held.reason, held.message, generation=of, now=wall_now)
-        seen.discard(held.type)
+    for current in observed.conditions:
+        status = {"True": True, "False": False}.get(current.status)
+        conditions = condition(
+            conditions, current.type, status, current.reason, current.message, generation=of, now=wall_now
+        )
+        seen.discard(current.type)
     return {
         "state": observed.state,
         "observedGeneration": generation if settled else before.get("observedGeneration", 0),
@@ -79,24 +81,24 @@ def planned_status(
     Of an instance that is there already the plan also says who would go and who would come.
     """
     generation = body["metadata"].get("generation", 1)
-    told: dict[str, Any] = {"generation": generation, "fits": plan is not None, "plannedAt": timestamp(wall_now)}
+    reported: dict[str, Any] = {"generation": generation, "fits": plan is not None, "plannedAt": timestamp(wall_now)}
     if plan is not None:
-        told["members"] = [
+        reported["members"] = [
             {"node": member.node, "cabinet": member.cabinet, "role": member.role} for member in plan.members
         ]
-        told["cabinets"] = len({member.cabinet for member in plan.members})
-        told["preempts"] = plan.preempts
+        reported["cabinets"] = len({member.cabinet for member in plan.members})
+        reported["preempts"] = plan.preempts
         if observed is not None:
             here, there = _places(observed), _places(plan)
-            told["moves"] = [
+            reported["moves"] = [
                 {"rank": rank, "from": here.get(rank, ""), "to": there.get(rank, "")}
                 for rank in sorted(here.keys() | there.keys())
                 if here.get(rank) != there.get(rank)
             ]
     elif refused is not None:
-        told |= {"reason": refused.reason, "message": refused.message, "blocking": refused.blocking}
+        reported |= {"reason": refused.reason, "message": refused.message, "blocking": refused.blocking}
     if observed is not None:
-        return instance_status(body, observed, wall_now) | {"observedGeneration": generation, "plan": told}
+        return instance_status(body, observed, wall_now) | {"observedGeneration": generation, "plan": reported}
     conditions = condition(
         (body.get("status") or {}).get("conditions") or [],
         "Scheduled",
@@ -106,30 +108,30 @@ def planned_status(
         generation=generation,
         now=wall_now,
     )
-    return {"state": "Planned", "observedGeneration": generation, "plan": told, "conditions": conditions}
+    return {"state": "Planned", "observedGeneration": generation, "plan": reported, "conditions": conditions}
 
 
 def _members(before: dict[str, Any], observed: InstanceView, of: int, wall_now: float) -> list[dict[str, Any]]:
     """Every node of the instance, each with its conditions."""
-    held = {each["node"]: each.get("conditions") or [] for each in before.get("members") or []}
-    told = []
+    current = {each["node"]: each.get("conditions") or [] for each in before.get("members") or []}
+    reported = []
     for member in observed.members:
-        conditions = held.get(member.node, [])
+        conditions = current.get(member.node, [])
         for type, status, reason, message in (
             ("Ready", member.ready, member.state, f"the node is {member.state}, its agent {member.agent}"),
             ("Healthy", member.health != "Unhealthy", member.health, f"its hardware is {member.health}"),
         ):
             conditions = condition(conditions, type, status, reason, message, generation=of, now=wall_now)
-        told.append(member.wire() | {"conditions": conditions})
-    return told
+        reported.append(member.wire() | {"conditions": conditions})
+    return reported
 
 
 def _planes(before: dict[str, Any], observed: InstanceView, of: int, wall_now: float) -> list[dict[str, Any]]:
     """The instance's share of every plane, each with its conditions."""
-    held = {each["plane"]: each.get("conditions") or [] for each in before.get("slices") or []}
-    told = []
+    current = {each["plane"]: each.get("conditions") or [] for each in before.get("slices") or []}
+    reported = []
     for each in observed.slices:
-        conditions = held.get(each.plane.value, [])
+        conditions = current.get(each.plane.value, [])
         for type, status, reason, message in (
             ("Programmed", each.programmed, each.state, each.message),
             (
@@ -140,8 +142,8 @@ def _planes(before: dict[str, Any], observed: InstanceView, of: int, wall_now: f
             ),
         ):
             conditions = condition(conditions, type, status, reason, message, generation=of, now=wall_now)
-        told.append(each.wire() | {"conditions": conditions})
-    return told
+        reported.append(each.wire() | {"conditions": conditions})
+    return reported
 
 
 def _places(view: InstanceView) -> dict[int, str]:
@@ -172,5 +174,5 @@ def event_object(event: dict[str, Any], namespace: str, uid: str, wall_now: floa
         "namespace": namespace,
         "uid": uid,
     }
-    told = {key: event[key] for key in ("type", "reason", "message")}
-    return event_body(event["name"], about, **told, component=MANAGED_BY, at=wall_now)
+    reported = {key: event[key] for key in ("type", "reason", "message")}
+    return event_body(event["name"], about, **reported, component=MANAGED_BY, at=wall_now)

@@ -118,16 +118,16 @@ class Gang:
         never = any(pod["spec"].get("preemptionPolicy") == "Never" for pod in self.alive())
         return "Never" if never else "LowerPriority"
 
-    def request(self, held: AllocationView | None) -> AllocationRequest:
+    def request(self, allocation: AllocationView | None) -> AllocationRequest:
         """What it needs; of one that holds something already the share of a node and the placement stay."""
         each = self.each
-        per = (held.npus_per_node or NPUS_PER_NODE) if held is not None else each * self.share
+        per = (allocation.npus_per_node or NPUS_PER_NODE) if allocation is not None else each * self.share
         members = -(-len(self.alive()) // max(1, int(per // each)))
         return AllocationRequest(
             nodes=members,
             npus_per_node=None if per == NPUS_PER_NODE else per,
             spares=self.spares,
-            placement=self.placement() if held is None else held.placement,
+            placement=self.placement() if allocation is None else allocation.placement,
             priority=self.priority,
             preemption=self.preemption,
         )

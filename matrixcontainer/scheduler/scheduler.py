@@ -42,44 +42,50 @@ class PodScheduler:
         pods, _ = await self._kube.list(POD)
         ours = [pod for pod in pods if pod["spec"].get("schedulerName") == SCHEDULER_NAME]
         gangs = gangs_of(ours, await pod_groups(self._kube, ours))
-        held = {each.name: each for each in await self._resource.allocations() if GANG_LABEL in each.labels}
+        current = {each.name: each for each in await self._resource.allocations() if GANG_LABEL in each.labels}
         bound = 0
         for gang in gangs:
             if gang.alive():
-                bound += await self._place(gang, held.get(gang.allocation))
+                bound += await self._place(gang, current.get(gang.allocation))
         wanted = {gang.allocation for gang in gangs if gang.alive()}
-        for name in set(held) - wanted:
+        for name in set(current) - wanted:
             await self._resource.release(name)
-        return f"{bound} pods bound, {len(set(held) - wanted)} gangs released"
+        return f"{bound} pods bound, {len(set(current) - wanted)} gangs released"
 
-    async def _place(self, gang: Gang, held: AllocationView | None) -> int:
+    async def _place(self, gang: Gang, allocation: AllocationView | None) -> int:
         pods = gang.alive()
         try:
             gang.check()
             if len(pods) < gang.size:
                 await self._explain(gang, "Waiting", f"{len(pods)} of the gang's {gang.size} pods are there")
                 return 0
-            if await self._preempt(gang, held):
+            if await self._preempt(gang, allocation):
                 return 0
-            wish = gang.request(held).model_copy(update={"labels": {GANG_LABEL: f"{gang.namespace}.{gang.name}"[:63]}})
-            if held is None or (held.nodes, held.spares, held.priority) != (wish.nodes, wish.spares, wish.priority):
-                held = await self._resource.reserve(gang.allocation, wish)
-            if not held.bound:
-                held = await self._resource.bind(gang.allocation)
+            request = gang.request(allocation).model_copy(
+                update={"labels": {GANG_LABEL: f"{gang.namespace}.{gang.name}"[:63]}}
+            )
+            if allocation is None or (allocation.nodes, allocation.spares, allocation.priority) != (
+                request.nodes,
+                request.spares,
+                request.priority,
+            ):
+                allocation = await self._resource.reserve(gang.allocation, request)
+            if not allocation.bound:
+                allocation = await self._resource.bind(gang.allocation)
         except MatrixError as refused:
             if refused.retryable:
                 raise
             await self._explain(gang, refused.reason, _words(refused))
             return 0
-        await self._replace_lost(gang, held)
-        ready = [NodeName(m.node) for m in held.members if m.role == "member" and m.ready]
-        placed = bindings(pods, ready, max(1, int(held.npus_per_node or NPUS_PER_NODE) // gang.each))
+        await self._replace_lost(gang, allocation)
+        ready = [NodeName(m.node) for m in allocation.members if m.role == "member" and m.ready]
+        placed = bindings(pods, ready, max(1, int(allocation.npus_per_node or NPUS_PER_NODE) // gang.each))
         for name, node in placed.items():
             await self._bind(gang, name, node)
         missing = sum(not pod["spec"].get("nodeName") for pod in pods) - len(placed)
         if missing:
             await self._explain(
-                gang, "Deploying", f"{held.nodes} nodes are committed; {missing} are still being deployed"
+                gang, "Deploying", f"{allocation.nodes} nodes are committed; {missing} are still being deployed"
             )
         return len(placed)
 
@@ -90,28 +96,32 @@ class PodScheduler:
             await self._kube.bind(name, gang.namespace, body)
             await self._tell(gang, name, "Normal", "Scheduled", f"assigned {gang.namespace}/{name} to {node}")
 
-    async def _preempt(self, gang: Gang, held: AllocationView | None) -> bool:
+    async def _preempt(self, gang: Gang, allocation: AllocationView | None) -> bool:
         """Whether its nodes were taken back (somebody of higher priority came): its pods leave, and it waits anew."""
         bound = [pod for pod in gang.alive() if pod["spec"].get("nodeName")]
-        if held is not None and held.state != "Releasing":
+        if allocation is not None and allocation.state != "Releasing":
             return False
-        why = next((c.message for c in held.conditions if c.type == "Preempted"), "") if held is not None else ""
+        why = (
+            next((c.message for c in allocation.conditions if c.type == "Preempted"), "")
+            if allocation is not None
+            else ""
+        )
         message = why or "its nodes were taken back"
         for pod in bound:
             name = pod["metadata"]["name"]
             await self._tell(gang, name, "Warning", "Preempted", message)
             with contextlib.suppress(NotFound):
                 await self._kube.delete(POD, name, gang.namespace, grace_s=0)
-        if held is not None:
+        if allocation is not None:
             await self._explain(gang, "Preempted", message)
-        return held is not None or bool(bound)
+        return allocation is not None or bool(bound)
 
-    async def _replace_lost(self, gang: Gang, held: AllocationView) -> None:
+    async def _replace_lost(self, gang: Gang, allocation: AllocationView) -> None:
         """A node that was lost under a gang is replaced; its pod is removed, for its owner to make it again."""
-        for member in held.members:
+        for member in allocation.members:
             if member.role == "member" and (member.agent == "Lost" or member.health == "Unhealthy"):
                 with contextlib.suppress(InsufficientCapacity):
-                    await self._resource.replace(held.name, member.node, "NodeLost")
+                    await self._resource.replace(allocation.name, member.node, "NodeLost")
                     for pod in gang.alive():
                         if pod["spec"].get("nodeName") == member.node:
                             await self._kube.delete(POD, pod["metadata"]["name"], gang.namespace, grace_s=0)

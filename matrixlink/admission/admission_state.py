@@ -124,33 +124,37 @@ class AdmissionState:
         needs = choose_needs(fabric or self.fabric, terms.plane, terms.members, terms.protection)
         return BandwidthRequest(terms.name, terms.plane, needs, terms.floor_gbps, terms.protection, terms.rank)
 
-    def book(self, wish: SliceState, held: SliceState | None, dry: bool) -> SliceState:
+    def book(self, request: SliceState, current: SliceState | None, dry: bool) -> SliceState:
         """Book the wish's floor in place of what the slice held; the wish with what of it is kept. Raises
         InsufficientBandwidth.
 
         A slice that asks for no higher a floor than it was promised may change its members while links are down: what
         the loss takes of it is shown, not refused.
         """
-        claim = self.claim(wish)
-        broken = self.impaired_ports(wish.plane, wish.members)
-        claim_when_whole = self.claim(wish, self.pristine) if broken else claim
+        claim = self.claim(request)
+        broken = self.impaired_ports(request.plane, request.members)
+        claim_when_whole = self.claim(request, self.pristine) if broken else claim
         kept, unprotected, booking = 1.0, "", None
         try:
             booking = admit(self.ledger, claim)
         except InsufficientBandwidth:
-            if held is None or wish.floor_gbps > held.floor_gbps or wish.protection not in ("none", held.protection):
+            if (
+                current is None
+                or request.floor_gbps > current.floor_gbps
+                or request.protection not in ("none", current.protection)
+            ):
                 raise
         when_whole = admit(self.healthy_ledger, claim_when_whole)
         if not dry:
             self.mark_stale()
-            self.healthy_ledger.put(wish.name, when_whole)
+            self.healthy_ledger.put(request.name, when_whole)
         if booking is not None:
             if not dry:
-                self.ledger.put(wish.name, booking)
+                self.ledger.put(request.name, booking)
         elif not dry:
-            found = reallocate(self.ledger, [claim], self.healthy_ledger)[wish.name]
+            found = reallocate(self.ledger, [claim], self.healthy_ledger)[request.name]
             kept, unprotected = found.part, found.unprotected
-        return replace(wish, kept=kept, unprotected=unprotected)
+        return replace(request, kept=kept, unprotected=unprotected)
 
     def release(self, name: str) -> None:
         self.mark_stale()

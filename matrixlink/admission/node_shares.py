@@ -86,8 +86,8 @@ def by_sub_plane(fabric: Fabric, plane: Plane, ports: Vector) -> list[float]:
 
 def _floors(node: str, terms: SliceState, ledger: BandwidthLedger, sub_planes: int, sums: SubPlaneSums) -> list[float]:
     booking = ledger.booking(terms.name)
-    held = booking.floors.get(node) if booking else None
-    return [0.0] * sub_planes if held is None else sums.of(held)
+    current = booking.floors.get(node) if booking else None
+    return [0.0] * sub_planes if current is None else sums.of(current)
 
 
 def _shared(terms: SliceState, floor: float, has: float, whole: float, fabric: Fabric) -> Shared:

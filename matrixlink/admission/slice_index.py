@@ -45,13 +45,13 @@ class SliceState:
 
 def terms_of(row: SliceRow) -> SliceState:
     # SQLAlchemy's own look-ups take longer than all the rest; what is not there has no value yet.
-    held = row.__dict__
-    get, state = held.get, held.get("state")
+    current = row.__dict__
+    get, state = current.get, current.get("state")
     withdrawing = state == WITHDRAWING
-    kept, qos = get("kept"), QosClass(held["qos_class"])
+    kept, qos = get("kept"), QosClass(current["qos_class"])
     return SliceState(
-        held["name"], get("project") or "default", Plane(held["plane"]), tuple(held["members"]), held["floor_gbps"],
-        get("ceiling_gbps"), held["weight"], (TERMS[qos].rank, get("admitted_order") or 0),
+        current["name"], get("project") or "default", Plane(current["plane"]), tuple(current["members"]), current["floor_gbps"],
+        get("ceiling_gbps"), current["weight"], (TERMS[qos].rank, get("admitted_order") or 0),
         Protection(get("protection") or Protection.NONE), get("isolation") or "", get("isolation_key") or 0,
         1.0 if kept is None else kept, get("unprotected") or "", get("ports_seen") or {},
         (get("fabric_view") or {}).get("nodes", {}), withdrawing,
@@ -90,8 +90,8 @@ class SliceIndex:
         return self._keys[isolation]
 
     def put(self, terms: SliceState) -> None:
-        held = self._by_name.get(terms.name)
-        if held is None or (held.members, held.isolation_key) != (terms.members, terms.isolation_key):
+        current = self._by_name.get(terms.name)
+        if current is None or (current.members, current.isolation_key) != (terms.members, terms.isolation_key):
             self.drop(terms.name)
             for node in terms.members:
                 self._on[terms.plane, node][terms.name] = None
@@ -102,12 +102,12 @@ class SliceIndex:
         (self.trimmed.add if less else self.trimmed.discard)(terms.name)
 
     def drop(self, name: str) -> None:
-        held = self._by_name.pop(name, None)
-        if held is None:
+        current = self._by_name.pop(name, None)
+        if current is None:
             return
-        for node in held.members:
-            self._on[held.plane, node].pop(name, None)
-        self._keys[held.isolation].pop(held.isolation_key, None)
+        for node in current.members:
+            self._on[current.plane, node].pop(name, None)
+        self._keys[current.isolation].pop(current.isolation_key, None)
         self.trimmed.discard(name)
 
     def clear(self) -> None:

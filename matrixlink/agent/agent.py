@@ -93,8 +93,8 @@ class LinkAgent:
 
     def ensure(self, program: ProgramView) -> None:
         """Take up a wish. Raises StaleGeneration for one older than what is held; the same one again is no news."""
-        wish = program.model_dump(mode="json") if program.action == "program" else None
-        self._order(program.slice, program.generation, program.action, wish)
+        desired = program.model_dump(mode="json") if program.action == "program" else None
+        self._order(program.slice, program.generation, program.action, desired)
 
     def take_answer(self, desired: list[DesiredProgram]) -> None:
         """Take up all that the answer to a report wishes of this node; forget what is cleared and not wished for."""
@@ -108,21 +108,21 @@ class LinkAgent:
                     self._order(each.slice, each.generation, "clear", None)
             except MatrixError:
                 self.counters["refused"] += 1
-        wished = {each.slice for each in desired}
-        for slice in [s for s, held in self._programs.items() if held.status == "Cleared" and s not in wished]:
+        spec = {each.slice for each in desired}
+        for slice in [s for s, program in self._programs.items() if program.status == "Cleared" and s not in spec]:
             del self._programs[slice]
             self._changed()
 
-    def _order(self, slice: str, generation: int, action: str, wish: dict[str, Any] | None) -> None:
-        held = self._programs.get(slice)
-        if held is not None and generation < held.generation:
+    def _order(self, slice: str, generation: int, action: str, desired: dict[str, Any] | None) -> None:
+        program = self._programs.get(slice)
+        if program is not None and generation < program.generation:
             self.counters["stale"] += 1
-            raise StaleGeneration(f"{self.node} holds generation {held.generation} of {slice}, not {generation}")
-        if held is not None and (generation, action) == (held.generation, held.action):
+            raise StaleGeneration(f"{self.node} holds generation {program.generation} of {slice}, not {generation}")
+        if program is not None and (generation, action) == (program.generation, program.action):
             return
-        if held is None:
-            held = self._programs[slice] = HeldProgram(generation, action, wish)
-        held.generation, held.action, held.desired = generation, action, wish
+        if program is None:
+            program = self._programs[slice] = HeldProgram(generation, action, desired)
+        program.generation, program.action, program.desired = generation, action, desired
         self._wake.set()
         self._changed()
 
@@ -137,24 +137,26 @@ class LinkAgent:
 
     async def drain_queue(self) -> None:
         """Until no wish is open, one slice at a time."""
-        while (slice := next((slice for slice, held in self._programs.items() if not held.done), None)) is not None:
+        while (
+            slice := next((slice for slice, program in self._programs.items() if not program.done), None)
+        ) is not None:
             await self._work(slice, self._programs[slice])
 
-    async def _work(self, slice: str, held: HeldProgram) -> None:
-        generation, action, wish = held.generation, held.action, held.desired
-        work = "clear" if action == "clear" else _work_for(self.tables(slice), wish)
+    async def _work(self, slice: str, program: HeldProgram) -> None:
+        generation, action, desired = program.generation, program.action, program.desired
+        work = "clear" if action == "clear" else _work_for(self.tables(slice), desired)
         for stage in self._stages[work]:
             self.stage = f"{slice}: {stage.stage}"
             await self._clock.sleep(stage.takes_s(self._random))
-            if (held.generation, held.action) != (generation, action):
+            if (program.generation, program.action) != (generation, action):
                 self.stage = None
                 return  # overtaken by a newer wish; the tables stay as they were
-        if wish is None:
+        if desired is None:
             self.hardware.tables.pop(slice, None)
         else:
-            self.hardware.tables[slice] = wish
-        held.written = None if wish is None else digest(wish)
-        held.done_generation = generation
+            self.hardware.tables[slice] = desired
+        program.written = None if desired is None else digest(desired)
+        program.done_generation = generation
         self.stage = None
         self.counters["cleared" if action == "clear" else "programmed"] += 1
         self._changed()
@@ -163,10 +165,10 @@ class LinkAgent:
         """The switches' tables are gone; the wishes on the card are not."""
         self.stage = None
         self.hardware.tables.clear()
-        for held in self._programs.values():
-            held.written, held.done_generation = None, 0
-            if held.action == "clear":
-                held.done_generation = held.generation
+        for program in self._programs.values():
+            program.written, program.done_generation = None, 0
+            if program.action == "clear":
+                program.done_generation = program.generation
 
     # -- drift -------------------------------------------------------------------------------------------------------
 
@@ -174,9 +176,9 @@ class LinkAgent:
         """Read every table back; those that are otherwise than they were written are to be written again, and tables
         that nobody wrote are taken away. The slices concerned."""
         drifted = []
-        for slice, held in self._programs.items():
-            if held.done and self._readback.digest(slice) != held.written:
-                held.done_generation, held.drifts = 0, held.drifts + 1
+        for slice, program in self._programs.items():
+            if program.done and self._readback.digest(slice) != program.written:
+                program.done_generation, program.drifts = 0, program.drifts + 1
                 drifted.append(slice)
         for slice in [each for each in self.hardware.tables if each not in self._programs]:
             del self.hardware.tables[slice]
@@ -189,9 +191,9 @@ class LinkAgent:
     def _write_again(self, slice: str, generation: int) -> None:
         """MatrixLink found by the digest that what is in the tables is not what it wishes, though its generation is:
         forget what was held of it, so that the whole wish is taken up anew."""
-        held = self._programs.get(slice)
-        if held is not None and held.generation == generation and held.done:
-            held.generation = held.done_generation = -1
+        program = self._programs.get(slice)
+        if program is not None and program.generation == generation and program.done:
+            program.generation = program.done_generation = -1
             self.counters["drifted"] += 1
 
     # -- reports and memory --------------------------------------------------------------------------------------
@@ -203,10 +205,10 @@ class LinkAgent:
         self.sequence += 1
         programs = [
             ReportedProgram(
-                slice=slice, generation=held.generation, status=held.status, drifts=held.drifts,
-                digest=self._readback.digest(slice) if held.status == "Programmed" else None,
+                slice=slice, generation=program.generation, status=program.status, drifts=program.drifts,
+                digest=self._readback.digest(slice) if program.status == "Programmed" else None,
             )
-            for slice, held in sorted(self._programs.items())
+            for slice, program in sorted(self._programs.items())
         ]  # fmt: skip
         ports = [
             ReportedPort(port=port, gbps=share * self._built_gbps[port])
@@ -231,15 +233,15 @@ class LinkAgent:
     def memory(self) -> dict[str, Any]:
         """What outlives the agent: the card's memory, and the switches' tables, which are not on the card but go on
         without it."""
-        held = {slice: dict(vars(held)) for slice, held in self._programs.items()}
-        return {"epoch": self.epoch, "held": held, "tables": dict(self.hardware.tables)}
+        program = {slice: dict(vars(program)) for slice, program in self._programs.items()}
+        return {"epoch": self.epoch, "held": program, "tables": dict(self.hardware.tables)}
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Begin the next life where the last one ended, one epoch on; what was half programmed is begun anew."""
         known = {each.name for each in fields(HeldProgram)}  # a card written by an older version may say more
         self._programs = {
-            slice: HeldProgram(**{key: value for key, value in held.items() if key in known})
-            for slice, held in memory["held"].items()
+            slice: HeldProgram(**{key: value for key, value in current.items() if key in known})
+            for slice, current in memory["held"].items()
         }
         tables = dict(memory.get("tables", {}))
         self.hardware.tables.clear()
@@ -250,7 +252,7 @@ class LinkAgent:
         self._wake.set()
 
 
-def _work_for(tables: dict[str, Any] | None, wish: dict[str, Any] | None) -> str:
-    if tables is None or wish is None:
+def _work_for(tables: dict[str, Any] | None, desired: dict[str, Any] | None) -> str:
+    if tables is None or desired is None:
         return "program"
-    return "renumber" if all(tables.get(key) == wish.get(key) for key in ROUTES) else "update"
+    return "renumber" if all(tables.get(key) == desired.get(key) for key in ROUTES) else "update"

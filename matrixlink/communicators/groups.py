@@ -31,9 +31,9 @@ class TrafficGroup:
 
 def group_of(row: CommunicatorRow, members: list[str], traffic: UbTraffic) -> TrafficGroup:
     """The group of a communicator among these members; ranks that are on none of them are left out."""
-    held = set(members)
+    current = set(members)
     dies = [die for node in members for die in traffic.supernode.dies(node)] if row.ranks is None else row.ranks
-    names = [die for die in dies if die.rpartition("-npu")[0] in held]
+    names = [die for die in dies if die.rpartition("-npu")[0] in current]
     ends = np.array([traffic.end_number[name] for name in names], np.int64)
     source, target = transfers(
         Pattern(row.pattern), len(ends), shift=row.shift, holders=row.holders, seed=row.seed or 0

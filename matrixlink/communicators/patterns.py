@@ -24,9 +24,9 @@ def transfers(
     elif pattern == Pattern.INCAST:
         source, target = each[1:], np.zeros(max(ranks - 1, 0), np.int64)
     else:
-        held = min(holders or ranks // 2, ranks - 1)
-        target = each[held:]
-        source = (target - held) % max(held, 1)
+        current = min(holders or ranks // 2, ranks - 1)
+        target = each[current:]
+        source = (target - current) % max(current, 1)
     other = source != target
     return source[other], target[other]
 

@@ -59,19 +59,19 @@ class Communicators:
         with self.store.transaction(dry=validate_only) as session:
             row = session.get(CommunicatorRow, name)
             check_etag(row, if_match)
-            slice, wish = self._slice_of(session, request), _desired(name, request)
-            group = self._group(wish, slice.members)
-            self._refuse_too_many(name, group, wish.routing)
-            if row is not None and row.slice != wish.slice:
+            slice, desired = self._slice_of(session, request), _desired(name, request)
+            group = self._group(desired, slice.members)
+            self._refuse_too_many(name, group, desired.routing)
+            if row is not None and row.slice != desired.slice:
                 raise Conflict(f"communicator {name!r} is of slice {row.slice}; delete it first", field="slice")
             if row is None:
-                wish.state = FLOWING if len(group.source) else IDLE
-                row = wish
+                desired.state = FLOWING if len(group.source) else IDLE
+                row = desired
                 session.add(row)
-            elif row.spec != wish.spec:
+            elif row.spec != desired.spec:
                 for column in ("project", "labels", "pattern", "routing", "ranks", "offered_gbps", "shift", "holders",
                                "seed"):  # fmt: skip
-                    setattr(row, column, getattr(wish, column))
+                    setattr(row, column, getattr(desired, column))
                 row.generation += 1
             session.flush()
             view = row.view()
@@ -164,17 +164,17 @@ class Communicators:
                         session.delete(orphan)
 
     def _put_groups(self, wanted: dict[str, tuple[TrafficGroup, float | None, str, int]]) -> None:
-        held = self._groups
-        gone = [name for name, group in held.items() if name not in wanted or not wanted[name][0].same(group)]
+        current = self._groups
+        gone = [name for name, group in current.items() if name not in wanted or not wanted[name][0].same(group)]
         for supernode, traffic in self._traffic.items():
-            leaving = [name for name in gone if held[name].supernode == supernode]
+            leaving = [name for name in gone if current[name].supernode == supernode]
             for name in leaving:
                 traffic.changes.pop(name, None)
             if leaving:
                 traffic.flows.remove(leaving)
         fresh: dict[str, dict[str, Transfers]] = {}
         for name, (group, offered, routing, seed) in wanted.items():
-            if name not in held or name in gone:
+            if name not in current or name in gone:
                 most = ceilings(group.source, offered)
                 source, target = group.ends[group.source], group.ends[group.target]
                 shape = self.plane(group.supernode).shape
@@ -216,8 +216,8 @@ class Communicators:
         traffic = self.plane(group.supernode)
         shape = traffic.shape
         flows = len(group.source) * shape.sub_planes * (shape.chips if routing == SPRAY else 1)
-        held = traffic.flows.flows_of(name) if name in traffic.flows.groups else slice(0, 0)
-        others = len(traffic.flows) - (held.stop - held.start)
+        current = traffic.flows.flows_of(name) if name in traffic.flows.groups else slice(0, 0)
+        others = len(traffic.flows) - (current.stop - current.start)
         if flows + others > FLOWS_MAX:
             raise InvalidField(
                 f"{flows:,} flows beside {others:,} of other communicators; {FLOWS_MAX:,} are followed in a supernode",
@@ -236,14 +236,14 @@ class Communicators:
         if group is None:
             return view.model_copy(update={"state": IDLE})
         traffic = self._traffic[group.supernode]
-        told = traffic_view(traffic, row.name, group)
-        return view.model_copy(update={"state": self._state(row.name), "traffic": told})
+        reported = traffic_view(traffic, row.name, group)
+        return view.model_copy(update={"state": self._state(row.name), "traffic": reported})
 
 
 def _desired(name: str, request: CommunicatorRequest) -> CommunicatorRow:
-    wish: dict[str, Any] = {
+    desired: dict[str, Any] = {
         "project": request.project, "labels": request.labels, "slice": request.slice, "pattern": str(request.pattern),
         "routing": str(request.routing), "ranks": None if request.ranks is None else [str(r) for r in request.ranks],
         "offered_gbps": request.offered_gbps, "shift": request.shift, "holders": request.holders, "seed": request.seed,
     }  # fmt: skip
-    return CommunicatorRow(name=name, generation=1, **wish)
+    return CommunicatorRow(name=name, generation=1, **desired)

@@ -34,8 +34,8 @@ class Leases:
 
     def newer(self, node: str, epoch: int, sequence: int, epoch_before: int) -> bool:
         """Whether a report comes after all that were taken. `epoch_before` is the durable one."""
-        held = self._leases.get(node)
-        seen = (held.epoch, held.sequence) if held else (epoch_before, -1)
+        current = self._leases.get(node)
+        seen = (current.epoch, current.sequence) if current else (epoch_before, -1)
         return (epoch, sequence) > seen
 
     def renew(self, node: str, lease_s: float, epoch: int, sequence: int) -> Callable[[], None]:
@@ -45,12 +45,12 @@ class Leases:
         return undo
 
     def reachable(self, node: str) -> bool:
-        held = self._leases.get(node)
-        if held is None:
+        current = self._leases.get(node)
+        if current is None:
             return self._clock.now() - self._started_at < self._grace_s
-        return self._clock.now() - held.heard_at <= held.lease_s
+        return self._clock.now() - current.heard_at <= current.lease_s
 
     def silent_s(self, node: str) -> float:
         """How long ago the agent was last heard; since our own start, where it never was."""
-        held = self._leases.get(node)
-        return self._clock.now() - (self._started_at if held is None else held.heard_at)
+        current = self._leases.get(node)
+        return self._clock.now() - (self._started_at if current is None else current.heard_at)

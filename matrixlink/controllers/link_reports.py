@@ -126,13 +126,13 @@ class LinkReportProcessor:
         undo = self._leases.renew(node, report.lease_seconds, report.epoch, report.sequence)
         self._store.records.on_rollback(undo)
         batch.news |= self._conditions.take(session, report)
-        said = {program.slice: program for program in report.programs}
+        reported = {program.slice: program for program in report.programs}
         for row in programs[node]:
-            self._audit(session, row, said.get(row.slice))
-            if self._follow(row, said.get(row.slice)):
+            self._audit(session, row, reported.get(row.slice))
+            if self._follow(row, reported.get(row.slice)):
                 batch.touched.add(row.slice)
         for fence in fences.get(node, ()):
-            if _is_clear(fence, said.get(fence.slice)):
+            if _is_clear(fence, reported.get(fence.slice)):
                 session.delete(fence)
         return None
 
@@ -148,29 +148,31 @@ class LinkReportProcessor:
 
     # -- drift -------------------------------------------------------------------------------------------------------
 
-    def _audit(self, session: Session, row: ProgramRow, said: ReportedProgram | None) -> None:
+    def _audit(self, session: Session, row: ProgramRow, reported: ReportedProgram | None) -> None:
         """Tell of tables that were otherwise than wished: those the agent found and wrote again by itself, and those
         only the digest gives away."""
-        if said is None:
+        if reported is None:
             self._drifts.pop(row.name, None)
             return
-        told = self._drifts.get(row.name)
-        known = said.drifts if told is None else told  # what happened before our own start was told before
-        if told != said.drifts:
+        described = self._drifts.get(row.name)
+        known = (
+            reported.drifts if described is None else described
+        )  # what happened before our own start was told before
+        if described != reported.drifts:
             self._store.records.on_rollback(restore_entry(self._drifts, row.name))
-            self._drifts[row.name] = said.drifts
-        strange = self._strange(row, said)
-        if said.drifts > known or strange:
+            self._drifts[row.name] = reported.drifts
+        strange = self._strange(row, reported)
+        if reported.drifts > known or strange:
             self.counters["drifts"] += 1
             who = "its digest is not that of the wish" if strange else "its agent read it back"
             text = f"the table of {row.slice} on {row.node} was not what was programmed: {who}; it is written again"
             self._store.say(session, row.slice, "TablesDrifted", text, self._clock.now(), warning=True)
 
-    def _strange(self, row: ProgramRow, said: ReportedProgram | None) -> bool:
+    def _strange(self, row: ProgramRow, reported: ReportedProgram | None) -> bool:
         """Whether the agent holds the wished generation by name, but not by what is in the table."""
         return (
-            said is not None and said.digest is not None and row.action == "program" and said.status == "Programmed"
-            and said.generation == row.generation and said.digest != self._digest(row)
+            reported is not None and reported.digest is not None and row.action == "program" and reported.status == "Programmed"
+            and reported.generation == row.generation and reported.digest != self._digest(row)
         )  # fmt: skip
 
     def _digest(self, row: ProgramRow) -> str:
@@ -187,10 +189,10 @@ class LinkReportProcessor:
         """Slices of which some agent holds a generation newer than what it was asked for, and the newest of those."""
         found: dict[str, int] = {}
         for report, refusal in zip(reports, refused, strict=True):
-            wished = {row.slice: row.generation for row in programs[str(report.node)]} if refusal is None else {}
-            for said in report.programs:
-                if said.generation > wished.get(said.slice, said.generation):
-                    found[said.slice] = max(found.get(said.slice, 0), said.generation)
+            desired = {row.slice: row.generation for row in programs[str(report.node)]} if refusal is None else {}
+            for reported in report.programs:
+                if reported.generation > desired.get(reported.slice, reported.generation):
+                    found[reported.slice] = max(found.get(reported.slice, 0), reported.generation)
         return found
 
     def _answer(
@@ -202,51 +204,55 @@ class LinkReportProcessor:
     ) -> LinkReportAnswer:
         if refused:
             return LinkReportAnswer(node=report.node, accepted=False, reason=refused[0], message=refused[1])
-        said = {program.slice: program for program in report.programs}
+        reported = {program.slice: program for program in report.programs}
         rows = [row for row in programs[str(report.node)] if row in session and row not in session.deleted]
-        desired = [self._desired_program(row, said.get(row.slice)) for row in rows]
-        wished = {row.slice for row in rows}
+        desired = [self._desired_program(row, reported.get(row.slice)) for row in rows]
+        spec = {row.slice for row in rows}
         desired += [
             DesiredProgram(slice=program.slice, generation=program.generation, action="clear")
             for program in report.programs
-            if program.slice not in wished and program.status != "Cleared"
+            if program.slice not in spec and program.status != "Cleared"
         ]
         return LinkReportAnswer(node=report.node, accepted=True, desired=desired)
 
-    def _desired_program(self, row: ProgramRow, said: ReportedProgram | None) -> DesiredProgram:
-        again = self._strange(row, said)
-        wish = row.desired(whole=again or not _holds(row, said))
-        wish.again = again
-        return wish
+    def _desired_program(self, row: ProgramRow, reported: ReportedProgram | None) -> DesiredProgram:
+        again = self._strange(row, reported)
+        request = row.desired(whole=again or not _holds(row, reported))
+        request.again = again
+        return request
 
-    def _follow(self, row: ProgramRow, said: ReportedProgram | None) -> bool:
+    def _follow(self, row: ProgramRow, reported: ReportedProgram | None) -> bool:
         """Bring a program's state to what its agent says. True when it changed; a row that did not is left
         untouched."""
         before = state, acknowledged, message = row.state, row.acknowledged, row.message
-        strange = self._strange(row, said)
+        strange = self._strange(row, reported)
         if row.action == "clear":
-            if said is not None and said.status == "Cleared" and said.generation >= row.generation:
+            if reported is not None and reported.status == "Cleared" and reported.generation >= row.generation:
                 state = "Cleared"
         elif strange:
             state, message = "Pending", "the table read back is not what was programmed"
-        elif said is not None and said.generation == row.generation and said.status in ("Programmed", "Failed"):
-            state, message = said.status, said.message
+        elif (
+            reported is not None
+            and reported.generation == row.generation
+            and reported.status in ("Programmed", "Failed")
+        ):
+            state, message = reported.status, reported.message
         elif row.state != "Pending":
             state, message = "Pending", ""
-        if said is not None and said.status == "Programmed" and not strange:
-            acknowledged = said.generation
+        if reported is not None and reported.status == "Programmed" and not strange:
+            acknowledged = reported.generation
         if (state, acknowledged, message) == before:
             return False
         row.state, row.acknowledged, row.message = state, acknowledged, message
         return True
 
 
-def _holds(row: ProgramRow, said: ReportedProgram | None) -> bool:
+def _holds(row: ProgramRow, reported: ReportedProgram | None) -> bool:
     """Whether the agent knows this generation already, so that it need not be told again."""
-    return said is not None and said.generation == row.generation and (row.action == "clear") == (
-        said.status == "Cleared"
+    return reported is not None and reported.generation == row.generation and (row.action == "clear") == (
+        reported.status == "Cleared"
     )  # fmt: skip
 
 
-def _is_clear(fence: FenceRow, said: ReportedProgram | None) -> bool:
-    return said is None or said.status == "Cleared" or said.generation > fence.generation
+def _is_clear(fence: FenceRow, reported: ReportedProgram | None) -> bool:
+    return reported is None or reported.status == "Cleared" or reported.generation > fence.generation

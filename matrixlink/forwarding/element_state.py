@@ -107,7 +107,7 @@ class ElementState:
         """What is left of some sub-planes; the first axis of every array counts through them."""
         up = {kind: share[planes] > 0 for kind, share in self.share.items()}
         ends, cables, trunks = self._with_chips(up)
-        open_now = {kind: standing & ~self.drained[kind][planes] for kind, standing in up.items()}
+        open_now = {kind: status & ~self.drained[kind][planes] for kind, status in up.items()}
         ends_open, cables_open, trunks_open = self._with_chips(open_now)
         spines = _words(trunks_open)
         return Availability(self._pairs(_words(cables_open), spines), spines, ends_open, ends, cables, trunks)

@@ -79,10 +79,10 @@ class ForwardingTables:
     @property
     def version(self) -> str:
         """Names the present tables: the same text for the same condition, whatever came before it."""
-        told = hashlib.blake2b(digest_size=8)
+        reported = hashlib.blake2b(digest_size=8)
         for name in ("pairs", "spines", "ends", "ends_alive", "cables_alive", "trunks_alive"):
-            told.update(np.ascontiguousarray(getattr(self.left, name)).tobytes())
-        return told.hexdigest()
+            reported.update(np.ascontiguousarray(getattr(self.left, name)).tobytes())
+        return reported.hexdigest()
 
     def take(self, events: Iterable[ElementEvent]) -> TableChange:
         """Let events come true. InvalidField, and nothing changed, when one cannot."""
@@ -144,12 +144,12 @@ def _remake(table: Ports, before: Ports, ports: Ports, planes: Ints, ends: Bools
 
 def _put(table: Ports, rows: Ints, made: Ports) -> EntryDiff:
     """Write rows, and say which of their entries are news."""
-    held = table[rows].ravel()
-    news = np.flatnonzero(held != made.ravel())
+    current = table[rows].ravel()
+    news = np.flatnonzero(current != made.ravel())
     row, end = np.divmod(news, table.shape[1])
     at, after = rows[row] * table.shape[1] + end, made.ravel()[news]
     table.reshape(-1)[at] = after
-    return EntryDiff(at, held[news], after)
+    return EntryDiff(at, current[news], after)
 
 
 def _joined(changes: list[EntryDiff]) -> EntryDiff:

@@ -61,8 +61,8 @@ def _trunks(
 
 def path_share(found: Paths, link_shares: Floats) -> Floats:
     """The least share of its built rate that any link of the path has left; 0 without a path."""
-    held = np.append(link_shares, np.inf)[found]  # NONE is the last
-    least: Floats = held.min(1)
+    current = np.append(link_shares, np.inf)[found]  # NONE is the last
+    least: Floats = current.min(1)
     return np.where(np.isinf(least), 0.0, least)
 
 

@@ -56,17 +56,17 @@ def all_to_all_slow_down(tables: ForwardingTables) -> float:
     shape = tables.shape
     untouched = ForwardingTables(replace(shape, sub_planes=1))
     whole = (tables.link_shares == 1).all(1) & (tables.l1 == untouched.l1).all((1, 2, 3))
-    hurt = np.flatnonzero(~whole).tolist()
+    impaired = np.flatnonzero(~whole).tolist()
     load, before = np.zeros((shape.sub_planes, shape.links)), np.zeros(shape.links)
     for pattern in _pairs(shape):
         found, weight = _weighed(untouched, 0, pattern)
         before += _loads(shape, found, weight / shape.sub_planes)
-        pieces = [_weighed(tables, plane, pattern) for plane in hurt]
+        pieces = [_weighed(tables, plane, pattern) for plane in impaired]
         total = sum((weight for _, weight in pieces), start=weight * whole.sum())
         if not total.all():
             return float("inf")
         load[whole] += _loads(shape, found, weight / total)
-        for plane, (found, weight) in zip(hurt, pieces, strict=True):
+        for plane, (found, weight) in zip(impaired, pieces, strict=True):
             load[plane] += _loads(shape, found, weight / total)
     used = load > 0
     return float((load[used] / tables.link_shares[used] / np.broadcast_to(before, load.shape)[used]).max())

@@ -72,21 +72,21 @@ class FaultLocaliser:
 
     def record_results(self, report: LinkReport) -> bool:
         """Keep what a report tells of probes. True when there is something to look at."""
-        told = report.probes
-        if told is None:
+        reported = report.probes
+        if reported is None:
             return False
         node, rounds = str(report.node), self._rounds_of(report.node.supernode)
-        heard = rounds.heard.setdefault(told.round, {})
+        heard = rounds.heard.setdefault(reported.round, {})
         if node not in heard:
-            self.sent, self.failed = self.sent + told.sent, self.failed + len(told.failed)
+            self.sent, self.failed = self.sent + reported.sent, self.failed + len(reported.failed)
         blind = frozenset(port.port for port in report.ports)
         if node in heard:  # its port may have come back since the round was probed
             blind |= heard[node].blind
-        heard[node] = ProbeResults(told.sent, {each.probe: each.share for each in told.failed}, blind)
+        heard[node] = ProbeResults(reported.sent, {each.probe: each.share for each in reported.failed}, blind)
         for old in rounds.newest()[ROUNDS_KEPT:]:
             del rounds.heard[old]
-        self.latency_us[node] = {str(plane): us for plane, us in told.latency_us.items()}
-        if told.failed or self._conditions.accused() or self._suspicions:
+        self.latency_us[node] = {str(plane): us for plane, us in reported.latency_us.items()}
+        if reported.failed or self._conditions.accused() or self._suspicions:
             self._news = True
         return self._news
 
@@ -168,11 +168,13 @@ class FaultLocaliser:
     def rounds(self) -> list[tuple[int, int, int, int]]:
         """Of each round kept, newest first: its number, nodes heard, probes sent and failed."""
         numbers = sorted({number for rounds in self._rounds.values() for number in rounds.heard}, reverse=True)
-        told = []
+        reported = []
         for number in numbers:
             heard = [each for rounds in self._rounds.values() for each in rounds.heard.get(number, {}).values()]
-            told.append((number, len(heard), sum(each.sent for each in heard), sum(len(each.failed) for each in heard)))
-        return told
+            reported.append(
+                (number, len(heard), sum(each.sent for each in heard), sum(len(each.failed) for each in heard))
+            )
+        return reported
 
 
 def _passed(part: int, seen: list[ProbeOutcomes]) -> bool:

@@ -74,18 +74,18 @@ class LinkStateTracker:
     def take(self, session: Session, report: LinkReport) -> bool:
         """What a node's agent says of its ports: those below their rate, and no others."""
         node, built = str(report.node), self._fabric.built
-        said = {each.port: each.gbps for each in report.ports if each.gbps < built[each.port]}
+        reported = {each.port: each.gbps for each in report.ports if each.gbps < built[each.port]}
         before = self._reported.get(node, {})
-        if said == before:
+        if reported == before:
             return False
         self._promises.mark_stale()
-        self._reported[node] = said
+        self._reported[node] = reported
         changed = False
-        for port in sorted({*before, *said}):
-            if before.get(port) != said.get(port):
+        for port in sorted({*before, *reported}):
+            if before.get(port) != reported.get(port):
                 row = self._row(session, f"{node}.{port}")
                 was = row.effective_gbps
-                row.reported_gbps = said.get(port)
+                row.reported_gbps = reported.get(port)
                 changed |= self._reconcile(session, row, was)
         return changed
 
@@ -162,12 +162,12 @@ class LinkStateTracker:
         row.penalty, row.penalty_at = penalty, now
         if penalty < self.damping.suppress or not self._has_another_way(row):
             return
-        held_s = self.damping.suppressed_for_s(penalty)
+        hold_s = self.damping.suppressed_for_s(penalty)
         if row.damped_until is None:
-            text = f"{row.name} keeps going down and is held down for {duration_text(held_s)}"
+            text = f"{row.name} keeps going down and is held down for {duration_text(hold_s)}"
             self._store.say(session, row.name, "Damped", text, now, warning=True)
             self.counters["Damped"] += 1
-        row.damped_until = now + held_s
+        row.damped_until = now + hold_s
         self._damped.add(row.name)
 
     def _has_another_way(self, row: LinkRow) -> bool:
@@ -190,26 +190,32 @@ class LinkStateTracker:
 
     def _believe(self, row: LinkRow) -> bool:
         """Write down what follows. True when the link carries more or less than before."""
-        held, said, built = row.damped_until is not None, row.effective_gbps, row.built_gbps
-        gbps = 0.0 if held else said
+        current, reported, built = row.damped_until is not None, row.effective_gbps, row.built_gbps
+        gbps = 0.0 if current else reported
         changed = gbps != row.gbps
         row.gbps, row.state = gbps, health(gbps, built)
-        row.reason = "Damped" if held else _reason(row.reported_gbps, said, built)
+        row.reason = "Damped" if current else _reason(row.reported_gbps, reported, built)
         conditions = row.conditions or []
-        if conditions or held:
+        if conditions or current:
             text = f"held down until {timestamp(row.damped_until)}" if row.damped_until is not None else ""
             row.conditions = condition(
-                conditions, "Damped", held, "Flapping" if held else "Quiet", text, generation=1, now=self._clock.now()
+                conditions,
+                "Damped",
+                current,
+                "Flapping" if current else "Quiet",
+                text,
+                generation=1,
+                now=self._clock.now(),
             )
         node, port = row.node, row.port
         self._fabric.set_ports(node, {**self._fabric.degraded_ports(node), port: gbps})
         return changed
 
 
-def _reason(reported_gbps: float | None, said_gbps: float, built_gbps: float) -> str:
+def _reason(reported_gbps: float | None, effective_gbps: float, built_gbps: float) -> str:
     """Why a link carries less than it was built for; what its port says itself comes before what probes found."""
-    if said_gbps >= built_gbps:
+    if effective_gbps >= built_gbps:
         return ""
-    if reported_gbps is not None and reported_gbps <= said_gbps:
+    if reported_gbps is not None and reported_gbps <= effective_gbps:
         return "PortDown" if reported_gbps <= 0 else "LanesLost"
-    return "ProbeLost" if said_gbps <= 0 else "ProbeSlow"
+    return "ProbeLost" if effective_gbps <= 0 else "ProbeSlow"

@@ -48,8 +48,8 @@ class Drains:
         with self._promises.changing(dry=validate_only) as session:
             row = session.get(DrainRow, name)
             check_etag(row, if_match)
-            wish = (request.project, request.labels, request.elements, request.reason, request.even_if_floors_break)
-            if row is not None and row.spec == wish:
+            spec = (request.project, request.labels, request.elements, request.reason, request.even_if_floors_break)
+            if row is not None and row.spec == spec:
                 return row.view()
             judged = self._evaluate(session, name, ports, request)
             if row is None:
@@ -57,7 +57,7 @@ class Drains:
                 session.add(row)
             else:
                 row.generation += 1
-            row.project, row.labels, row.elements, row.reason, row.even_if_floors_break = wish
+            row.project, row.labels, row.elements, row.reason, row.even_if_floors_break = spec
             row.ports = {owner: sorted(names) for owner, names in sorted(ports.items())}
             row.state = DRAINING
             if not validate_only:

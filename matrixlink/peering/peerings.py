@@ -175,14 +175,14 @@ class Peerings:
             routes = choose_routes(self._promises.fabric, partner.plane, both)
             theirs = set(partner.members)
             for node, body in bodies.items():
-                held = routes_body(routes.nodes[node])
-                held["detours"] = {
-                    key: way for key, way in held["detours"].items() if key.startswith("npu") or _node(key) in theirs
+                current = routes_body(routes.nodes[node])
+                current["detours"] = {
+                    key: way for key, way in current["detours"].items() if key.startswith("npu") or _node(key) in theirs
                 }
                 peering = {"name": each.name, "slice": each.partner, "isolation_key": each.isolation_key}
                 peers = [peer for peer in partner.members if peer != node]
                 body.setdefault("peerings", []).append(
-                    peering | held | {"peers": peers, "security_rules": each.rules}
+                    peering | current | {"peers": peers, "security_rules": each.rules}
                 )  # fmt: skip
 
     def reconcile(self, session: Session) -> None:

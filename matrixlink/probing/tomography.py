@@ -92,8 +92,8 @@ def localise(outcomes: ProbeOutcomes) -> LocalisationResult:
 def _best_shares(outcomes: ProbeOutcomes) -> Shares:
     """By part number, the best share that any probe over it got: what it carries at least."""
     best = np.zeros(int(outcomes.parts.max()) + 1)
-    held = outcomes.parts >= 0
-    np.maximum.at(best, outcomes.parts[held], np.repeat(outcomes.shares, held.sum(axis=1)))
+    current = outcomes.parts >= 0
+    np.maximum.at(best, outcomes.parts[current], np.repeat(outcomes.shares, current.sum(axis=1)))
     return best
 
 

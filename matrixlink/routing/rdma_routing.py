@@ -208,7 +208,7 @@ def choose_rdma(fabric: Fabric, members: list[str]) -> Routes:
     survey = RdmaPortState(fabric, members)
     whole = (1.0,) * survey.dies
     even = _stripes(RdmaPairWeights(tuple(1 / survey.dies for _ in whole), False), _whole_between(survey.dies, 1, True))
-    hurt = {
+    impaired = {
         node: [(at, npu) for at, npu in enumerate(npus) if min(npu) < 1]
         for node, npus in survey.npus.items()
         if any(min(npu) < 1 for npu in npus)
@@ -219,7 +219,7 @@ def choose_rdma(fabric: Fabric, members: list[str]) -> Routes:
         far = {other: each for other, each in around.items() if min(each.trunks) < 1}
         for node in nodes:
             detours: dict[str, tuple[Stripe, ...]] = {}
-            for at, npu in hurt.get(node, ()):
+            for at, npu in impaired.get(node, ()):
                 detours[f"npu{at}"] = _stripes(way(npu, whole, around[cabinet]), around[cabinet])
                 if not any(npu):
                     cut.append((f"{node}-npu{at}", "*"))
@@ -229,7 +229,7 @@ def choose_rdma(fabric: Fabric, members: list[str]) -> Routes:
                     detours[peer] = stripes
                     if not stripes:
                         cut.append((min(node, peer), max(node, peer)))
-            for peer, npus in hurt.items():
+            for peer, npus in impaired.items():
                 between = around[peer.rpartition("-")[0]]
                 for at, npu in npus if peer != node else ():
                     detours[f"{peer}-npu{at}"] = _stripes(way(whole, npu, between), between)

@@ -163,15 +163,15 @@ JOINED_MAX = 4096
 def _joined(uplinks: Vector, order: tuple[Weights, ...], dies: tuple[tuple[Weights, Vector], ...]) -> Vector:
     """A node's whole vector. Nodes of a kind with their dies in the same order share one."""
     key = (id(uplinks), order)
-    held = _JOINED.get(key)
-    if held is None or held[0] is not uplinks:
+    current = _JOINED.get(key)
+    if current is None or current[0] is not uplinks:
         if len(_JOINED) >= JOINED_MAX:
             _JOINED.clear()
         by_die = dict(dies)
         vector = np.concatenate([uplinks, *(by_die[die] for die in order)])
         vector.flags.writeable = False
-        held = _JOINED[key] = (uplinks, vector)
-    return held[1]
+        current = _JOINED[key] = (uplinks, vector)
+    return current[1]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -274,19 +274,19 @@ def _choose_in(fabric: Fabric, members: list[str], routes: dict[str, NodeRoutes]
     def towards(mine: PortCondition, die: Weights, peer: PortCondition) -> tuple[Stripe, ...]:
         return _stripes(mine.chips, die, peer.chips, whole_die)
 
-    hurt = {node: kind for node, kind in condition.items() if kind != whole}
-    hurt_dies = {node: _impaired_dies(fabric, node) for node, kind in hurt.items() if kind.dies != whole.dies}
+    impaired = {node: kind for node, kind in condition.items() if kind != whole}
+    impaired_dies = {node: _impaired_dies(fabric, node) for node, kind in impaired.items() if kind.dies != whole.dies}
     cut = set()
     for node, mine in condition.items():
         base = towards(mine, whole_die, whole)
-        detours = {die: towards(mine, shares, whole) for die, shares in hurt_dies.get(node, {}).items()}
-        for peer, kind in hurt.items():
+        detours = {die: towards(mine, shares, whole) for die, shares in impaired_dies.get(node, {}).items()}
+        for peer, kind in impaired.items():
             stripes = towards(mine, whole_die, kind)
             if peer != node and stripes != base:
                 detours[peer] = stripes
                 if not stripes:
                     cut.add((min(node, peer), max(node, peer)))
-        for peer, dies in hurt_dies.items():
+        for peer, dies in impaired_dies.items():
             if peer != node:
                 detours |= {f"{peer}-{die}": towards(mine, shares, condition[peer]) for die, shares in dies.items()}
         routes[node] = NodeRoutes(base, detours)
@@ -310,5 +310,5 @@ def _impaired_dies(fabric: Fabric, node: str) -> dict[str, Weights]:
     """The dies of a node that have lost ports, with what each has left per sub-plane."""
     links = len(fabric.ports.die_links)
     shares = (fabric.usable(Plane.UB, node) / fabric.whole(Plane.UB))[-links:].reshape(len(fabric.ports.dies), -1)
-    hurt = np.flatnonzero(shares.min(axis=1) < 1)
-    return {fabric.ports.dies[at]: tuple(shares[at].tolist()) for at in hurt}
+    impaired = np.flatnonzero(shares.min(axis=1) < 1)
+    return {fabric.ports.dies[at]: tuple(shares[at].tolist()) for at in impaired}

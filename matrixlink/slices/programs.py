@@ -44,9 +44,11 @@ def _stripes(stripes: tuple[Stripe, ...]) -> list[dict[str, Any]]:
     return [asdict(stripe) | {"spread": list(stripe.spread)} for stripe in stripes]
 
 
-def ask_to_program(session: Session, row: SliceRow, bodies: dict[str, dict[str, Any]], held: list[ProgramRow]) -> None:
+def ask_to_program(
+    session: Session, row: SliceRow, bodies: dict[str, dict[str, Any]], current: list[ProgramRow]
+) -> None:
     """Every member its program in the slice's generation; whoever holds one and is no member any more, to clear it."""
-    by_node = {program.node: program for program in held}
+    by_node = {program.node: program for program in current}
     for node, body in bodies.items():
         program = by_node.pop(node, None)
         if program is None:

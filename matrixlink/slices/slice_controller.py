@@ -73,19 +73,19 @@ class SliceController:
             row = session.get(SliceRow, name)
             may(None if row is None else row.project)
             check_etag(row, if_match)
-            wish = self._desired(session, name, request)
+            desired = self._desired(session, name, request)
             if row is not None and row.state == WITHDRAWING:
                 raise Conflict(f"slice {name!r} is being withdrawn; wait until it is gone")
-            if row is not None and row.spec == wish.spec:
+            if row is not None and row.spec == desired.spec:
                 return row.shown()
             if row is not None:
-                _refuse_to_move(row, wish)
-            held = self.promises.slices.get(name)
-            wish.admitted_order = held.rank[1] if held else session.info["newest"] + 1
-            booked = self.promises.book(terms_of(wish), held, dry=validate_only)
-            touched = dict.fromkeys([*wish.members, *(held.members if held else ())])
+                _refuse_to_move(row, desired)
+            current = self.promises.slices.get(name)
+            desired.admitted_order = current.rank[1] if current else session.info["newest"] + 1
+            booked = self.promises.book(terms_of(desired), current, dry=validate_only)
+            touched = dict.fromkeys([*desired.members, *(current.members if current else ())])
             generation = row.generation + 1 if row is not None else self.store.first_generation(session, name)
-            row = self._taken_over(session, row, wish)
+            row = self._taken_over(session, row, desired)
             row.kept, row.unprotected, row.generation = booked.kept, booked.unprotected, generation
             row.ports_seen = self.promises.around_slice(booked)
             row.move(ADMITTED)
@@ -212,7 +212,7 @@ class SliceController:
 
     def _desired(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
         """The wish as a row that is not (yet) in the session."""
-        wish: SliceRow = shape_of(SliceRow).made(
+        row: SliceRow = shape_of(SliceRow).made(
             name=name,
             project=request.project,
             labels=request.labels,
@@ -228,19 +228,19 @@ class SliceController:
             protection=str(request.protection),
             security_rules=[rule.wire() for rule in request.security_rules],
         )
-        return wish
+        return row
 
-    def _taken_over(self, session: Session, row: SliceRow | None, wish: SliceRow) -> SliceRow:
+    def _taken_over(self, session: Session, row: SliceRow | None, desired: SliceRow) -> SliceRow:
         if row is None:
-            wish.isolation = "vni" if wish.plane == Plane.VPC else "partitionKey"
-            held = self.promises.keys_taken(wish.isolation)
-            wish.isolation_key = self.store.free_key(session, wish.isolation, held, self.promises.fenced)
-            wish.state = ADMITTED
-            session.add(wish)
-            return wish
+            desired.isolation = "vni" if desired.plane == Plane.VPC else "partitionKey"
+            current = self.promises.keys_taken(desired.isolation)
+            desired.isolation_key = self.store.free_key(session, desired.isolation, current, self.promises.fenced)
+            desired.state = ADMITTED
+            session.add(desired)
+            return desired
         for column in ("project", "labels", "allocation", "members", "qos_class", "floor_gbps", "ceiling_gbps",
                        "weight", "latency_bound_us", "protection", "security_rules"):  # fmt: skip
-            setattr(row, column, getattr(wish, column))
+            setattr(row, column, getattr(desired, column))
         return row
 
     def _bodies(self, row: SliceRow) -> dict[str, dict[str, Any]]:
@@ -261,8 +261,8 @@ class SliceController:
         """New routes in a generation of their own, if they are any different."""
         row.ports_seen = self.promises.around_slice(self.promises.slices[row.name])
         bodies = self._bodies(row)
-        held = {p.node: p.body for p in self.store.programs(session, row.name) if p.action == "program"}
-        if bodies == held:
+        current = {p.node: p.body for p in self.store.programs(session, row.name) if p.action == "program"}
+        if bodies == current:
             return False
         row.generation += 1
         row.move(REROUTING)
@@ -270,8 +270,8 @@ class SliceController:
         return True
 
 
-def _refuse_to_move(row: SliceRow, wish: SliceRow) -> None:
+def _refuse_to_move(row: SliceRow, desired: SliceRow) -> None:
     """A slice stays on its plane and with its instance."""
     for fixed in ("plane", "instance"):
-        if getattr(row, fixed) != getattr(wish, fixed):
+        if getattr(row, fixed) != getattr(desired, fixed):
             raise Conflict(f"slice {row.name!r} is on {fixed} {getattr(row, fixed)}; withdraw it first", field=fixed)

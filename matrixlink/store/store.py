@@ -85,8 +85,8 @@ class LinkStore:
 
     def first_generation(self, session: Session, name: str) -> int:
         """For a slice made anew: one more than any slice of this name has had that some agent heard of."""
-        held = fetch_one(session.connection(), f"SELECT generation FROM {NAMES.name} WHERE name = %s", (name,))
-        return 1 + (0 if held is None else int(held[0]))
+        current = fetch_one(session.connection(), f"SELECT generation FROM {NAMES.name} WHERE name = %s", (name,))
+        return 1 + (0 if current is None else int(current[0]))
 
     def remember_generation(self, session: Session, row: SliceRow) -> None:
         """A slice that agents have heard of is going: one made again under its name must be younger."""
@@ -104,14 +104,14 @@ class LinkStore:
 
     def fence(self, session: Session, row: SliceRow, program: ProgramRow) -> None:
         """A node may go on holding a slice that has ended."""
-        held = session.get(FenceRow, (row.name, program.node))
-        if held is None:
-            held = FenceRow(
+        stored = session.get(FenceRow, (row.name, program.node))
+        if stored is None:
+            stored = FenceRow(
                 slice=row.name, node=program.node, generation=program.generation, isolation=row.isolation,
                 isolation_key=row.isolation_key,
             )  # fmt: skip
-            session.add(held)
-        held.generation, held.isolation, held.isolation_key = program.generation, row.isolation, row.isolation_key
+            session.add(stored)
+        stored.generation, stored.isolation, stored.isolation_key = program.generation, row.isolation, row.isolation_key
 
     def fences_of(self, session: Session, slice: str) -> bool:
         """Whether some node may still hold this ended slice."""
@@ -155,8 +155,8 @@ class LinkStore:
     def forget_supernode(self, session: Session, name: str) -> None:
         """Its agents' lives, its ports' conditions and its fences: none of its cards is there any more."""
         inside = f"{name}-"
-        told: list[AgentRow | LinkRow | FenceRow] = [*all_rows(session, AgentRow), *all_rows(session, LinkRow)]
-        for row in [*told, *all_rows(session, FenceRow)]:
+        reported: list[AgentRow | LinkRow | FenceRow] = [*all_rows(session, AgentRow), *all_rows(session, LinkRow)]
+        for row in [*reported, *all_rows(session, FenceRow)]:
             if row.node.startswith(inside):
                 session.delete(row)
 
@@ -196,11 +196,11 @@ class LinkStore:
             session.delete(row)
         return over
 
-    def free_key(self, session: Session, isolation: str, held: Collection[int], fenced: bool = True) -> int:
+    def free_key(self, session: Session, isolation: str, current: Collection[int], fenced: bool = True) -> int:
         """The lowest key of its kind that nobody holds and no fenced node (if there may be any) might still use."""
-        taken = held
+        taken = current
         if fenced:
-            taken = {row.isolation_key for row in _where(session, FenceRow, "isolation", isolation)}.union(held)
+            taken = {row.isolation_key for row in _where(session, FenceRow, "isolation", isolation)}.union(current)
         keys = VNIS if isolation == "vni" else PARTITION_KEYS
         free = next((key for key in keys if key not in taken), None)
         if free is None:

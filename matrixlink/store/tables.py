@@ -192,8 +192,8 @@ class LinkRow(ResourceRow, Base):
     @property
     def effective_gbps(self) -> float:
         """The least of what the port says and what probes found: the link's condition but for damping."""
-        said = self.built_gbps if (reported := self.reported_gbps) is None else reported
-        return said if (probed := self.probed_gbps) is None else min(said, probed)
+        status = self.built_gbps if (reported := self.reported_gbps) is None else reported
+        return status if (probed := self.probed_gbps) is None else min(status, probed)
 
     def view(self) -> LinkView:
         until = self.damped_until

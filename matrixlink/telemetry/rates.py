@@ -49,31 +49,32 @@ class PortRates:
 
     def record_counters(self, report: LinkReport) -> None:
         """Take a node's counters in; a report without any says that nothing ever moved there."""
-        node, told = str(report.node), report.counters
-        if told is None:
+        node, reported = str(report.node), report.counters
+        if reported is None:
             if self._nodes.pop(node, None) is not None:
                 self.version += 1
             return
-        counters = self._as_array(told)
-        held = self._nodes.get(node)
-        if held is None or held.epoch != report.epoch or (counters < held.counters).any():
-            self._nodes[node] = NodeRates(counters, told.at, report.epoch, dict(told.slices))
-        elif told.at - held.at >= LEAST_S:
-            took_s = told.at - held.at
-            held.gbps = (counters - held.counters) / took_s / 1000
-            held.slice_gbps = {
-                slice: _rate(now, held.slices.get(slice, (0, 0, 0)), took_s) for slice, now in told.slices.items()
+        counters = self._as_array(reported)
+        current = self._nodes.get(node)
+        if current is None or current.epoch != report.epoch or (counters < current.counters).any():
+            self._nodes[node] = NodeRates(counters, reported.at, report.epoch, dict(reported.slices))
+        elif reported.at - current.at >= LEAST_S:
+            took_s = reported.at - current.at
+            current.gbps = (counters - current.counters) / took_s / 1000
+            current.slice_gbps = {
+                slice: _rate(now, current.slices.get(slice, (0, 0, 0)), took_s)
+                for slice, now in reported.slices.items()
             }
-            held.counters, held.at, held.slices = counters, told.at, dict(told.slices)
+            current.counters, current.at, current.slices = counters, reported.at, dict(reported.slices)
         self._nodes[node].heard_at = self._clock.now()
         self.version += 1
 
-    def _as_array(self, told: ReportedCounters) -> Floats:
+    def _as_array(self, reported: ReportedCounters) -> Floats:
         """Sent, received and dropped of each port; what a report leaves out is 0."""
         found = np.zeros((3, len(self.ports)))
-        for row, each in ((SENT, told.sent), (RECEIVED, told.received)):
+        for row, each in ((SENT, reported.sent), (RECEIVED, reported.received)):
             found[row, : len(each)] = each[: len(self.ports)]
-        for port, dropped in told.dropped.items():
+        for port, dropped in reported.dropped.items():
             if 0 <= port < len(self.ports):
                 found[DROPPED, port] = dropped
         return found
@@ -82,24 +83,24 @@ class PortRates:
 
     def nodes(self) -> dict[str, Floats]:
         """By node, GB/s sent, received and dropped at each port; only nodes whose rates are known."""
-        return {node: held.gbps for node, held in self._fresh().items() if held.gbps is not None}
+        return {node: current.gbps for node, current in self._fresh().items() if current.gbps is not None}
 
     def slices(self) -> dict[str, dict[str, tuple[float, float, float]]]:
         """By slice and node, GB/s sent, received and dropped."""
         found: dict[str, dict[str, tuple[float, float, float]]] = {}
-        for node, held in self._fresh().items():
-            for slice, rates in held.slice_gbps.items():
+        for node, current in self._fresh().items():
+            for slice, rates in current.slice_gbps.items():
                 found.setdefault(slice, {})[node] = rates
         return found
 
     def at(self, node: str) -> float | None:
         """The moment of a node's newest counters, emulated seconds."""
-        held = self._nodes.get(node)
-        return None if held is None else held.at
+        current = self._nodes.get(node)
+        return None if current is None else current.at
 
     def _fresh(self) -> dict[str, NodeRates]:
         since = self._clock.now() - self._heard_within_s
-        return {node: held for node, held in self._nodes.items() if held.heard_at >= since}
+        return {node: current for node, current in self._nodes.items() if current.heard_at >= since}
 
 
 def _rate(now: tuple[int, int, int], before: tuple[int, int, int], took_s: float) -> tuple[float, float, float]:

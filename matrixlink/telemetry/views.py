@@ -97,12 +97,12 @@ class Telemetry:
         for link in self._links():
             node, _, port = link.name.partition(".")
             for name, plane in keys(node, port, str(link.plane)):
-                held = sums.setdefault(name, Aggregate(name, plane))
-                held.sent, held.received = held.sent + link.sent, held.received + link.received
-                held.dropped, held.capacity = held.dropped + link.dropped, held.capacity + link.capacity
-                held.floors += link.floors
-                held.latencies += link.latencies
-                held.at = max(held.at or 0.0, link.at or 0.0) or None
+                current = sums.setdefault(name, Aggregate(name, plane))
+                current.sent, current.received = current.sent + link.sent, current.received + link.received
+                current.dropped, current.capacity = current.dropped + link.dropped, current.capacity + link.capacity
+                current.floors += link.floors
+                current.latencies += link.latencies
+                current.at = max(current.at or 0.0, link.at or 0.0) or None
         return list(sums.values())
 
     def _planes(self) -> list[Aggregate]:
@@ -158,12 +158,12 @@ class Telemetry:
         latencies: dict[str, list[float]] = defaultdict(list)
         for each in self._slices():
             name = f"{each.project}.{each.plane}"
-            held = sums.setdefault(name, Aggregate(name, each.plane, project=each.project))
-            held.sent, held.received = held.sent + each.sent, held.received + each.received
-            held.dropped, held.capacity = held.dropped + each.dropped, held.capacity + each.capacity
-            held.floors += each.floors
-            held.at = max(held.at or 0.0, each.at or 0.0) or None
+            current = sums.setdefault(name, Aggregate(name, each.plane, project=each.project))
+            current.sent, current.received = current.sent + each.sent, current.received + each.received
+            current.dropped, current.capacity = current.dropped + each.dropped, current.capacity + each.capacity
+            current.floors += each.floors
+            current.at = max(current.at or 0.0, each.at or 0.0) or None
             latencies[name] += each.latencies
-        for name, held in sums.items():
-            held.latencies = latencies[name]
+        for name, current in sums.items():
+            current.latencies = latencies[name]
         return list(sums.values())

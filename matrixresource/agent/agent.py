@@ -164,8 +164,10 @@ class ResourceAgent:
     def report(self) -> NodeReport:
         """What this agent says of its node now; each call is the next in sequence."""
         self.sequence += 1
-        found, told = self.node.inventory, self._reported_ports
-        answering = {port: peer for port, peer in self.node.peers.items() if port not in told or told[port] != peer}
+        found, reported = self.node.inventory, self._reported_ports
+        answering = {
+            port: peer for port, peer in self.node.peers.items() if port not in reported or reported[port] != peer
+        }
         return NodeReport(
             node=self.node.name,
             epoch=self.epoch,

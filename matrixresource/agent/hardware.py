@@ -152,8 +152,8 @@ class EmulatedNode:
         self.ports, self.silent = {}, {}
         for fault in faults:
             for port, share in self._impaired_by(fault).items():
-                held = self.silent if fault.kind in ("link-silent", "link-slow", "switch-silent") else self.ports
-                held[port] = min(share, held.get(port, 1.0))
+                current = self.silent if fault.kind in ("link-silent", "link-slow", "switch-silent") else self.ports
+                current[port] = min(share, current.get(port, 1.0))
         self._strike_tables([fault for fault in mine if fault.kind in TABLE_KINDS])
         self.codes = list(dict.fromkeys([*map(_code, raised), *_port_codes(self.ports)]))
 

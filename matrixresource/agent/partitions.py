@@ -44,9 +44,9 @@ class Part:
         return "Active" if self.prepared is not None and _same(self.prepared, self.desired) else "Preparing"
 
 
-def _same(prepared: DesiredPartition, wish: DesiredPartition) -> bool:
+def _same(prepared: DesiredPartition, spec: DesiredPartition) -> bool:
     """Whether what was prepared serves the wish. A rank is only a name: it changes without work."""
-    return prepared.model_copy(update={"rank": wish.rank}) == wish
+    return prepared.model_copy(update={"rank": spec.rank}) == spec
 
 
 class Partitions:
@@ -71,13 +71,13 @@ class Partitions:
         self._parts: dict[str, Part] = {}
         self._news = asyncio.Event()
 
-    def ensure(self, wishes: Iterable[DesiredPartition]) -> None:
+    def ensure(self, requests: Iterable[DesiredPartition]) -> None:
         """These are wished and no others."""
-        wished = {wish.allocation: wish for wish in wishes}
-        for allocation in self._parts.keys() - wished.keys():
+        desired = {spec.allocation: spec for spec in requests}
+        for allocation in self._parts.keys() - desired.keys():
             self._parts[allocation].desired = None
-        for allocation, wish in wished.items():
-            self._parts.setdefault(allocation, Part(wish)).desired = wish
+        for allocation, spec in desired.items():
+            self._parts.setdefault(allocation, Part(spec)).desired = spec
         self.wake()
 
     def wake(self) -> None:
@@ -141,13 +141,13 @@ class Partitions:
         self._changed()
         self.wake()
 
-    async def _prepare(self, part: Part, wish: DesiredPartition) -> None:
+    async def _prepare(self, part: Part, spec: DesiredPartition) -> None:
         for stage in self._stages["prepare-part"]:
             await self._clock.sleep(stage.takes_s(self._random))
-            if part.desired is None or not _same(wish, part.desired):
+            if part.desired is None or not _same(spec, part.desired):
                 break
         else:
-            part.prepared = wish
+            part.prepared = spec
 
     async def _release(self, allocation: str, part: Part) -> None:
         everything, surplus = part.desired is None, part.assigned_dies - part.desired_dies
@@ -184,5 +184,5 @@ class Partitions:
         }
 
 
-def _read(wish: dict[str, Any] | None) -> DesiredPartition | None:
-    return DesiredPartition.model_validate(wish) if wish is not None else None
+def _read(desired: dict[str, Any] | None) -> DesiredPartition | None:
+    return DesiredPartition.model_validate(desired) if desired is not None else None

@@ -77,49 +77,49 @@ class Allocator:
         checked_resource_name(name)
         with self._store.transaction(dry=validate_only) as session:
             self.ledger.open(session)
-            held = session.get(AllocationRow, name)
-            check_etag(held, if_match)
-            before = [] if held is None else held.preempts
+            current = session.get(AllocationRow, name)
+            check_etag(current, if_match)
+            before = [] if current is None else current.preempts
             self._check(session, name, request)
-            if held is None:
-                held = self._reserved(session, name, request)
+            if current is None:
+                current = self._reserved(session, name, request)
             else:
-                self._resized(session, held, request)
-            self._reconcile(session, held)
+                self._resized(session, current, request)
+            self._reconcile(session, current)
             if validate_only:
-                tried = held.view()
+                tried = current.view()
                 tried.preempts = [other for other in tried.preempts if other not in before]
                 return tried
-        return held.shown()
+        return current.shown()
 
     def bind(self, name: str) -> AllocationView:
         """Ask the agents of all members to deploy, and of all spares to stand ready."""
         with self._store.transaction() as session:
-            held = self._living(session, name)
-            held.bound = True
-            if held.state == "Reserved":
-                held.move("Binding")
+            allocation = self._living(session, name)
+            allocation.bound = True
+            if allocation.state == "Reserved":
+                allocation.move("Binding")
             for node in self._store.allocated_to(session, name):
-                self._assignments.request_deploy(session, node, held)
+                self._assignments.request_deploy(session, node, allocation)
             for part in self._store.parts(session, name):
                 if not part.releasing:
                     self._assignments.ask_part(session, self._store.node(session, NodeName(part.node)), part)
-            self._reconcile(session, held)
-        return held.shown()
+            self._reconcile(session, allocation)
+        return allocation.shown()
 
     def renew(self, name: str, lease_s: float) -> AllocationView:
         """Let an allocation's lease start again, for this long. Raises Conflict where what it holds is promised to
         somebody before that."""
         with self._store.transaction() as session:
             ledger = self.ledger.open(session)
-            held = self._living(session, name)
+            allocation = self._living(session, name)
             until = self._clock.now() + lease_s
             self.ledger.touched()
             if not ledger.extend(name, until):
                 raise Conflict(f"what {name!r} holds is promised to a reservation before {timestamp(until)}")
-            held.expires_at = until
-            self._reconcile(session, held)
-        return held.shown()
+            allocation.expires_at = until
+            self._reconcile(session, allocation)
+        return allocation.shown()
 
     @decision
     def move(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
@@ -130,26 +130,26 @@ class Allocator:
         """
         with self._store.transaction(dry=validate_only) as session:
             self.ledger.open(session)
-            held = self._living(session, name)
+            allocation = self._living(session, name)
             self._check(session, name, request)
-            request = self._elsewhere(session, held, request)
-            ranks = self._moves.begin(session, held, request)
+            request = self._elsewhere(session, allocation, request)
+            ranks = self._moves.begin(session, allocation, request)
             if validate_only:
-                self._cut_over(session, held, request, ranks)
-            self._reconcile(session, held)
+                self._cut_over(session, allocation, request, ranks)
+            self._reconcile(session, allocation)
             if validate_only:
-                return held.view()
-        return held.shown()
+                return allocation.view()
+        return allocation.shown()
 
     @decision
     def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
         """Take a successor for one member on a node that is named. `change_over` and `stay` end it, as a move."""
         with self._store.transaction() as session:
             self.ledger.open(session)
-            held = self._living(session, name)
-            self._relocations.begin(session, held, request)
-            self._reconcile(session, held)
-        return held.shown()
+            allocation = self._living(session, name)
+            self._relocations.begin(session, allocation, request)
+            self._reconcile(session, allocation)
+        return allocation.shown()
 
     @decision
     def cut_over(self, name: str, request: AllocationRequest) -> AllocationView:
@@ -159,20 +159,22 @@ class Allocator:
         """
         with self._store.transaction() as session:
             self.ledger.open(session)
-            held = self._store.allocation(session, name)
-            request = self._elsewhere(session, held, request)
-            self._cut_over(session, held, request, self._moves.ready(session, held, member_size(request)[0]))
-            self._reconcile(session, held)
-        return held.shown()
+            allocation = self._store.allocation(session, name)
+            request = self._elsewhere(session, allocation, request)
+            self._cut_over(
+                session, allocation, request, self._moves.ready(session, allocation, member_size(request)[0])
+            )
+            self._reconcile(session, allocation)
+        return allocation.shown()
 
     def abort_move(self, name: str) -> AllocationView:
         """Give a move up: its successors are let go."""
         with self._store.transaction() as session:
             self.ledger.open(session)
-            held = self._store.allocation(session, name)
-            self._moves.give_up(session, held)
-            self._reconcile(session, held)
-        return held.shown()
+            allocation = self._store.allocation(session, name)
+            self._moves.give_up(session, allocation)
+            self._reconcile(session, allocation)
+        return allocation.shown()
 
     @decision
     def replace(self, name: str, node: NodeName, reason: str) -> AllocationView:
@@ -183,45 +185,49 @@ class Allocator:
         """
         with self._store.transaction() as session:
             self.ledger.open(session)
-            held = self._living(session, name)
-            if self._steps_in.for_node(session, held, node):
-                held.generation += 1
-                self._bind_again(held)
-                held.labels = {**held.labels, "cloudmatrix.io/last-replacement": f"{node}.{reason}"[:63]}
-                self._steps_in.refill(session, held)
-                self._reconcile(session, held)
-        return held.shown()
+            allocation = self._living(session, name)
+            if self._steps_in.for_node(session, allocation, node):
+                allocation.generation += 1
+                self._bind_again(allocation)
+                allocation.labels = {**allocation.labels, "cloudmatrix.io/last-replacement": f"{node}.{reason}"[:63]}
+                self._steps_in.refill(session, allocation)
+                self._reconcile(session, allocation)
+        return allocation.shown()
 
     def replenish(self) -> int:
         """Take free nodes for allocations short of spares; returns how many. Run when nodes come back."""
         taken = 0
         with self._store.transaction() as session:
             self.ledger.open(session)
-            for held in self._store.allocations(session):
-                if held.state != "Releasing":
-                    taken += self._steps_in.refill(session, held)
-                    self._reconcile(session, held)
+            for allocation in self._store.allocations(session):
+                if allocation.state != "Releasing":
+                    taken += self._steps_in.refill(session, allocation)
+                    self._reconcile(session, allocation)
         return taken
 
     @decision
     def release(self, name: str, *, if_match: str | None = None) -> AllocationView | None:
         """Let everything go: agents clean, then the nodes are free and the allocation is gone (None)."""
         with self._store.transaction() as session:
-            held = self._store.allocation(session, name)
-            check_etag(held, if_match)
-            self._release(session, held)
-            gone = self._reconcile(session, held)
-        return None if gone else held.shown()
+            allocation = self._store.allocation(session, name)
+            check_etag(allocation, if_match)
+            self._release(session, allocation)
+            gone = self._reconcile(session, allocation)
+        return None if gone else allocation.shown()
 
     def expire(self) -> int:
         """Release what has outlived its lease; returns how many."""
         now, ended = self._clock.now(), 0
         with self._store.transaction() as session:
-            for held in self._store.allocations(session):
-                if held.expires_at is not None and held.expires_at <= now and held.state != "Releasing":
-                    self._note(held, "Expired", "LeaseEnded", "its lease has ended")
-                    self._release(session, held)
-                    self._reconcile(session, held)
+            for allocation in self._store.allocations(session):
+                if (
+                    allocation.expires_at is not None
+                    and allocation.expires_at <= now
+                    and allocation.state != "Releasing"
+                ):
+                    self._note(allocation, "Expired", "LeaseEnded", "its lease has ended")
+                    self._release(session, allocation)
+                    self._reconcile(session, allocation)
                     ended += 1
         return ended
 
@@ -236,17 +242,17 @@ class Allocator:
     def reconcile(self, session: Session, names: set[str]) -> None:
         """Move allocations on after their nodes' reports changed."""
         for name in sorted(names):
-            held = session.get(AllocationRow, name)
-            if held is not None:
-                self._reconcile(session, held)
+            allocation = session.get(AllocationRow, name)
+            if allocation is not None:
+                self._reconcile(session, allocation)
 
     # -- parts of verbs ------------------------------------------------------------------------------------------
 
     def _living(self, session: Session, name: str) -> AllocationRow:
-        held = self._store.allocation(session, name)
-        if held.state == "Releasing":
+        allocation = self._store.allocation(session, name)
+        if allocation.state == "Releasing":
             raise Conflict(f"allocation {name!r} is being released; wait until it is gone")
-        return held
+        return allocation
 
     def _check(self, session: Session, name: str, request: AllocationRequest) -> None:
         """What can be said of a request before anything is chosen."""
@@ -282,24 +288,26 @@ class Allocator:
 
     def _reserved(self, session: Session, name: str, request: AllocationRequest) -> AllocationRow:
         now = self._clock.now()
-        wish = self.ledger.placement_request(request, now)
+        allocation_request = self.ledger.placement_request(request, now)
         quotas.check(session, request)
         preempted: list[str] = []
         if request.reservation is not None:
-            place: Placement | None = self.reservations.claim(session, request.reservation, name, wish, now)
+            place: Placement | None = self.reservations.claim(
+                session, request.reservation, name, allocation_request, now
+            )
         else:
             if (row := session.get(ReservationRow, name)) is not None and row.promised:
                 raise Conflict(f"{name!r} is a reservation; take from it by saying so once it is held", field="name")
-            place, preempted = self.ledger.allocate(name, wish, now)
+            place, preempted = self.ledger.allocate(name, allocation_request, now)
         if place is None:
-            raise refusal(self._store.nodes(session), self.ledger, wish)
-        held = AllocationRow(
+            raise refusal(self._store.nodes(session), self.ledger, allocation_request)
+        allocation = AllocationRow(
             name=name,
             project=request.project,
             labels=request.labels,
             state="Reserved",
-            nodes=wish.nodes,
-            npus=wish.npus,
+            nodes=allocation_request.nodes,
+            npus=allocation_request.npus,
             spares=request.spares,
             request=request.spec_dict(),
             expires_at=None if request.lease_s is None else now + request.lease_s,
@@ -313,11 +321,11 @@ class Allocator:
         for other in self.ledger.preemptors(name):
             winner = self._store.allocation(session, other)
             winner.preempts = [each for each in winner.preempts if each != name]
-        session.add(held)
+        session.add(allocation)
         for victim in preempted:
-            self._preempted(session, self._store.allocation(session, victim), held, place)
-        apply_placement(session, self._store, self._assignments, self.ledger, held, place)
-        return held
+            self._preempted(session, self._store.allocation(session, victim), allocation, place)
+        apply_placement(session, self._store, self._assignments, self.ledger, allocation, place)
+        return allocation
 
     def _preempted(self, session: Session, victim: AllocationRow, by: AllocationRow, place: Placement) -> bool:
         """What the newcomer takes changes hands at once, its agents clean before they deploy; the rest is cleaned.
@@ -337,105 +345,123 @@ class Allocator:
                 part.cpus, part.memory_gib = (0, 0) if new.cpus or new.memory_gib else (part.cpus, part.memory_gib)
         return self._reconcile(session, victim)
 
-    def _resized(self, session: Session, held: AllocationRow, request: AllocationRequest) -> None:
-        if held.state == "Releasing":
-            raise Conflict(f"allocation {held.name!r} is being released; wait until it is gone")
-        before = held.spec()
+    def _resized(self, session: Session, allocation: AllocationRow, request: AllocationRequest) -> None:
+        if allocation.state == "Releasing":
+            raise Conflict(f"allocation {allocation.name!r} is being released; wait until it is gone")
+        before = allocation.spec()
         for field in FIXED:
             if getattr(request, field) != getattr(before, field):
                 name = "npusPerNode" if field == "npus_per_node" else field
                 raise Conflict(f"{name} does not change in place; an allocation moves by PUT .../move", field=name)
-        held.labels = {**held.labels, **request.labels}
-        if held.moving_to is not None:
-            self._moves.give_up(session, held)
-        if request.spec_dict() == held.request:
+        allocation.labels = {**allocation.labels, **request.labels}
+        if allocation.moving_to is not None:
+            self._moves.give_up(session, allocation)
+        if request.spec_dict() == allocation.request:
             return
-        wish = self.ledger.placement_request(request, self._clock.now())
-        wish = changed_to(wish, excluded_nodes=wish.excluded_nodes | self.ledger.wiping(session, held.name))
-        quotas.check(session, request, held)
-        if wish.npus_per_node != self.ledger.ledger.allocations[held.name].request.npus_per_node:
+        allocation_request = self.ledger.placement_request(request, self._clock.now())
+        allocation_request = changed_to(
+            allocation_request,
+            excluded_nodes=allocation_request.excluded_nodes | self.ledger.wiping(session, allocation.name),
+        )
+        quotas.check(session, request, allocation)
+        if allocation_request.npus_per_node != self.ledger.ledger.allocations[allocation.name].request.npus_per_node:
             raise Conflict("the share of a node does not change in place", field="npus")
-        place, preempted = self._resized_place(session, held, wish)
+        place, preempted = self._resized_place(session, allocation, allocation_request)
         if place is None:
-            raise refusal(self._store.nodes(session), self.ledger, self._missing(held, wish))
+            raise refusal(self._store.nodes(session), self.ledger, self._missing(allocation, allocation_request))
         victims = [self._store.allocation(session, victim) for victim in preempted]
-        leaving = [victim for victim in victims if not self._preempted(session, victim, held, place)]
-        held.preempts = [*held.preempts, *preempted]
-        self._lease(held, request)
-        held.nodes, held.npus, held.spares, held.request = wish.nodes, wish.npus, request.spares, request.spec_dict()
-        if apply_placement(session, self._store, self._assignments, self.ledger, held, place):
-            held.generation += 1
-            self._bind_again(held)
-        for each in (held, *leaving):  # what a victim still has is not free until it is cleaned
+        leaving = [victim for victim in victims if not self._preempted(session, victim, allocation, place)]
+        allocation.preempts = [*allocation.preempts, *preempted]
+        self._lease(allocation, request)
+        allocation.nodes, allocation.npus, allocation.spares, allocation.request = (
+            allocation_request.nodes,
+            allocation_request.npus,
+            request.spares,
+            request.spec_dict(),
+        )
+        if apply_placement(session, self._store, self._assignments, self.ledger, allocation, place):
+            allocation.generation += 1
+            self._bind_again(allocation)
+        for each in (allocation, *leaving):  # what a victim still has is not free until it is cleaned
             self.ledger.refresh(session, each)
-        self._steps_in.refill(session, held)
+        self._steps_in.refill(session, allocation)
 
     def _resized_place(
-        self, session: Session, held: AllocationRow, wish: PlacementRequest
+        self, session: Session, allocation: AllocationRow, request: PlacementRequest
     ) -> tuple[Placement | None, list[str]]:
         """Who stays keeps its place; where there are to be fewer, the last ranks go. And whom it puts out."""
         self.ledger.touched()
-        ledger, before = self.ledger.ledger, self.ledger.ledger.allocations[held.name].request
-        ranked = [node.node_name for node in self._store.allocated_to(session, held.name) if node.role == "member"]
-        ranked += [
-            NodeName(part.node) for part in self._store.parts(session, held.name) if part.dies and not part.releasing
+        ledger, before = self.ledger.ledger, self.ledger.ledger.allocations[allocation.name].request
+        ranked = [
+            node.node_name for node in self._store.allocated_to(session, allocation.name) if node.role == "member"
         ]
-        if wish.nodes < before.nodes:
-            ranked = ranked[: wish.nodes]
+        ranked += [
+            NodeName(part.node)
+            for part in self._store.parts(session, allocation.name)
+            if part.dies and not part.releasing
+        ]
+        if request.nodes < before.nodes:
+            ranked = ranked[: request.nodes]
         keep = [self.ledger.numbers[name] for name in ranked]
-        return preemption.resize(ledger, held.name, wish, keep, self._clock.now())
+        return preemption.resize(ledger, allocation.name, request, keep, self._clock.now())
 
-    def _missing(self, held: AllocationRow, wish: PlacementRequest) -> PlacementRequest:
+    def _missing(self, allocation: AllocationRow, request: PlacementRequest) -> PlacementRequest:
         """What is asked beyond what is held, for the refusal to speak of."""
-        before = self.ledger.ledger.allocations[held.name].request
+        before = self.ledger.ledger.allocations[allocation.name].request
         return changed_to(
-            wish,
-            nodes=max(0, wish.nodes - before.nodes),
-            spares=max(0, wish.spares - before.spares),
-            cpus=max(0, wish.cpus - before.cpus),
-            mem=max(0, wish.mem - before.mem),
+            request,
+            nodes=max(0, request.nodes - before.nodes),
+            spares=max(0, request.spares - before.spares),
+            cpus=max(0, request.cpus - before.cpus),
+            mem=max(0, request.mem - before.mem),
         )
 
     def _cut_over(
-        self, session: Session, held: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
+        self, session: Session, allocation: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
     ) -> None:
-        held.labels = {**held.labels, **request.labels}
-        if self._moves.cut_over(session, held, request, ranks):
-            held.generation += 1
-            self._bind_again(held)
-        self._steps_in.refill(session, held)
+        allocation.labels = {**allocation.labels, **request.labels}
+        if self._moves.cut_over(session, allocation, request, ranks):
+            allocation.generation += 1
+            self._bind_again(allocation)
+        self._steps_in.refill(session, allocation)
 
-    def _elsewhere(self, session: Session, held: AllocationRow, request: AllocationRequest) -> AllocationRequest:
+    def _elsewhere(self, session: Session, allocation: AllocationRow, request: AllocationRequest) -> AllocationRequest:
         """A wish to lie elsewhere, within the quota and with the lease there is: only `renew` and a wish in place
         change that."""
-        if request.project != held.project:
+        if request.project != allocation.project:
             raise Conflict("an allocation stays in its project", field="project")
-        quotas.check(session, request, held)
-        return request.model_copy(update={"lease_s": held.spec().lease_s})
+        quotas.check(session, request, allocation)
+        return request.model_copy(update={"lease_s": allocation.spec().lease_s})
 
-    def _release(self, session: Session, held: AllocationRow) -> None:
-        if held.state == "Releasing":
+    def _release(self, session: Session, allocation: AllocationRow) -> None:
+        if allocation.state == "Releasing":
             return
-        held.move("Releasing")
-        held.generation += 1
-        for node in self._store.allocated_to(session, held.name):
+        allocation.move("Releasing")
+        allocation.generation += 1
+        for node in self._store.allocated_to(session, allocation.name):
             self._assignments.ask_clean(session, node)
-        for part in self._store.parts(session, held.name):
+        for part in self._store.parts(session, allocation.name):
             self._assignments.drop(session, part)
 
-    def _lease(self, held: AllocationRow, request: AllocationRequest) -> None:
+    def _lease(self, allocation: AllocationRow, request: AllocationRequest) -> None:
         """Another lease than before starts now."""
-        if request.lease_s != held.spec().lease_s:
-            held.expires_at = None if request.lease_s is None else self._clock.now() + request.lease_s
+        if request.lease_s != allocation.spec().lease_s:
+            allocation.expires_at = None if request.lease_s is None else self._clock.now() + request.lease_s
 
-    def _bind_again(self, held: AllocationRow) -> None:
-        if held.bound and held.state in ("Bound", "Degraded"):
-            held.move("Binding")
+    def _bind_again(self, allocation: AllocationRow) -> None:
+        if allocation.bound and allocation.state in ("Bound", "Degraded"):
+            allocation.move("Binding")
 
-    def _note(self, held: AllocationRow, type: str, reason: str, message: str) -> None:
-        held.conditions = condition(
-            held.conditions or [], type, True, reason, message, generation=held.generation, now=self._clock.now()
+    def _note(self, allocation: AllocationRow, type: str, reason: str, message: str) -> None:
+        allocation.conditions = condition(
+            allocation.conditions or [],
+            type,
+            True,
+            reason,
+            message,
+            generation=allocation.generation,
+            now=self._clock.now(),
         )
 
-    def _reconcile(self, session: Session, held: AllocationRow) -> bool:
-        return self._status.reconcile(session, held, self._clock.now())
+    def _reconcile(self, session: Session, allocation: AllocationRow) -> bool:
+        return self._status.reconcile(session, allocation, self._clock.now())

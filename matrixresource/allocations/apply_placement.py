@@ -18,9 +18,9 @@ from matrixresource.store.tables import AllocationRow, PartitionRow
 def apply_placement(
     session: Session,
     store: ResourceStore,
-    roster: NodeAssignments,
-    books: LedgerSync,
-    held: AllocationRow,
+    assignments: NodeAssignments,
+    ledger: LedgerSync,
+    allocation: AllocationRow,
     place: Placement,
 ) -> bool:
     """Take what is new, let go what is no longer there; who stays keeps its rank. True when anything changed.
@@ -28,42 +28,42 @@ def apply_placement(
     Newcomers take the lowest ranks that nobody has, in the order of their nodes, so that the ranks of a block lie
     together. Successors of a move are left alone.
     """
-    rows = store.allocated_to(session, held.name)
+    rows = store.allocated_to(session, allocation.name)
     current = {node.node_name: node for node in rows if node.role != "successor"}
     coming = {node.node_name for node in rows} - set(current)
-    members, spares = [name for name in books.nodes(place) if name not in coming], set(books.spares(place))
+    members, spares = [name for name in ledger.nodes(place) if name not in coming], set(ledger.spares(place))
     changed = False
     for name, node in current.items():
         if name not in spares and name not in members:
-            roster.unassign(session, node)
+            assignments.unassign(session, node)
             changed = True
     staying = {name for name in members if name in current and current[name].role == "member"}
     ranks = _free_ranks(current[name].rank for name in staying)
     for name in members:
         if name not in staying:
-            roster.take(session, held, name, "member", next(ranks))
+            assignments.take(session, allocation, name, "member", next(ranks))
             changed = True
     for name in sorted(spares):
         if name not in current or current[name].role != "spare":
-            roster.take(session, held, name, "spare", None)
+            assignments.take(session, allocation, name, "spare", None)
             changed = True
-    parts = {part.node: part for part in store.parts(session, held.name) if not part.releasing}
-    changed |= _parts(session, store, roster, held, parts, books.parts(place))
+    parts = {part.node: part for part in store.parts(session, allocation.name) if not part.releasing}
+    changed |= _parts(session, store, assignments, allocation, parts, ledger.parts(place))
     return changed
 
 
 def _parts(
     session: Session,
     store: ResourceStore,
-    roster: NodeAssignments,
-    held: AllocationRow,
+    assignments: NodeAssignments,
+    allocation: AllocationRow,
     current: Mapping[str, PartitionRow],
     wanted: Mapping[NodeName, PartitionRow],
 ) -> bool:
     changed = False
     for name, part in current.items():
         if name not in wanted:
-            roster.drop(session, part)
+            assignments.drop(session, part)
             changed = True
     ranks = _free_ranks(part.rank for name, part in current.items() if name in wanted and part.dies)
     for name, new in wanted.items():
@@ -71,12 +71,12 @@ def _parts(
         rank = None if not new.dies else old.rank if old is not None and old.dies else next(ranks)
         if old is None:
             new.rank = rank
-            roster.share(session, held, new)
+            assignments.share(session, allocation, new)
             changed = True
         elif (old.dies, old.cpus, old.memory_gib, old.rank) != (new.dies, new.cpus, new.memory_gib, rank):
             old.dies, old.cpus, old.memory_gib, old.rank = new.dies, new.cpus, new.memory_gib, rank
-            if held.bound:
-                roster.ask_part(session, store.node(session, name), old)
+            if allocation.bound:
+                assignments.ask_part(session, store.node(session, name), old)
             changed = True
     return changed
 

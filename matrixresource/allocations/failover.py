@@ -20,41 +20,41 @@ from matrixresource.store.tables import AllocationRow, NodeRow
 class Failover:
     """Fills gaps among the members and spares of one allocation. The books are open."""
 
-    def __init__(self, store: ResourceStore, books: LedgerSync, roster: NodeAssignments) -> None:
+    def __init__(self, store: ResourceStore, ledger: LedgerSync, assignments: NodeAssignments) -> None:
         self._store = store
-        self._ledger = books
-        self._assignments = roster
+        self._ledger = ledger
+        self._assignments = assignments
 
-    def for_node(self, session: Session, held: AllocationRow, name: NodeName) -> bool:
+    def for_node(self, session: Session, allocation: AllocationRow, name: NodeName) -> bool:
         """Give up what `held` has of a node; False when it has nothing there. Raises InsufficientCapacity."""
-        nodes = self._store.allocated_to(session, held.name)
+        nodes = self._store.allocated_to(session, allocation.name)
         gone = next((node for node in nodes if node.name == name), None)
         if gone is not None:
-            if gone.role == "member" and not self._one_of_ours(session, held, gone, nodes):
-                self._from_elsewhere(session, held, name)
+            if gone.role == "member" and not self._one_of_ours(session, allocation, gone, nodes):
+                self._from_elsewhere(session, allocation, name)
             else:
                 self._assignments.unassign(session, gone)
-        elif any(part.node == name and not part.releasing for part in self._store.parts(session, held.name)):
-            self._from_elsewhere(session, held, name)
+        elif any(part.node == name and not part.releasing for part in self._store.parts(session, allocation.name)):
+            self._from_elsewhere(session, allocation, name)
         else:
             return False
-        self._ledger.refresh(session, held)
+        self._ledger.refresh(session, allocation)
         return True
 
-    def refill(self, session: Session, held: AllocationRow) -> int:
+    def refill(self, session: Session, allocation: AllocationRow) -> int:
         """Take spares that are missing, as many as can be had; returns how many."""
-        before = self._spares(session, held)
-        if before >= held.spares:
+        before = self._spares(session, allocation)
+        if before >= allocation.spares:
             return 0
         self._ledger.touched()
-        place = self._ledger.ledger.refill(held.name)
-        apply_placement(session, self._store, self._assignments, self._ledger, held, place)
-        return self._spares(session, held) - before
+        place = self._ledger.ledger.refill(allocation.name)
+        apply_placement(session, self._store, self._assignments, self._ledger, allocation, place)
+        return self._spares(session, allocation) - before
 
-    def _spares(self, session: Session, held: AllocationRow) -> int:
-        return sum(node.role == "spare" for node in self._store.allocated_to(session, held.name))
+    def _spares(self, session: Session, allocation: AllocationRow) -> int:
+        return sum(node.role == "spare" for node in self._store.allocated_to(session, allocation.name))
 
-    def _one_of_ours(self, session: Session, held: AllocationRow, gone: NodeRow, nodes: list[NodeRow]) -> bool:
+    def _one_of_ours(self, session: Session, allocation: AllocationRow, gone: NodeRow, nodes: list[NodeRow]) -> bool:
         """A successor of the same rank or a spare takes over; False when there is none that may."""
         follows = [n for n in nodes if n.role == "successor" and n.rank == gone.rank and n.agent == "Connected"]
         if follows:
@@ -62,7 +62,7 @@ class Failover:
             self._assignments.unassign(session, gone)
             return True
         ledger, numbers = self._ledger.ledger, self._ledger.numbers
-        wish = ledger.allocations[held.name].request
+        request = ledger.allocations[allocation.name].request
         members = {numbers[n.name] for n in nodes if n.role == "member" and n is not gone}
         fit = [
             node
@@ -70,37 +70,37 @@ class Failover:
             if node.role == "spare"
             and node.agent == "Connected"
             and node.health != "Unhealthy"
-            and keeps_rules(ledger, wish, members, numbers[node.name])
+            and keeps_rules(ledger, request, members, numbers[node.name])
         ]
         if not fit:
             return False
         # Ready soonest: already prepared, then in the lost node's own cabinet.
         fit.sort(key=lambda node: (not node.ready, node.node_name.cabinet != gone.node_name.cabinet, node.name))
         fit[0].role, fit[0].rank = "member", gone.rank
-        if held.bound:
-            self._assignments.request_deploy(session, fit[0], held)
+        if allocation.bound:
+            self._assignments.request_deploy(session, fit[0], allocation)
         self._assignments.unassign(session, gone)
         return True
 
-    def _from_elsewhere(self, session: Session, held: AllocationRow, name: NodeName) -> None:
+    def _from_elsewhere(self, session: Session, allocation: AllocationRow, name: NodeName) -> None:
         """What the ledger finds under the rules of the wish, else with its domain and spread as preferences."""
-        books = self._ledger
-        ledger, number = books.ledger, books.numbers[name]
-        wish = ledger.allocations[held.name].request
-        books.touched()
-        wiping = books.wiping(session, held.name)
-        place = ledger.replace(held.name, number, wiping)
+        ledger_sync = self._ledger
+        ledger, number = ledger_sync.ledger, ledger_sync.numbers[name]
+        request = ledger.allocations[allocation.name].request
+        ledger_sync.touched()
+        wiping = ledger_sync.wiping(session, allocation.name)
+        place = ledger.replace(allocation.name, number, wiping)
         if place is None:
-            spread = None if wish.spread is None else changed_to(wish.spread, required=False)
-            within = "supernode" if wish.required_domain == "cabinet" else wish.required_domain
-            ledger.allocations[held.name].request = changed_to(
-                wish, required_domain=within, preferred_domain=wish.required_domain, spread=spread
+            spread = None if request.spread is None else changed_to(request.spread, required=False)
+            within = "supernode" if request.required_domain == "cabinet" else request.required_domain
+            ledger.allocations[allocation.name].request = changed_to(
+                request, required_domain=within, preferred_domain=request.required_domain, spread=spread
             )
-            place = ledger.replace(held.name, number, wiping)
+            place = ledger.replace(allocation.name, number, wiping)
         if place is None:
             raise refusal(
                 self._store.nodes(session),
-                books,
-                changed_to(wish, nodes=1, spares=0, supernode_block=1, cabinet_block=1),
+                ledger_sync,
+                changed_to(request, nodes=1, spares=0, supernode_block=1, cabinet_block=1),
             )
-        apply_placement(session, self._store, self._assignments, books, held, place)
+        apply_placement(session, self._store, self._assignments, ledger_sync, allocation, place)

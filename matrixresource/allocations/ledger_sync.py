@@ -78,10 +78,10 @@ class LedgerSync:
         """Said before the ledger is changed: unless the transaction commits, the books are read again."""
         self._seen = UNSEEN
 
-    def allocate(self, name: str, wish: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:
+    def allocate(self, name: str, request: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:
         """The ledger's choice for a newcomer and whom it puts out; a refusal changes nothing."""
         seen, self._seen = self._seen, UNSEEN
-        place, victims = self.ledger.allocate(name, wish, now)
+        place, victims = self.ledger.allocate(name, request, now)
         if place is None:
             self._seen = seen
         return place, victims
@@ -179,17 +179,17 @@ class LedgerSync:
         for number, name in enumerate(self.names):
             if name is None:
                 self.ledger.set_up(number, False)
-        held: dict[str, list[NodeRow]] = defaultdict(list)
+        current: dict[str, list[NodeRow]] = defaultdict(list)
         for row in rows:
             if row.holder is not None:
-                held[row.holder].append(row)
+                current[row.holder].append(row)
         parts: dict[str, list[PartitionRow]] = defaultdict(list)
         for part in self._store.parts(session):
             parts[part.allocation].append(part)
         self._wiped = {part.allocation for each in parts.values() for part in each if part.releasing}
         for allocation in self._store.allocations(session):
             owner = allocation.name
-            self._enter(allocation, self._split(owner, held[owner], parts[owner]))
+            self._enter(allocation, self._split(owner, current[owner], parts[owner]))
         for row in rows:
             self._look_at(row)
         for reservation in active_reservations(session):
@@ -201,17 +201,17 @@ class LedgerSync:
         if row.preempts:
             self.preempted_by[row.name] = row.preempts
         for name, place in places.items():
-            wish = self.placement_request(row.spec()) if name == row.name else PlacementRequest(0)
-            wish.lease_end = NEVER if row.expires_at is None else row.expires_at
+            request = self.placement_request(row.spec()) if name == row.name else PlacementRequest(0)
+            request.lease_end = NEVER if row.expires_at is None else row.expires_at
             if row.state == "Releasing" or name != row.name:
-                wish.priority = LEAVING
+                request.priority = LEAVING
             before = self.ledger.allocations.get(name)
             if before is not None:
-                self.ledger.allocations[name] = HeldAllocation(wish, place, before.since)
+                self.ledger.allocations[name] = HeldAllocation(request, place, before.since)
                 continue
             # Taken, not asked for: it keeps what is closed to newcomers, too.
-            self.ledger.take(name, place, wish.lease_end)
-            self.ledger.allocations[name] = HeldAllocation(wish, place, row.created_at or 0.0)
+            self.ledger.take(name, place, request.lease_end)
+            self.ledger.allocations[name] = HeldAllocation(request, place, row.created_at or 0.0)
 
     def _places(self, session: Session, name: str) -> dict[str, Placement]:
         return self._split(name, self._store.allocated_to(session, name), self._store.parts(session, name))
@@ -223,15 +223,17 @@ class LedgerSync:
         return places | ({WIPED.format(name): self._place([], going)} if going else {})
 
     def _promise(self, row: ReservationRow) -> None:
-        held = self.ledger.allocations.get(row.name)
-        if held is None and row.state == "Held":
+        allocation = self.ledger.allocations.get(row.name)
+        if allocation is None and row.state == "Held":
             return  # all of it was taken or released; it is about to end
         place = (
-            placement_from_json(row.place, self.numbers.get, self.ledger.shape.nodes) if held is None else held.place
+            placement_from_json(row.place, self.numbers.get, self.ledger.shape.nodes)
+            if allocation is None
+            else allocation.place
         )
-        wish = self.placement_request(row.spec())
-        wish.lease_end = row.ends_at
-        reservation = Reservation(wish, row.starts_at, row.ends_at, place, holds=held is not None)
+        request = self.placement_request(row.spec())
+        request.lease_end = row.ends_at
+        reservation = Reservation(request, row.starts_at, row.ends_at, place, holds=allocation is not None)
         ledger_reserving.restore(self.ledger, row.name, reservation)
 
     def _place(self, nodes: Iterable[NodeRow], parts: Iterable[PartitionRow]) -> Placement:
@@ -281,8 +283,8 @@ class LedgerSync:
         for name in changed:
             self.preempted_by.pop(name, None)
             for each in (name, WIPED.format(name)):
-                held = self.ledger.allocations.get(each)
-                if held is not None and held.place != places.get(name, {}).get(each):
+                allocation = self.ledger.allocations.get(each)
+                if allocation is not None and allocation.place != places.get(name, {}).get(each):
                     self.ledger.release(each)
         for name, row in found.items():
             self._enter(row, places[name])

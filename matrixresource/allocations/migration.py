@@ -26,81 +26,91 @@ from matrixresource.store.tables import AllocationRow, NodeRow
 class Migrations:
     """Begins, ends and gives up moves of whole nodes. The books are open."""
 
-    def __init__(self, store: ResourceStore, books: LedgerSync, roster: NodeAssignments) -> None:
+    def __init__(self, store: ResourceStore, ledger: LedgerSync, assignments: NodeAssignments) -> None:
         self._store = store
-        self._ledger = books
-        self._assignments = roster
+        self._ledger = ledger
+        self._assignments = assignments
 
-    def begin(self, session: Session, held: AllocationRow, request: AllocationRequest) -> dict[NodeName, int]:
+    def begin(self, session: Session, allocation: AllocationRow, request: AllocationRequest) -> dict[NodeName, int]:
         """Take successors for the members that would lie elsewhere; everything held stays held. Returns who holds
         which rank in the end.
 
         Asked again for the same, it finds the move it began, as long as everybody taken for it is fit.
         """
-        wish = changed_to(
+        allocation_request = changed_to(
             self._ledger.placement_request(request),
-            lease_end=self._ledger.ledger.allocations[held.name].request.lease_end,
+            lease_end=self._ledger.ledger.allocations[allocation.name].request.lease_end,
         )
-        if wish.npus_per_node != self._ledger.ledger.shape.npus or not wish.nodes:
+        if allocation_request.npus_per_node != self._ledger.ledger.shape.npus or not allocation_request.nodes:
             raise InvalidField("only allocations of whole nodes move; make parts of nodes anew", field="placement")
-        rows = self._store.allocated_to(session, held.name)
+        rows = self._store.allocated_to(session, allocation.name)
         current = {node.node_name: node for node in rows if node.role != "spare"}
         unfit = {name for name, node in current.items() if node.agent != "Connected" or node.health == "Unhealthy"}
         ranks = move_started(current.values())
-        if held.moving_to == request.spec_dict() and len(ranks) == wish.nodes and not unfit & set(ranks):
+        if (
+            allocation.moving_to == request.spec_dict()
+            and len(ranks) == allocation_request.nodes
+            and not unfit & set(ranks)
+        ):
             return ranks
         numbers = self._ledger.numbers
         self._ledger.touched()
         spares = {node.node_name for node in rows} - set(current)  # they stand ready while it moves
-        avoid = wish.excluded_nodes | {numbers[name] for name in unfit | spares}
+        avoid = allocation_request.excluded_nodes | {numbers[name] for name in unfit | spares}
         closed = [numbers[name] for name, node in current.items() if node.whole_fault() in ("Cordoned", "DomainClosed")]
         closed = [number for number in closed if number not in avoid]
         for number in closed:  # who lies where no newcomer may come stays there, unless told to leave
             self._ledger.ledger.set_up(number, True)
-        place = resize.move(self._ledger.ledger, held.name, changed_to(wish, spares=0, excluded_nodes=avoid))
+        place = resize.move(
+            self._ledger.ledger, allocation.name, changed_to(allocation_request, spares=0, excluded_nodes=avoid)
+        )
         for number in closed:
             self._ledger.ledger.set_up(number, False)
         if place is None:
-            own = self._ledger.ledger.allocations[held.name].place
-            self._ledger.ledger.give(held.name, own)  # what it holds counts as to be had
-            raise refusal(self._store.nodes(session), self._ledger, wish)
-        ranks = assign_ranks(self._ledger.nodes(place), current, wish.nodes)
+            own = self._ledger.ledger.allocations[allocation.name].place
+            self._ledger.ledger.give(allocation.name, own)  # what it holds counts as to be had
+            raise refusal(self._store.nodes(session), self._ledger, allocation_request)
+        ranks = assign_ranks(self._ledger.nodes(place), current, allocation_request.nodes)
         for name, node in current.items():
             if node.role == "successor" and ranks.get(name) != node.rank:
                 self._assignments.unassign(session, node)
         for name, rank in ranks.items():
             if name not in current:
-                self._assignments.take(session, held, name, "successor", rank)
-        held.moving_to = request.spec_dict()
-        self._ledger.refresh(session, held)
+                self._assignments.take(session, allocation, name, "successor", rank)
+        allocation.moving_to = request.spec_dict()
+        self._ledger.refresh(session, allocation)
         return ranks
 
     def cut_over(
-        self, session: Session, held: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
+        self, session: Session, allocation: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
     ) -> bool:
         """Successors become members, and who they follow is let go, all at once. True when anything changed."""
         changed = False
-        for node in self._store.allocated_to(session, held.name):
+        for node in self._store.allocated_to(session, allocation.name):
             if node.node_name in ranks:
                 changed |= (node.role, node.rank) != ("member", ranks[node.node_name])
                 node.role, node.rank = "member", ranks[node.node_name]
-                if held.bound:
-                    self._assignments.request_deploy(session, node, held)
+                if allocation.bound:
+                    self._assignments.request_deploy(session, node, allocation)
             elif node.role != "spare":
                 self._assignments.unassign(session, node)
                 changed = True
-        spares = [node for node in self._store.allocated_to(session, held.name) if node.role == "spare"]
+        spares = [node for node in self._store.allocated_to(session, allocation.name) if node.role == "spare"]
         for node in spares[request.spares :]:
             self._assignments.unassign(session, node)
-        changed |= held.spares != request.spares
-        held.nodes, held.npus, held.spares = len(ranks), len(ranks) * self._ledger.ledger.shape.npus, request.spares
-        held.request, held.moving_to = request.spec_dict(), None
-        self._ledger.refresh(session, held)
+        changed |= allocation.spares != request.spares
+        allocation.nodes, allocation.npus, allocation.spares = (
+            len(ranks),
+            len(ranks) * self._ledger.ledger.shape.npus,
+            request.spares,
+        )
+        allocation.request, allocation.moving_to = request.spec_dict(), None
+        self._ledger.refresh(session, allocation)
         return changed
 
-    def ready(self, session: Session, held: AllocationRow, nodes: int) -> dict[NodeName, int]:
+    def ready(self, session: Session, allocation: AllocationRow, nodes: int) -> dict[NodeName, int]:
         """Who holds which rank after the change-over. Raises Conflict before everybody is ready for it."""
-        rows = self._store.allocated_to(session, held.name)
+        rows = self._store.allocated_to(session, allocation.name)
         ranks = {name: rank for name, rank in move_started(rows).items() if rank < nodes}
         if len(ranks) != nodes:
             raise Conflict(f"{len(ranks)} of {nodes} ranks have somebody to take them over; move again")
@@ -109,13 +119,13 @@ class Migrations:
                 raise Conflict(f"{node.name} is not ready to take over rank {node.rank}")
         return ranks
 
-    def give_up(self, session: Session, held: AllocationRow) -> None:
+    def give_up(self, session: Session, allocation: AllocationRow) -> None:
         """Successors are let go."""
-        for node in self._store.allocated_to(session, held.name):
+        for node in self._store.allocated_to(session, allocation.name):
             if node.role == "successor":
                 self._assignments.unassign(session, node)
-        held.moving_to = None
-        self._ledger.refresh(session, held)
+        allocation.moving_to = None
+        self._ledger.refresh(session, allocation)
 
 
 def move_started(nodes: Iterable[NodeRow]) -> dict[NodeName, int]:
@@ -126,11 +136,11 @@ def move_started(nodes: Iterable[NodeRow]) -> dict[NodeName, int]:
     return staying | coming
 
 
-def assign_ranks(chosen: Iterable[NodeName], held: Mapping[NodeName, NodeRow], nodes: int) -> dict[NodeName, int]:
+def assign_ranks(chosen: Iterable[NodeName], current: Mapping[NodeName, NodeRow], nodes: int) -> dict[NodeName, int]:
     """Who is there keeps its rank where that rank is still there; the others take what is left, in their order."""
     ranks: dict[NodeName, int] = {}
     for name in chosen:
-        rank = held[name].rank if name in held else None
+        rank = current[name].rank if name in current else None
         if rank is not None and rank < nodes and rank not in ranks.values():
             ranks[name] = rank
     left = iter(sorted(set(range(nodes)) - set(ranks.values())))

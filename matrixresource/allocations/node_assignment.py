@@ -22,14 +22,14 @@ class NodeAssignments:
 
     # ---- whole nodes
 
-    def take(self, session: Session, held: AllocationRow, name: NodeName, role: str, rank: int | None) -> NodeRow:
+    def take(self, session: Session, allocation: AllocationRow, name: NodeName, role: str, rank: int | None) -> NodeRow:
         """A whole node passes to `held`; whoever had it before has been asked."""
         node = self._store.node(session, name)
-        if node.holder not in (None, held.name):
+        if node.holder not in (None, allocation.name):
             raise Conflict(f"{name} is held by {node.holder}")  # the books of this transaction say otherwise: a bug
-        node.holder, node.role, node.rank = held.name, role, rank
-        if held.bound:
-            self.request_deploy(session, node, held)
+        node.holder, node.role, node.rank = allocation.name, role, rank
+        if allocation.bound:
+            self.request_deploy(session, node, allocation)
         node.read_state()
         return node
 
@@ -39,19 +39,19 @@ class NodeAssignments:
         self._assign(session, node, "Clean", None)
         node.read_state()
 
-    def request_deploy(self, session: Session, node: NodeRow, held: AllocationRow) -> None:
+    def request_deploy(self, session: Session, node: NodeRow, allocation: AllocationRow) -> None:
         """Ask the agent for what the node's role calls for: a successor is deployed as the member it is going to be."""
-        self._assign(session, node, "Spare" if node.role == "spare" else "Member", held)
+        self._assign(session, node, "Spare" if node.role == "spare" else "Member", allocation)
 
     def ask_clean(self, session: Session, node: NodeRow) -> None:
         """Ask the agent to clean while its holder keeps the node."""
         self._assign(session, node, "Clean", None)
 
-    def _assign(self, session: Session, node: NodeRow, wanted: str, held: AllocationRow | None) -> None:
+    def _assign(self, session: Session, node: NodeRow, wanted: str, current: AllocationRow | None) -> None:
         """One generation on, unless that is already what is wished of the node."""
         row = self._assignment(session, node)
         # Whoever is to be clean is so for nobody: a node that was never asked for anything else has nothing to do.
-        allocation, rank = (None, None) if held is None or wanted == "Clean" else (held.name, node.rank)
+        allocation, rank = (None, None) if current is None or wanted == "Clean" else (current.name, node.rank)
         if (row.desired_role, row.allocation, row.rank) == (wanted, allocation, rank):
             return
         row.desired_role, row.allocation, row.rank = wanted, allocation, rank
@@ -62,25 +62,25 @@ class NodeAssignments:
 
     # ---- parts of nodes
 
-    def share(self, session: Session, held: AllocationRow, part: PartitionRow) -> None:
+    def share(self, session: Session, allocation: AllocationRow, part: PartitionRow) -> None:
         """A part of a node passes to `held`."""
         node = self._store.node(session, NodeName(part.node))
-        part.allocation, part.generation, part.releasing = held.name, 0, False
+        part.allocation, part.generation, part.releasing = allocation.name, 0, False
         session.add(part)
         node.shared_by += 1
-        if held.bound:
+        if allocation.bound:
             self.ask_part(session, node, part)
         node.read_state()
 
     def ask_part(self, session: Session, node: NodeRow, part: PartitionRow) -> None:
         """Ask the agent to prepare a part."""
-        wish = part.desired().wire()
+        desired = part.desired().wire()
         row = self._assignment(session, node)
         others = [other for other in row.parts or [] if other["allocation"] != part.allocation]
-        if wish in (row.parts or []):
+        if desired in (row.parts or []):
             return
         part.releasing = False
-        self._assign_parts(node, row, part, [*others, wish])
+        self._assign_parts(node, row, part, [*others, desired])
 
     def drop(self, session: Session, part: PartitionRow) -> None:
         """Ask the agent to wipe a part; it stays held until that is done. A part that nobody was asked for goes at

@@ -42,9 +42,9 @@ Amounts = dict[str, float]
 def used_by(session: Session, project: str) -> Amounts:
     """What a project holds and is promised."""
     total = dict.fromkeys(COUNTED, 0.0)
-    held = (row for row in all_rows(session, AllocationRow) if row.project == project)
+    current = (row for row in all_rows(session, AllocationRow) if row.project == project)
     promised = [row for row in active_reservations(session) if row.promised and row.project == project]
-    for mine in (*map(_allocated, held), *(requested_usage(row.spec()) for row in promised)):
+    for mine in (*map(_allocated, current), *(requested_usage(row.spec()) for row in promised)):
         for counted in COUNTED:
             total[counted] += mine[counted]
     return total
@@ -69,7 +69,7 @@ def _allocated(row: AllocationRow) -> Amounts:
     return {counted: max(mine[counted], coming[counted]) for counted in COUNTED}
 
 
-def check(session: Session, request: AllocationRequest, held: AllocationRow | None = None) -> None:
+def check(session: Session, request: AllocationRequest, allocation: AllocationRow | None = None) -> None:
     """Raises QuotaExceeded where the project would get above its limits; `held` is what the request would change.
 
     Who is above them already, because they were lowered, may keep what it has and take less.
@@ -78,14 +78,14 @@ def check(session: Session, request: AllocationRequest, held: AllocationRow | No
     if row is None or _from_its_own(session, request):
         return
     limits, used = QuotaRequest.model_validate(row.limits), used_by(session, request.project)
-    before = dict.fromkeys(COUNTED, 0.0) if held is None else _allocated(held)
+    before = dict.fromkeys(COUNTED, 0.0) if allocation is None else _allocated(allocation)
     blocking = []
     for counted, amount in requested_usage(request).items():
         limit, others = getattr(limits, counted), used[counted] - before[counted]
         if limit is not None and amount > before[counted] and others + amount > limit:
-            told = {"npus": "NPUs", "cpus": "CPU sockets", "memory_gib": "GiB"}[counted]
+            text = {"npus": "NPUs", "cpus": "CPU sockets", "memory_gib": "GiB"}[counted]
             blocking.append(
-                {"domain": f"project {request.project}", "needs": f"{amount:g} {told}", "has": max(0, limit - others)}
+                {"domain": f"project {request.project}", "needs": f"{amount:g} {text}", "has": max(0, limit - others)}
             )
     if blocking:
         first = blocking[0]
@@ -98,8 +98,8 @@ def check(session: Session, request: AllocationRequest, held: AllocationRow | No
 
 def _from_its_own(session: Session, request: AllocationRequest) -> bool:
     """Whether all of it is taken from what the project holds already."""
-    held = session.get(AllocationRow, request.reservation) if request.reservation is not None else None
-    return held is not None and held.project == request.project
+    allocation = session.get(AllocationRow, request.reservation) if request.reservation is not None else None
+    return allocation is not None and allocation.project == request.project
 
 
 class Quotas:

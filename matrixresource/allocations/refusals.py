@@ -15,107 +15,107 @@ from matrixresource.store.tables import NodeRow
 DOMAINS_SHOWN = 64
 
 
-def refusal(rows: Iterable[NodeRow], books: LedgerSync, wish: PlacementRequest) -> InsufficientCapacity:
+def refusal(rows: Iterable[NodeRow], ledger: LedgerSync, request: PlacementRequest) -> InsufficientCapacity:
     """The error: which constraint is in the way, and per cabinet what stands on its nodes."""
     return InsufficientCapacity(
-        f"{describe_request(wish)} do not fit: {blocking_domains(books, wish)}", blocking=blocking(rows)
+        f"{describe_request(request)} do not fit: {blocking_domains(ledger, request)}", blocking=blocking(rows)
     )
 
 
-def describe_request(wish: PlacementRequest) -> str:
+def describe_request(request: PlacementRequest) -> str:
     """What was asked, in words: "3 nodes and 1 spare", "2 NPUs", "4 CPU sockets and 512 GiB"."""
-    told = []
-    if wish.nodes and wish.npus_per_node == 8:
-        told.append(f"{wish.nodes} nodes")
-    elif wish.nodes == 1:
-        told.append("a die" if wish.npus_per_node < 1 else f"{wish.npus_per_node:g} NPUs on one node")
-    elif wish.nodes:
-        told.append(f"{wish.nodes} nodes with {wish.npus_per_node:g} NPUs each")
-    if wish.spares:
-        told.append(f"{wish.spares} spares" if wish.nodes or wish.spares > 1 else "a spare")
-    if wish.cpus:
-        told.append(f"{wish.cpus} CPU sockets")
-    if wish.mem:
-        told.append(f"{wish.mem} GiB")
-    return " and ".join(told) or "nothing"
+    reported = []
+    if request.nodes and request.npus_per_node == 8:
+        reported.append(f"{request.nodes} nodes")
+    elif request.nodes == 1:
+        reported.append("a die" if request.npus_per_node < 1 else f"{request.npus_per_node:g} NPUs on one node")
+    elif request.nodes:
+        reported.append(f"{request.nodes} nodes with {request.npus_per_node:g} NPUs each")
+    if request.spares:
+        reported.append(f"{request.spares} spares" if request.nodes or request.spares > 1 else "a spare")
+    if request.cpus:
+        reported.append(f"{request.cpus} CPU sockets")
+    if request.mem:
+        reported.append(f"{request.mem} GiB")
+    return " and ".join(reported) or "nothing"
 
 
-def blocking_domains(books: LedgerSync, wish: PlacementRequest) -> str:
+def blocking_domains(ledger_sync: LedgerSync, request: PlacementRequest) -> str:
     """The constraint in the way: the first without which it would fit, else how much there is."""
-    ledger = books.ledger
-    for rule, without in _looser(wish):
+    ledger = ledger_sync.ledger
+    for rule, without in _looser(request):
         if ledger.choose(without) is not None:
-            return _RULES[rule](books, wish)
+            return _RULES[rule](ledger_sync, request)
     index = ledger.index
-    if wish.cpus and sum(n for n, up in zip(index.cpus, index.up, strict=True) if up) < wish.cpus:
+    if request.cpus and sum(n for n, up in zip(index.cpus, index.up, strict=True) if up) < request.cpus:
         free = sum(n for n, up in zip(index.cpus, index.up, strict=True) if up)
         return f"{free} CPU sockets are free"
-    if wish.mem and sum(n for n, up in zip(index.mem, index.up, strict=True) if up) < wish.mem:
+    if request.mem and sum(n for n, up in zip(index.mem, index.up, strict=True) if up) < request.mem:
         free = sum(n for n, up in zip(index.mem, index.up, strict=True) if up)
         return f"{free} GiB are free"
-    if wish.npus_per_node == ledger.shape.npus:
+    if request.npus_per_node == ledger.shape.npus:
         return f"the most one supernode has free is {index.most_left()} nodes"
-    having = sum(free >= wish.npus_per_node for free in index.free)
+    having = sum(free >= request.npus_per_node for free in index.free)
     most = max((free for free in index.free if free > 0), default=0)
-    if wish.nodes > 1:
-        return f"{having} nodes have {wish.npus_per_node:g} NPUs free"
+    if request.nodes > 1:
+        return f"{having} nodes have {request.npus_per_node:g} NPUs free"
     return f"the most one node has free is {most} NPUs"
 
 
-def _looser(wish: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]:
+def _looser(request: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]:
     """The wish without one of its rules at a time."""
-    if wish.required_domain == "cabinet":
-        yield "cabinet", changed_to(wish, required_domain="supernode")
-    if wish.spread is not None:
-        yield "spread", changed_to(wish, spread=None)
-    if wish.affinity is not None:
-        yield "affinity", changed_to(wish, affinity=None)
-    if wish.anti_affinity is not None:
-        yield "anti_affinity", changed_to(wish, anti_affinity=None)
-    if wish.cabinet_block > 1:
-        yield "cell", changed_to(wish, cabinet_block=1)
-    if wish.supernode_block > 1:
-        yield "block", changed_to(wish, supernode_block=1)
-    if wish.excluded_nodes:
-        yield "avoid", changed_to(wish, excluded_nodes=frozenset())
-    if wish.spares:
-        yield "spares", changed_to(wish, spares=0)
-    if wish.required_domain == "supernode":
-        yield "supernode", changed_to(wish, required_domain="")
+    if request.required_domain == "cabinet":
+        yield "cabinet", changed_to(request, required_domain="supernode")
+    if request.spread is not None:
+        yield "spread", changed_to(request, spread=None)
+    if request.affinity is not None:
+        yield "affinity", changed_to(request, affinity=None)
+    if request.anti_affinity is not None:
+        yield "anti_affinity", changed_to(request, anti_affinity=None)
+    if request.cabinet_block > 1:
+        yield "cell", changed_to(request, cabinet_block=1)
+    if request.supernode_block > 1:
+        yield "block", changed_to(request, supernode_block=1)
+    if request.excluded_nodes:
+        yield "avoid", changed_to(request, excluded_nodes=frozenset())
+    if request.spares:
+        yield "spares", changed_to(request, spares=0)
+    if request.required_domain == "supernode":
+        yield "supernode", changed_to(request, required_domain="")
 
 
-def _cabinet(books: LedgerSync, wish: PlacementRequest) -> str:
-    largest = max((mask.bit_count() for mask in books.ledger.index.whole), default=0)
-    if wish.npus_per_node < books.ledger.shape.npus:
-        return f"no single cabinet has {wish.nodes} nodes with {wish.npus_per_node:g} free NPUs; make the placement preferred"
+def _cabinet(ledger: LedgerSync, request: PlacementRequest) -> str:
+    largest = max((mask.bit_count() for mask in ledger.ledger.index.whole), default=0)
+    if request.npus_per_node < ledger.ledger.shape.npus:
+        return f"no single cabinet has {request.nodes} nodes with {request.npus_per_node:g} free NPUs; make the placement preferred"
     return (
-        f"no single cabinet has {wish.nodes + wish.spares} free nodes (the largest has {largest}); "
+        f"no single cabinet has {request.nodes + request.spares} free nodes (the largest has {largest}); "
         "make the placement preferred"
     )
 
 
-def _spread(books: LedgerSync, wish: PlacementRequest) -> str:
-    assert wish.spread is not None
-    free = sum(books.ledger.index.left)
+def _spread(ledger: LedgerSync, request: PlacementRequest) -> str:
+    assert request.spread is not None
+    free = sum(ledger.ledger.index.left)
     return (
-        f"they cannot be spread with at most {wish.spread.most} in a {wish.spread.over} ({free} nodes are free); "
+        f"they cannot be spread with at most {request.spread.most} in a {request.spread.over} ({free} nodes are free); "
         "make the placement preferred"
     )
 
 
-def _near(books: LedgerSync, wish: PlacementRequest) -> str:
-    assert wish.affinity is not None
-    return f"there is no room for them in a {wish.affinity.over} that {' and '.join(wish.affinity.others)} use (near)"
+def _near(ledger: LedgerSync, request: PlacementRequest) -> str:
+    assert request.affinity is not None
+    return f"there is no room for them in a {request.affinity.over} that {' and '.join(request.affinity.others)} use (near)"
 
 
-def _apart(books: LedgerSync, wish: PlacementRequest) -> str:
-    assert wish.anti_affinity is not None
-    return f"there is no room for them in a {wish.anti_affinity.over} without {' or '.join(wish.anti_affinity.others)} (apart)"
+def _apart(ledger: LedgerSync, request: PlacementRequest) -> str:
+    assert request.anti_affinity is not None
+    return f"there is no room for them in a {request.anti_affinity.over} without {' or '.join(request.anti_affinity.others)} (apart)"
 
 
-def _supernode(books: LedgerSync, wish: PlacementRequest) -> str:
-    if wish.npus_per_node == books.ledger.shape.npus:
-        return f"the most one supernode has free is {books.ledger.index.most_left()} nodes"
+def _supernode(ledger: LedgerSync, request: PlacementRequest) -> str:
+    if request.npus_per_node == ledger.ledger.shape.npus:
+        return f"the most one supernode has free is {ledger.ledger.index.most_left()} nodes"
     return "no single supernode has room for all of them"
 
 
@@ -124,10 +124,12 @@ _RULES: dict[str, Any] = {
     "spread": _spread,
     "affinity": _near,
     "anti_affinity": _apart,
-    "cell": lambda books, wish: f"no supernode has them in blocks of {wish.cabinet_block} in a cabinet",
-    "block": lambda books, wish: f"they cannot be cut into blocks of {wish.block} that lie in one supernode each",
-    "avoid": lambda books, wish: "they would only fit on nodes that excludeNodes rules out",
-    "spares": lambda books, wish: f"the members fit, {wish.spares} spares beside them do not",
+    "cell": lambda ledger, request: f"no supernode has them in blocks of {request.cabinet_block} in a cabinet",
+    "block": lambda ledger, request: (
+        f"they cannot be cut into blocks of {request.block} that lie in one supernode each"
+    ),
+    "avoid": lambda ledger, request: "they would only fit on nodes that excludeNodes rules out",
+    "spares": lambda ledger, request: f"the members fit, {request.spares} spares beside them do not",
     "supernode": _supernode,
 }
 
@@ -137,7 +139,7 @@ def blocking(rows: Iterable[NodeRow]) -> list[dict[str, Any]]:
     cabinets: dict[str, list[NodeRow]] = defaultdict(list)
     for row in rows:
         cabinets[row.node_name.cabinet].append(row)
-    told = [
+    reported = [
         {
             "domain": cabinet,
             "nodes": len(nodes),
@@ -146,6 +148,6 @@ def blocking(rows: Iterable[NodeRow]) -> list[dict[str, Any]]:
         }
         for cabinet, nodes in sorted(cabinets.items())
     ]
-    if len(told) > DOMAINS_SHOWN:
-        told = sorted(told, key=lambda each: -int(str(each["free"])))[:DOMAINS_SHOWN]
-    return told
+    if len(reported) > DOMAINS_SHOWN:
+        reported = sorted(reported, key=lambda each: -int(str(each["free"])))[:DOMAINS_SHOWN]
+    return reported

@@ -22,35 +22,35 @@ from matrixresource.store.tables import AllocationRow, NodeRow
 class Relocations:
     """Begins relocations of whole nodes. The books are open."""
 
-    def __init__(self, store: ResourceStore, books: LedgerSync, roster: NodeAssignments) -> None:
+    def __init__(self, store: ResourceStore, ledger: LedgerSync, assignments: NodeAssignments) -> None:
         self._store = store
-        self._ledger = books
-        self._assignments = roster
+        self._ledger = ledger
+        self._assignments = assignments
 
-    def begin(self, session: Session, held: AllocationRow, request: RelocateRequest) -> None:
+    def begin(self, session: Session, allocation: AllocationRow, request: RelocateRequest) -> None:
         """Take the successor. Asked again, it finds what was begun or has ended. Raises Conflict, InvalidField."""
-        here = {node.node_name: node for node in self._store.allocated_to(session, held.name)}
+        here = {node.node_name: node for node in self._store.allocated_to(session, allocation.name)}
         member, there = here.get(request.node), here.get(request.to)
         if member is None and there is not None and there.role == "member":
             return
-        wish = self._ledger.ledger.allocations[held.name].request
-        if wish.npus_per_node != self._ledger.ledger.shape.npus or not wish.nodes:
+        allocation_request = self._ledger.ledger.allocations[allocation.name].request
+        if allocation_request.npus_per_node != self._ledger.ledger.shape.npus or not allocation_request.nodes:
             raise InvalidField("only members that have a whole node are moved", field="node")
         if member is None or member.role != "member":
-            raise InvalidField(f"{request.node} is no member of {held.name}", field="node")
+            raise InvalidField(f"{request.node} is no member of {allocation.name}", field="node")
         if there is not None and there.role == "successor" and there.rank == member.rank:
             return
         if there is not None or any(node.role == "successor" for node in here.values()):
-            raise Conflict(f"{held.name} moves already; wait until it has, or give that move up")
-        self._check(session, held, request, self._store.node(session, request.to), here)
-        self._assignments.take(session, held, request.to, "successor", member.rank)
-        held.moving_to = held.request
-        self._ledger.refresh(session, held)
+            raise Conflict(f"{allocation.name} moves already; wait until it has, or give that move up")
+        self._check(session, allocation, request, self._store.node(session, request.to), here)
+        self._assignments.take(session, allocation, request.to, "successor", member.rank)
+        allocation.moving_to = allocation.request
+        self._ledger.refresh(session, allocation)
 
     def _check(
         self,
         session: Session,
-        held: AllocationRow,
+        allocation: AllocationRow,
         request: RelocateRequest,
         target: NodeRow,
         here: dict[NodeName, NodeRow],
@@ -60,7 +60,7 @@ class Relocations:
         if request.defragmentation is not None:
             row = find(session, DefragmentationRow, request.defragmentation)
             step = row.step() if row.state == "Running" else None
-            wanted = (held.name, request.node, request.to)
+            wanted = (allocation.name, request.node, request.to)
             if step is None or step.state != "Moving" or (step.allocation, step.source, step.to) != wanted:
                 raise Conflict(f"this is not the move of defragmentation {row.name!r} that is under way")
             obstacle = None if target.reserved_for_plan == row.name and obstacle == "Kept" else obstacle
@@ -69,5 +69,5 @@ class Relocations:
         if request.defragmentation is None:
             numbers, ledger = self._ledger.numbers, self._ledger.ledger
             others = {numbers[n.name] for n in here.values() if n.role == "member" and n.name != request.node}
-            if not keeps_rules(ledger, ledger.allocations[held.name].request, others, numbers[request.to]):
-                raise Conflict(f"{request.to} is against the placement that {held.name} asked for", field="to")
+            if not keeps_rules(ledger, ledger.allocations[allocation.name].request, others, numbers[request.to]):
+                raise Conflict(f"{request.to} is against the placement that {allocation.name} asked for", field="to")

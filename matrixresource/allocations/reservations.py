@@ -28,12 +28,17 @@ class ReservationService:
     """Over one store and its books."""
 
     def __init__(
-        self, store: ResourceStore, books: LedgerSync, roster: NodeAssignments, standing: AllocationStatus, clock: Clock
+        self,
+        store: ResourceStore,
+        ledger: LedgerSync,
+        assignments: NodeAssignments,
+        status: AllocationStatus,
+        clock: Clock,
     ) -> None:
         self._store = store
-        self._ledger = books
-        self._assignments = roster
-        self._status = standing
+        self._ledger = ledger
+        self._assignments = assignments
+        self._status = status
         self._clock = clock
 
     def put(
@@ -45,9 +50,9 @@ class ReservationService:
         with self._store.transaction(dry) as session:
             row = session.get(ReservationRow, name)
             check_etag(row, if_match)
-            wish_kept = request.spec().spec_dict()
+            kept_request = request.spec().spec_dict()
             if row is not None:
-                if (row.request, row.starts_at, row.ends_at) != (wish_kept, start, start + request.duration_s):
+                if (row.request, row.starts_at, row.ends_at) != (kept_request, start, start + request.duration_s):
                     raise Conflict(f"reservation {name!r} is for something else; delete it first")
                 return row.view()
             if start < now:
@@ -56,11 +61,11 @@ class ReservationService:
                 raise Conflict(f"there is an allocation named {name!r}; a reservation becomes one of its own name")
             quotas.check(session, request.spec())
             ledger = self._ledger.open(session)
-            wish = self._ledger.placement_request(request.spec(), now)
+            allocation_request = self._ledger.placement_request(request.spec(), now)
             self._ledger.touched()
-            place = ledger_reserving.reserve(ledger, name, wish, start, start + request.duration_s)
+            place = ledger_reserving.reserve(ledger, name, allocation_request, start, start + request.duration_s)
             if place is None:
-                raise refusal(self._store.nodes(session), self._ledger, wish)
+                raise refusal(self._store.nodes(session), self._ledger, allocation_request)
             row = ReservationRow(
                 name=name,
                 project=request.project,
@@ -68,7 +73,7 @@ class ReservationService:
                 state="Promised",
                 starts_at=start,
                 ends_at=start + request.duration_s,
-                request=wish_kept,
+                request=kept_request,
                 place=self._ledger.written(place),
             )
             session.add(row)
@@ -95,7 +100,7 @@ class ReservationService:
 
     def reconcile(self) -> str:
         """Hold those whose start has come, end those whose end has. Run on a period."""
-        now, held = self._clock.now(), 0
+        now, current = self._clock.now(), 0
         with self._store.transaction() as session:
             rows = active_reservations(session)
             if not any(row.ends_at <= now or row.starts_at <= now for row in rows):
@@ -109,15 +114,15 @@ class ReservationService:
             for row in rows:
                 if row.name in places:
                     self._hold(session, row, places[row.name], now)
-                    held += 1
+                    current += 1
                 elif row.name in waiting and row.state == "Promised":
                     row.move("Waiting")
-        return f"{held} reservations are held now"
+        return f"{current} reservations are held now"
 
     def _hold(self, session: Session, row: ReservationRow, place: Placement, now: float) -> None:
-        wish = row.spec()
-        asked = self._ledger.placement_request(wish, now)
-        held = AllocationRow(
+        request = row.spec()
+        asked = self._ledger.placement_request(request, now)
+        allocation = AllocationRow(
             name=row.name,
             project=row.project,
             labels={**row.labels, "cloudmatrix.io/reservation": row.name},
@@ -125,7 +130,7 @@ class ReservationService:
             nodes=asked.nodes,
             npus=asked.npus,
             spares=asked.spares,
-            request=wish.spec_dict(),
+            request=request.spec_dict(),
             expires_at=row.ends_at,
             topology_version=current_version(session),
             bound=False,
@@ -133,32 +138,32 @@ class ReservationService:
             conditions=[],
             members=[],
         )
-        session.add(held)
-        apply_placement(session, self._store, self._assignments, self._ledger, held, place)
-        self._status.reconcile(session, held, now)
+        session.add(allocation)
+        apply_placement(session, self._store, self._assignments, self._ledger, allocation, place)
+        self._status.reconcile(session, allocation, now)
         row.place = self._ledger.written(place)
         row.move("Held")
 
-    def claim(self, session: Session, reservation: str, name: str, wish: PlacementRequest, now: float) -> Placement:
+    def claim(self, session: Session, reservation: str, name: str, request: PlacementRequest, now: float) -> Placement:
         """Take from a reservation that is held; its nodes are nobody's until the caller carries the place out.
 
         Raises Conflict before its start and InsufficientCapacity when what is left of it does not hold the wish.
         """
         row = find(session, ReservationRow, reservation)
-        held = session.get(AllocationRow, reservation)
-        if row.state != "Held" or held is None:
+        allocation = session.get(AllocationRow, reservation)
+        if row.state != "Held" or allocation is None:
             raise Conflict(
                 f"reservation {reservation!r} is {row.state}, nothing can be taken from it", field="reservation"
             )
-        if held.bound or held.state != "Reserved":
+        if allocation.bound or allocation.state != "Reserved":
             raise Conflict(
                 f"allocation {reservation!r} is in use itself, nothing can be taken from it", field="reservation"
             )
         self._ledger.touched()
         ledger = self._ledger.ledger
-        place = ledger_reserving.claim(ledger, reservation, name, wish, now)
+        place = ledger_reserving.claim(ledger, reservation, name, request, now)
         if place is None:
-            raise refusal(self._store.nodes(session), self._ledger, wish)
+            raise refusal(self._store.nodes(session), self._ledger, request)
         left = ledger.allocations.get(reservation)
         stays = set() if left is None else {*self._ledger.nodes(left.place), *self._ledger.spares(left.place)}
         for node in self._store.allocated_to(session, reservation):
@@ -167,20 +172,20 @@ class ReservationService:
         if left is None:
             for part in self._store.parts(session, reservation):
                 self._assignments.forget(session, part)
-            session.delete(held)
+            session.delete(allocation)
             row.move("Ended")
             return place
-        self._part_again(session, held, left.place)
-        self._rest(session, held, left.request)
-        self._status.reconcile(session, held, now)
+        self._part_again(session, allocation, left.place)
+        self._rest(session, allocation, left.request)
+        self._status.reconcile(session, allocation, now)
         row.place = self._ledger.written(left.place)
         return place
 
-    def _rest(self, session: Session, held: AllocationRow, wish: PlacementRequest) -> None:
+    def _rest(self, session: Session, allocation: AllocationRow, request: PlacementRequest) -> None:
         """What is left says of itself what it is: so many members, ranks without gaps, spares as members where nobody
         else is left. Members of unlike size count with the largest share of a node that each of them has."""
-        nodes = self._store.allocated_to(session, held.name)
-        parts = [part for part in self._store.parts(session, held.name) if part.dies]
+        nodes = self._store.allocated_to(session, allocation.name)
+        parts = [part for part in self._store.parts(session, allocation.name) if part.dies]
         if not parts and all(node.role == "spare" for node in nodes):
             for each in nodes:
                 each.role = "member"
@@ -191,25 +196,25 @@ class ReservationService:
             part.rank = rank
         sizes = [part.dies.bit_count() / 2 for part in parts] + [float(NPUS_PER_NODE)] * len(members)
         per = min(sizes, default=None)
-        held.nodes, held.npus = len(sizes), sum(sizes)
-        held.spares = min(held.spares, len(nodes) - len(members))
-        held.request = {
-            **held.request,
+        allocation.nodes, allocation.npus = len(sizes), sum(sizes)
+        allocation.spares = min(allocation.spares, len(nodes) - len(members))
+        allocation.request = {
+            **allocation.request,
             "npus": None,
             "nodes": len(sizes) or None,
             "npusPerNode": per if per is None or per == 0.5 else int(per),
-            "spares": held.spares,
-            "cpus": wish.cpus,
-            "memoryGib": wish.mem,
+            "spares": allocation.spares,
+            "cpus": request.cpus,
+            "memoryGib": request.mem,
         }
 
-    def _part_again(self, session: Session, held: AllocationRow, left: Placement) -> None:
+    def _part_again(self, session: Session, allocation: AllocationRow, left: Placement) -> None:
         wanted = self._ledger.parts(left)
-        for part in self._store.parts(session, held.name):
+        for part in self._store.parts(session, allocation.name):
             new = wanted.pop(NodeName(part.node), None)
             if new is None:
                 self._assignments.forget(session, part)
             else:
                 part.dies, part.cpus, part.memory_gib = new.dies, new.cpus, new.memory_gib
         for new in wanted.values():
-            self._assignments.share(session, held, new)
+            self._assignments.share(session, allocation, new)

@@ -14,70 +14,74 @@ from matrixresource.store.tables import AllocationRow
 class AllocationStatus:
     """Settles allocations after anything about them or their nodes has changed."""
 
-    def __init__(self, store: ResourceStore, roster: NodeAssignments) -> None:
+    def __init__(self, store: ResourceStore, assignments: NodeAssignments) -> None:
         self._store = store
-        self._assignments = roster
+        self._assignments = assignments
 
-    def reconcile(self, session: Session, held: AllocationRow, now: float) -> bool:
+    def reconcile(self, session: Session, allocation: AllocationRow, now: float) -> bool:
         """Read the state off. True when it was released and is gone."""
-        self._let_go_of_wiped_parts(session, held)
-        if held.state == "Releasing" and self._released(session, held):
-            session.delete(held)
+        self._let_go_of_wiped_parts(session, allocation)
+        if allocation.state == "Releasing" and self._released(session, allocation):
+            session.delete(allocation)
             return True
-        members = self._members(session, held)
-        held.members = [view.wire() for view in members]
+        members = self._members(session, allocation)
+        allocation.members = [view.wire() for view in members]
         serving = [view for view in members if view.role in ("member", "pool")]
         broken = [view for view in serving if view.agent == "Lost" or view.health == "Unhealthy"]
         ready = sum(view.ready for view in serving)
-        if held.state in ("Binding", "Degraded") and ready == len(serving) and not broken:
-            held.move("Bound")
-        elif held.state in ("Binding", "Bound") and broken:
-            held.move("Degraded")
-        spares = sum(view.ready for view in members if view.role == "spare") if held.bound else 0
+        if allocation.state in ("Binding", "Degraded") and ready == len(serving) and not broken:
+            allocation.move("Bound")
+        elif allocation.state in ("Binding", "Bound") and broken:
+            allocation.move("Degraded")
+        spares = sum(view.ready for view in members if view.role == "spare") if allocation.bound else 0
         self._say(
-            held,
+            allocation,
             "NodesReady",
-            held.bound and ready == len(serving),
-            "NotBound" if not held.bound else "AllReady" if ready == len(serving) else "Waiting",
-            f"{ready if held.bound else 0} of {len(serving)} members are active",
+            allocation.bound and ready == len(serving),
+            "NotBound" if not allocation.bound else "AllReady" if ready == len(serving) else "Waiting",
+            f"{ready if allocation.bound else 0} of {len(serving)} members are active",
             now,
         )
-        enough = spares >= held.spares
+        enough = spares >= allocation.spares
         self._say(
-            held,
+            allocation,
             "SparesAvailable",
             enough,
             "SparesReady" if enough else "SparesMissing",
-            f"{spares} of {held.spares} spares stand ready",
+            f"{spares} of {allocation.spares} spares stand ready",
             now,
         )
         return False
 
-    def _members(self, session: Session, held: AllocationRow) -> list[MemberView]:
-        views = [node.member_view() for node in self._store.allocated_to(session, held.name)]
+    def _members(self, session: Session, allocation: AllocationRow) -> list[MemberView]:
+        views = [node.member_view() for node in self._store.allocated_to(session, allocation.name)]
         parts = [
-            part for part in self._store.parts(session, held.name) if held.state == "Releasing" or not part.releasing
+            part
+            for part in self._store.parts(session, allocation.name)
+            if allocation.state == "Releasing" or not part.releasing
         ]
         nodes = {node.name: node for node in self._store.nodes(session, [part.node for part in parts])} if parts else {}
         return views + [part.member_view(nodes[part.node]) for part in parts]
 
-    def _released(self, session: Session, held: AllocationRow) -> bool:
+    def _released(self, session: Session, allocation: AllocationRow) -> bool:
         # A node that cannot answer is fenced by its generation and quarantined until it proves to be clean.
-        left = self._store.allocated_to(session, held.name)
+        left = self._store.allocated_to(session, allocation.name)
         for node in left:
             if node.ready or node.agent == "Lost":
                 node.holder = node.role = node.rank = None
                 node.read_state()
-        return not self._store.allocated_to(session, held.name) and not self._store.parts(session, held.name)
+        return not self._store.allocated_to(session, allocation.name) and not self._store.parts(
+            session, allocation.name
+        )
 
-    def _let_go_of_wiped_parts(self, session: Session, held: AllocationRow) -> None:
-        going = [part for part in self._store.parts(session, held.name) if part.releasing]
+    def _let_go_of_wiped_parts(self, session: Session, allocation: AllocationRow) -> None:
+        going = [part for part in self._store.parts(session, allocation.name) if part.releasing]
         nodes = {node.name: node for node in self._store.nodes(session, [part.node for part in going])} if going else {}
         for part in going:
             if part.gone(nodes[part.node]):
                 self._assignments.forget(session, part)
 
-    def _say(self, held: AllocationRow, type: str, status: bool, reason: str, message: str, now: float) -> None:
-        held.conditions = condition(
-            held.conditions or [], type, status, reason, message, generation=held.generation, now=now
+    def _say(self, allocation: AllocationRow, type: str, status: bool, reason: str, message: str, now: float) -> None:
+        allocation.conditions = condition(
+            allocation.conditions or [], type, status, reason, message, generation=allocation.generation, now=now
         )

@@ -151,11 +151,11 @@ def routes(
 
     @api.get("/assignments")
     async def list_assignments(request: Request, params: Params) -> Response:
-        def wished() -> Any:
+        def desired() -> Any:
             with store.reading() as session:
                 return [row.view() for row in store.assignments(session)]
 
-        return list_or_watch(request, params, store.records, "assignment", wished)
+        return list_or_watch(request, params, store.records, "assignment", desired)
 
     @api.post("/node-reports")
     async def take_reports(body: NodeReports) -> dict[str, list[ReportAnswer]]:

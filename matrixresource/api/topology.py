@@ -122,9 +122,9 @@ def topology_routes(store: ResourceStore, surveyor: TopologyManager, replenish: 
 
     def _domains() -> list[DomainView]:
         with store.reading() as session:
-            held = lying(session)
+            current = lying(session)
             rows = session.scalars(select(DomainRow).order_by(DomainRow.name))
-            return [row.view_of(held.get(row.name, [])) for row in rows]
+            return [row.view_of(current.get(row.name, [])) for row in rows]
 
     @api.get("/domains/{name}")
     async def get_domain(name: str) -> DomainView:

@@ -43,13 +43,13 @@ class DefragmentationController:
                 for row in in_state(session, "Proposed"):
                     if (why := self._plans.outdated(session, row)) is not None:
                         self._plans.end(session, row, "Stale", "StalePlan", why)
-        deeds = 0
+        actions = 0
         for name in running:
-            while (deed := self._looked_at(name)) is not None:
-                if not self._did(name, *deed):
+            while (action := self._looked_at(name)) is not None:
+                if not self._did(name, *action):
                     break
-                deeds += 1
-        return f"{deeds} steps of {len(running)} defragmentations"
+                actions += 1
+        return f"{actions} steps of {len(running)} defragmentations"
 
     def _looked_at(self, name: str) -> tuple[str, MoveView] | None:
         """Write down what has come true and what is next; a deed where that is ours to do."""
@@ -91,12 +91,12 @@ class DefragmentationController:
         self, session: Session, row: DefragmentationRow, step: MoveView, nodes: dict[str, NodeRow]
     ) -> tuple[str, MoveView] | None:
         target = nodes[step.to]
-        held = self._store.allocation(session, step.allocation)
+        allocation = self._store.allocation(session, step.allocation)
         if target.obstacle() not in (None, "Kept"):
             self._plans.note(row, f"{step.to} is {target.state}; then {step.allocation} moves there")
             return None
-        if held.state not in ("Reserved", "Binding", "Bound"):
-            self._plans.note(row, f"{step.allocation} is {held.state}; it moves once that is over")
+        if allocation.state not in ("Reserved", "Binding", "Bound"):
+            self._plans.note(row, f"{step.allocation} is {allocation.state}; it moves once that is over")
             return None
         row.move("Running")
         steps = row.steps()
@@ -107,13 +107,13 @@ class DefragmentationController:
         self._plans.note(row, f"{step.allocation} moves from {step.source} to {step.to} next, by {step.by}")
         return ("relocate", step) if step.by == "MatrixResource" else None
 
-    def _did(self, name: str, deed: str, step: MoveView) -> bool:
+    def _did(self, name: str, action: str, step: MoveView) -> bool:
         """Each deed is a verb of its own and may be asked for again."""
         try:
-            if deed == "relocate":
+            if action == "relocate":
                 request = RelocateRequest(node=NodeName(step.source), to=NodeName(step.to), defragmentation=name)
                 self._allocator.relocate(step.allocation, request)
-            elif deed == "stay":
+            elif action == "stay":
                 self._allocator.abort_move(step.allocation)
             else:
                 with self._store.reading() as session:
@@ -138,8 +138,8 @@ class DefragmentationController:
             self._plans.end(session, row, "Cancelled", "Cancelled", why)
             return
         self._ledger.open(session)
-        wish = self._ledger.placement_request(row.spec(), self._clock.now())
-        found = plan_room(session, self._store, self._ledger, wish)
+        request = self._ledger.placement_request(row.spec(), self._clock.now())
+        found = plan_room(session, self._store, self._ledger, request)
         moved = [step for step in row.steps() if not step.open]
         spent = sum(step.npus for step in moved)
         if found is None:

@@ -117,12 +117,12 @@ class NodeReportProcessor:
         lease = Lease(now, report.lease_s, report.epoch, report.sequence)
         self._leases.record_heartbeat(batch.session, node.name, lease, news=batch.session.is_modified(node))
         behind = node.assignment_generation > report.generation
-        wish = batch.session.get(AssignmentRow, node.name) if behind else None
+        row = batch.session.get(AssignmentRow, node.name) if behind else None
         return ReportAnswer(
             node=report.node,
             accepted=True,
             inventory_wanted=report.inventory is None and node.name not in batch.inventoried,
-            desired=wish.view() if wish else None,
+            desired=row.view() if row else None,
         )
 
     def release(self, npu: NpuName) -> NodeRow:

@@ -30,37 +30,37 @@ class RoomPlan:
     plan: DefragmentationPlan | None
 
 
-def plan_room(session: Session, store: ResourceStore, books: LedgerSync, wish: PlacementRequest) -> RoomPlan | None:
+def plan_room(session: Session, store: ResourceStore, ledger: LedgerSync, request: PlacementRequest) -> RoomPlan | None:
     """The way to room for a wish that moves the fewest NPUs; None when none was found. What is being cleaned, or kept
     by a defragmentation, counts as free."""
     movers = _movers(session, store)
     rows = {row.name: row for row in store.nodes(session)}
-    books.touched()
-    with _reopened(books, list(rows.values())):
-        place = books.ledger.choose(wish)
+    ledger.touched()
+    with _reopened(ledger, list(rows.values())):
+        place = ledger.ledger.choose(request)
         if place is not None:
-            return RoomPlan(_named(books, place), [], None)
-        plan = plan_defragmentation(books.ledger, wish, movable=movers.__contains__)
+            return RoomPlan(_named(ledger, place), [], None)
+        plan = plan_defragmentation(ledger.ledger, request, movable=movers.__contains__)
     if plan is None:
         return None
     moves = [
         MoveView.model_validate(
             {
                 "allocation": step.name,
-                "rank": rows[books.name(step.source)].rank,
-                "from": books.name(step.source),
-                "to": books.name(step.target),
+                "rank": rows[ledger.name(step.source)].rank,
+                "from": ledger.name(step.source),
+                "to": ledger.name(step.target),
                 "npus": step.npus,
                 "by": movers[step.name],
             }
         )
         for step in plan.steps
     ]
-    return RoomPlan(_named(books, plan.place), moves, plan)
+    return RoomPlan(_named(ledger, plan.place), moves, plan)
 
 
-def _named(books: LedgerSync, place: Placement) -> list[NodeName]:
-    return [*books.nodes(place), *books.spares(place), *books.parts(place)]
+def _named(ledger: LedgerSync, place: Placement) -> list[NodeName]:
+    return [*ledger.nodes(place), *ledger.spares(place), *ledger.parts(place)]
 
 
 def _movers(session: Session, store: ResourceStore) -> dict[str, Mover]:
@@ -72,17 +72,17 @@ def _movers(session: Session, store: ResourceStore) -> dict[str, Mover]:
 
 
 @contextmanager
-def _reopened(books: LedgerSync, rows: Sequence[NodeRow]) -> Iterator[None]:
-    index = books.ledger.index
-    numbers = [books.numbers[row.name] for row in rows if row.name in books.numbers and row.fault() is None]
+def _reopened(ledger: LedgerSync, rows: Sequence[NodeRow]) -> Iterator[None]:
+    index = ledger.ledger.index
+    numbers = [ledger.numbers[row.name] for row in rows if row.name in ledger.numbers and row.fault() is None]
     shut = [number for number in numbers if not index.up[number]]
     for number in shut:
-        books.ledger.set_up(number, True)
+        ledger.ledger.set_up(number, True)
     try:
         yield
     finally:
         for number in shut:
-            books.ledger.set_up(number, False)
+            ledger.ledger.set_up(number, False)
 
 
 def has_moved(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
@@ -123,10 +123,10 @@ def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow]) -> str |
     return None
 
 
-def split_allocations(session: Session, books: LedgerSync, row: DefragmentationRow) -> list[str]:
+def split_allocations(session: Session, ledger_sync: LedgerSync, row: DefragmentationRow) -> list[str]:
     """Allocations of which some members have moved and others not, and whose placement that breaks."""
     steps = row.steps()
     moving = {step.allocation for step in steps if step.open} & {step.allocation for step in steps if not step.open}
-    ledger = books.open(session)
-    held = {name: ledger.allocations[name] for name in sorted(moving) if name in ledger.allocations}
-    return [name for name, each in held.items() if not satisfies(ledger, each.request, each.place)]
+    ledger = ledger_sync.open(session)
+    current = {name: ledger.allocations[name] for name in sorted(moving) if name in ledger.allocations}
+    return [name for name, each in current.items() if not satisfies(ledger, each.request, each.place)]

@@ -27,9 +27,9 @@ from matrixresource.store.topology_versions import checked_version
 class DefragmentationService:
     """Over one store and its books."""
 
-    def __init__(self, store: ResourceStore, books: LedgerSync, clock: Clock) -> None:
+    def __init__(self, store: ResourceStore, ledger: LedgerSync, clock: Clock) -> None:
         self._store = store
-        self._ledger = books
+        self._ledger = ledger
         self._clock = clock
         self._plans = PlanLifecycle(store, clock)
 
@@ -45,15 +45,15 @@ class DefragmentationService:
                 raise Conflict(f"there is a defragmentation {name!r} for something else", field="name")
             version = checked_version(session, request.topology_version)
             ledger = self._ledger.open(session)
-            wish = self._ledger.placement_request(request.spec(), self._clock.now())
-            if ledger.choose(wish) is not None:
-                raise Conflict(f"there is room for {describe_request(wish)} already; nothing has to move")
-            found = plan_room(session, self._store, self._ledger, wish)
+            allocation_request = self._ledger.placement_request(request.spec(), self._clock.now())
+            if ledger.choose(allocation_request) is not None:
+                raise Conflict(f"there is room for {describe_request(allocation_request)} already; nothing has to move")
+            found = plan_room(session, self._store, self._ledger, allocation_request)
             if found is None or found.plan is None:
                 raise InsufficientCapacity(
-                    f"no moves of whole nodes were found that make room for {describe_request(wish)}"
+                    f"no moves of whole nodes were found that make room for {describe_request(allocation_request)}"
                     if found is None
-                    else f"there will be room for {describe_request(wish)} once {', '.join(found.nodes)} are clean",
+                    else f"there will be room for {describe_request(allocation_request)} once {', '.join(found.nodes)} are clean",
                     blocking=blocking(self._store.nodes(session)),
                 )
             row = DefragmentationRow(
@@ -61,8 +61,8 @@ class DefragmentationService:
                 project=request.project,
                 labels=request.labels,
                 state="Proposed",
-                nodes=wish.nodes,
-                level=wish.required_domain,
+                nodes=allocation_request.nodes,
+                level=allocation_request.required_domain,
                 request=kept,
                 moves=[move.wire() for move in found.moves],
                 room=found.nodes,
@@ -128,16 +128,16 @@ class DefragmentationService:
                 raise Conflict(f"defragmentation {name!r} is {row.state}; cancel it first")
             session.delete(row)
 
-    def refused(self, name: str, told: MoveRefused) -> DefragmentationView:
+    def refused(self, name: str, reported: MoveRefused) -> DefragmentationView:
         """The mover of the move under way cannot carry it out: planned anew where something has changed, else over."""
         with self._store.transaction() as session:
             self._store.records.lock(session)
             row = find(session, DefragmentationRow, name)
             step = row.step()
-            theirs = (told.allocation, told.node, told.to)
+            theirs = (reported.allocation, reported.node, reported.to)
             if row.state == "Running" and step is not None and (step.allocation, step.source, step.to) == theirs:
                 nodes = self._plans.nodes(session, row)
                 if not move_started(step, nodes) and blocking_reason(row, nodes) is None:
-                    text = f"{step.allocation} cannot move from {step.source} to {step.to}: {told.message}"
-                    self._plans.end(session, row, "Failed", told.reason, text)
+                    text = f"{step.allocation} cannot move from {step.source} to {step.to}: {reported.message}"
+                    self._plans.end(session, row, "Failed", reported.reason, text)
         return row.view()

@@ -66,17 +66,17 @@ def mismatches(spec: SupernodeSpec, found: NodeInventory) -> list[str]:
     Serial and firmware are each node's own and are not compared.
     """
     expected = inventory(spec)
-    told = [_differs("model", expected.model, found.model), _npus(expected, found)]
+    reported = [_differs("model", expected.model, found.model), _npus(expected, found)]
     present = {npu.npu: npu for npu in found.npus}
     for npu in expected.npus:
         if npu.npu in present:
             other = present[npu.npu]
-            told.append(_differs(f"npu{npu.npu} dies", _listed(npu.dies), _listed(other.dies)))
-            told.append(_differs(f"npu{npu.npu} HBM", f"{npu.hbm_gb} GB", f"{other.hbm_gb} GB"))
-    told.append(_differs("CPUs", expected.cpus, found.cpus))
-    told.append(_differs("memory", f"{expected.memory_gib} GiB", f"{found.memory_gib} GiB"))
-    told.append(_names("ports", expected.ports, found.ports))
-    return [sentence for sentence in told if sentence]
+            reported.append(_differs(f"npu{npu.npu} dies", _listed(npu.dies), _listed(other.dies)))
+            reported.append(_differs(f"npu{npu.npu} HBM", f"{npu.hbm_gb} GB", f"{other.hbm_gb} GB"))
+    reported.append(_differs("CPUs", expected.cpus, found.cpus))
+    reported.append(_differs("memory", f"{expected.memory_gib} GiB", f"{found.memory_gib} GiB"))
+    reported.append(_names("ports", expected.ports, found.ports))
+    return [sentence for sentence in reported if sentence]
 
 
 def _differs(what: str, expected: object, found: object) -> str:

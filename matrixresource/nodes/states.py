@@ -56,7 +56,7 @@ _SEEN = {
 
 
 def node_state(
-    *, held: bool, agent: str, health: str, status: str | None, caught_up: bool, parts: Sequence[str] = ()
+    *, current: bool, agent: str, health: str, status: str | None, caught_up: bool, parts: Sequence[str] = ()
 ) -> str:
     """The state of a node.
 
@@ -67,12 +67,12 @@ def node_state(
     """
     if status is None:
         return "Enrolled"
-    if not held and (agent == "Lost" or health == "Unhealthy"):
+    if not current and (agent == "Lost" or health == "Unhealthy"):
         return "Quarantined"
-    if status == "Clean" and parts and not held and caught_up:
+    if status == "Clean" and parts and not current and caught_up:
         return "Active" if "Active" in parts else "Deploying"
     if status == "Clean":
-        return "Reserved" if held else "Available" if caught_up else "Cleaning"
-    if not held and not caught_up:
+        return "Reserved" if current else "Available" if caught_up else "Cleaning"
+    if not current and not caught_up:
         return "Cleaning"
     return _SEEN[status]

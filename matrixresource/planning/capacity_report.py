@@ -23,9 +23,9 @@ EVERYWHERE = "all"
 class CapacityReport:
     """Over one store and its books."""
 
-    def __init__(self, store: ResourceStore, books: LedgerSync) -> None:
+    def __init__(self, store: ResourceStore, ledger: LedgerSync) -> None:
         self._store = store
-        self._ledger = books
+        self._ledger = ledger
         self._counted = -1
         self._view: CapacityView | None = None
 
@@ -75,7 +75,7 @@ class CapacityReport:
         states = {row.name: row.state for row in session.scalars(select(DomainRow).where(DomainRow.level == level))}
         there: Counter[int] = Counter(number // size for number in self._ledger.numbers.values())
         up: Counter[int] = Counter(number // size for number in self._ledger.numbers.values() if index.up[number])
-        held = Counter(number // size for number in self._allocated())
+        current = Counter(number // size for number in self._allocated())
         spares = Counter(number // size for number in self._spares())
         kept = Counter(number // size for number in self._kept(session))
         shares: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -95,7 +95,7 @@ class CapacityReport:
                         "nodes": there[number],
                         "up": up[number],
                         "free": free,
-                        "held": held[number],
+                        "held": current[number],
                         "spares": spares[number],
                         "kept": kept[number],
                         "utilisation": _share(shares[number]),
@@ -122,14 +122,18 @@ class CapacityReport:
 
     def _allocated(self) -> set[int]:
         found: set[int] = set()
-        for held in self._ledger.ledger.allocations.values():
-            place = held.place
+        for allocation in self._ledger.ledger.allocations.values():
+            place = allocation.place
             found.update(self._numbers([*place.whole, *place.spares]))
             found.update(node for amounts in (place.parts, place.cpus, place.mem) for node, _ in amounts)
         return found
 
     def _spares(self) -> Iterable[int]:
-        return (node for held in self._ledger.ledger.allocations.values() for node in self._numbers(held.place.spares))
+        return (
+            node
+            for allocation in self._ledger.ledger.allocations.values()
+            for node in self._numbers(allocation.place.spares)
+        )
 
     def _numbers(self, masks: Iterable[tuple[int, int]]) -> Iterable[int]:
         width, offsets = self._ledger.ledger.shape.nodes, self._ledger.ledger.index.offsets

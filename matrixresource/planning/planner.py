@@ -40,9 +40,9 @@ RULES = {
 class Planner:
     """Plans and fragmentation over one store."""
 
-    def __init__(self, store: ResourceStore, books: LedgerSync, clock: Clock) -> None:
+    def __init__(self, store: ResourceStore, ledger: LedgerSync, clock: Clock) -> None:
         self._store = store
-        self._ledger = books
+        self._ledger = ledger
         self._clock = clock
 
     def plan(self, request: PlanRequest) -> PlanView:
@@ -50,14 +50,14 @@ class Planner:
         with self._store.reading() as session:
             version = checked_version(session, request.topology_version)
             ledger = self._ledger.open(session)
-            wish = self._ledger.placement_request(request, self._clock.now())
-            answer = explain.answer(ledger, wish, self._clock.now())
+            allocation_request = self._ledger.placement_request(request, self._clock.now())
+            answer = explain.answer(ledger, allocation_request, self._clock.now())
             view = PlanView(
                 fits=answer.place is not None,
                 topology_version=version,
-                nodes=wish.nodes,
-                npus=wish.npus,
-                spares=wish.spares,
+                nodes=allocation_request.nodes,
+                npus=allocation_request.npus,
+                spares=allocation_request.spares,
                 blast_radius=[PlanLoss.model_validate(vars(loss)) for loss in answer.radius],
                 earliest_start=None if answer.earliest is None else timestamp(answer.earliest),
             )
@@ -67,10 +67,10 @@ class Planner:
                 view.spare_nodes = [*self._ledger.spares(answer.place)]
                 view.pool_nodes = [name for name, part in parts.items() if part.cpus or part.memory_gib]
                 return view
-            view.message = f"{describe_request(wish)} do not fit: {blocking_domains(self._ledger, wish)}"
+            view.message = f"{describe_request(allocation_request)} do not fit: {blocking_domains(self._ledger, allocation_request)}"
             view.blocking = self._blocking(session, answer.why)
             view.changes = [self._described(change) for change in answer.changes]
-            if wish.preempts:
+            if allocation_request.preempts:
                 view.preempts = [name for each in view.changes if each.kind == "Preempt" for name in each.allocations]
                 view.fits = bool(view.preempts)
             return view

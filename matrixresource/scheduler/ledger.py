@@ -26,8 +26,8 @@ class HeldAllocation:
     place: Placement
     since: float
 
-    def __init__(self, wish: PlacementRequest, place: Placement, since: float) -> None:
-        self.request, self.place, self.since = wish, place, since
+    def __init__(self, request: PlacementRequest, place: Placement, since: float) -> None:
+        self.request, self.place, self.since = request, place, since
 
 
 class Ledger:
@@ -44,85 +44,85 @@ class Ledger:
 
     # ---- verbs
 
-    def allocate(self, name: str, wish: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:
+    def allocate(self, name: str, request: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:
         """The place taken, or None; and whom it put out of theirs."""
         if name in self.allocations or name in self.reservations:
             raise ValueError(f"{name}: held already")
-        self.chooser.observe_size(wish)
-        place = self.choose(wish)
+        self.chooser.observe_size(request)
+        place = self.choose(request)
         evicted: list[str] = []
-        if place is None and wish.preempts:
-            evicted = preemption.victims(self, wish, now) or []
+        if place is None and request.preempts:
+            evicted = preemption.victims(self, request, now) or []
             for other in evicted:
                 self.release(other)
-            place = self.choose(wish) if evicted else None
+            place = self.choose(request) if evicted else None
         if place is not None:
-            self.take(name, place, wish.lease_end)  # chosen on the index as it is, so it is free
-            self.allocations[name] = HeldAllocation(wish, place, now)
+            self.take(name, place, request.lease_end)  # chosen on the index as it is, so it is free
+            self.allocations[name] = HeldAllocation(request, place, now)
         return place, evicted
 
-    def choose(self, wish: PlacementRequest) -> Placement | None:
+    def choose(self, request: PlacementRequest) -> Placement | None:
         """A place that keeps every rule of the request on what is free now, or None."""
-        if self.promises.waiting or wish.excluded_nodes:
-            with hide_reservations(self, wish):
-                return self.choose_unreserved(wish)
-        if not wish.unconstrained:
-            return self.choose_unreserved(wish)
-        if wish.nodes % wish.supernode_block:
+        if self.promises.waiting or request.excluded_nodes:
+            with hide_reservations(self, request):
+                return self.choose_unreserved(request)
+        if not request.unconstrained:
+            return self.choose_unreserved(request)
+        if request.nodes % request.supernode_block:
             return None  # no number of whole blocks
-        if wish.nodes == 1 and wish.npus_per_node < self.shape.npus:
-            return self.chooser.part(wish)
-        return self.chooser.gang(wish)
+        if request.nodes == 1 and request.npus_per_node < self.shape.npus:
+            return self.chooser.part(request)
+        return self.chooser.gang(request)
 
-    def choose_unreserved(self, wish: PlacementRequest) -> Placement | None:
+    def choose_unreserved(self, request: PlacementRequest) -> Placement | None:
         """The same on the index as it stands, where what the request must not have is withheld already."""
-        if wish.nodes % wish.supernode_block or wish.nodes % wish.cabinet_block:
+        if request.nodes % request.supernode_block or request.nodes % request.cabinet_block:
             return None  # no number of whole blocks
-        if not wish.unconstrained:
-            return preferences.choose(self, wish)
-        if wish.nodes == 1 and wish.npus_per_node < self.shape.npus:
-            return self.chooser.part(wish)
-        return self.chooser.gang(wish)
+        if not request.unconstrained:
+            return preferences.choose(self, request)
+        if request.nodes == 1 and request.npus_per_node < self.shape.npus:
+            return self.chooser.part(request)
+        return self.chooser.gang(request)
 
-    def hold(self, name: str, wish: PlacementRequest, place: Placement, now: float) -> None:
+    def hold(self, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
         """Take a place that is free; ValueError when the name or any of the place is held already."""
         if name in self.reservations:
             raise ValueError(f"{name}: held already, as a reservation")
-        self.activate(name, wish, place, now)
+        self.activate(name, request, place, now)
 
-    def activate(self, name: str, wish: PlacementRequest, place: Placement, now: float) -> None:
+    def activate(self, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
         """The same for a reservation's own name."""
         if name in self.allocations or not self.index.has(place):
             raise ValueError(f"{name}: held already, or its place is not free")
-        self.take(name, place, wish.lease_end)
-        self.allocations[name] = HeldAllocation(wish, place, now)
+        self.take(name, place, request.lease_end)
+        self.allocations[name] = HeldAllocation(request, place, now)
 
     def release(self, name: str) -> None:
         self.give(name, self.allocations.pop(name).place)
         if self.reservations:
             self.reservations.pop(name, None)
 
-    def grow(self, name: str, wish: PlacementRequest) -> Placement | None:
+    def grow(self, name: str, request: PlacementRequest) -> Placement | None:
         """The place with more beside what is held, as `resizing.grow` says; None when it does not fit."""
-        return self._changed(name, wish, resizing.grow(self, name, wish))
+        return self._changed(name, request, resizing.grow(self, name, request))
 
-    def shrink(self, name: str, wish: PlacementRequest, keep: list[int]) -> Placement:
+    def shrink(self, name: str, request: PlacementRequest, keep: list[int]) -> Placement:
         """The place with less: of the members in `keep`, in the order of their ranks, the last go."""
-        place = resizing.shrink(self, name, wish, keep)
-        self._changed(name, wish, place)
+        place = resizing.shrink(self, name, request, keep)
+        self._changed(name, request, place)
         return place
 
-    def resize(self, name: str, wish: PlacementRequest, keep: list[int]) -> Placement | None:
+    def resize(self, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
         """More of one thing and less of another, at once."""
-        return self._changed(name, wish, resizing.resize(self, name, wish, keep))
+        return self._changed(name, request, resizing.resize(self, name, request, keep))
 
     def replace(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
         """The place with another node for this one; None when there is none."""
         return self._changed(name, self.allocations[name].request, resizing.replace(self, name, node, avoid))
 
-    def move(self, name: str, wish: PlacementRequest) -> Placement | None:
+    def move(self, name: str, request: PlacementRequest) -> Placement | None:
         """A place under another wish, as near to the present one as can be."""
-        return self._changed(name, wish, resizing.move(self, name, wish))
+        return self._changed(name, request, resizing.move(self, name, request))
 
     def refill(self, name: str) -> Placement:
         """The place with missing spares, as many as can be had."""
@@ -130,16 +130,16 @@ class Ledger:
         self._changed(name, self.allocations[name].request, place)
         return place
 
-    def _changed(self, name: str, wish: PlacementRequest, place: Placement | None) -> Placement | None:
+    def _changed(self, name: str, request: PlacementRequest, place: Placement | None) -> Placement | None:
         if place is None:
             return None
-        held = self.allocations[name]
-        self.give(name, held.place)
+        allocation = self.allocations[name]
+        self.give(name, allocation.place)
         if not self.index.has(place):
-            self.take(name, held.place, held.request.lease_end)
+            self.take(name, allocation.place, allocation.request.lease_end)
             raise ValueError(f"{name}: its new place is not free")
-        self.take(name, place, wish.lease_end)
-        held.request, held.place = wish, place
+        self.take(name, place, request.lease_end)
+        allocation.request, allocation.place = request, place
         return place
 
     def extend(self, name: str, end: float) -> bool:
@@ -148,14 +148,14 @@ class Ledger:
 
     # ---- reservations: see `reserving`
 
-    def reserve(self, name: str, wish: PlacementRequest, start: float, end: float) -> Placement | None:
-        return advance_reservation.reserve(self, name, wish, start, end)
+    def reserve(self, name: str, request: PlacementRequest, start: float, end: float) -> Placement | None:
+        return advance_reservation.reserve(self, name, request, start, end)
 
     def activate_due(self, now: float) -> tuple[dict[str, Placement], list[str]]:
         return advance_reservation.activate_due(self, now)
 
-    def claim(self, name: str, allocation: str, wish: PlacementRequest | None, now: float) -> Placement | None:
-        return advance_reservation.claim(self, name, allocation, wish, now)
+    def claim(self, name: str, allocation: str, request: PlacementRequest | None, now: float) -> Placement | None:
+        return advance_reservation.claim(self, name, allocation, request, now)
 
     def cancel(self, name: str) -> None:
         advance_reservation.cancel(self, name)
@@ -235,15 +235,15 @@ class Ledger:
         index = FreeCapacityIndex(self.shape)
         for node, up in enumerate(self.index.up):
             index.set_up(node, up)
-        for held in self.allocations.values():
-            for cabinet, mask in held.place.whole + held.place.spares:
+        for allocation in self.allocations.values():
+            for cabinet, mask in allocation.place.whole + allocation.place.spares:
                 for offset in index.offsets(mask):
                     index.take(cabinet * self.shape.nodes + offset, self.shape.dies)
-            for node, dies in held.place.parts:
+            for node, dies in allocation.place.parts:
                 index.take(node, dies)
-            for node, amount in held.place.cpus:
+            for node, amount in allocation.place.cpus:
                 index.cpus[node] -= amount
-            for node, amount in held.place.mem:
+            for node, amount in allocation.place.mem:
                 index.mem[node] -= amount
         for node, dies in self.index.faulty_dies.items():
             index.block(node, dies)

@@ -93,10 +93,10 @@ class Leases:
         `new`: this replica is young, so that an agent may not have found it yet; only what it heard itself counts.
         """
         heard, row = self._heard.get(node), self._written.get(node)
-        said = [heard.agent(now)] if heard is not None else []
+        reported = [heard.agent(now)] if heard is not None else []
         # Only of what another replica heard after us the table knows more than we do.
         later = row is not None and (heard is None or (row.epoch, row.sequence) > heard.reached)
         if row is not None and later and not new:
             behind = row.heard_at + BEHIND_LEASES * row.lease_s
-            said.append(Lease(behind, row.lease_s, row.epoch, row.sequence).agent(now))
-        return min(said, key=WORSE.__getitem__) if said else None if new else "Lost"
+            reported.append(Lease(behind, row.lease_s, row.epoch, row.sequence).agent(now))
+        return min(reported, key=WORSE.__getitem__) if reported else None if new else "Lost"

@@ -79,6 +79,6 @@ def lying(session: Session) -> dict[str, list[str]]:
 
 def _holdings(session: Session, prefix: str = "") -> list[tuple[NodeName, str]]:
     """(node, allocation) wherever anything is held. The one place that knows how that is remembered."""
-    held = select(NodeRow.name, NodeRow.holder).where(NodeRow.holder.is_not(None), NodeRow.name.startswith(prefix))
+    current = select(NodeRow.name, NodeRow.holder).where(NodeRow.holder.is_not(None), NodeRow.name.startswith(prefix))
     parts = select(PartitionRow.node, PartitionRow.allocation).where(PartitionRow.node.startswith(prefix))
-    return [(NodeName(name), str(holder)) for each in (held, parts) for name, holder in session.execute(each)]
+    return [(NodeName(name), str(holder)) for each in (current, parts) for name, holder in session.execute(each)]

@@ -50,13 +50,13 @@ class ResourceStore:
 
     def allocated_to(self, session: Session, allocation: str) -> list[NodeRow]:
         """Members in rank order, then spares by name."""
-        held: Iterable[NodeRow]
+        current: Iterable[NodeRow]
         if (kept := kept_by(session)) is not None:
-            held = kept.where(NodeRow, "holder", allocation)
+            current = kept.where(NodeRow, "holder", allocation)
         else:
-            held = session.scalars(select(NodeRow).where(NodeRow.holder == allocation))
+            current = session.scalars(select(NodeRow).where(NodeRow.holder == allocation))
         return sorted(
-            held, key=lambda node: (node.role != "member", node.role != "successor", node.rank or 0, node.name)
+            current, key=lambda node: (node.role != "member", node.role != "successor", node.rank or 0, node.name)
         )
 
     def parts(self, session: Session, allocation: str | None = None, node: str | None = None) -> list[PartitionRow]:

@@ -162,13 +162,13 @@ class NodeRow(ResourceRow, Base):
     @property
     def ready(self) -> bool:
         """Whether the agent has reported exactly what is wished."""
-        wished = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}[self.desired_role]
-        return self.in_sync and self.status == wished and self.agent == "Connected"
+        desired = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}[self.desired_role]
+        return self.in_sync and self.status == desired and self.agent == "Connected"
 
     def read_state(self) -> None:
         """The state follows from what is wished and what was reported; nobody sets it."""
         self.state = node_state(
-            held=self.holder is not None,
+            current=self.holder is not None,
             agent=self.agent,
             health=whole_node_fault(self) or "Healthy",
             status=self.status,
@@ -288,13 +288,13 @@ class AssignmentRow(ResourceRow, Base):
     """What is wished of parts of the node: a `PartWish` each, in its wire form."""
 
     def view(self) -> AssignmentView:
-        wish = {
+        desired = {
             "wanted": self.desired_role,
             "allocation": self.allocation,
             "rank": self.rank,
             "parts": self.parts or [],
         }
-        return AssignmentView.model_validate(self.common() | wish)
+        return AssignmentView.model_validate(self.common() | desired)
 
 
 class AllocationRow(ResourceRow, Base):
@@ -326,20 +326,20 @@ class AllocationRow(ResourceRow, Base):
         return cast(AllocationRequest, read)
 
     def view(self) -> AllocationView:
-        wish = self.spec()
+        request = self.spec()
         return AllocationView(
             **self.common(),
             nodes=self.nodes,
             npus=self.npus,
-            npus_per_node=wish.npus_per_node,
-            cpus=wish.cpus or None,
-            memory_gib=wish.memory_gib or None,
+            npus_per_node=request.npus_per_node,
+            cpus=request.cpus or None,
+            memory_gib=request.memory_gib or None,
             spares=self.spares,
-            placement=wish.placement,
-            affinity=wish.affinity,
-            anti_affinity=wish.anti_affinity,
-            priority=wish.priority,
-            preemption=wish.preemption,
+            placement=request.placement,
+            affinity=request.affinity,
+            anti_affinity=request.anti_affinity,
+            priority=request.priority,
+            preemption=request.preemption,
             expires_at=None if self.expires_at is None else timestamp(self.expires_at),
             topology_version=self.topology_version,
             bound=self.bound,

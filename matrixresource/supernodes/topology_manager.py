@@ -53,8 +53,8 @@ class TopologyManager:
             if head.name:
                 return
             # A database from before there were versions has supernodes already.
-            held = [row.name for row in self._store.supernodes(session)]
-            built = [Supernode(name, self._spec) for name in held or names]
+            current = [row.name for row in self._store.supernodes(session)]
+            built = [Supernode(name, self._spec) for name in current or names]
             for supernode in built:
                 self._enrol(session, supernode)
             record(session, head, Topology(self._fingerprints(session, built)), by="start")
@@ -215,14 +215,14 @@ class TopologyManager:
         row.cabinets = len(supernode.cabinets())
         row.npus_per_node, row.cpus_per_node = node.npus, node.cpus
         nodes = set(session.scalars(select(NodeRow.name).where(NodeRow.supernode == supernode.name)))
-        wishes = {wish.name: wish for wish in _assignments(session, supernode)}
+        requests = {desired.name: desired for desired in _assignments(session, supernode)}
         for name in supernode.nodes():
             if name in nodes:
                 continue
-            if name not in wishes:
-                wishes[name] = AssignmentRow(name=name, generation=1, state="Wanted", desired_role="Clean", parts=[])
-                session.add(wishes[name])
-            session.add(_new_node(name, supernode, wishes[name].generation))
+            if name not in requests:
+                requests[name] = AssignmentRow(name=name, generation=1, state="Wanted", desired_role="Clean", parts=[])
+                session.add(requests[name])
+            session.add(_new_node(name, supernode, requests[name].generation))
         session.add_all(domain for domain in domains_of(supernode) if session.get(DomainRow, domain.name) is None)
         session.flush()
         return row

@@ -58,17 +58,17 @@ class Topology:
 
 def changes(before: Topology, after: Topology) -> list[dict[str, str]]:
     """What makes the second of the first: `kind`, `part`, and `peer` where a cable was moved to somebody."""
-    told = [
+    reported = [
         *(("SupernodeRemoved", name) for name in sorted(before.supernodes.keys() - after.supernodes.keys())),
         *(("SupernodeAdded", name) for name in sorted(after.supernodes.keys() - before.supernodes.keys())),
         *(("DomainOpened", name) for name in sorted(before.closed - after.closed)),
         *(("DomainClosed", name) for name in sorted(after.closed - before.closed)),
     ]
     still = {each.part for each in after.deviations}
-    mended = [each for each in _ordered(before.deviations - after.deviations) if each.part not in still]
-    told += [("SwitchMended" if each.kind == "SwitchFailed" else "CableMended", each.part) for each in mended]
+    repaired = [each for each in _ordered(before.deviations - after.deviations) if each.part not in still]
+    reported += [("SwitchMended" if each.kind == "SwitchFailed" else "CableMended", each.part) for each in repaired]
     found = _ordered(after.deviations - before.deviations)
-    return [*({"kind": kind, "part": part} for kind, part in told), *(each.wire() for each in found)]
+    return [*({"kind": kind, "part": part} for kind, part in reported), *(each.wire() for each in found)]
 
 
 def summary(changes: list[dict[str, str]]) -> str:

@@ -64,8 +64,8 @@ class Tokens:
         except FileNotFoundError:
             return {}
         if changed_at != self._read_at:
-            held = json.loads(self._path.read_text())
-            self._known = {key: Principal(**value) for key, value in held.items()}
+            current = json.loads(self._path.read_text())
+            self._known = {key: Principal(**value) for key, value in current.items()}
             self._read_at = changed_at
         return self._known
 
@@ -85,10 +85,10 @@ def create_token(path: Path, name: str, project: str, role: str) -> str:
 
 def add_token(path: Path, token: str, name: str, project: str, role: str) -> None:
     """Make `token` known. The file is replaced in one step, so a reader never sees half of it."""
-    held = json.loads(path.read_text()) if path.exists() else {}
-    held[digest(token)] = {"name": name, "project": project, "role": role}
+    current = json.loads(path.read_text()) if path.exists() else {}
+    current[digest(token)] = {"name": name, "project": project, "role": role}
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".new")
-    draft.write_text(json.dumps(held, indent=1))
+    draft.write_text(json.dumps(current, indent=1))
     draft.chmod(0o600)
     draft.replace(path)

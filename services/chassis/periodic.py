@@ -22,7 +22,7 @@ class Periodic:
     def __init__(
         self,
         name: str,
-        deed: Callable[[], Awaitable[object]],
+        action: Callable[[], Awaitable[object]],
         clock: Clock,
         *,
         period_s: float,
@@ -32,7 +32,7 @@ class Periodic:
     ) -> None:
         """`rest_s`: how long to rest after a run whatever happens, so that a burst of nudges is one run."""
         self.name = name
-        self._action = deed
+        self._action = action
         self._clock = clock
         self._period_s = clock.at_least_wall(period_s, floor_wall_s)
         self._rest_s = clock.at_least_wall(rest_s, rest_floor_wall_s)

@@ -35,10 +35,10 @@ class InstanceMetrics:
 
     async def count(self) -> str:
         with self._store.reading() as session:
-            held = self._store.instances(session)
-            states = [row.state for row in held]
-            degraded = sum((_condition(row, "Degraded") or {}).get("status") == "True" for row in held)
-            stuck = sum(self._is_stuck(row) for row in held)
+            current = self._store.instances(session)
+            states = [row.state for row in current]
+            degraded = sum((_condition(row, "Degraded") or {}).get("status") == "True" for row in current)
+            stuck = sum(self._is_stuck(row) for row in current)
             open_sagas = len(self._store.open_sagas(session))
             waited = self._waited(session)
         self._states.clear()
@@ -55,12 +55,12 @@ class InstanceMetrics:
         """How long each instance waited whose nodes were committed for the first time since the last look."""
         placed = select(EventRow).where(EventRow.reason == "Scheduled", EventRow.at > self._placed_until)
         news = list(session.scalars(placed.order_by(EventRow.at)))
-        told = select(EventRow).where(
+        reported = select(EventRow).where(
             EventRow.instance.in_({event.instance for event in news}), EventRow.reason.in_(("Requested", "Scheduled"))
         )
         asked: dict[str, float] = {}
         found = []
-        for event in session.scalars(told.order_by(EventRow.at, EventRow.name)) if news else ():
+        for event in session.scalars(reported.order_by(EventRow.at, EventRow.name)) if news else ():
             if event.reason == "Requested":
                 asked[event.instance] = event.at
             elif event.instance in asked:
@@ -78,4 +78,4 @@ class InstanceMetrics:
 
 
 def _condition(row: InstanceRow, type: str) -> dict[str, str] | None:
-    return next((held for held in row.conditions or [] if held["type"] == type), None)
+    return next((current for current in row.conditions or [] if current["type"] == type), None)

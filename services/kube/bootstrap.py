@@ -26,14 +26,14 @@ def settle(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
     settings = KubeSettings.load("kube", argv)
     folder = settings.state / "kube"
     folder.mkdir(parents=True, exist_ok=True)
-    held = hold(folder / "lock", os.getppid())
+    current = hold(folder / "lock", os.getppid())
     listener = listen(settings.host, settings.port)
     advertised = settings.advertise or ("127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host)
     database = settings.database_url("kube")
     names = [settings.host, advertised, *settings.certificate_names.split(",")]
     tokens = {"admin": settings.kube_admin_token, "operator": settings.kube_operator_token}
     _prepare(folder, names, database, tokens)
-    said = {
+    reported = {
         "log_level": settings.log_level,
         "url": f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}",
         "folder": str(folder),
@@ -44,7 +44,7 @@ def settle(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
         "seed": settings.seed,
         "workloads": settings.workloads,
     }
-    return said, [os.dup(held.fileno()), socket.dup(listener.fileno())]
+    return reported, [os.dup(current.fileno()), socket.dup(listener.fileno())]
 
 
 def _prepare(folder: Path, names: list[str], database: str, tokens: dict[str, str]) -> None:

@@ -39,12 +39,12 @@ class Child:
 
     def result(self) -> tuple[dict[str, Any], list[int]]:
         """Exits as the child did when it ended without a result, after it has told why."""
-        said, files, _, _ = socket.recv_fds(self._ours, RESULT_BYTES_MAX, FILES_MAX)
+        reported, files, _, _ = socket.recv_fds(self._ours, RESULT_BYTES_MAX, FILES_MAX)
         self._ours.close()
         _, status = os.waitpid(self._pid, 0)
-        if not said:
+        if not reported:
             raise SystemExit(max(os.waitstatus_to_exitcode(status), -1) % 256)
-        return json.loads(said), files
+        return json.loads(reported), files
 
 
 def _run(work: Work, end: socket.socket) -> NoReturn:

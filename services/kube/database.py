@@ -38,8 +38,8 @@ def refusing(url: str) -> Iterator[None]:
     except Exception as failure:
         if not type(failure).__module__.startswith(("psycopg", "sqlalchemy")):
             raise
-        said = str(getattr(failure, "orig", None) or failure).strip().replace("\n", " ")
-        raise Refused(f"{_without_secrets(url)}: {said}") from failure
+        output = str(getattr(failure, "orig", None) or failure).strip().replace("\n", " ")
+        raise Refused(f"{_without_secrets(url)}: {output}") from failure
 
 
 def _without_secrets(url: str) -> str:
@@ -72,14 +72,14 @@ def migrate(url: str) -> bool:
 def _is_present(file: str) -> bool:
     """Whether the file has the present tables; an empty one is given them."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-        held = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not held:
+        current = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not current:
             connection.execute("BEGIN IMMEDIATE")
             for statement in (*TABLES, VERSION_TABLE):
                 connection.execute(statement)
             connection.execute("INSERT INTO alembic_version VALUES (?)", (newest_revision(),))
             connection.execute("COMMIT")
             return True
-        if "alembic_version" not in held:
+        if "alembic_version" not in current:
             return False
         return connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(newest_revision(),)]

@@ -22,8 +22,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     child = Child(lambda: _settle(argv))
     from services.kube.api_process import Kube  # while the child is at work
 
-    said, (lock, listener) = child.result()
-    Kube(**said, listener=socket.socket(fileno=listener)).run()
+    reported, (lock, listener) = child.result()
+    Kube(**reported, listener=socket.socket(fileno=listener)).run()
     os.close(lock)
 
 

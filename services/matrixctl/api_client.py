@@ -128,7 +128,7 @@ def _raise_for(answer: httpx.Response) -> None:
     if answer.status_code < 400:
         return
     try:
-        held = answer.json()
+        current = answer.json()
     except ValueError:
-        held = None
-    raise from_problem(held if isinstance(held, dict) else {"detail": answer.text[:200]}, answer.status_code)
+        current = None
+    raise from_problem(current if isinstance(current, dict) else {"detail": answer.text[:200]}, answer.status_code)

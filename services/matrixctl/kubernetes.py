@@ -57,8 +57,8 @@ class Cluster:
 
     @cached_property
     def http(self) -> httpx.Client:
-        held = yaml.safe_load(self.kubeconfig.read_text())
-        cluster, user = held["clusters"][0]["cluster"], held["users"][0]["user"]
+        current = yaml.safe_load(self.kubeconfig.read_text())
+        cluster, user = current["clusters"][0]["cluster"], current["users"][0]["user"]
         trust = ssl.create_default_context()
         if "certificate-authority-data" in cluster:
             trust.load_verify_locations(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
@@ -80,8 +80,8 @@ class Cluster:
             return None
         if answer.status_code >= 400:
             raise KubernetesRefused(f"GET {path}: {answer.text[:300]}")
-        held: dict[str, Any] = answer.json()
-        return held
+        current: dict[str, Any] = answer.json()
+        return current
 
     def instance(self, name: str) -> dict[str, Any] | None:
         return self.read(f"{GROUP}/namespaces/default/cloudmatrixinstances/{name}")
@@ -90,8 +90,8 @@ class Cluster:
         return self.read(f"{GROUP}/namespaces/default/cloudmatrixinfers/{name}")
 
     def items(self, path: str) -> list[dict[str, Any]]:
-        held = self.read(path)
-        return held["items"] if held else []
+        current = self.read(path)
+        return current["items"] if current else []
 
     # --- what changes something
 
@@ -142,8 +142,8 @@ class Cluster:
             check=False,
         )
         if done.returncode != 0:
-            told = " ".join(done.stderr.split()) or f"{self.last_command}: exit {done.returncode}"
-            raise Unavailable(told) if AWAY.search(told) else KubernetesRefused(told)
+            text = " ".join(done.stderr.split()) or f"{self.last_command}: exit {done.returncode}"
+            raise Unavailable(text) if AWAY.search(text) else KubernetesRefused(text)
         return done.stdout.rstrip("\n").splitlines()
 
     def _python(self, plural: str, verb: str, name: str, body: Any = None) -> Any:

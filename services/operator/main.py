@@ -178,15 +178,15 @@ class OperatorProcess:
         self._stopping = asyncio.Event()
 
     async def _infers(self) -> str:
-        told = await self.operator.report_infers()
+        text = await self.operator.report_infers()
         self.kubelets.nudge()
-        return told
+        return text
 
     async def _reconcile_pods(self) -> str:
-        told = await self._kubelets.look()
+        text = await self._kubelets.look()
         if self._kubelets.again_s is not None:
             asyncio.get_running_loop().call_later(self._kubelets.again_s, self.kubelets.nudge)
-        return told
+        return text
 
     async def _slices(self) -> list[dict[str, Any]]:
         return list((await call(self._link_http, "GET", "/v1/slices"))["items"])

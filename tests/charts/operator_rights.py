@@ -52,7 +52,7 @@ def right(kind: Kind, verb: str, subresource: str = "") -> Right:
 
 def needed() -> set[Right]:
     """All rights the operator needs, in the cluster and in the namespace of its Lease."""
-    spoken = {name for name, held in vars(KubeClient).items() if callable(held) and not name.startswith("_")}
+    spoken = {name for name, current in vars(KubeClient).items() if callable(current) and not name.startswith("_")}
     assert spoken == {*VERBS, BINDS}, "KubeClient has other verbs now: say here which rights they need"
     trees = {path: ast.parse(path.read_text()) for path in SOURCES if path.name != "kube_client.py"}
     found = {right(CRD, verb) for verb in KOPF_WATCHES}

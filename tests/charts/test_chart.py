@@ -23,18 +23,18 @@ def workloads(values: str) -> dict[str, dict[str, Any]]:
 
 
 def container(workload: dict[str, Any]) -> dict[str, Any]:
-    held: dict[str, Any] = workload["spec"]["template"]["spec"]["containers"][0]
-    return held
+    current: dict[str, Any] = workload["spec"]["template"]["spec"]["containers"][0]
+    return current
 
 
 def environment(values: str, process: str) -> dict[str, str]:
     """What the process finds in its environment; what comes from a Secret is `secret/key`."""
-    held = container(workloads(values)[process])
+    current = container(workloads(values)[process])
     found = {}
-    for source in held.get("envFrom", []):
+    for source in current.get("envFrom", []):
         name = source["configMapRef"]["name"]
         found |= next(each["data"] for each in of_kind(values, "ConfigMap") if each["metadata"]["name"] == name)
-    for entry in held["env"]:
+    for entry in current["env"]:
         if "value" in entry:
             found[entry["name"]] = entry["value"]
         else:
@@ -67,9 +67,9 @@ def test_a_process_gets_its_module_port_neighbours_and_no_setting_it_does_not_kn
 ) -> None:
     if process.name not in workloads(values):
         return
-    held = container(workloads(values)[process.name])
-    assert held["command"] == ["python", "-m", process.module]
-    assert held["ports"] == [{"name": "api", "containerPort": process.port, "protocol": "TCP"}]
+    current = container(workloads(values)[process.name])
+    assert current["command"] == ["python", "-m", process.module]
+    assert current["ports"] == [{"name": "api", "containerPort": process.port, "protocol": "TCP"}]
     service = next(each for each in of_kind(values, "Service") if component(each) == process.name)
     assert [port["port"] for port in service["spec"]["ports"]] == [process.port]
 
@@ -135,15 +135,15 @@ def test_every_container_is_confined_and_asked_how_it_is(values: str) -> None:
         ), name
         assert not any(pod.get(key) for key in ("hostNetwork", "hostPID", "hostIPC")), name
         assert not any("hostPath" in volume for volume in pod.get("volumes", [])), name
-        for held in [*pod["containers"], *pod.get("initContainers", [])]:
-            assert held["securityContext"] == {
+        for current in [*pod["containers"], *pod.get("initContainers", [])]:
+            assert current["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
             }, name
-            assert held["resources"]["requests"], name
-            assert held["resources"]["limits"]["memory"], name
-            mounts = {mount["name"] for mount in held["volumeMounts"]}
+            assert current["resources"]["requests"], name
+            assert current["resources"]["limits"]["memory"], name
+            mounts = {mount["name"] for mount in current["volumeMounts"]}
             claims = {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
             assert mounts <= {volume["name"] for volume in pod["volumes"]} | claims, name
         if workload["kind"] != "Job":

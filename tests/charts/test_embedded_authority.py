@@ -19,12 +19,12 @@ from tests.matrixcontainer.kubeapi.process import KubeProcess
 async def test_the_operators_kubeconfig_opens_the_embedded_api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = yaml.safe_load_all(template("--set", "kube.enabled=true"))
     secret = next(each for each in documents if each and "kubeconfig" in each.get("stringData", {}))
-    held = {key: base64.b64decode(value) for key, value in secret["data"].items()}
+    current = {key: base64.b64decode(value) for key, value in secret["data"].items()}
     folder = tmp_path / "kube" / "kube"
     folder.mkdir(parents=True)
     for name in ("ca.crt", "ca.key"):
-        (folder / name).write_bytes(held[name])
-    monkeypatch.setitem(os.environ, "CLOUDMATRIX_KUBE_ADMIN_TOKEN", held["admin-token"].decode())
+        (folder / name).write_bytes(current[name])
+    monkeypatch.setitem(os.environ, "CLOUDMATRIX_KUBE_ADMIN_TOKEN", current["admin-token"].decode())
     service = yaml.safe_load(secret["stringData"]["kubeconfig"])["clusters"][0]["cluster"]["server"]
     host = service.removeprefix("https://").partition(":")[0]
     process = KubeProcess(tmp_path / "kube", "--certificate-names", host).start()

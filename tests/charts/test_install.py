@@ -46,25 +46,25 @@ def test_everything_rendered_is_there_and_the_server_took_every_field(installed:
         if wanted["kind"] == "Job":
             continue  # made by `helm test`
         kind, metadata = wanted["kind"].lower(), wanted["metadata"]
-        held = installed.get(kind, metadata["name"], metadata.get("namespace", ""))
-        assert held, f"{kind} {metadata['name']}"
-        assert not lost(wanted.get("spec", {}), held.get("spec", {}), f"{kind}.spec"), metadata["name"]
+        current = installed.get(kind, metadata["name"], metadata.get("namespace", ""))
+        assert current, f"{kind} {metadata['name']}"
+        assert not lost(wanted.get("spec", {}), current.get("spec", {}), f"{kind}.spec"), metadata["name"]
     for crd in yaml.safe_load_all(installed.helm("show", "crds", str(CHART))):
         if crd:
             installed.kubectl("wait", "--for=condition=Established", f"crd/{crd['metadata']['name']}", "--timeout=30s")
 
 
-def lost(wanted: object, held: object, path: str) -> list[str]:
+def lost(wanted: object, current: object, path: str) -> list[str]:
     """Paths of what was asked for and is not kept: fields a schema does not know."""
     if isinstance(wanted, dict):
-        if not isinstance(held, dict):
+        if not isinstance(current, dict):
             return [path]
-        return [each for key in wanted for each in lost(wanted[key], held.get(key), f"{path}.{key}")]
+        return [each for key in wanted for each in lost(wanted[key], current.get(key), f"{path}.{key}")]
     if isinstance(wanted, list):
-        if not isinstance(held, list) or len(held) != len(wanted):
+        if not isinstance(current, list) or len(current) != len(wanted):
             return [path]
-        return [each for at, item in enumerate(wanted) for each in lost(item, held[at], f"{path}[{at}]")]
-    return [] if held == wanted or wanted in ("", None, False, {}) else [f"{path}: {wanted!r} became {held!r}"]
+        return [each for at, item in enumerate(wanted) for each in lost(item, current[at], f"{path}[{at}]")]
+    return [] if current == wanted or wanted in ("", None, False, {}) else [f"{path}: {wanted!r} became {current!r}"]
 
 
 def test_tokens_and_time_outlive_an_upgrade(installed: ChartCluster) -> None:
@@ -105,12 +105,14 @@ def test_a_bundled_postgres_keeps_its_password_with_its_volume(cluster: ChartClu
 def test_the_embedded_api_gets_its_authority_once(cluster: ChartCluster) -> None:
     arguments = ("--set", "kube.enabled=true")
     cluster.upgrade(*arguments)
-    held = secret(cluster, f"{FULLNAME}-kube")
+    current = secret(cluster, f"{FULLNAME}-kube")
     cluster.upgrade(*arguments)
-    assert secret(cluster, f"{FULLNAME}-kube") == held
-    config = yaml.safe_load(held["kubeconfig"])
-    assert config["users"][0]["user"]["token"] == held["admin-token"]
-    assert base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode() == held["ca.crt"]
+    assert secret(cluster, f"{FULLNAME}-kube") == current
+    config = yaml.safe_load(current["kubeconfig"])
+    assert config["users"][0]["user"]["token"] == current["admin-token"]
+    assert (
+        base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode() == current["ca.crt"]
+    )
     cluster.helm("uninstall", RELEASE, "-n", NAMESPACE)
     cluster.kubectl("delete", "configmap,secret", "--all", "-n", NAMESPACE)
 

@@ -20,7 +20,7 @@ def test_every_value_has_its_comment() -> None:
         if not found:
             continue
         depth, value = len(found[1]), re.sub(r"[&]\w+", "", found[3]).strip()
-        explained_above = [held for held in explained_above if held < depth]
+        explained_above = [current for current in explained_above if current < depth]
         explained = lines[number - 1].lstrip().startswith("# -- ") or lines[number - 2].lstrip().startswith("# -- ")
         assert explained or explained_above or not value, f"values.yaml:{number + 1} says not what it is for: {line}"
         if explained and not value:
@@ -60,8 +60,8 @@ def test_every_value_has_its_comment() -> None:
 def test_a_wrong_value_is_refused_with_its_path(given: str, path: str, why: str) -> None:
     with pytest.raises(HelmRefused) as refused:
         template("--set", given)
-    told = str(refused.value)
-    assert re.search(f"at {path}: .*{re.escape(why)}", told), told
+    text = str(refused.value)
+    assert re.search(f"at {path}: .*{re.escape(why)}", text), text
 
 
 @pytest.mark.usefixtures("helm_here")

@@ -70,9 +70,9 @@ HASTY = ("TaintManagerEviction",)  # told only where a controller is quicker tha
 class Life:
     """`live()` does it all and returns what was seen; `told` says what the operator's log holds, for a failure."""
 
-    def __init__(self, client: httpx.Client, told: Callable[[], str]) -> None:
+    def __init__(self, client: httpx.Client, reported: Callable[[], str]) -> None:
         self.client = client
-        self.told = told
+        self.told = reported
         self.seen: dict[str, Any] = {}
 
     def live(self) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class Bench:
         for one in STANDING:
             group, found = one["spec"]["group"], one["spec"]["names"]["plural"]
             for served in one["spec"]["versions"]:
-                talk.until(f"/apis/{group}/{served['name']}/{found}", lambda said: said.code == 200)
+                talk.until(f"/apis/{group}/{served['name']}/{found}", lambda reported: reported.code == 200)
 
     def begin(self, server: str, names: list[str]) -> None:
         """Starts running these cases on the server, a few at a time."""
@@ -121,7 +121,7 @@ def server_of(name: str, kubeconfig: Path) -> Server:
     """The server a kubeconfig with a bearer token speaks of."""
     import base64
 
-    held = json.loads(kubeconfig.read_text())
-    cluster, user = held["clusters"][0]["cluster"], held["users"][0]["user"]
+    current = json.loads(kubeconfig.read_text())
+    cluster, user = current["clusters"][0]["cluster"], current["users"][0]["user"]
     ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
     return Server(name, cluster["server"], ca, user["token"], str(kubeconfig))

@@ -79,7 +79,7 @@ class Server:
     done: dict[str, Lock] = field(default_factory=dict)
     guard: Lock = field(default_factory=Lock)
 
-    def once(self, name: str, deed: Callable[[], None]) -> None:
+    def once(self, name: str, action: Callable[[], None]) -> None:
         """Does something once for all cases of this server; the others wait for it."""
         with self.guard:
             first = name not in self.done
@@ -88,7 +88,7 @@ class Server:
                 lock.acquire()
         if first:
             try:
-                deed()
+                action()
             finally:
                 lock.release()
         else:
@@ -150,15 +150,17 @@ class Talk:
         got = self.client.request(
             method, self.path(path), content=raw, params=asked or None, headers=sent | (headers or {})
         )
-        said = _read(got)
+        reported = _read(got)
         if note and self.recording:
-            entry = {"did": _did(method, path, asked), "code": said.code, "body": normal(said.body)}
-            if said.warnings:
-                entry["warnings"] = said.warnings
+            entry = {"did": _did(method, path, asked), "code": reported.code, "body": normal(reported.body)}
+            if reported.warnings:
+                entry["warnings"] = reported.warnings
             self.seen.append(entry)
         if want is not None:
-            assert said.code == want, f"{method} {path}: wanted {want}, got {said.code}: {json.dumps(said.body)[:1500]}"
-        return said
+            assert reported.code == want, (
+                f"{method} {path}: wanted {want}, got {reported.code}: {json.dumps(reported.body)[:1500]}"
+            )
+        return reported
 
     def quietly(self, method: str, path: str, body: Any = None, **more: Any) -> Said:
         return self.ask(method, path, body, note=False, **more)
@@ -204,17 +206,21 @@ class Talk:
         """Ask again until the answer is as wanted; the last one is recorded."""
         deadline = monotonic() + patience_s
         while True:
-            said = self.quietly("GET", path, **more)
-            if holds(said):
+            reported = self.quietly("GET", path, **more)
+            if holds(reported):
                 break
-            assert monotonic() < deadline, f"GET {path} never came to be as wanted; last: {said.code} {said.body}"
+            assert monotonic() < deadline, (
+                f"GET {path} never came to be as wanted; last: {reported.code} {reported.body}"
+            )
             sleep(0.02)
         if note:
-            self.seen.append({"did": f"GET {path} until as wanted", "code": said.code, "body": normal(said.body)})
-        return said
+            self.seen.append(
+                {"did": f"GET {path} until as wanted", "code": reported.code, "body": normal(reported.body)}
+            )
+        return reported
 
     def until_gone(self, path: str, **more: Any) -> Said:
-        return self.until(path, lambda said: said.code == 404, **more)
+        return self.until(path, lambda reported: reported.code == 404, **more)
 
     def note(self, name: str, value: Any) -> None:
         """Record any value."""

@@ -83,7 +83,7 @@ def test_informers_stay_in_step_through_restarts(kube: KubeProcess, tmp_path: Pa
     with client_of(kube) as client:
         talk = Talk(server_of("embedded", kube.kubeconfig), client, "informed")
         talk.post(CRDS, WIDGETS)
-        talk.until(f"/apis/{GROUP}/v1/widgets", lambda said: said.code == 200)
+        talk.until(f"/apis/{GROUP}/v1/widgets", lambda reported: reported.code == 200)
         talk.post("~configmaps", config_map("before"))
     informer = Informer(program, kube.kubeconfig, tmp_path / "informer.log")
     try:

@@ -61,8 +61,8 @@ def complaints(log: str) -> set[str]:
     found = set()
     for line in log.splitlines():
         if re.match(r"[EF]\d{4} ", line):
-            said = re.sub(r"^\S+ \S+ +\d+ ", "", line)
-            found.add(re.sub(r"[0-9a-f-]{36}|https://[\d.:]+|\d+", "N", said))
+            text = re.sub(r"^\S+ \S+ +\d+ ", "", line)
+            found.add(re.sub(r"[0-9a-f-]{36}|https://[\d.:]+|\d+", "N", text))
     return found
 
 
@@ -80,12 +80,14 @@ def put_to_work(server: Server, talk: Talk) -> None:
     talk.post("~apps/v1/deployments", body, note=False)
     talk.until(
         "~pods",
-        lambda said: [pod["spec"].get("nodeName") for pod in said["items"]] == ["programs"] * 2,
+        lambda reported: [pod["spec"].get("nodeName") for pod in reported["items"]] == ["programs"] * 2,
         patience_s=60,
     )
     talk.patch("~apps/v1/deployments/one", {"spec": {"replicas": 1}}, note=False)
     talk.until(
-        "~pods", lambda said: sum("deletionTimestamp" not in p["metadata"] for p in said["items"]) == 1, patience_s=60
+        "~pods",
+        lambda reported: sum("deletionTimestamp" not in p["metadata"] for p in reported["items"]) == 1,
+        patience_s=60,
     )
 
 

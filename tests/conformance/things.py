@@ -65,8 +65,8 @@ def version(
     name: str = "v1", schema: dict[str, Any] | None = None, storage: bool = True, **more: Any
 ) -> dict[str, Any]:
     """One version of a CRD."""
-    held = schema if schema is not None else {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {"name": name, "served": True, "storage": storage, "schema": {"openAPIV3Schema": held}} | more
+    current = schema if schema is not None else {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {"name": name, "served": True, "storage": storage, "schema": {"openAPIV3Schema": current}} | more
 
 
 def of_spec(spec: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -155,8 +155,8 @@ def secret(name: str = "one", **parts: Any) -> dict[str, Any]:
 
 def pod_spec(**parts: Any) -> dict[str, Any]:
     """A pod spec nobody schedules and no token is mounted into."""
-    held = {"containers": [{"name": "main", "image": "example.test/image:1"}]}
-    return held | {"schedulerName": "nobody", "automountServiceAccountToken": False} | parts
+    current = {"containers": [{"name": "main", "image": "example.test/image:1"}]}
+    return current | {"schedulerName": "nobody", "automountServiceAccountToken": False} | parts
 
 
 def pod(name: str = "one", metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -168,11 +168,16 @@ def template(**spec: Any) -> dict[str, Any]:
 
 
 def deployment(name: str = "one", **spec: Any) -> dict[str, Any]:
-    held = {"replicas": 0, "selector": {"matchLabels": {"app": "a"}}, "template": template()} | spec
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": held}
+    current = {"replicas": 0, "selector": {"matchLabels": {"app": "a"}}, "template": template()} | spec
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": current}
 
 
-def owner(said: Any, **more: Any) -> dict[str, Any]:
+def owner(reported: Any, **more: Any) -> dict[str, Any]:
     """An owner reference to an object."""
-    meta = said["metadata"]
-    return {"apiVersion": said["apiVersion"], "kind": said["kind"], "name": meta["name"], "uid": meta["uid"]} | more
+    meta = reported["metadata"]
+    return {
+        "apiVersion": reported["apiVersion"],
+        "kind": reported["kind"],
+        "name": meta["name"],
+        "uid": meta["uid"],
+    } | more

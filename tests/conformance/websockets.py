@@ -60,7 +60,7 @@ def upgraded(talk: Talk, path: str, token: bool = True, **headers: str) -> Itera
     """A GET of the path that asks for a websocket; further headers with _ for -."""
     where = urlsplit(talk.server.url)
     key = base64.b64encode(os.urandom(16)).decode()
-    said = {
+    reported = {
         "host": where.netloc,
         "upgrade": "websocket",
         "connection": "Upgrade",
@@ -69,9 +69,9 @@ def upgraded(talk: Talk, path: str, token: bool = True, **headers: str) -> Itera
         "user-agent": "conformance/1.0",
     }
     if token:
-        said["authorization"] = f"Bearer {talk.server.token}"
-    said |= {name.replace("_", "-"): value for name, value in headers.items()}
-    text = "".join(f"{name}: {value}\r\n" for name, value in said.items() if value)
+        reported["authorization"] = f"Bearer {talk.server.token}"
+    reported |= {name.replace("_", "-"): value for name, value in headers.items()}
+    text = "".join(f"{name}: {value}\r\n" for name, value in reported.items() if value)
     with socket.create_connection((where.hostname or "", where.port or 443), EVENT_PATIENCE_S) as plain:
         context = ssl.create_default_context(cadata=talk.server.ca)
         with context.wrap_socket(plain, server_hostname=where.hostname) as sock:

@@ -64,18 +64,18 @@ class RealStack:
 
     def active(self, name: str) -> bool:
         """Active for the wish it was last given, every member ready."""
-        held = self.instance(name)
-        status = held.get("status") or {}
+        current = self.instance(name)
+        status = current.get("status") or {}
         return (
             status.get("state") == "Active"
-            and status.get("readyNodes") == held["spec"]["nodes"]
-            and status.get("observedGeneration", 0) >= held["metadata"]["generation"]
+            and status.get("readyNodes") == current["spec"]["nodes"]
+            and status.get("observedGeneration", 0) >= current["metadata"]["generation"]
         )
 
     def members(self, name: str) -> list[str]:
         """Nodes of the instance, without its spares."""
-        held = self.reach.call("resource", "GET", f"/v1/allocations/{name}")
-        return [member["node"] for member in held["members"] if member["role"] == "member"]
+        current = self.reach.call("resource", "GET", f"/v1/allocations/{name}")
+        return [member["node"] for member in current["members"] if member["role"] == "member"]
 
     def broken_promises(self) -> list[str]:
         """What must never be: an NPU of two owners, a thing without an owner."""
@@ -98,7 +98,11 @@ class RealStack:
             if npu.get("allocation") != by:
                 wrong.append(f"{npu['name']} says {npu.get('allocation')}, its node works for {by}")
         wrong += [f"allocation {name} has no instance" for name in allocations.keys() - instances]
-        wrong += [f"slice {held['name']} has no allocation" for held in slices if held["allocation"] not in allocations]
+        wrong += [
+            f"slice {current['name']} has no allocation"
+            for current in slices
+            if current["allocation"] not in allocations
+        ]
         for pod in pods:
             owners = [owner["name"] for owner in pod["metadata"].get("ownerReferences", [])]
             if not set(owners) & infers:

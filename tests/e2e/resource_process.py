@@ -64,18 +64,18 @@ class ResourceProcess:
     def obey(self, client: httpx.Client) -> None:
         """Every agent reports that its wish is fulfilled. The number of reports grows with the wall clock, so that
         several reporters and lives need not know of one another."""
-        wishes = client.get("/v1/assignments", params={"pageSize": 1000}).json()["items"]
+        requests = client.get("/v1/assignments", params={"pageSize": 1000}).json()["items"]
         reports = [
             {
-                "node": wish["name"],
+                "node": request["name"],
                 "epoch": 1,
                 "sequence": time.time_ns() // 1000,
                 "leaseS": 86_400,
-                "status": DONE[wish["wanted"]],
-                "generation": wish["generation"],
-                "allocation": wish.get("allocation"),
-                "parts": [{"allocation": part["allocation"], "status": "Active"} for part in wish["parts"]],
+                "status": DONE[request["wanted"]],
+                "generation": request["generation"],
+                "allocation": request.get("allocation"),
+                "parts": [{"allocation": part["allocation"], "status": "Active"} for part in request["parts"]],
             }
-            for wish in wishes
+            for request in requests
         ]
         client.post("/v1/node-reports", json={"reports": reports}).raise_for_status()

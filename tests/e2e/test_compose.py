@@ -25,8 +25,8 @@ def command() -> Iterator[list[str]]:
 
 
 def test_compose_reads_the_file(command: list[str]) -> None:
-    held = yaml.safe_load(run(*command, "config"))
-    assert {process.name for process in PROCESSES} < set(held["services"])
+    current = yaml.safe_load(run(*command, "config"))
+    assert {process.name for process in PROCESSES} < set(current["services"])
 
 
 def test_the_failover_story_holds_on_containers(

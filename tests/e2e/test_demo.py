@@ -24,11 +24,11 @@ def test_the_demo_tells_every_step_and_leaves_nothing_running(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = run_demo(tmp_path / "demo", keep=False)
-    told = capsys.readouterr().out
-    assert code == 0, told
+    text = capsys.readouterr().out
+    assert code == 0, text
     for step in STEPS:
-        assert step.title in told
-    assert "every step held" in told
+        assert step.title in text
+    assert "every step held" in text
     assert not look(Folder(tmp_path / "demo")).running
 
 
@@ -42,9 +42,9 @@ def test_the_demo_without_kubectl_uses_the_python_client(
     monkeypatch.setattr("services.matrixctl.kubernetes.shutil.which", lambda name: None)
     monkeypatch.setattr("services.matrixctl.demo.run.tell_on", lambda folder: tell_on(folder, by_cluster))
     code = run_demo(tmp_path / "demo", keep=False)
-    told = capsys.readouterr().out
-    assert code == 0, told
-    assert "cloudmatrixinstance deepseek-r1 applied" in told
+    text = capsys.readouterr().out
+    assert code == 0, text
+    assert "cloudmatrixinstance deepseek-r1 applied" in text
 
 
 @pytest.mark.soak
@@ -61,12 +61,12 @@ def test_the_demo_survives_the_death_of(
             holder.signal(signal.SIGKILL)
 
     def struck(step: Step) -> Step:
-        def deed(telling: object) -> None:
+        def action(telling: object) -> None:
             timers.append(threading.Timer(0.5, kill))
             timers[-1].start()
             step.action(telling)
 
-        return replace(step, action=deed)
+        return replace(step, action=action)
 
     steps = [struck(step) for step in STEPS]
     monkeypatch.setattr("services.matrixctl.demo.run.tell_on", lambda folder: tell_on(folder, steps))

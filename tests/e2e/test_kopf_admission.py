@@ -60,11 +60,11 @@ def test_an_operator_changes_and_refuses(tmp_path: Path) -> None:
         while kube.kubectl(*show).count("widgets") < 2:
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.2)
-        said = kube.kubectl("apply", "-f", "-", stdin=a_widget())
-        assert "red is loud" in said
+        text = kube.kubectl("apply", "-f", "-", stdin=a_widget())
+        assert "red is loud" in text
         assert kube.kubectl("get", "wd", "one", "-o", "jsonpath={.spec.note}") == "painted"
-        said = kube.kubectl("apply", "-f", "-", stdin=a_widget("two", spec={"size": 60}), fails=True)
-        assert "denied the request: too big for us" in said
+        text = kube.kubectl("apply", "-f", "-", stdin=a_widget("two", spec={"size": 60}), fails=True)
+        assert "denied the request: too big for us" in text
     finally:
         if running is not None:
             running.terminate()

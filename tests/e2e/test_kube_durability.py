@@ -48,46 +48,46 @@ class Writer:
 
     def _write(self, client: httpx.Client) -> None:
         living = [name for name, value in self.told.items() if value != ABSENT]
-        deed = self.chance.random()
+        action = self.chance.random()
         value = f"v{self.chance.random()}"
-        if deed < 0.5 or not living:
+        if action < 0.5 or not living:
             name = f"w{self.number}-{len(self.told)}"
             self.unheard = (name, value)
-            said = client.post(PATH, json={"metadata": {"name": name}, "data": {"k": value}})
-        elif deed < 0.9:
+            reported = client.post(PATH, json={"metadata": {"name": name}, "data": {"k": value}})
+        elif action < 0.9:
             name = self.chance.choice(living)
             self.unheard = (name, value)
             kind = {"content-type": "application/merge-patch+json"}
-            said = client.patch(f"{PATH}/{name}", content=json.dumps({"data": {"k": value}}), headers=kind)
+            reported = client.patch(f"{PATH}/{name}", content=json.dumps({"data": {"k": value}}), headers=kind)
         else:
             name, value = self.chance.choice(living), ABSENT
             self.unheard = (name, value)
-            said = client.delete(f"{PATH}/{name}")
-        if said.status_code >= 300:
-            self.refused.append(f"{said.status_code} {said.text[:300]}")
+            reported = client.delete(f"{PATH}/{name}")
+        if reported.status_code >= 300:
+            self.refused.append(f"{reported.status_code} {reported.text[:300]}")
             return
         self.told[name], self.unheard = value, None
         self.acknowledged += 1
         if value != ABSENT:
-            self.revision = int(said.json()["metadata"]["resourceVersion"])
+            self.revision = int(reported.json()["metadata"]["resourceVersion"])
 
-    def check(self, held: dict[str, str]) -> None:
+    def check(self, current: dict[str, str]) -> None:
         """The store against what was said; what was unheard is settled by it."""
         name, value = self.unheard or ("", "")
-        for own, said in self.told.items():
-            found = held.get(own, ABSENT)
-            assert found == said or (own == name and found == value), f"{own}: told {said}, found {found}"
+        for own, text in self.told.items():
+            found = current.get(own, ABSENT)
+            assert found == text or (own == name and found == value), f"{own}: told {text}, found {found}"
         if name:
-            self.told[name] = held.get(name, ABSENT)
-            assert self.told[name] in (value, ABSENT) or name in held
+            self.told[name] = current.get(name, ABSENT)
+            assert self.told[name] in (value, ABSENT) or name in current
         self.unheard = None
 
 
 def client_of(kube: KubeProcess) -> httpx.Client:
-    held = json.loads(kube.kubeconfig.read_text())
+    current = json.loads(kube.kubeconfig.read_text())
     verify = ssl.create_default_context(cafile=str(kube.state / "kube" / "ca.crt"))
-    headers = {"authorization": f"Bearer {held['users'][0]['user']['token']}"}
-    url = held["clusters"][0]["cluster"]["server"]
+    headers = {"authorization": f"Bearer {current['users'][0]['user']['token']}"}
+    url = current["clusters"][0]["cluster"]["server"]
     return httpx.Client(base_url=url, verify=verify, headers=headers, timeout=30.0, trust_env=False)
 
 
@@ -105,12 +105,12 @@ def kill_and_look(kube: KubeProcess, writers: list[Writer], chance: random.Rando
     assert not [one.refused for one in writers if one.refused]
     kube.start()
     with client_of(kube) as client:
-        said = client.get(PATH).json()
-        held = {item["metadata"]["name"]: item["data"].get("k", "") for item in said["items"]}
+        reported = client.get(PATH).json()
+        current = {item["metadata"]["name"]: item["data"].get("k", "") for item in reported["items"]}
         for one in writers:
-            one.check(held)
+            one.check(current)
         last = max(one.revision for one in writers)
-        assert int(said["metadata"]["resourceVersion"]) >= last
+        assert int(reported["metadata"]["resourceVersion"]) >= last
         assert resumes(client, last)
 
 

@@ -79,13 +79,13 @@ def count_up(client: httpx.Client, refused: list[int]) -> None:
     """Add to the common counter, each time on the state that was read; again when somebody was faster."""
     done = 0
     while done < STEPS:
-        held = client.get(f"{MAPS}/counter").json()
-        held["data"]["n"] = str(int(held["data"]["n"]) + 1)
-        said = client.put(f"{MAPS}/counter", json=held)
-        if said.status_code == 409:
+        current = client.get(f"{MAPS}/counter").json()
+        current["data"]["n"] = str(int(current["data"]["n"]) + 1)
+        reported = client.put(f"{MAPS}/counter", json=current)
+        if reported.status_code == 409:
             refused.append(1)
             continue
-        assert said.status_code == 200, said.text
+        assert reported.status_code == 200, reported.text
         done += 1
 
 
@@ -124,28 +124,28 @@ def test_two_replicas_are_one_api(tmp_path: Path) -> None:
 
 def test_the_other_takes_over(tmp_path: Path) -> None:
     with replicas(tmp_path) as kubes, client_of(kubes[0]) as one, client_of(kubes[1]) as two:
-        told: dict[str, str] = {}
+        reported: dict[str, str] = {}
 
         def write() -> None:
             try:
                 for number in range(100_000):
                     name = f"w{number}"
                     if one.post(MAPS, json={"metadata": {"name": name}}).status_code == 201:
-                        told[name] = name
+                        reported[name] = name
             except httpx.TransportError:
                 return
 
         writer = threading.Thread(target=write)
         writer.start()
-        until(lambda: len(told) > 50, "writes through the first replica")
+        until(lambda: len(reported) > 50, "writes through the first replica")
         kubes[0].kill()
         writer.join(30)
-        held = {item["metadata"]["name"] for item in two.get(MAPS).json()["items"]}
-        assert told.keys() <= held
+        current = {item["metadata"]["name"] for item in two.get(MAPS).json()["items"]}
+        assert reported.keys() <= current
         made = two.post("/api/v1/namespaces", json={"metadata": {"name": "after"}})
         assert made.status_code == 201, made.text
         account = "/api/v1/namespaces/after/serviceaccounts/default"
         until(lambda: two.get(account).status_code == 200, "a controller of the second replica acts")
         kubes[0].start()
         with client_of(kubes[0]) as back:
-            assert {item["metadata"]["name"] for item in back.get(MAPS).json()["items"]} == held
+            assert {item["metadata"]["name"] for item in back.get(MAPS).json()["items"]} == current

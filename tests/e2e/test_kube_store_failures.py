@@ -48,9 +48,9 @@ def test_a_full_disk_is_told_and_outlived(tmp_path: Path) -> None:
             allow_files_of(kube, room)
             refused: dict[str, Any] = {}
             for number in range(200):
-                said = client.post(MAPS, json={"metadata": {"name": f"m{number}"}, "data": {"k": BIG}})
-                if said.status_code != 201:
-                    refused = said.json()
+                reported = client.post(MAPS, json={"metadata": {"name": f"m{number}"}, "data": {"k": BIG}})
+                if reported.status_code != 201:
+                    refused = reported.json()
                     break
                 kept.add(f"m{number}")
             assert kept
@@ -81,10 +81,10 @@ def test_a_locked_database_is_told_and_outlived(tmp_path: Path) -> None:
         with client_of(kube) as client:
             other = sqlite3.connect(tmp_path / "kube.db", isolation_level=None)
             other.execute("BEGIN IMMEDIATE")
-            said = client.post(MAPS, json={"metadata": {"name": "a"}})
-            assert (said.status_code, said.json()["reason"]) == (503, "ServiceUnavailable")
-            assert said.headers["retry-after"] == "1"
-            assert "another program holds the database" in said.json()["message"]
+            reported = client.post(MAPS, json={"metadata": {"name": "a"}})
+            assert (reported.status_code, reported.json()["reason"]) == (503, "ServiceUnavailable")
+            assert reported.headers["retry-after"] == "1"
+            assert "another program holds the database" in reported.json()["message"]
             assert client.get(MAPS).status_code == 200
             other.execute("ROLLBACK")
             other.close()

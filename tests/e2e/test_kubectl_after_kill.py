@@ -86,8 +86,8 @@ def test_acknowledged_writes_are_there(kube: KubeProcess) -> None:
         kube.start()
         code, listed = Client(kube).ask("GET", WIDGETS)
         assert code == 200
-        held = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in listed["items"]}
-        lost = [name for name, revision in acknowledged if held.get(name) != revision]
+        current = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in listed["items"]}
+        lost = [name for name, revision in acknowledged if current.get(name) != revision]
         assert not lost
-        assert int(listed["metadata"]["resourceVersion"]) >= max(held.values())
+        assert int(listed["metadata"]["resourceVersion"]) >= max(current.values())
     assert kube.stop() == 0

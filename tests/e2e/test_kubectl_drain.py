@@ -30,12 +30,12 @@ def test_drain(kube: KubeProcess) -> None:
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": spec}
     kube.kubectl("apply", "-f", "-", stdin=budget)
     kube.kubectl("wait", "pdb/web", "--for=jsonpath={.status.desiredHealthy}=3", "--timeout=10s")
-    said = kube.kubectl("drain", "n1", "--timeout=2s", fails=True)
-    assert "Cannot evict pod as it would violate the pod's disruption budget" in said
+    text = kube.kubectl("drain", "n1", "--timeout=2s", fails=True)
+    assert "Cannot evict pod as it would violate the pod's disruption budget" in text
     add_node(kube, "n2")
     kube.kubectl("patch", "pdb", "web", "--type=merge", "-p", '{"spec":{"maxUnavailable":1}}')
-    said = kube.kubectl("drain", "n1", "--timeout=40s", "--grace-period=0", "--force")
-    assert "node/n1 drained" in said
+    text = kube.kubectl("drain", "n1", "--timeout=40s", "--grace-period=0", "--force")
+    assert "node/n1 drained" in text
     assert "SchedulingDisabled" in kube.kubectl("get", "nodes")
     kube.kubectl("rollout", "status", "deployment/web", "--timeout=30s")
     nodes = kube.kubectl("get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")

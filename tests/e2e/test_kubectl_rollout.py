@@ -56,8 +56,8 @@ def test_a_failing_rollout_is_reported(kube: KubeProcess) -> None:
     notes = {"kubelet.cloudmatrix.io/image-pull": "fail"}
     body = {"apiVersion": "apps/v1", "kind": "Deployment"} | a_deployment("bad", progressDeadlineSeconds=2, notes=notes)
     kube.kubectl("apply", "-f", "-", stdin=body)
-    said = kube.kubectl("rollout", "status", "deployment/bad", "--timeout=30s", fails=True)
-    assert "exceeded its progress deadline" in said
+    text = kube.kubectl("rollout", "status", "deployment/bad", "--timeout=30s", fails=True)
+    assert "exceeded its progress deadline" in text
     assert "ImagePullBackOff" in kube.kubectl("get", "pods", "-l", "app=bad")
     assert "BackOff" in kube.kubectl("describe", "pods", "-l", "app=bad")
     kube.kubectl("delete", "deployment", "bad")

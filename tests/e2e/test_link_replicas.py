@@ -57,12 +57,12 @@ class Tenant(Owner):
             return
         if mine and chance < 0.45:
             name = self.chance.choice(mine)
-        wish = a_wish(
+        request = a_wish(
             self.chance.choice([40.0, 110.0, 200.0, 300.0]), self.chance.sample(NODES, 2),
             self.chance.choice(["none", "anyL2Chip"]),
         )  # fmt: skip
         try:
-            view = board.admit(name, wish)
+            view = board.admit(name, request)
         except REFUSED:
             self.refused += 1
             return
@@ -79,9 +79,9 @@ def test_two_replicas_never_break_a_floor(replicas: list[LinkMachine]) -> None:
     one, other = (machine.promises for machine in replicas)
     same_floors(one.ledger, other.ledger)
     same_floors(one.healthy_ledger, other.healthy_ledger)
-    held = {terms.name: (terms.floor_gbps, terms.isolation_key) for terms in one.slices}
-    assert held == {name: told for owner in owners for name, told in owner.told.items()}
-    assert len({key for _, key in held.values()}) == len(held)
+    current = {terms.name: (terms.floor_gbps, terms.isolation_key) for terms in one.slices}
+    assert current == {name: reported for owner in owners for name, reported in owner.told.items()}
+    assert len({key for _, key in current.values()}) == len(current)
     assert all(terms.kept == 1.0 and not terms.unprotected for terms in one.slices)
     assert any(owner.refused for owner in owners), "they stood in one another's way"
     assert all(owner.heard >= 8 for owner in owners)
@@ -108,8 +108,8 @@ def test_the_same_last_floor_is_given_to_one_of_them(replicas: list[LinkMachine]
             thread.join(30)
         assert sorted(answers) == ["admitted", "refused"]
         answers.clear()
-        (held,) = [name for name in names if _is_there(replicas[0], name)]
-        replicas[attempt % 2].board.withdraw(held)
+        (current,) = [name for name in names if _is_there(replicas[0], name)]
+        replicas[attempt % 2].board.withdraw(current)
 
 
 def _is_there(machine: LinkMachine, name: str) -> bool:
@@ -121,11 +121,11 @@ def test_what_one_hears_of_a_link_the_other_decides_on(replicas: list[LinkMachin
     hears, hears_nobody = replicas
     whole = a_wish(392.0, NODES[:2])
     assert hears_nobody.board.admit("first", whole, validate_only=True).state == "Admitted"
-    said = {
+    reported = {
         "node": NODES[0], "epoch": 1, "sequence": 1, "leaseSeconds": 30.0,
         "ports": [{"port": "ub-p3-k11", "gbps": 0.0}],
     }  # fmt: skip
-    assert hears.reports.take([LinkReport.model_validate(said)])[0].accepted
+    assert hears.reports.take([LinkReport.model_validate(reported)])[0].accepted
     with pytest.raises(InsufficientBandwidth):
         hears_nobody.board.admit("first", whole)
     assert hears_nobody.fabric.capacity(f"{NODES[0]}.ub-p3-k11") == 0.0

@@ -43,9 +43,9 @@ class Ctl:
             run([*words, "--state", str(self.stack.folder.path)])
         except SystemExit as end:
             seen = int(end.code or 0)
-        told = self._capsys.readouterr()
-        assert seen == code, told.out + told.err
-        return told.out if code == 0 else told.err or told.out
+        reported = self._capsys.readouterr()
+        assert seen == code, reported.out + reported.err
+        return reported.out if code == 0 else reported.err or reported.out
 
     def json(self, *words: str) -> Any:
         return json.loads(self(*words, "-o", "json"))
@@ -103,15 +103,15 @@ def test_columns_are_fields_that_there_are(ctl: Ctl, instance: str) -> None:
 
 
 def test_a_filter_narrows_a_list(ctl: Ctl, instance: str) -> None:
-    held = ctl.json("get", "nodes", "--filter", f"allocation={instance}")["items"]
-    assert len(held) == 5
+    current = ctl.json("get", "nodes", "--filter", f"allocation={instance}")["items"]
+    assert len(current) == 5
     assert "InvalidField" in ctl("get", "nodes", "--filter", "nonsense", code=1)
 
 
 def test_what_is_not_there_is_one_line(ctl: Ctl) -> None:
-    told = ctl("get", "instances", "nobody", code=1)
-    assert told.startswith("NotFound:")
-    assert told.count("\n") == 1
+    text = ctl("get", "instances", "nobody", code=1)
+    assert text.startswith("NotFound:")
+    assert text.count("\n") == 1
     assert ctl("get", "nodes", "no/such name", code=1).count("\n") == 1
 
 
@@ -128,15 +128,15 @@ def test_a_fault_is_injected_listed_and_cleared(ctl: Ctl) -> None:
 
 def test_a_move_is_planned_and_nothing_is_done(ctl: Ctl, instance: str, tmp_path: Path) -> None:
     before = ctl.stack.members(instance)
-    wish = yaml.safe_load(MANIFEST)
-    wish["spec"]["placement"] = {"policy": "spread"}
-    (tmp_path / "wish.yaml").write_text(yaml.safe_dump(wish))
+    request = yaml.safe_load(MANIFEST)
+    request["spec"]["placement"] = {"policy": "spread"}
+    (tmp_path / "wish.yaml").write_text(yaml.safe_dump(request))
     (planned,) = json.loads(ctl("plan", "-f", str(tmp_path / "wish.yaml"), "-o", "json"))["items"]
     assert planned["moves"] == 3
     assert len({place["cabinet"] for place in planned["places"] if place["role"] == "member"}) == 4
     assert "3 of them move" in ctl("plan", "-f", str(tmp_path / "wish.yaml"))
-    wish["spec"]["nodes"] = 60
-    (tmp_path / "wish.yaml").write_text(yaml.safe_dump(wish))
+    request["spec"]["nodes"] = 60
+    (tmp_path / "wish.yaml").write_text(yaml.safe_dump(request))
     assert "do not fit" in ctl("plan", "-f", str(tmp_path / "wish.yaml"), code=1)
     assert ctl.stack.members(instance) == before
 

@@ -68,30 +68,30 @@ class Owner:
 
     def _ask(self, client: httpx.Client) -> None:
         mine = [name for name, what in self.told.items() if what is not None]
-        deed = self.chance.random() if mine else 0.0
-        if deed < 0.45 and len(mine) < 5:
+        action = self.chance.random() if mine else 0.0
+        if action < 0.45 and len(mine) < 5:
             name = f"o{self.number}-{len(self.told)}"
             self._hear(name, lambda: client.put(f"/v1/allocations/{name}", json=self.chance.choice(WISHES)))
-        elif deed < 0.6:
+        elif action < 0.6:
             name = self.chance.choice(mine)
             self._hear(name, lambda: client.put(f"/v1/allocations/{name}/binding"))
-        elif deed < 0.75:
+        elif action < 0.75:
             name = self.chance.choice(mine)
-            wish = {"nodes": self.chance.randint(1, 5), "spares": self.chance.randint(0, 1)}
+            desired = {"nodes": self.chance.randint(1, 5), "spares": self.chance.randint(0, 1)}
             if (self.told[name] or {}).get("npus") == 8 * ((self.told[name] or {}).get("nodes") or -1):
-                self._hear(name, lambda: client.put(f"/v1/allocations/{name}", json=wish))
+                self._hear(name, lambda: client.put(f"/v1/allocations/{name}", json=desired))
         else:
             name = self.chance.choice(mine)
             self._hear(name, lambda: client.delete(f"/v1/allocations/{name}"))
 
     def _hear(self, name: str, request: Any) -> None:
         self.unheard = name
-        said = request()
-        if said.status_code in (200, 202, 204):
-            self.told[name] = None if said.status_code == 204 else held(said.json())
+        reported = request()
+        if reported.status_code in (200, 202, 204):
+            self.told[name] = None if reported.status_code == 204 else held(reported.json())
             self.acknowledged += 1
-        elif said.status_code != 409:
-            self.wrong.append(f"{said.status_code} {said.text[:300]}")
+        elif reported.status_code != 409:
+            self.wrong.append(f"{reported.status_code} {reported.text[:300]}")
         self.unheard = None
 
     def check(self, found: dict[str, Held]) -> None:

@@ -70,8 +70,8 @@ class Tenant(Owner):
                 self._hear(self.machine.ask(name, **self.chance.choice(WISHES)).name)
             elif chance < 0.75:
                 name = self.chance.choice(mine)
-                wish = self.machine.held(name)
-                if wish.npus == 8 * wish.nodes:
+                request = self.machine.held(name)
+                if request.npus == 8 * request.nodes:
                     self.machine.ask(name, nodes=self.chance.randint(1, 8))
                     self._hear(name)
             else:
@@ -101,8 +101,8 @@ def test_two_replicas_never_give_a_die_twice(replicas: list[Machine]) -> None:
 
 
 def report(machine: Machine, sequence: int, lease_s: float = 30.0) -> bool:
-    said = NodeReport(node="sn0-c00-n0", epoch=2, sequence=sequence, lease_s=lease_s, status="Clean", generation=9)
-    return machine.reports.take([said])[0].accepted
+    reported = NodeReport(node="sn0-c00-n0", epoch=2, sequence=sequence, lease_s=lease_s, status="Clean", generation=9)
+    return machine.reports.take([reported])[0].accepted
 
 
 def test_who_reports_to_one_replica_is_not_lost_to_the_other(replicas: list[Machine]) -> None:
@@ -175,7 +175,7 @@ def test_requests_under_way_at_once_are_decided_one_after_the_other(replicas: li
             thread.join(30)
         assert sorted(answers) == ["held", "refused"]
         answers.clear()
-        held = replicas[0].names()
-        for name in held:
+        current = replicas[0].names()
+        for name in current:
             replicas[0].allocator.release(name)
         replicas[0].check()

@@ -57,18 +57,18 @@ def test_a_cache_of_no_blocks_keeps_nothing():
 
 def least_recently_used(prompts: list[list[int]], capacity: int) -> int:
     """Prefix hits counted another way: one ordered dictionary, nothing else."""
-    held: OrderedDict[int, None] = OrderedDict()
+    current: OrderedDict[int, None] = OrderedDict()
     hits = 0
     for prompt in prompts:
         unbroken = True
         for key in prompt:
-            if key not in held:
+            if key not in current:
                 unbroken = False
             hits += unbroken
-            held[key] = None
-            held.move_to_end(key)
-            if not unbroken and len(held) > capacity:
-                held.popitem(last=False)
+            current[key] = None
+            current.move_to_end(key)
+            if not unbroken and len(current) > capacity:
+                current.popitem(last=False)
     return hits
 
 

@@ -47,7 +47,8 @@ class Views:
             Plane.VPC: NodePorts(uplink_gbps=[50.0], endpoint_gbps=[50.0]),
         }
         planes = {
-            plane: PlaneView(nodes=dict.fromkeys(self.nodes, held), latency_us=2.0) for plane, held in ports.items()
+            plane: PlaneView(nodes=dict.fromkeys(self.nodes, current), latency_us=2.0)
+            for plane, current in ports.items()
         }
         return FabricView(slice="s", instance=instance, generation=self.generation, planes=planes)
 

@@ -93,9 +93,9 @@ def test_no_dispatch_beats_the_ports():
 
 @given(ranks=st.sampled_from([16, 32, 64, 128, 320, 480]), tokens=st.integers(1, 4096))
 def test_an_exchange_takes_at_least_its_bytes_over_the_ports(ranks, tokens):
-    held = exchange(ranks)
-    assert held.dispatch_s(tokens) >= tokens * 9 * 7680 / 196e9
-    assert held.combine_s(tokens) >= tokens * 9 * 14336 / 196e9
+    current = exchange(ranks)
+    assert current.dispatch_s(tokens) >= tokens * 9 * 7680 / 196e9
+    assert current.combine_s(tokens) >= tokens * 9 * 14336 / 196e9
 
 
 @given(requests=st.integers(1, 96), context=st.integers(1, 100_000), mtp=st.booleans(), paired=st.booleans())

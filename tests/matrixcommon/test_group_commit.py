@@ -147,12 +147,12 @@ async def test_what_was_flushed_halfway_and_set_back_is_set_back(things):
 
 async def test_what_comes_to_nothing_is_undone_in_memory_and_nothing_else(things):
     """Of a refused verb what it remembered, at once; of a group whose commit fails all of it, the last first."""
-    told: list[str] = []
+    reported: list[str] = []
 
     def verb(name: str) -> None:
         with things.records.transaction() as session:
-            things.records.on_rollback(lambda: told.append(f"undo {name}"))
-            things.records.on_commit(lambda: told.append(f"told {name}"))
+            things.records.on_rollback(lambda: reported.append(f"undo {name}"))
+            things.records.on_commit(lambda: reported.append(f"told {name}"))
             if name == "no":
                 raise Conflict(name)
             session.add(Thing(name=name, by=""))
@@ -165,12 +165,12 @@ async def test_what_comes_to_nothing_is_undone_in_memory_and_nothing_else(things
     groups = things.groups
     verbs = [groups.run(lambda name=name: verb(name)) for name in ("a", "no", "b")]
     await asyncio.gather(*verbs, return_exceptions=True)
-    assert told == ["undo no", "told a", "told b"]
+    assert reported == ["undo no", "told a", "told b"]
     assert ended == [True]
-    told.clear()
+    reported.clear()
     event.listen(things.database.engine, "commit", fail)
     verbs = [groups.run(lambda name=name: verb(name)) for name in ("c", "no", "d")]
     await asyncio.gather(*verbs, return_exceptions=True)
     event.remove(things.database.engine, "commit", fail)
-    assert told == ["undo no", "undo d", "undo c"]
+    assert reported == ["undo no", "undo d", "undo c"]
     assert ended == [True, False]

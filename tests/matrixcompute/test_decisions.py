@@ -74,8 +74,8 @@ def slices(programmed: bool = True, floors_kept: bool = True) -> tuple[SliceSumm
 
 
 def statuses(observed: Observed, state: str = "Active", recovery: Recovery | None = None) -> dict[str, str]:
-    told = conditions_of([], observed, recovery or Recovery("keep"), state=state, nodes=2, generation=1, now=0)
-    return {c["type"]: c["status"] for c in told}
+    reported = conditions_of([], observed, recovery or Recovery("keep"), state=state, nodes=2, generation=1, now=0)
+    return {c["type"]: c["status"] for c in reported}
 
 
 TWO = [member("sn0-c00-n0"), member("sn0-c00-n1")]
@@ -94,11 +94,11 @@ TWO = [member("sn0-c00-n0"), member("sn0-c00-n1")]
     ],
 )  # fmt: skip
 def test_conditions_are_true_to_what_was_observed(sentence, observed, state, expected):
-    told = statuses(observed, state)
-    assert {type: told[type] for type in expected} == expected, sentence
+    reported = statuses(observed, state)
+    assert {type: reported[type] for type in expected} == expected, sentence
 
 
 def test_a_composition_is_named_after_its_owner_and_takes_all_three_planes():
     composition = compose("one", InstanceRequest(nodes=4, spares=1, labels={"team": "a"}))
     assert composition.allocation.labels == {"team": "a", OWNER_LABEL: "one"}
-    assert [wish.name for wish in composition.slices] == ["one-ub", "one-rdma", "one-vpc"]
+    assert [spec.name for spec in composition.slices] == ["one-ub", "one-rdma", "one-vpc"]

@@ -141,8 +141,8 @@ def test_sp_block_counts_dies_and_must_divide_the_gang(block, size, fits):
 def test_pods_of_less_than_a_node_share_nodes_evenly(pods, npus, nodes, per):
     gang = Gang("ns", "g", [pod(f"p{i}", npus=str(npus)) for i in range(pods)], pods)
     gang.check()
-    wish = gang.request(None)
-    assert (wish.nodes, wish.npus_per_node) == (nodes, None if per == 8 else per)
+    request = gang.request(None)
+    assert (request.nodes, request.npus_per_node) == (nodes, None if per == 8 else per)
 
 
 def test_priority_blocks_and_parts_reach_the_request():
@@ -154,9 +154,9 @@ def test_priority_blocks_and_parts_reach_the_request():
         Gang("ns", "g", pods, 6).check()  # three pods of two NPUs on a node: twelve dies
     for each in pods:
         each["metadata"]["annotations"]["sp-block"] = "24"
-    wish = Gang("ns", "g", pods, 6).request(None)
-    assert (wish.priority, wish.preemption) == (1000, "LowerPriority")
-    assert [(block.nodes, block.level) for block in wish.placement.blocks] == [(2, "supernode")]
+    request = Gang("ns", "g", pods, 6).request(None)
+    assert (request.priority, request.preemption) == (1000, "LowerPriority")
+    assert [(block.nodes, block.level) for block in request.placement.blocks] == [(2, "supernode")]
     pods[0]["spec"]["preemptionPolicy"] = "Never"
     assert Gang("ns", "g", pods, 6).request(None).preemption == "Never"
 

@@ -26,12 +26,12 @@ BODY = {
 
 
 def instance(**changes) -> InstanceView:
-    held = {
+    current = {
         "name": "one", "nodes": 4, "spares": 1, "npus": 32, "placement": PlacementPolicy(), "network": Network(),
         "allocation": "one", "labels": {"team": "a", SOURCE_LABEL: "ns"}, "state": "Active",
         "generation": 1, "observed_generation": 1, "ready_nodes": 4,
     }  # fmt: skip
-    return InstanceView(**(held | changes))
+    return InstanceView(**(current | changes))
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_a_pod_per_node_is_named_after_owner_role_and_node():
 
 
 def node(**changes) -> NodeView:
-    held = {
+    current = {
         "name": "sn0-c00-n0", "supernode": "sn0", "cabinet": "sn0-c00", "npus": 8, "cpus": 4, "schedulable": True,
         "power": "On", "health": "Healthy", "agent": "Connected", "epoch": 1, "wanted": "Clean", "state": "Available",
         "assignment_generation": 1, "observed_generation": 1,
     }  # fmt: skip
-    return NodeView(**(held | changes))
+    return NodeView(**(current | changes))
 
 
 @pytest.mark.parametrize(("agent", "ready"), [("Connected", "True"), ("Stale", "Unknown"), ("Lost", "Unknown")])
@@ -165,7 +165,7 @@ def test_a_mirrored_condition_keeps_its_date_while_its_status_stays():
 
 
 def test_npus_that_somebody_holds_without_pods_are_none_that_pods_could_have():
-    def held(name: str, dies: list[int], **labels: str) -> AllocationView:
+    def current(name: str, dies: list[int], **labels: str) -> AllocationView:
         part = MemberView(
             node="sn0-c00-n0", cabinet="sn0-c00", role="member", state="Active", agent="Connected", health="Healthy",
             ready=True, dies=dies,
@@ -175,5 +175,5 @@ def test_npus_that_somebody_holds_without_pods_are_none_that_pods_could_have():
             bound=True, members=[part],
         )  # fmt: skip
 
-    pods = held("pods-a", [8, 9], **{GANG_LABEL: "ns.a"})
-    assert npus_without_pods([held("one", [0, 1, 2]), held("two", [3]), pods]) == {"sn0-c00-n0": 2}
+    pods = current("pods-a", [8, 9], **{GANG_LABEL: "ns.a"})
+    assert npus_without_pods([current("one", [0, 1, 2]), current("two", [3]), pods]) == {"sn0-c00-n0": 2}

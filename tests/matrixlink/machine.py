@@ -111,9 +111,9 @@ def same_floors(one: BandwidthLedger, other: BandwidthLedger) -> None:
         mine, theirs = one.booking(name), other.booking(name)
         assert mine is not None
         assert theirs is not None
-        for held, found in ((mine.floors, theirs.floors), (mine.whole, theirs.whole)):
-            assert held.keys() == found.keys(), name
-            for owner, amounts in held.items():
+        for current, found in ((mine.floors, theirs.floors), (mine.whole, theirs.whole)):
+            assert current.keys() == found.keys(), name
+            for owner, amounts in current.items():
                 np.testing.assert_allclose(amounts, found[owner], rtol=1e-9, atol=1e-9, err_msg=f"{name} on {owner}")
     sums = dict(other.places())
     for place, total in one.places():
@@ -135,16 +135,16 @@ class ObedientAgent:
             for name, (generation, body) in sorted(self.tables.items())
         ]
         ports = [{"port": port, "gbps": gbps} for port, gbps in sorted(self.ports.items())]
-        said = {"node": self.node, "epoch": 1, "sequence": self.sequence, "leaseSeconds": 30.0}
-        return LinkReport.model_validate(said | {"programs": programs, "ports": ports})
+        reported = {"node": self.node, "epoch": 1, "sequence": self.sequence, "leaseSeconds": 30.0}
+        return LinkReport.model_validate(reported | {"programs": programs, "ports": ports})
 
     def obey(self, desired: list[DesiredProgram]) -> None:
         for each in desired:
-            held = self.tables.get(each.slice, (0, None))[0]
+            current = self.tables.get(each.slice, (0, None))[0]
             if each.action == "clear":
-                self.tables[each.slice] = (max(held, each.generation), None)
-            elif each.program is not None and each.generation >= held:
+                self.tables[each.slice] = (max(current, each.generation), None)
+            elif each.program is not None and each.generation >= current:
                 self.tables[each.slice] = (each.generation, each.program)
-        wished = {each.slice for each in desired}
-        for name in [name for name, (_, body) in self.tables.items() if body is None and name not in wished]:
+        spec = {each.slice for each in desired}
+        for name in [name for name, (_, body) in self.tables.items() if body is None and name not in spec]:
             del self.tables[name]

@@ -161,7 +161,9 @@ class Floors(RuleBasedStateMachine):
     @rule(node=st.sampled_from(NODES), ports=st.dictionaries(st.sampled_from(PORTS), st.sampled_from([0.0, 7.0, 14.0])))
     def lose_or_repair(self, node, ports):
         self.fabric.set_ports(node, ports)
-        kept = reallocate(self.book, [self.claim(name, *wish) for name, wish in self.wishes.items()], self.when_whole)
+        kept = reallocate(
+            self.book, [self.claim(name, *request) for name, request in self.wishes.items()], self.when_whole
+        )
         if not any(self.fabric.degraded_ports(each) for each in NODES):
             assert all((each.part, each.unprotected) == (1.0, "") for each in kept.values())
 

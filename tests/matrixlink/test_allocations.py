@@ -35,8 +35,8 @@ async def reserved(tmp_path):
     clock = FixedClock()
     way = Away(build(ResourceSettings(state=tmp_path), clock, database))
     http = httpx.AsyncClient(transport=way, base_url="http://resource")
-    said = {"epoch": 1, "sequence": 1, "leaseS": 60, "status": "Clean", "generation": 1}
-    answer = await http.post("/v1/node-reports", json={"reports": [said | {"node": node} for node in NODES]})
+    reported = {"epoch": 1, "sequence": 1, "leaseS": 60, "status": "Clean", "generation": 1}
+    answer = await http.post("/v1/node-reports", json={"reports": [reported | {"node": node} for node in NODES]})
     assert all(each["accepted"] for each in answer.json()["answers"])
     answer = await http.put("/v1/allocations/a", json={"nodes": 2})
     assert answer.status_code == 200, answer.text

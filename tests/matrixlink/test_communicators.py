@@ -54,9 +54,9 @@ async def test_flows_leave_what_is_drained_and_come_back(sliced):
 async def test_a_ring_over_a_slices_dies(sliced):
     view = await sliced.client.ensure_communicator("ring", a_ring())
     assert (view.state, view.generation, view.slice, view.ranks) == ("Flowing", 1, "a-ub", None)
-    told = view.traffic
-    assert (told.ranks, told.transfers, told.flows, told.cut) == (64, 64, 448, 0)
-    assert (told.mean_gbps, told.slowest_gbps, told.last_change) == (196.0, 196.0, None)
+    reported = view.traffic
+    assert (reported.ranks, reported.transfers, reported.flows, reported.cut) == (64, 64, 448, 0)
+    assert (reported.mean_gbps, reported.slowest_gbps, reported.last_change) == (196.0, 196.0, None)
     flows = await sliced.client.communicator_flows("ring")
     assert len(flows) == 448
     assert flows[0].path == [f"{DIES[0].partition('-npu')[0]}.npu0-die0-p0", f"{NODES[0]}.npu0-die1-p0"]
@@ -216,16 +216,16 @@ async def test_a_lost_chip_moves_what_crossed_it_and_a_repair_moves_it_back(slic
     moved = {old.name for old, new in zip(before, after, strict=True) if old.path != new.path}
     assert moved == {flow.name for flow in before if any(".ub-p3-k11" in link for link in flow.path)}
     slower = {old.name for old, new in zip(before, after, strict=True) if old.gbps != new.gbps}
-    told = (await sliced.client.find_communicator("p")).traffic
-    last = told.last_change
+    reported = (await sliced.client.find_communicator("p")).traffic
+    last = reported.last_change
     assert (last.event, last.ports, last.repathed) == (1, 4, len(moved))
     assert last.rerated == len(slower)
-    assert told.mean_gbps < whole.mean_gbps
+    assert reported.mean_gbps < whole.mean_gbps
     changes = await sliced.client.communicator_changes("p")
     assert {change.name for change in changes} == moved | slower
-    told_before, told_after = ({flow.name: flow for flow in flows} for flows in (before, after))
+    reported_before, reported_after = ({flow.name: flow for flow in flows} for flows in (before, after))
     for change in changes:
-        old, new = told_before[change.name], told_after[change.name]
+        old, new = reported_before[change.name], reported_after[change.name]
         assert (change.path_before, change.path) == (old.path, new.path)
         assert (change.gbps_before, change.gbps) == (old.gbps, new.gbps)
         assert (change.source, change.target, change.sub_plane) == (new.source, new.target, new.sub_plane)
@@ -277,7 +277,7 @@ async def test_a_restart_gives_the_same_flows(sliced):
     sliced.hardware[NODES[3]].ports["ub-p0-k05"] = 0.25
     await sliced.report()
     before = {name: await sliced.client.communicator_flows(name) for name in "pe"}
-    told = (await sliced.client.find_communicator("p")).traffic
+    reported = (await sliced.client.find_communicator("p")).traffic
     table = await sliced.client.forwarding_entries("sn0-c00-n0-l1p3")
     sliced.restart()
     for name in "pe":
@@ -285,7 +285,7 @@ async def test_a_restart_gives_the_same_flows(sliced):
         assert [flow.path for flow in now] == [flow.path for flow in before[name]]
         assert [flow.gbps for flow in now] == pytest.approx([flow.gbps for flow in before[name]])
     again = (await sliced.client.find_communicator("p")).traffic
-    assert (again.tables_version, again.mean_gbps) == (told.tables_version, pytest.approx(told.mean_gbps))
+    assert (again.tables_version, again.mean_gbps) == (reported.tables_version, pytest.approx(reported.mean_gbps))
     assert again.last_change is None
     assert await sliced.client.forwarding_entries("sn0-c00-n0-l1p3") == table
 

@@ -23,9 +23,9 @@ class History:
         self.stack, self.chance = stack, Random(seed)
 
     async def step(self):
-        deed = self.chance.choice([self.break_ports, self.break_ports, self.mend, self.lose_chip, self.ask, self.ask,
+        action = self.chance.choice([self.break_ports, self.break_ports, self.mend, self.lose_chip, self.ask, self.ask,
                                    self.forget, self.change_members, self.withdraw, self.restart])  # fmt: skip
-        await deed()
+        await action()
         silent = self.chance.sample(NODES, self.chance.choice([0, 0, 1]))
         with self.stack.quiet(*silent):
             await self.stack.settle(1)
@@ -67,8 +67,8 @@ class History:
     async def change_members(self):
         name = self.chance.choice(["a-ub", "b-ub"])
         members = self.chance.sample(NODES, self.chance.randint(1, 4))
-        held = await self.stack.client.find_slice(name)
-        if held is None or held.state != "Withdrawing":
+        current = await self.stack.client.find_slice(name)
+        if current is None or current.state != "Withdrawing":
             await self.stack.client.admit(name, a_request(members=members, instance=name[0], qos_class="BestEffort"))
             await self.stack.client.program(name)
 
@@ -119,9 +119,9 @@ async def test_flows_keep_to_what_is_known(tmp_path, seed):
     await history.change_members()
     for step in range(STEPS):
         await history.step()
-        told = await history.check()
+        reported = await history.check()
         if step % 5 == 4:
-            await history.check_restart(*told)
+            await history.check_restart(*reported)
 
 
 @pytest.mark.soak

@@ -67,9 +67,9 @@ async def test_twice_is_routed_around_three_times_is_held(tmp_path):
     await stack.settle()
     assert ((await link(stack))["state"], (await link(stack))["dampedUntil"]) == ("Up", None)
     await flap(stack)
-    held = await link(stack)
-    assert (held["state"], held["reason"], held["gbps"]) == ("Down", "Damped", 0.0)
-    assert [(each["type"], each["status"]) for each in held["conditions"]] == [("Damped", "True")]
+    current = await link(stack)
+    assert (current["state"], current["reason"], current["gbps"]) == ("Down", "Damped", 0.0)
+    assert [(each["type"], each["status"]) for each in current["conditions"]] == [("Damped", "True")]
     events = [each for each in (await stack.http.get("/v1/events")).json()["items"] if each["about"] == LINK]
     assert [each["reason"] for each in events] == ["Damped"]
     await stack.settle()

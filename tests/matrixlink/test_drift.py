@@ -17,11 +17,11 @@ def strike(stack, kind, name="drift", node=NODES[1], **parameters):
 
 
 def test_a_digest_is_of_what_is_in_the_tables():
-    wish = a_program(3).model_dump(mode="json")
-    assert digest(wish) == digest(json.loads(json.dumps(wish)))
-    assert digest(wish) == digest(wish | {"generation": 9, "message": "x", "weight": 4.0})
-    assert digest(wish) != digest(wish | {"isolation_key": 3})
-    assert digest(wish) != digest(wish | {"peers": []})
+    request = a_program(3).model_dump(mode="json")
+    assert digest(request) == digest(json.loads(json.dumps(request)))
+    assert digest(request) == digest(request | {"generation": 9, "message": "x", "weight": 4.0})
+    assert digest(request) != digest(request | {"isolation_key": 3})
+    assert digest(request) != digest(request | {"peers": []})
 
 
 @pytest.mark.parametrize("kind", ["tables-lost", "tables-corrupted"])
@@ -60,10 +60,10 @@ async def test_a_struck_table_stays_repaired_while_the_fault_is_listed(tmp_path)
 async def test_an_agent_that_is_wrong_about_its_wish_is_found_by_the_digest(tmp_path):
     stack = Stack(tmp_path)
     await stack.active()
-    held, tables = stack.agents[NODES[1]]._programs["a-ub"], stack.hardware[NODES[1]].tables
+    program, tables = stack.agents[NODES[1]]._programs["a-ub"], stack.hardware[NODES[1]].tables
     sound = tables["a-ub"]
-    tables["a-ub"] = held.desired = sound | {"peers": []}
-    held.written = digest(held.desired)
+    tables["a-ub"] = program.desired = sound | {"peers": []}
+    program.written = digest(program.desired)
     assert stack.agents[NODES[1]].audit() == [], "it believes itself"
     await stack.report()
     view = await stack.client.find_slice("a-ub")

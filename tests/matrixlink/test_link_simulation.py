@@ -16,60 +16,60 @@ NAMES = ["a-ub", "b-ub", "c-rdma", "d-vpc"]
 PORTS = ["ub-p0-k00", "ub-p3-k11", "npu5-die1-p2", "rdma-npu5-die0", "vpc"]
 
 
-async def wish(stack, random, held):
+async def wish(stack, random, current):
     name = random.choice(NAMES)
     plane = name.split("-")[1]
     floor = random.choice([0.25, 0.5, 1.0]) * {"ub": 300, "rdma": 40, "vpc": 5}[plane]
     members = random.sample(NODES, random.randint(1, 4))
     await stack.client.admit(name, a_request(plane, members, instance=name, floor_gbps_per_npu=floor))
-    held[name] = sorted(members)
+    current[name] = sorted(members)
 
 
-async def program(stack, random, held):
-    if held:
-        await stack.client.program(random.choice(sorted(held)))
+async def program(stack, random, current):
+    if current:
+        await stack.client.program(random.choice(sorted(current)))
 
 
-async def withdraw(stack, random, held):
+async def withdraw(stack, random, current):
     name = random.choice(NAMES)
-    held.pop(name, None)
+    current.pop(name, None)
     await stack.client.withdraw(name)
 
 
-async def break_or_mend(stack, random, held):
+async def break_or_mend(stack, random, current):
     ports = stack.hardware[random.choice(NODES)].ports
     ports.clear()
     ports.update({port: random.choice([0.0, 0.25, 0.5]) for port in random.sample(PORTS, random.randint(0, 2))})
 
 
-async def fall_silent_or_speak(stack, random, held):
+async def fall_silent_or_speak(stack, random, current):
     stack.silent ^= {random.choice(NODES)}
 
 
-async def lose_power(stack, random, held):
+async def lose_power(stack, random, current):
     agent = stack.agents[random.choice(NODES)]
     agent.power_lost()
     agent.restore(agent.memory())
 
 
-async def restart(stack, random, held):
+async def restart(stack, random, current):
     stack.database.close()
     stack.restart()
 
 
-async def time_passes(stack, random, held):
+async def time_passes(stack, random, current):
     stack.clock.at += random.choice([1, 20, 40])
 
 
-async def report(stack, random, held):
+async def report(stack, random, current):
     await stack.report()
 
 
-async def work(stack, random, held):
+async def work(stack, random, current):
     await stack.work()
 
 
-async def look(stack, random, held):
+async def look(stack, random, current):
     await stack.health.step()
 
 
@@ -82,9 +82,9 @@ def nothing_is_promised_twice(stack):
     with board.store.reading() as session:
         keys = [(row.isolation, row.isolation_key) for row in session.scalars(select(SliceRow))]
         fenced = {(row.isolation, row.isolation_key, row.slice) for row in session.scalars(select(FenceRow))}
-        held = {(row.isolation, row.isolation_key, row.name) for row in session.scalars(select(SliceRow))}
+        current = {(row.isolation, row.isolation_key, row.name) for row in session.scalars(select(SliceRow))}
     assert len(set(keys)) == len(keys)
-    for isolation, key, name in held:
+    for isolation, key, name in current:
         assert all(other == name for i, k, other in fenced if (i, k) == (isolation, key))
     ledger = board.promises.ledger
     assert all(
@@ -97,10 +97,10 @@ def nothing_is_promised_twice(stack):
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_any_order_settles(tmp_path, seed):
-    random, stack, held = Random(seed), Stack(tmp_path), {}
+    random, stack, current = Random(seed), Stack(tmp_path), {}
     for _ in range(60):
         with contextlib.suppress(NotFound, Conflict):
-            await random.choice(DEEDS)(stack, random, held)
+            await random.choice(DEEDS)(stack, random, current)
         nothing_is_promised_twice(stack)
     stack.silent.clear()
     for node in stack.hardware.values():
@@ -112,7 +112,7 @@ async def test_any_order_settles(tmp_path, seed):
     views = {view.name: view for view in await stack.client.slices()}
     for name, view in views.items():
         assert (view.state, view.floor_kept_gbps_per_npu) == ("Active", view.floor_gbps_per_npu), view
-        assert name not in held or sorted(view.members) == held[name]
+        assert name not in current or sorted(view.members) == current[name]
     for node, agent in stack.agents.items():
         has = {name for name in NAMES if agent.tables(name)}
         assert has == {name for name, view in views.items() if node in view.members}

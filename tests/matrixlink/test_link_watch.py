@@ -66,9 +66,9 @@ async def test_a_link_is_seen_to_fail_and_return(stack, watching):
 async def test_what_is_worked_out_is_watched_too(stack, watching):
     """A chip is seen to be hurt and to be whole again, though nobody writes of chips."""
     await stack.report()
-    held = (await stack.http.get("/v1/switches?filter=name=sn0-l2p3-k11")).json()
-    whole = held["items"][0]
-    events = watching.watch("switches", held["resourceVersion"])
+    current = (await stack.http.get("/v1/switches?filter=name=sn0-l2p3-k11")).json()
+    whole = current["items"][0]
+    events = watching.watch("switches", current["resourceVersion"])
     async with asyncio.timeout(20), contextlib.aclosing(events):
         assert (await anext(events)).type == "BOOKMARK"
         for share, state in ((0.0, "Degraded"), (1.0, "Up")):

@@ -32,18 +32,18 @@ def way(request, monkeypatch):
     return request.param
 
 
-def apply(shares, held, links, step):
+def apply(shares, current, links, step):
     """Do one step on both; what was looked at, or None when it was refused."""
     kind, *what = step
     if kind == "add":
         number, seen = shares.add(*what)
-        held[number] = Flow(tuple(what[0]), *what[1:])
+        current[number] = Flow(tuple(what[0]), *what[1:])
         return {number, *seen}
     if kind == "remove":
-        if not held:
+        if not current:
             return set()
-        number = sorted(held)[what[0] % len(held)]
-        del held[number]
+        number = sorted(current)[what[0] % len(current)]
+        del current[number]
         return set(shares.remove(number))
     seen = shares.set_capacity(*what)
     links[what[0]] = what[1]
@@ -59,16 +59,16 @@ def test_changes_one_by_one_end_where_sharing_anew_does(steps, compiled_way):
         shares = IncrementalMaxMin([28.0] * LINKS, 40, 3)
     finally:
         incremental.kernel = kept
-    held, links = {}, dict.fromkeys(range(LINKS), 28.0)
+    current, links = {}, dict.fromkeys(range(LINKS), 28.0)
     for step in steps:
         before = shares.rates()
         try:
-            seen = apply(shares, held, links, step)
+            seen = apply(shares, current, links, step)
         except Overcommitted:
             assert shares.rates() == before
             continue
         now = shares.rates()
-        right = dict(zip(held, share(list(held.values()), links), strict=True))
+        right = dict(zip(current, share(list(current.values()), links), strict=True))
         assert now == pytest.approx(right, rel=1e-9, abs=1e-9)
         assert all(now[flow] == before[flow] for flow in now if flow not in seen)
 
@@ -99,12 +99,12 @@ def test_after_thousands_of_changes_rates_are_still_those_of_sharing_anew(way):
     """Sums that are followed change by change must not drift."""
     chance = np.random.default_rng(7)
     capacity = chance.choice([7.0, 14.0, 28.0], 120)
-    shares, held = IncrementalMaxMin(capacity, 700, 4), {}
+    shares, current = IncrementalMaxMin(capacity, 700, 4), {}
     for step in range(2_600 if way == "kernel" else 120):
-        if held and (len(held) > 600 or chance.random() < 0.45):
-            gone = int(chance.choice(list(held)))
+        if current and (len(current) > 600 or chance.random() < 0.45):
+            gone = int(chance.choice(list(current)))
             shares.remove(gone)
-            del held[gone]
+            del current[gone]
         else:
             path = chance.choice(120, int(chance.integers(1, 5)), replace=False).tolist()
             terms = (
@@ -112,15 +112,15 @@ def test_after_thousands_of_changes_rates_are_still_those_of_sharing_anew(way):
                 0.02 * int(chance.random() < 0.1),
                 float(chance.choice([np.inf, 0.5])),
             )
-            held[shares.add(path, *terms)[0]] = (path, *terms)
+            current[shares.add(path, *terms)[0]] = (path, *terms)
         if step % 20 == 0:
             link = int(chance.integers(120))
             capacity[link] = chance.choice([7.0, 14.0, 28.0])
             shares.set_capacity(link, capacity[link])
         if step % 100 == 99:
-            paths = np.full((len(held), 4), -1)
-            for row, (path, *_) in enumerate(held.values()):
+            paths = np.full((len(current), 4), -1)
+            for row, (path, *_) in enumerate(current.values()):
                 paths[row, : len(path)] = path
-            _, weight, floor, ceiling = zip(*held.values(), strict=True)
+            _, weight, floor, ceiling = zip(*current.values(), strict=True)
             right = fair_rates(traffic(capacity, paths, weight=weight, floor=floor, ceiling=ceiling))
-            assert [shares.rate(flow) for flow in held] == pytest.approx(right.tolist(), rel=1e-9, abs=1e-12)
+            assert [shares.rate(flow) for flow in current] == pytest.approx(right.tolist(), rel=1e-9, abs=1e-12)

@@ -11,8 +11,8 @@ LEFT, RIGHT = NODES[:2], NODES[2:]
 
 async def two(stack, plane="ub", projects=("red", "blue"), **more):
     for name, members, project in (("a", LEFT, projects[0]), ("b", RIGHT, projects[1])):
-        wish = a_request(plane, members, instance=name, project=project, **more)
-        await stack.active(f"{name}-{plane}", wish)
+        request = a_request(plane, members, instance=name, project=project, **more)
+        await stack.active(f"{name}-{plane}", request)
     return [f"a-{plane}", f"b-{plane}"]
 
 
@@ -182,15 +182,15 @@ async def test_bad_peerings_are_refused_with_their_field(stack):
     await put(stack, slices)
     await accept(stack, "green", 403)
     await put(stack, ["b-ub", "c-vpc"], code=409)
-    wish = a_request(instance="d").wire() | {"securityRules": [{}]}
-    assert (await stack.http.put("/v1/slices/d", json=wish)).json()["field"] == "securityRules"
+    desired = a_request(instance="d").wire() | {"securityRules": [{}]}
+    assert (await stack.http.put("/v1/slices/d", json=desired)).json()["field"] == "securityRules"
 
 
 async def ask(stack, source, target, **more):
     answer = await stack.http.get("/v1/reachability", params={"from": source, "to": target, **more})
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    return told["allowed"], told["reason"], told["by"]
+    reported = answer.json()
+    return reported["allowed"], reported["reason"], reported["by"]
 
 
 async def test_what_reaches_what_on_ub(stack):
@@ -243,11 +243,11 @@ async def test_a_tenants_token_does_not_touch_another_tenants_slices_peerings_or
         headers = {"authorization": f"Bearer {tokens[who]}"}
         return (await stack.http.request(method, f"/v1/{path}", json=body, headers=headers)).status_code
 
-    wish = a_request(members=LEFT, instance="a", project="red").wire()
-    assert await ask("ben", "PUT", "slices/a-ub", wish | {"project": "blue"}) == 403
-    assert await ask("ben", "PUT", "slices/a-ub", wish) == 403
+    desired = a_request(members=LEFT, instance="a", project="red").wire()
+    assert await ask("ben", "PUT", "slices/a-ub", desired | {"project": "blue"}) == 403
+    assert await ask("ben", "PUT", "slices/a-ub", desired) == 403
     assert await ask("ben", "DELETE", "slices/a-ub") == await ask("ben", "POST", "slices/a-ub:program") == 403
-    assert await ask("ada", "PUT", "slices/a-ub", wish) == await ask("compute", "PUT", "slices/a-ub", wish) == 200
+    assert await ask("ada", "PUT", "slices/a-ub", desired) == await ask("compute", "PUT", "slices/a-ub", desired) == 200
     peering = {"project": "red", "slices": slices}
     assert await ask("ben", "PUT", "peerings/p1", peering) == 403
     assert await ask("ada", "PUT", "peerings/p1", peering) == 200

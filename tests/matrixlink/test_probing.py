@@ -49,8 +49,8 @@ class Fabric:
 
     def parts(self, first=100, rounds=2, reporting=ALL):
         """What that many rounds confirm."""
-        said = [self.round(first - back, reporting) for back in range(rounds)]
-        return {PLAN.names[each.part]: each.share for each in confirmed(said)}
+        reported = [self.round(first - back, reporting) for back in range(rounds)]
+        return {PLAN.names[each.part]: each.share for each in confirmed(reported)}
 
 
 @pytest.fixture(scope="module")
@@ -170,13 +170,13 @@ def test_one_round_alone_confirms_nothing():
 def test_an_agent_tells_failures_only_and_not_those_its_own_port_explains():
     hardware = {name: EmulatedNode(NodeName(name)) for name in ALL}
     probing = AgentProbing(A, PLAN, EmulatedWires(hardware, SUPERNODE.spec), 10.0)
-    told = probing.report(1_000.0, {})
-    assert (told.round, told.sent, told.failed) == (100, 129, [])
-    assert told.latency_us["ub"] == 1.9
+    reported = probing.report(1_000.0, {})
+    assert (reported.round, reported.sent, reported.failed) == (100, 129, [])
+    assert reported.latency_us["ub"] == 1.9
     hardware[A].silent["ub-p3-k11"] = 0.0
     assert probing.report(1_009.9, {}).failed == [], "a round is sent once"
-    told = probing.report(1_010.0, {})
-    assert [each.probe for each in told.failed] == [3 * 16 + 11]
+    reported = probing.report(1_010.0, {})
+    assert [each.probe for each in reported.failed] == [3 * 16 + 11]
     assert probing.report(1_011.0, {"ub-p3-k11": 0.0}).failed == []
 
 
@@ -223,9 +223,9 @@ async def test_a_silent_fault_is_found_routed_around_and_mended(tmp_path, faults
         stack.hardware[node].silent |= silent
 
     async def found():
-        held = await link(stack, name)
-        assert held["reason"] in ("", reason)
-        return held["gbps"] == pytest.approx(gbps)
+        current = await link(stack, name)
+        assert current["reason"] in ("", reason)
+        return current["gbps"] == pytest.approx(gbps)
 
     await detected(stack, found)
     assert (await link(stack, name))["state"] == ("Down" if gbps == 0 else "Degraded")
@@ -238,10 +238,10 @@ async def test_a_silent_fault_is_found_routed_around_and_mended(tmp_path, faults
     for node in faults:
         stack.hardware[node].silent.clear()
 
-    async def mended():
+    async def repaired():
         return (await link(stack, name))["state"] == "Up"
 
-    await detected(stack, mended)
+    await detected(stack, repaired)
     await stack.settle()
     assert (await stack.client.find_slice("a")).state == "Active"
     assert (await stack.http.get("/v1/probes")).json()["atFault"] == {}
@@ -280,10 +280,10 @@ async def test_what_was_found_outlives_a_restart_and_is_taken_back(tmp_path):
     assert await found()
     stack.hardware[CELL[1]].silent.clear()
 
-    async def mended():
+    async def repaired():
         return not await found()
 
-    await detected(stack, mended)
+    await detected(stack, repaired)
 
 
 async def test_a_dead_node_and_a_dark_port_are_no_silent_faults(tmp_path):

@@ -36,13 +36,13 @@ class FakeAgent:
 
     def report(self):
         self.sequence += 1
-        held = [
+        current = [
             {"slice": name, "generation": generation, "status": "Programmed" if body else "Cleared"}
             for name, (generation, body) in sorted(self.tables.items())
         ]
         ports = [{"port": port, "gbps": gbps} for port, gbps in sorted(self.ports.items())]
-        told = {"node": self.node, "epoch": 1, "sequence": self.sequence, "leaseSeconds": 30.0}
-        return told | {"programs": held, "ports": ports}
+        reported = {"node": self.node, "epoch": 1, "sequence": self.sequence, "leaseSeconds": 30.0}
+        return reported | {"programs": current, "ports": ports}
 
     def obey(self, desired):
         for each in desired:
@@ -51,8 +51,8 @@ class FakeAgent:
             elif each.get("program"):
                 assert each["generation"] >= self.tables.get(each["slice"], (0,))[0], "never an older generation"
                 self.tables[each["slice"]] = (each["generation"], each["program"])
-        wished = {each["slice"] for each in desired}
-        for name in [n for n, (_, body) in self.tables.items() if body is None and n not in wished]:
+        spec = {each["slice"] for each in desired}
+        for name in [n for n, (_, body) in self.tables.items() if body is None and n not in spec]:
             del self.tables[name]
 
 
@@ -120,14 +120,14 @@ class AnyOrder(RuleBasedStateMachine):
         level=st.integers(0, 2),
         project=st.sampled_from(["red", "blue"]),
     )
-    def wish(self, name, members, part, level, project):
+    def request(self, name, members, part, level, project):
         plane = name.split("-")[1]
         levels = LEVELS[plane] if part else ["none"]
-        wish = a_request(
+        request = a_request(
             plane, members, instance=name, project=project, qos_class="Burstable",
             floor_gbps_per_npu=FLOORS[plane] * part, protection=levels[level % len(levels)],
         )  # fmt: skip
-        if self.put(f"/v1/slices/{name}", wish.wire()).status_code == 200:
+        if self.put(f"/v1/slices/{name}", request.wire()).status_code == 200:
             self.http.post(f"/v1/slices/{name}:program")
 
     @rule(name=st.sampled_from(NAMES))
@@ -180,9 +180,9 @@ class AnyOrder(RuleBasedStateMachine):
         """Everybody who speaks reports and obeys; then the watcher comes round."""
         speaking = [agent for node, agent in self.agents.items() if node not in self.silent]
         answer = self.http.post("/v1/link-reports", json={"reports": [agent.report() for agent in speaking]})
-        for agent, told in zip(speaking, answer.json()["answers"], strict=True):
-            assert told["accepted"], told
-            agent.obey(told["desired"])
+        for agent, reported in zip(speaking, answer.json()["answers"], strict=True):
+            assert reported["accepted"], reported
+            agent.obey(reported["desired"])
         self.board.reroute()
         self.board.settle_all()
 
@@ -202,12 +202,12 @@ class AnyOrder(RuleBasedStateMachine):
                 assert (row.state, row.kept, row.unprotected) == ("Active", 1.0, ""), row.view()
                 first = program_bodies(row, choose_routes(pristine, Plane(row.plane), row.members))
                 for node, body in first.items():
-                    generation, held = self.agents[node].tables[row.name]
+                    generation, current = self.agents[node].tables[row.name]
                     assert generation == row.generation
-                    assert held["peerings"] == [] or row.name in self.board.promises.peered
+                    assert current["peerings"] == [] or row.name in self.board.promises.peered
                     for key in ("peers", "detours"):
-                        assert held[key] == json.loads(json.dumps(body[key]))
-                    assert [(s["subPlane"], s["weight"]) for s in held["stripes"]] == [
+                        assert current[key] == json.loads(json.dumps(body[key]))
+                    assert [(s["subPlane"], s["weight"]) for s in current["stripes"]] == [
                         (s["sub_plane"], s["weight"]) for s in body["stripes"]
                     ]
 

@@ -28,8 +28,8 @@ def need_of(fabric, plane, members=NODES):
 
 def weights(routes, node, peer=None):
     """Weight of each (sub-plane, chip) of the traffic from a node to a peer."""
-    held = routes.nodes[node]
-    stripes = held.detours.get(peer, held.stripes)
+    current = routes.nodes[node]
+    stripes = current.detours.get(peer, current.stripes)
     return {(s.sub_plane, k): s.weight * share for s in stripes for k, share in enumerate(s.spread or [1 / 16] * 16)}
 
 

@@ -152,11 +152,11 @@ async def test_prometheus_has_planes_switches_tenants_and_slices_but_no_ports(st
     stack.hardware[NODES[0]].ports["ub-p0-k00"] = 0.0
     await stack.report()
     text = (await stack.http.get("/metrics")).text
-    held = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("matrixlink_"))
-    assert float(held['matrixlink_plane_sent_gbps{plane="ub"}']) == pytest.approx(4 * NODE, rel=1e-3)
-    assert float(held['matrixlink_project_sent_gbps{plane="ub",project="red"}']) == pytest.approx(4 * NODE, rel=1e-3)
-    assert float(held['matrixlink_links_below{plane="ub",reason="PortDown"}']) == 1
-    assert float(held["matrixlink_probes_sent_total"]) >= 129 * len(NODES)
+    current = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("matrixlink_"))
+    assert float(current['matrixlink_plane_sent_gbps{plane="ub"}']) == pytest.approx(4 * NODE, rel=1e-3)
+    assert float(current['matrixlink_project_sent_gbps{plane="ub",project="red"}']) == pytest.approx(4 * NODE, rel=1e-3)
+    assert float(current['matrixlink_links_below{plane="ub",reason="PortDown"}']) == 1
+    assert float(current["matrixlink_probes_sent_total"]) >= 129 * len(NODES)
     assert 'switch="sn0-l2p3-k11"' in text
     assert "ub-p3-k11" not in text
 

@@ -59,11 +59,11 @@ def state(stack):
     with board.store.reading() as session:
         rows = [row.view().wire() for row in board.store.slices(session)]
         programs = [row.view().wire() for row in board.store.programs(session)]
-    books = [
+    ledger = [
         {place: total.tolist() for place, total in book.places()} for book in (promises.ledger, promises.healthy_ledger)
     ]
     ports = {owner: dict(fabric.unavailable_ports(owner)) for owner in fabric.touched()}
-    return rows, programs, books, ports, board.store.records.latest(), {terms.name: terms for terms in promises.slices}
+    return rows, programs, ledger, ports, board.store.records.latest(), {terms.name: terms for terms in promises.slices}
 
 
 async def fill(stack):
@@ -75,17 +75,17 @@ async def fill(stack):
 
 async def test_the_loss_of_an_l2_chip_is_told_before_it_happens_as_it_then_happens(stack):
     await fill(stack)
-    told = await stack.client.what_if(WhatIfRequest(fail=["sn0-l2p3-k11"]))
-    effects = {effect.slice: effect for effect in told.slices}
+    reported = await stack.client.what_if(WhatIfRequest(fail=["sn0-l2p3-k11"]))
+    effects = {effect.slice: effect for effect in reported.slices}
     assert set(effects) == {"a-ub", "b-ub"}
-    assert (effects["a-ub"].broken, effects["b-ub"].broken, told.floors_hold) == (False, True, False)
+    assert (effects["a-ub"].broken, effects["b-ub"].broken, reported.floors_hold) == (False, True, False)
     assert effects["a-ub"].protection_lost.startswith("no room on")
     assert effects["b-ub"].kept_before_gbps_per_npu == 189.0
-    planes = {str(each.plane): each for each in told.planes}
+    planes = {str(each.plane): each for each in reported.planes}
     assert (planes["ub"].ports_changed, planes["ub"].slices_rerouted, planes["ub"].floors_broken) == (48, 2, 1)
     assert planes["ub"].protections_lost == 1
     assert planes["rdma"].slices_affected == planes["vpc"].slices_affected == 0
-    worst = told.links_overfull[0]
+    worst = reported.links_overfull[0]
     assert worst.floors_gbps == pytest.approx(389 * 8 / 111)
     assert worst.link.partition(".")[0] in NODES[:3]
     assert planes["ub"].links_overfull == 3 * 111 + 3 * 16 * 6, "uplinks but the chip's, die links but its sub-plane's"
@@ -96,15 +96,15 @@ async def test_the_loss_of_an_l2_chip_is_told_before_it_happens_as_it_then_happe
         view = await stack.client.find_slice(name)
         assert view.floor_kept_gbps_per_npu == pytest.approx(effect.kept_after_gbps_per_npu)
         assert view.protected is (None if name == "b-ub" else False)
-    mended = await stack.client.what_if(WhatIfRequest(repair=["sn0-l2p3-k11"]))
-    after = {effect.slice: effect for effect in mended.slices}
-    assert (after["b-ub"].kept_after_gbps_per_npu, after["b-ub"].broken, mended.floors_hold) == (189.0, False, True)
+    repaired = await stack.client.what_if(WhatIfRequest(repair=["sn0-l2p3-k11"]))
+    after = {effect.slice: effect for effect in repaired.slices}
+    assert (after["b-ub"].kept_after_gbps_per_npu, after["b-ub"].broken, repaired.floors_hold) == (189.0, False, True)
 
 
 async def test_members_that_would_be_cut_off_are_told_pair_by_pair(stack):
     await fill(stack)
-    told = await stack.client.what_if(WhatIfRequest(fail=[N0]))
-    effects = {effect.slice: effect for effect in told.slices}
+    reported = await stack.client.what_if(WhatIfRequest(fail=[N0]))
+    effects = {effect.slice: effect for effect in reported.slices}
     assert {(pair.a, pair.b) for pair in effects["a-ub"].cut} == {(N0, other) for other in NODES[1:]}
     assert effects["b-ub"].pairs_cut == 2
     assert [(pair.a, pair.b) for pair in effects["d-vpc"].cut] == [(N0, "*")]
@@ -135,8 +135,8 @@ async def test_asking_changes_nothing(stack):
             with pytest.raises(InvalidField):
                 what_if(stack.switchboard().promises, asked)
         else:
-            told = what_if(stack.switchboard().promises, asked)
-            assert all(0 <= each.kept_after_gbps_per_npu <= each.floor_gbps_per_npu for each in told.slices)
+            view = what_if(stack.switchboard().promises, asked)
+            assert all(0 <= each.kept_after_gbps_per_npu <= each.floor_gbps_per_npu for each in view.slices)
         assert state(stack) == before
 
     ask()

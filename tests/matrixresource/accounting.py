@@ -103,26 +103,28 @@ class Accounts:
 
     def agents_are_asked_for_what_is_held(self) -> None:
         asked: dict[str, set[str]] = {}
-        for name, wish in self.wishes.items():
+        for name, desired in self.wishes.items():
             node = self.nodes[name]
-            assert (wish.desired_role, wish.generation) == (node.desired_role, node.assignment_generation), name
-            asked[name] = {part["allocation"] for part in wish.parts or []}
-            if wish.desired_role != "Clean":
-                assert wish.allocation == node.holder, f"{name} is wished for {wish.allocation}, held by {node.holder}"
-                assert wish.rank == node.rank, name
-            dies = ALL_DIES if wish.desired_role != "Clean" else 0
-            for part in wish.parts or []:
+            assert (desired.desired_role, desired.generation) == (node.desired_role, node.assignment_generation), name
+            asked[name] = {part["allocation"] for part in desired.parts or []}
+            if desired.desired_role != "Clean":
+                assert desired.allocation == node.holder, (
+                    f"{name} is wished for {desired.allocation}, held by {node.holder}"
+                )
+                assert desired.rank == node.rank, name
+            dies = ALL_DIES if desired.desired_role != "Clean" else 0
+            for part in desired.parts or []:
                 mine = sum(1 << die for die in part["dies"])
                 assert not dies & mine, f"a die of {name} is wished twice"
                 dies |= mine
             if node.holder is not None and self.allocations[node.holder].state != "Releasing":
                 bound = self.allocations[node.holder].bound
-                assert (wish.desired_role != "Clean") == bound, f"{name}: {wish.desired_role}, bound: {bound}"
+                assert (desired.desired_role != "Clean") == bound, f"{name}: {desired.desired_role}, bound: {bound}"
         for part in self.parts:
             row = self.allocations[part.allocation]
-            wished = row.bound and not part.releasing and row.state != "Releasing"
-            assert (part.allocation in asked[part.node]) == wished, f"{part.allocation} on {part.node}"
-            if wished:
+            spec = row.bound and not part.releasing and row.state != "Releasing"
+            assert (part.allocation in asked[part.node]) == spec, f"{part.allocation} on {part.node}"
+            if spec:
                 assert part.desired().wire() in self.wishes[part.node].parts
         shared = {(part.node, part.allocation) for part in self.parts}
         for name, names in asked.items():
@@ -136,8 +138,10 @@ class Accounts:
                 if other.starts_at < row.ends_at and row.starts_at < other.ends_at:
                     theirs = dies_of(other)
                     assert not any(mine[node] & theirs[node] for node in mine), f"{row.name} and {other.name}"
-            for name, held in self.allocations.items():
-                leaves = held.state == "Releasing" or (held.expires_at is not None and held.expires_at <= row.starts_at)
+            for name, allocation in self.allocations.items():
+                leaves = allocation.state == "Releasing" or (
+                    allocation.expires_at is not None and allocation.expires_at <= row.starts_at
+                )
                 if leaves:
                     continue
                 for node in self.whole[name]:
@@ -183,9 +187,9 @@ def above_quota(session: Session, used: dict[str, Counter[str]], before: dict[st
     return found
 
 
-def same_as_the_tables(session: Session, books: LedgerSync, store: ResourceStore) -> None:
+def same_as_the_tables(session: Session, ledger_sync: LedgerSync, store: ResourceStore) -> None:
     """The books say what they would say had they been made anew."""
-    ledger = books.open(session)
+    ledger = ledger_sync.open(session)
     assert ledger.index.state() == ledger.rebuilt().state()
     anew = LedgerSync(store)
     fresh = anew.open(session)
@@ -193,9 +197,9 @@ def same_as_the_tables(session: Session, books: LedgerSync, store: ResourceStore
     store.records.after_commit.pop()
     assert told(ledger) == told(fresh)
     assert ledger.tenants == fresh.tenants
-    assert books.preempted_by == anew.preempted_by
+    assert ledger_sync.preempted_by == anew.preempted_by
     dies, sockets, gib = Accounts(session).held()
-    for number, name in enumerate(books.names):
+    for number, name in enumerate(ledger_sync.names):
         if name is not None:
             index = ledger.index
             free = index.dies[number] | index.idle_faulty.get(number, 0)
@@ -211,12 +215,14 @@ def kept_as_written(session: Session, records: Database) -> None:
     assert kept is not None
     for kind in records._keeps:
         shape = shape_of(kind)
-        held = {shape.key(row): shape.values(row) for row in kept.all(kind)}
+        current = {shape.key(row): shape.values(row) for row in kept.all(kind)}
         there = {shape.key(row): shape.values(row) for row in session.scalars(select(kind))}
-        assert held.keys() == there.keys(), kind
+        assert current.keys() == there.keys(), kind
         for key, values in there.items():
             differ = {
-                column: (held[key][column], value) for column, value in values.items() if held[key][column] != value
+                column: (current[key][column], value)
+                for column, value in values.items()
+                if current[key][column] != value
             }
             assert not differ, f"{kind.__name__} {key}: (kept, written) {differ}"
     for part in kept.all(PartitionRow):
@@ -227,14 +233,14 @@ def kept_as_written(session: Session, records: Database) -> None:
 
 def told(ledger: Ledger) -> dict[str, Any]:
     """All that a ledger knows, to be compared."""
-    held = {name: (astuple(each.request), laid(each.place), each.since) for name, each in ledger.allocations.items()}
+    current = {name: (astuple(each.request), laid(each.place), each.since) for name, each in ledger.allocations.items()}
     promised = {
         name: (astuple(each.request), each.start, each.end, laid(each.place), each.holds)
         for name, each in ledger.reservations.items()
     }
     index = ledger.index
     amounts = {"cpus": index.cpus, "mem": index.mem, "up": index.up, "broken": index.faulty_dies}
-    return {"held": held, "promised": promised, "index": index.state()} | amounts
+    return {"held": current, "promised": promised, "index": index.state()} | amounts
 
 
 def laid(place: Placement) -> list[list[tuple[int, int]]]:

@@ -67,33 +67,33 @@ class Machine:
         """
         self.sequence += 1
         with self.store.reading() as session:
-            wishes = [row.view() for row in self.store.assignments(session) if row.name not in silent]
+            requests = [row.view() for row in self.store.assignments(session) if row.name not in silent]
         done = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
         found = faults or {}
         self.reports.take(
             [
                 NodeReport(
-                    node=wish.name,
+                    node=request.name,
                     epoch=self.epoch,
                     sequence=self.sequence,
                     lease_s=lease_s,
-                    status=status or done[wish.desired_role],
-                    generation=wish.generation,
-                    allocation=wish.allocation,
-                    parts=[PartReport(allocation=part.allocation, status="Active") for part in wish.parts],
-                    faults=[ReportedFault(code=code, component=at) for code, at in found.get(wish.name, ())],
+                    status=status or done[request.desired_role],
+                    generation=request.generation,
+                    allocation=request.allocation,
+                    parts=[PartReport(allocation=part.allocation, status="Active") for part in request.parts],
+                    faults=[ReportedFault(code=code, component=at) for code, at in found.get(request.name, ())],
                 )
-                for wish in wishes
+                for request in requests
             ]
         )
 
-    def ask(self, name: str, validate_only: bool = False, **wish: object) -> AllocationView:
+    def ask(self, name: str, validate_only: bool = False, **desired: object) -> AllocationView:
         """Reserve under REST's names: `machine.ask("a", npus=2, affinity={"allocations": ["b"]})`."""
-        return self.allocator.reserve(name, AllocationRequest.model_validate(wish), validate_only=validate_only)
+        return self.allocator.reserve(name, AllocationRequest.model_validate(desired), validate_only=validate_only)
 
-    def have(self, name: str, **wish: object) -> AllocationView:
+    def have(self, name: str, **desired: object) -> AllocationView:
         """Reserved, bound and served."""
-        self.ask(name, **wish)
+        self.ask(name, **desired)
         self.allocator.bind(name)
         self.obey()
         return self.held(name)

@@ -51,9 +51,9 @@ class Reporting:
         """A report `after_s` later; a fault is a code and a component."""
         self.clock.at += after_s
         self.sequence += 1
-        said = {"status": "Clean", "generation": 1, "sequence": self.sequence, "lease_s": 30.0} | more
+        reported = {"status": "Clean", "generation": 1, "sequence": self.sequence, "lease_s": 30.0} | more
         found = [ReportedFault(code=code, component=component) for code, component in faults]
-        return self.reports.take([NodeReport(node=NODE, epoch=epoch, faults=found, **said)])[0]
+        return self.reports.take([NodeReport(node=NODE, epoch=epoch, faults=found, **reported)])[0]
 
     @property
     def node(self) -> NodeRow:
@@ -63,11 +63,11 @@ class Reporting:
         return node
 
     @property
-    def wish(self) -> AssignmentRow:
+    def desired(self) -> AssignmentRow:
         with self.store.reading() as session:
-            wish = next(row for row in self.store.assignments(session) if row.name == NODE)
-            session.expunge(wish)
-        return wish
+            desired = next(row for row in self.store.assignments(session) if row.name == NODE)
+            session.expunge(desired)
+        return desired
 
     def npu(self, index: int) -> NpuView:
         return self.node.npu_views()[index]

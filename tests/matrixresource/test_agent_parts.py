@@ -23,8 +23,8 @@ def agent(seed: int = 1) -> ResourceAgent:
     """An agent of which every change is looked at: no die is ever in two hands."""
 
     def changed() -> None:
-        held = [die for kept in one.memory()["parts"].values() for die in kept["held"]]
-        assert len(held) == len(set(held)), "a die in two hands"
+        current = [die for kept in one.memory()["parts"].values() for die in kept["held"]]
+        assert len(current) == len(set(current)), "a die in two hands"
 
     one = ResourceAgent(EmulatedNode(NODE), node_stages(), LoopClock(), Random(seed), changed, 30.0)
     return one
@@ -157,9 +157,9 @@ async def test_whatever_happens_in_between_the_newest_wish_is_what_stands_in_the
     life.cancel()
 
 
-def _apart(wished: dict[str, frozenset[int]]) -> dict[str, frozenset[int]]:
+def _apart(desired: dict[str, frozenset[int]]) -> dict[str, frozenset[int]]:
     """The same with every die wished for once."""
     apart: dict[str, frozenset[int]] = {}
-    for name, dies in wished.items():
+    for name, dies in desired.items():
         apart[name] = dies.difference(*apart.values())
     return apart

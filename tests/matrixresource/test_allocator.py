@@ -217,8 +217,8 @@ def later(machine, seconds):
     return timestamp(machine.clock.at + seconds)
 
 
-def promise(machine, name, after_s, **wish):
-    request = {"startsAt": later(machine, after_s), "durationS": 1000} | wish
+def promise(machine, name, after_s, **desired):
+    request = {"startsAt": later(machine, after_s), "durationS": 1000} | desired
     return machine.allocator.reservations.put(name, ReservationRequest.model_validate(request))
 
 

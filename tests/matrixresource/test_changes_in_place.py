@@ -24,15 +24,15 @@ def test_a_move_leaves_the_lease_as_it_is(machine, asked):
     ends = timestamp(machine.clock.at + 1000)
     machine.have("one", nodes=2, leaseS=1000)
     machine.clock.at += 300
-    wish = AllocationRequest.model_validate({"nodes": 2, "placement": SPREAD, "leaseS": asked})
-    begun = machine.allocator.move("one", wish)
+    request = AllocationRequest.model_validate({"nodes": 2, "placement": SPREAD, "leaseS": asked})
+    begun = machine.allocator.move("one", request)
     assert any(member.role == "successor" for member in begun.members)
     assert begun.expires_at == ends
-    again = machine.allocator.move("one", wish)
+    again = machine.allocator.move("one", request)
     assert [m.node for m in again.members] == [m.node for m in begun.members], "asked twice, it is one move"
     machine.allocator.bind("one")
     machine.obey()
-    assert machine.allocator.cut_over("one", wish).expires_at == ends
+    assert machine.allocator.cut_over("one", request).expires_at == ends
     changed = machine.request_deploy("one", nodes=2, placement=SPREAD, leaseS=5000)
     assert changed.expires_at == timestamp(machine.clock.at + 5000), "a wish in place changes it"
 

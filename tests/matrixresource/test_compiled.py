@@ -178,9 +178,9 @@ def test_without_a_compiler_it_says_so_in_one_line(
 ) -> None:
     monkeypatch.setenv("PATH", str(stand_in.folder))
     assert main([]) == CANNOT
-    said = capsys.readouterr().out
-    assert said.count("\n") == 1
-    assert "no C compiler" in said
+    text = capsys.readouterr().out
+    assert text.count("\n") == 1
+    assert "no C compiler" in text
 
 
 def test_every_module_of_the_allocator_is_compiled_or_named_as_excluded() -> None:

@@ -45,11 +45,11 @@ class Scattered(Machine):
         self.plans = DefragmentationService(self.store, self.allocator.ledger, self.clock)
         self.room_making = DefragmentationController(self.store, self.allocator, self.clock)
 
-    def propose(self, **wish: object) -> DefragmentationView:
-        return self.plans.propose(DefragmentationRequest.model_validate({"name": "p"} | (wish or {"nodes": 4})))
+    def propose(self, **desired: object) -> DefragmentationView:
+        return self.plans.propose(DefragmentationRequest.model_validate({"name": "p"} | (desired or {"nodes": 4})))
 
-    def approve(self, **wish: object) -> DefragmentationView:
-        self.propose(**wish)
+    def approve(self, **desired: object) -> DefragmentationView:
+        self.propose(**desired)
         return self.plans.approve("p")
 
     def carried_on(self) -> DefragmentationView:
@@ -176,11 +176,11 @@ def test_what_its_owner_cannot_move_ends_the_plan(tmp_path: Path) -> None:
     machine = Scattered(tmp_path, {name: {INSTANCE_LABEL: name} for name in "abcd"})
     machine.approve()
     move = machine.carried_on().moves[0]
-    told = MoveRefused(
+    reported = MoveRefused(
         allocation=move.allocation, node=NodeName(move.source), to=NodeName(move.to), reason="NoBandwidth", message="no"
     )
-    assert machine.plans.refused("p", told.model_copy(update={"allocation": "full"})).state == "Running"
-    failed = machine.plans.refused("p", told)
+    assert machine.plans.refused("p", reported.model_copy(update={"allocation": "full"})).state == "Running"
+    failed = machine.plans.refused("p", reported)
     assert (failed.state, failed.conditions[0].reason) == ("Failed", "NoBandwidth")
     machine.ask("free-again", nodes=2)
 

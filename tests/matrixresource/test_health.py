@@ -150,13 +150,13 @@ def test_a_frequent_fault_separates_its_npu_across_a_restart_until_it_is_release
 
 def test_a_lasting_fault_keeps_new_work_off_its_die_until_it_has_been_well_for_a_minute(tmp_path):
     service = Reporting(tmp_path)
-    told = []
+    reported = []
     for at_s, down in [(0, True), (20, True), (30, True), (40, False), (90, False), (100, False)]:
         service.begin()
         service.clock.at = 1_800_000_000.0 + at_s
         service.report(*([(ROCE, "rdma-npu2-die0")] if down else []))
-        told.append((at_s, service.npu(2).level, unusable_dies(service.node)))
-    assert told == [
+        reported.append((at_s, service.npu(2).level, unusable_dies(service.node)))
+    assert reported == [
         (0, "NotHandle", 0),
         (20, "NotHandle", 0),
         (30, "PreSeparate", 1 << 4),

@@ -133,11 +133,11 @@ class Pair:
 
     async def until(self, **parts: str) -> list[NodeReport]:
         """Reports exchanged until just these parts were seen, of the newest wish."""
-        told = []
+        reported = []
         while not (self.service.node.in_sync and self.service.node.reported_partitions == parts):
-            told.append(self.exchange())
+            reported.append(self.exchange())
             await asyncio.sleep(1)
-        return told
+        return reported
 
 
 @pytest.mark.looptime

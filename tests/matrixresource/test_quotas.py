@@ -22,8 +22,8 @@ def machine(tmp_path):
     made.check()
 
 
-def promise(machine, name, **wish):
-    asked = {"project": "team", "startsAt": timestamp(machine.clock.at + 100), "durationS": 1000} | wish
+def promise(machine, name, **desired):
+    asked = {"project": "team", "startsAt": timestamp(machine.clock.at + 100), "durationS": 1000} | desired
     machine.allocator.reservations.put(name, ReservationRequest.model_validate(asked))
 
 
@@ -32,8 +32,8 @@ def its_time_comes(machine):
     machine.allocator.reservations.reconcile()
 
 
-def ask(machine, name, **wish):
-    machine.request_deploy(name, **{"project": "team"} | wish)
+def ask(machine, name, **desired):
+    machine.request_deploy(name, **{"project": "team"} | desired)
 
 
 TAKEN = [
@@ -91,10 +91,10 @@ def test_a_move_to_more_nodes_counts_from_its_beginning(machine):
     elsewhere = {"project": "team", "placement": {"policy": "spread"}}
     with pytest.raises(QuotaExceeded):
         machine.allocator.move("one", AllocationRequest.model_validate({"nodes": 5, **elsewhere}))
-    wish = AllocationRequest.model_validate({"nodes": 4, **elsewhere})
-    machine.allocator.move("one", wish)
+    request = AllocationRequest.model_validate({"nodes": 4, **elsewhere})
+    machine.allocator.move("one", request)
     with pytest.raises(QuotaExceeded):
         ask(machine, "more", npus=1)
     machine.allocator.bind("one")
     machine.obey()
-    assert machine.allocator.cut_over("one", wish).nodes == 4
+    assert machine.allocator.cut_over("one", request).nodes == 4

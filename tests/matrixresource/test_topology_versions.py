@@ -102,8 +102,8 @@ async def test_a_cabinet_is_closed_and_opened(desk: Desk) -> None:
     assert [(each["name"], each["state"], each["allocations"]) for each in listed] == [("sn0-c03", "Drained", [])]
     again = await desk.call("POST", "domains/sn0-c03:close?drain=true")
     assert again["etag"] == listed[0]["etag"]
-    told = [json.loads(change.body)["state"] for change in desk.store.records.changes_since("domain", 0)]
-    assert told[-2:] == ["Draining", "Drained"]
+    reported = [json.loads(change.body)["state"] for change in desk.store.records.changes_since("domain", 0)]
+    assert reported[-2:] == ["Draining", "Drained"]
     await desk.call("POST", "domains/sn0:close")
     with desk.store.reading() as session:
         assert closed_cabinets(session) == {f"sn0-c{c:02d}" for c in range(12)}
@@ -143,8 +143,8 @@ async def test_supernodes_come_and_go(desk: Desk) -> None:
     assert refused["blocking"] == [{"domain": "sn1", "allocations": ["job"]}]
     desk.hold("sn1-c00-n0", None)
     with desk.store.transaction() as session:
-        wish = next(row for row in desk.store.assignments(session) if row.name == "sn1-c00-n0")
-        wish.generation = 7
+        desired = next(row for row in desk.store.assignments(session) if row.name == "sn1-c00-n0")
+        desired.generation = 7
     await desk.call("POST", "domains/sn1-c02:close")
     await desk.call("DELETE", "supernodes/sn1", status=204)
     await desk.call("DELETE", "supernodes/sn1", status=404)
@@ -185,18 +185,18 @@ async def test_a_failed_switch_is_one_version_and_old_ones_are_read_back(desk: D
     assert desk.surveyor.reconcile() is None
     desk.report(WELL, *nodes)
     desk.clock.at += 60
-    mended = desk.surveyor.reconcile()
+    repaired = desk.surveyor.reconcile()
     assert await desk.changes() == [
         [("SupernodeAdded", "sn0")],
         [("SwitchFailed", "sn0-l2p3-k11")],
         [("SwitchMended", "sn0-l2p3-k11")],
     ]
-    assert (await desk.call("GET", "supernodes/sn0"))["topologyVersion"] == mended
-    for version, there in ((failed, False), (mended, True), (None, True)):
+    assert (await desk.call("GET", "supernodes/sn0"))["topologyVersion"] == repaired
+    for version, there in ((failed, False), (repaired, True), (None, True)):
         query = f"?version={version}" if version else ""
         document = await desk.call("GET", f"supernodes/sn0/topology{query}")
         assert any(each["id"] == "sn0-l2p3-k11" for each in document["graph"]["nodes"]) is there
-        assert document["topologyVersion"] == (version or mended)
+        assert document["topologyVersion"] == (version or repaired)
     await desk.call("GET", "supernodes/sn0/topology?version=v9-000000000000", status=404)
 
 
@@ -218,7 +218,7 @@ class Killed(BaseException):
 
 def test_a_crash_at_any_commit_leaves_one_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each verb is killed just before its commit, then just after it, then asked a third time by who never heard."""
-    told, killed = Desk(tmp_path / "told"), Desk(tmp_path / "killed")
+    reported, killed = Desk(tmp_path / "told"), Desk(tmp_path / "killed")
     life: list[Callable[[Desk], object]] = [
         lambda desk: desk.surveyor.ensure_supernode("sn1", SupernodeRequest(), by="me"),
         lambda desk: desk.surveyor.close("sn0-c03", by="me", drain=True),
@@ -228,19 +228,19 @@ def test_a_crash_at_any_commit_leaves_one_history(tmp_path: Path, monkeypatch: p
         lambda desk: desk.surveyor.close("sn1", by="me"),
         lambda desk: desk.surveyor.remove_supernode("sn1", by="me"),
     ]
-    for deed in life:
-        deed(told)
+    for action in life:
+        action(reported)
         for after in (False, True):
             with monkeypatch.context() as patch, suppress(Killed, NotFound):
                 patch.setattr(Session, "commit", killing(Session.commit, after))
-                deed(killed)
+                action(killed)
             killed.restart()
         with suppress(NotFound):  # what was removed already
-            deed(killed)
-        told.clock.at += 60
+            action(killed)
+        reported.clock.at += 60
         killed.clock.at += 60
-    assert history(killed) == history(told)
-    assert len(history(told)) == 7
+    assert history(killed) == history(reported)
+    assert len(history(reported)) == 7
 
 
 def killing(commit: Callable[[Session], None], after: bool) -> Callable[[Session], None]:

@@ -37,10 +37,10 @@ def test_verbs_by_turns_never_give_anything_twice(replicas, seed):
     chance, refused = Random(seed), 0
     for step in range(60):
         machine = chance.choice(replicas)
-        held = machine.names()
-        if held and chance.random() < 0.4:
+        current = machine.names()
+        if current and chance.random() < 0.4:
             with suppress(Conflict):
-                machine.allocator.release(chance.choice(held))
+                machine.allocator.release(chance.choice(current))
         else:
             try:
                 machine.request_deploy(f"a{step}", **chance.choice(WISHES))

@@ -20,11 +20,11 @@ from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 
 def columns(file: Path) -> dict[str, list[tuple[object, ...]]]:
     """Name, type, nullability and place in the key of every column."""
-    with sqlite3.connect(file) as held:
-        tables = [name for (name,) in held.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    with sqlite3.connect(file) as current:
+        tables = [name for (name,) in current.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return {
             table: sorted(
-                (row[1], row[2].upper(), row[3], row[5]) for row in held.execute(f"PRAGMA table_info({table})")
+                (row[1], row[2].upper(), row[3], row[5]) for row in current.execute(f"PRAGMA table_info({table})")
             )
             for table in tables
         }
@@ -43,8 +43,8 @@ def test_a_fresh_file_is_as_the_migrations_leave_it(tmp_path: Path) -> None:
     assert migrate(f"sqlite:///{fresh}") is False
     upgraded(f"sqlite:///{stepwise}")
     assert columns(fresh) == columns(stepwise)
-    with sqlite3.connect(fresh) as held:
-        assert held.execute("SELECT version_num FROM alembic_version").fetchall() == [(newest_revision(),)]
+    with sqlite3.connect(fresh) as current:
+        assert current.execute("SELECT version_num FROM alembic_version").fetchall() == [(newest_revision(),)]
     engine = create_engine(f"sqlite:///{stepwise}")
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []

@@ -58,7 +58,7 @@ def befalling(engine: Engine, records: Database, mishap: str) -> Iterator[None]:
             records.after_commit.remove(cut)
 
 
-def broken_off(records: Database, deed: Callable[[], Any]) -> Any:
+def broken_off(records: Database, action: Callable[[], Any]) -> Any:
     """It breaks off once it has changed what it changes."""
 
     def fail(*_: Any) -> None:
@@ -66,7 +66,7 @@ def broken_off(records: Database, deed: Callable[[], Any]) -> Any:
 
     records.before_commit.append(fail)
     try:
-        return deed()
+        return action()
     finally:
         records.before_commit.remove(fail)
 

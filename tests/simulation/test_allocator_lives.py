@@ -165,10 +165,10 @@ class Lives(RuleBasedStateMachine):
             assert self.said() == before, f"tried or refused ({refused}), and changed something"
         return answer
 
-    def ask(self, name: str, *, dry: bool = False, **wish: Any) -> Any:
+    def ask(self, name: str, *, dry: bool = False, **desired: Any) -> Any:
         """Reserve what can be said at all."""
         try:
-            request = AllocationRequest.model_validate(wish)
+            request = AllocationRequest.model_validate(desired)
         except ValidationError:
             return None
         return self.attempt(self.machine.allocator.reserve, name, request, validate_only=dry, changes=not dry)
@@ -219,12 +219,14 @@ class Lives(RuleBasedStateMachine):
     def resize(self, which: int, size: Any, more: Any, spares: int | None, dry: bool) -> None:
         """Grown, shrunk, or both at once, in what the size and the amounts name."""
         name = self.one(which)
-        wish = self.wish(name)
-        if wish is not None:
-            if "npus" in size and wish.get("npusPerNode") is None and wish.get("npus") is None:
+        desired = self.wish(name)
+        if desired is not None:
+            if "npus" in size and desired.get("npusPerNode") is None and desired.get("npus") is None:
                 size = {"nodes": -(-int(size["npus"]) // 8) or 1}
-            keys = [key for key in ("nodes", "npus") if key in size and key in wish]
-            asked = wish | {key: size[key] for key in keys} | more | ({"spares": spares} if spares is not None else {})
+            keys = [key for key in ("nodes", "npus") if key in size and key in desired]
+            asked = (
+                desired | {key: size[key] for key in keys} | more | ({"spares": spares} if spares is not None else {})
+            )
             self.ask(name, dry=dry, **asked)
 
     def wish(self, name: str) -> dict[str, Any] | None:
@@ -235,9 +237,9 @@ class Lives(RuleBasedStateMachine):
     @deed(which=ANY, placement=PLACEMENTS, exclude=st.lists(st.sampled_from(NODES), max_size=4), dry=st.booleans())
     def move(self, which: int, placement: Any, exclude: list[str], dry: bool) -> None:
         name = self.one(which)
-        wish = self.wish(name)
-        if wish is not None:
-            request = AllocationRequest.model_validate(wish | {"placement": placement, "excludeNodes": exclude})
+        desired = self.wish(name)
+        if desired is not None:
+            request = AllocationRequest.model_validate(desired | {"placement": placement, "excludeNodes": exclude})
             self.attempt(self.machine.allocator.move, name, request, validate_only=dry, changes=not dry)
 
     @deed(which=ANY, forward=st.booleans())
@@ -340,7 +342,7 @@ class Lives(RuleBasedStateMachine):
     def lose(self, node: str, cabinet: bool) -> None:
         """No more is heard of a node, or of its whole cabinet, and its lease ends."""
         gone = {each for each in NODES if each == node or (cabinet and each[:7] == node[:7])}
-        others = {wish for wish in self.names() if wish not in gone}
+        others = {desired for desired in self.names() if desired not in gone}
         self.machine.obey(*others, *self.silent, faults=self.faults, lease_s=0.1)
         self.silent |= gone
         self.machine.clock.at += 1

@@ -117,8 +117,8 @@ async def put_out(tmp_path, killer: Killer) -> None:
 
         async def waits() -> bool:
             view = await stack.compute.find_instance("old")
-            held = {each.instance for each in await stack.link.slices()}
-            return view is not None and view.state in ("Pending", "Provisioning") and held == {"urgent"}
+            current = {each.instance for each in await stack.link.slices()}
+            return view is not None and view.state in ("Pending", "Provisioning") and current == {"urgent"}
 
         await stack.until(waits, "who was put out holds nothing and waits")
         await stack.check()
@@ -145,9 +145,9 @@ def nothing(stack: Stack):
 STORIES = {"heal": story, "put out": put_out}
 
 
-async def count_commits(tmp_path, killer, service: str, told: str) -> int:
+async def count_commits(tmp_path, killer, service: str, text: str) -> int:
     counting = killer(service, None)
-    await STORIES[told](tmp_path, counting)
+    await STORIES[text](tmp_path, counting)
     return counting.commits
 
 

@@ -55,8 +55,8 @@ class Verb:
     fails: bool
 
     def on(self, machine: Machine) -> Callable[[], Any]:
-        deed = self._on(machine)
-        return partial(broken_off, machine.store.records, deed) if self.fails else deed
+        action = self._on(machine)
+        return partial(broken_off, machine.store.records, action) if self.fails else action
 
     def _on(self, machine: Machine) -> Callable[[], Any]:
         allocator = machine.allocator
@@ -132,8 +132,8 @@ def alone(verb: Verb, machine: Machine) -> Outcome:
 
 def changed_and_refused(machine: Machine, name: str) -> None:
     with machine.store.transaction() as session:
-        held = machine.store.allocation(session, name)
-        held.labels = {"half": "done"}
+        allocation = machine.store.allocation(session, name)
+        allocation.labels = {"half": "done"}
         for node in machine.store.allocated_to(session, name):
             node.cordoned = not node.cordoned
         raise Conflict("after it had changed something")
@@ -177,9 +177,9 @@ def test_groups_on_postgresql_end_as_their_verbs_do_on_sqlite_one_by_one(tmp_pat
         grouped = begin(Machine(tmp_path, url=url, policy="tightest"))
         pair = Pair(grouped, begin(Machine(tmp_path, policy="tightest")))
         for step in range(30):
-            deeds = ["reserve", "reserve", "reserve", "release", "bind", "change and refuse"]
+            actions = ["reserve", "reserve", "reserve", "release", "bind", "change and refuse"]
             verbs = [
-                Verb(chance.choice(deeds), chance.choice(NAMES), chance.randrange(len(SIZES)), chance.random() < 0.05)
+                Verb(chance.choice(actions), chance.choice(NAMES), chance.randrange(len(SIZES)), chance.random() < 0.05)
                 for _ in range(chance.randint(1, 8))
             ]
             pair.step(verbs, ["none", "obey", "none", "restart", "before the commit"][step % 5])

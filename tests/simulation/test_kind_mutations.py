@@ -133,12 +133,12 @@ async def try_fault(cluster: Cluster, number: int, state: str, change, seed: int
         spec["target"] = body["status"]["members"][0]["node"]
     await cluster.apply_resource(FAULT, name, spec)
     wanted = "Refused" if state == "Refused" else "Injected"
-    held = await cluster.settles(FAULT, name, lambda b: (b.get("status") or {}).get("state") == wanted, wanted)
+    current = await cluster.settles(FAULT, name, lambda b: (b.get("status") or {}).get("state") == wanted, wanted)
     if state == "Deleting":
         await cluster.kube.delete(FAULT, name)
     with pytest.raises(InvalidField):
         await cluster.apply_resource(FAULT, name, spec | {field: value})
-    await unkindness(cluster, random, lambda: cluster.operator.inject_fault(held))
+    await unkindness(cluster, random, lambda: cluster.operator.inject_fault(current))
     assert cluster.fleet is not None
     if state == "Healing":
         await cluster.settles(

@@ -82,19 +82,19 @@ class Pair:
 
     def step(self, verbs: list[Verb], mishap: str) -> None:
         self.before(mishap)
-        deeds = [self.deed(verb) for verb in verbs]
+        actions = [self.deed(verb) for verb in verbs]
         assert self.grouped.database is not None
         with befalling(self.grouped.database.engine, self.grouped.records, mishap):
-            outcomes = decide(self.grouped.records, [partial(deed, self.grouped) for deed in deeds])
+            outcomes = decide(self.grouped.records, [partial(action, self.grouped) for action in actions])
         if mishap == "after the commit":
-            for deed in deeds:
-                alone(deed, self.twin)
+            for action in actions:
+                alone(action, self.twin)
             for machine in (self.grouped, self.twin):
                 machine.restart()  # it has died: who asked does not know, and all of it has happened
         else:
-            for verb, deed, outcome in zip(verbs, deeds, outcomes, strict=True):
+            for verb, action, outcome in zip(verbs, actions, outcomes, strict=True):
                 if str(outcome.error) != mishap:  # who was not told so was answered
-                    same(outcome, alone(deed, self.twin), verb)
+                    same(outcome, alone(action, self.twin), verb)
                     self.obey(outcome.value)
             assert self.grouped.leases._leases == self.twin.leases._leases
         self.check()
@@ -155,13 +155,13 @@ def asked(verb: Verb, machine: LinkMachine) -> Any:
         case "withdraw":
             return board.withdraw(name)
         case "drain":
-            wish = DrainRequest(elements=[ELEMENTS[size % 3]], even_if_floors_break=size > 2)
-            return machine.drains.ensure(f"d{size % 2}", wish)
+            request = DrainRequest(elements=[ELEMENTS[size % 3]], even_if_floors_break=size > 2)
+            return machine.drains.ensure(f"d{size % 2}", request)
         case "put back":
             return machine.drains.restore(f"d{size % 2}")
         case "peer":
-            wish = PeeringRequest(slices=[NAMES[size % 3], NAMES[(size + 1) % 3]], project=["red", "blue"][size % 2])
-            return machine.peerings.ensure(f"p{size % 2}", wish)
+            request = PeeringRequest(slices=[NAMES[size % 3], NAMES[(size + 1) % 3]], project=["red", "blue"][size % 2])
+            return machine.peerings.ensure(f"p{size % 2}", request)
         case "accept":
             return machine.peerings.accept(f"p{size % 2}", ["blue", "red"][size // 3])
         case "part":
@@ -172,12 +172,12 @@ def asked(verb: Verb, machine: LinkMachine) -> Any:
 def a_wish(name: str, size: int) -> SliceRequest:
     plane = name.partition("-")[2]
     members = NODES[size % 3 : size % 3 + 2] if size < 4 else NODES
-    wish = {
+    desired = {
         "allocation": name, "instance": name, "plane": plane, "members": members, "project": ["red", "blue"][size % 2],
         "qosClass": ["Guaranteed", "Burstable"][size // 3], "floorGbpsPerNpu": FLOORS[plane] * PARTS[size],
         "protection": LEVELS[plane][size % 3],
     }  # fmt: skip
-    return SliceRequest.model_validate(wish)
+    return SliceRequest.model_validate(desired)
 
 
 def changed_and_refused(machine: LinkMachine, name: str) -> None:
@@ -207,8 +207,8 @@ def as_if_started_anew(machine: LinkMachine) -> None:
                 for name, terms in memory["terms"].items()
             }
             memory["trimmed"] -= waiting
-        for what, held in mine.items():
-            assert held == theirs[what], what
+        for what, current in mine.items():
+            assert current == theirs[what], what
         same_floors(machine.promises.healthy_ledger, anew.promises.healthy_ledger)
         if not waiting:
             same_floors(machine.promises.ledger, anew.promises.ledger)
@@ -217,8 +217,8 @@ def as_if_started_anew(machine: LinkMachine) -> None:
         anew.close()
 
 
-def alone(deed: Callable[[LinkMachine], Any], machine: LinkMachine) -> Outcome:
-    return decide(machine.records, [partial(deed, machine)])[0]
+def alone(action: Callable[[LinkMachine], Any], machine: LinkMachine) -> Outcome:
+    return decide(machine.records, [partial(action, machine)])[0]
 
 
 def live(groups: list[tuple[list[Verb], str]]) -> None:
@@ -272,9 +272,9 @@ def test_waiting_verbs_and_reports_make_one_commit(tmp_path: Path) -> None:
     pair.step([Verb("admit", "a-ub", 0, False), Verb("program", "a-ub", 0, False)], "none")
     commits: list[int] = []
     pair.grouped.records.after_commit.append(commits.append)
-    deeds = ["admit", "everybody reports", "admit", "withdraw", "report", "program"]
+    actions = ["admit", "everybody reports", "admit", "withdraw", "report", "program"]
     names = ["b-ub", "", "c-ub", "e-vpc", "", "b-ub"]
-    pair.step([Verb(*each, False) for each in zip(deeds, names, [1, 0, 4, 0, 1, 0], strict=True)], "none")
+    pair.step([Verb(*each, False) for each in zip(actions, names, [1, 0, 4, 0, 1, 0], strict=True)], "none")
     assert len(commits) == 1
     terms = {each.name for each in pair.grouped.promises.slices}
     assert terms == {"a-ub", "b-ub"}, "c-ub did not fit, e-vpc was never there"

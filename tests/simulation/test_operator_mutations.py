@@ -131,8 +131,8 @@ class Bench:
             if effect == "planned":
                 return status.get("plan", {}).get("generation") == body["metadata"]["generation"]
             if effect == "unfit":  # the slice is refused and the instance stays as it was, or waits
-                told = [conditions.get(type, {}).get("reason") for type in ("Progressing", "Scheduled")]
-                return any(reason in ("InvalidField", "InsufficientBandwidth") for reason in told) or (
+                reported = [conditions.get(type, {}).get("reason") for type in ("Progressing", "Scheduled")]
+                return any(reason in ("InvalidField", "InsufficientBandwidth") for reason in reported) or (
                     status["state"] == "Active" and status.get("observedGeneration") == body["metadata"]["generation"]
                 )
             return (
@@ -163,11 +163,11 @@ async def try_one(cluster: Cluster, number: int, state: str, mutation, seed: int
     spec = await bench.bring_to(state)
     stale = await cluster.kube.find(INSTANCE, bench.name, "default")
     assert stale is not None
-    wish = changed(spec, path, value)
+    desired = changed(spec, path, value)
     if state == "Pending" and path != ("nodes",):
-        wish["nodes"] = 2  # so that it can come up
+        desired["nodes"] = 2  # so that it can come up
     try:
-        await cluster.apply_resource(INSTANCE, bench.name, wish)
+        await cluster.apply_resource(INSTANCE, bench.name, desired)
         assert effect != "refused", f"{path}={value} was accepted"
     except InvalidField:
         assert effect == "refused", f"{path}={value} was refused"
@@ -176,7 +176,7 @@ async def try_one(cluster: Cluster, number: int, state: str, mutation, seed: int
         effect = "unchanged"
     if state != "Deleting":
         await bench.unkindness(stale)
-        await bench.follows(path, value, wish, effect)
+        await bench.follows(path, value, desired, effect)
     await bench.leave()
 
 

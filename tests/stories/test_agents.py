@@ -60,12 +60,12 @@ async def parts_come_back(stack: Stack) -> None:
         return (await stack.resource.get(f"/v1/nodes/{NODE}"))["agent"] == "Lost"
 
     await stack.until(lost, "its silence is noticed", within_s=90)
-    told = []
+    reported = []
     stack.mend("dark")
 
     async def preparing() -> bool:
-        told.append(seen(stack))
-        return told[-1] == ({"a": "Preparing", "b": "Preparing"}, True)
+        reported.append(seen(stack))
+        return reported[-1] == ({"a": "Preparing", "b": "Preparing"}, True)
 
     await stack.until(preparing, "both are prepared again", every_s=0.25, within_s=30)
     await stack.restart("agents")
@@ -119,10 +119,10 @@ async def parts_and_dies(stack: Stack) -> None:
     assert released["health"] == "Healthy"
     stack.mend("gone")
 
-    async def mended() -> bool:
+    async def repaired() -> bool:
         return await kept_out(NODE) is None and await kept_out(OTHER) is None
 
-    await stack.until(mended, "both take work again", within_s=15)
+    await stack.until(repaired, "both take work again", within_s=15)
 
 
 async def found_npu(stack: Stack) -> dict[str, Any]:

@@ -51,8 +51,8 @@ async def test_an_instance_grows_with_its_workload(tmp_path):
             INFER, "one", lambda b: float(b["status"]["metrics"]["tokens_per_second"]) > 100, "tokens flow"
         )
         rate = float(busy["status"]["metrics"]["tokens_per_second"])
-        wish = an_hpa(of_pods("1"), of_workload("tokens_per_second", str(int(rate / 20))))
-        await cluster.kube.merge(HPA, "one", {"spec": wish["spec"]}, "default")
+        desired = an_hpa(of_pods("1"), of_workload("tokens_per_second", str(int(rate / 20))))
+        await cluster.kube.merge(HPA, "one", {"spec": desired["spec"]}, "default")
         grown = await cluster.settles(INSTANCE, "one", lambda b: b["status"]["readyNodes"] == 8, "it has grown")
         assert grown["spec"]["nodes"] == 8
         await cluster.settles(INFER, "one", lambda b: b["status"]["pods"] == 8, "the workload has followed")

@@ -65,21 +65,21 @@ class Serving:
     async def sent_gbps(self) -> float:
         """What the decode nodes send each other, from the batch and the step."""
         live = self.app.state.serving.live[NAME]
-        held = decode_traffic(live)
-        assert held is not None
-        return held.gbps_per_npu * 8 * len(held.nodes)
+        current = decode_traffic(live)
+        assert current is not None
+        return current.gbps_per_npu * 8 * len(current.nodes)
 
     async def step_ms(self, seconds: int = 30) -> tuple[float, float]:
         """The mean step of that many seconds, and what the fabric says a step at each of those moments takes."""
-        measured, said = [], []
+        measured, reported = [], []
         for _ in range(seconds):
-            held = await self.statistics()
-            if held["decodeBatchPerNpu"] > 0:
+            current = await self.statistics()
+            if current["decodeBatchPerNpu"] > 0:
                 view = await self.stack.link.fabric_view(NAME)
-                measured.append(held["decodeStepMs"])
-                said.append(1e3 * decode_step_s(view, await self.roles(), held["decodeBatchPerNpu"]))
+                measured.append(current["decodeStepMs"])
+                reported.append(1e3 * decode_step_s(view, await self.roles(), current["decodeBatchPerNpu"]))
             await self.stack.clock.sleep(1.0)
-        return sum(measured) / len(measured), sum(said) / len(said)
+        return sum(measured) / len(measured), sum(reported) / len(reported)
 
 
 async def moving(stack: Stack) -> float:
@@ -95,13 +95,13 @@ async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
         async with Serving(stack, tmp_path) as serving:
             await serving.begin()
             await stack.clock.sleep(120)
-            whole, whole_said = await serving.step_ms()
+            whole, whole_predicted = await serving.step_ms()
             sending = await moving(stack)
             # What is offered follows the batch in steps of a tenth, and counters are a heartbeat old.
             assert 0 < sending == pytest.approx(await serving.sent_gbps(), rel=0.3)
-            hurt = sorted(node for node, role in (await serving.roles()).items() if role == "decode")[0]
+            impaired = sorted(node for node, role in (await serving.roles()).items() if role == "decode")[0]
             for name, ports in BUNDLES.items():
-                stack.hurt(name, "link-down", hurt, port=ports)
+                stack.hurt(name, "link-down", impaired, port=ports)
 
             async def rerouted(states: tuple[str, ...]) -> bool:
                 slices = [view for view in await stack.link.slices() if view.plane == "ub"]
@@ -109,18 +109,18 @@ async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
 
             await stack.until(lambda: rerouted(("Degraded",)), "the slice goes round the cut", within_s=30)
             await stack.clock.sleep(120)
-            cut, cut_said = await serving.step_ms()
+            cut, cut_predicted = await serving.step_ms()
             dropped = (await stack.get("link", "/v1/telemetry?by=plane&filter=name=ub")).json()["items"][0]
             assert dropped["droppedGbps"] == 0, "routes lead round what was cut"
             for name in BUNDLES:
                 stack.mend(name)
             await stack.until(lambda: rerouted(("Active",)), "the slice is whole again", within_s=30)
             await stack.clock.sleep(120)
-            back, back_said = await serving.step_ms()
+            back, back_predicted = await serving.step_ms()
             # The engine steps by its fullest die, the prediction by the mean of all.
-            assert cut / whole == pytest.approx(cut_said / whole_said, rel=0.06)
+            assert cut / whole == pytest.approx(cut_predicted / whole_predicted, rel=0.06)
             assert cut / whole > 1.03
-            assert back / whole == pytest.approx(back_said / whole_said, rel=0.06)
+            assert back / whole == pytest.approx(back_predicted / whole_predicted, rel=0.06)
             assert back / whole == pytest.approx(1.0, rel=0.05)
 
 
@@ -150,13 +150,13 @@ async def test_a_silent_cut_is_found_by_probes(tmp_path):
             return ub.state == state and sum(share > 0 for share in spread) == stripes
 
         await stack.until(lambda: routed(15, "Degraded"), "its slice goes round it", within_s=30)
-        held = await stack.compute.find_instance(NAME)
-        assert held is not None
-        assert held.state == "Active"
+        current = await stack.compute.find_instance(NAME)
+        assert current is not None
+        assert current.state == "Active"
         stack.mend("silent")
 
-        async def mended() -> bool:
+        async def repaired() -> bool:
             return await reason() == "" and await routed(0, "Active")
 
-        await stack.until(mended, "probes pass again", within_s=DETECTED_WITHIN_S + 30)
+        await stack.until(repaired, "probes pass again", within_s=DETECTED_WITHIN_S + 30)
         assert not [node for node in await stack.resource.nodes() if node.health != "Healthy"]

@@ -135,11 +135,11 @@ async def test_when_too_many_fall_silent_at_once_nothing_is_torn_down(tmp_path):
         for index, member in enumerate(before.members[:10]):
             stack.hurt(f"f{index}", "agent-hang", member.node)
 
-        async def held() -> bool:
+        async def current() -> bool:
             view = await stack.compute.find_instance("one")
             return view is not None and told(view, "Degraded") == ("True", "SafetyStop")
 
-        await stack.until(held, "the safety stop holds", within_s=600)
+        await stack.until(current, "the safety stop holds", within_s=600)
         await asyncio.sleep(600)
         for index in range(10):
             stack.mend(f"f{index}")

@@ -38,8 +38,10 @@ async def test_a_resource_becomes_an_instance_that_serves_and_leaves_nothing(tmp
         assert {each["plane"] for each in body["status"]["slices"]} == {"ub", "rdma", "vpc"}
 
         served = await cluster.settles(INFER, "one", lambda b: condition(b, "Ready") == "True", "the model is served")
-        told = [e["reason"] for e in (await cluster.kube.list(EVENT))[0] if e["involvedObject"]["kind"] == INFER.kind]
-        assert {"Loading", "Serving"} <= set(told)
+        reported = [
+            e["reason"] for e in (await cluster.kube.list(EVENT))[0] if e["involvedObject"]["kind"] == INFER.kind
+        ]
+        assert {"Loading", "Serving"} <= set(reported)
         assert served["status"]["pods"] == 6
         running = lambda: all(pod["status"]["phase"] == "Running" for pod in pods)  # noqa: E731
         pods = await cluster.pods()
@@ -174,8 +176,8 @@ async def test_who_would_be_put_out_is_planned_and_an_ended_lease_is_not_taken_a
         shape = {"nodes": 30, "leaseS": 900, "placement": {"level": "cabinet"}}
         await cluster.apply_resource(INSTANCE, "guest", shape)
         await cluster.settles(INSTANCE, "guest", ready(30), "it serves")
-        wish = {"nodes": 30, "priority": 5, "preemption": "LowerPriority", "dryRun": True}
-        await cluster.apply_resource(INSTANCE, "urgent", wish)
+        desired = {"nodes": 30, "priority": 5, "preemption": "LowerPriority", "dryRun": True}
+        await cluster.apply_resource(INSTANCE, "urgent", desired)
         plan = await cluster.settles(INSTANCE, "urgent", lambda b: "plan" in b.get("status", {}), "it is planned")
         assert plan["status"]["plan"]["preempts"] == ["guest"]
         await cluster.settles(INSTANCE, "guest", lambda b: b["status"]["state"] == "Ended", "its lease has ended")
@@ -285,9 +287,9 @@ async def test_two_pods_share_a_node_until_somebody_of_higher_priority_needs_it(
         for name in ("a", "b"):
             await cluster.settles(POD, name, lambda b: b["status"]["phase"] == "Running", "it runs", within_s=900)
         (node,) = {pod["spec"]["nodeName"] for pod in await cluster.pods()}
-        held = await cluster.resource.allocations()
-        assert sorted(each.npus for each in held) == [2, 3]
-        dies = [die for each in held for member in each.members for die in member.dies or []]
+        current = await cluster.resource.allocations()
+        assert sorted(each.npus for each in current) == [2, 3]
+        dies = [die for each in current for member in each.members for die in member.dies or []]
         assert len(dies) == len(set(dies)) == 10
 
         urgent = {"priority": 10, "preemption": "LowerPriority", "nodes": 48}

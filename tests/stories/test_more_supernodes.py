@@ -35,8 +35,8 @@ async def test_a_supernode_comes_serves_and_goes(tmp_path):
             return view.state == "Active" and second.members[0].node not in members and view.ready_nodes == 4
 
         await stack.until(replaced, "its lost member is replaced in sn1")
-        held = await stack.http["resource"].delete("/v1/supernodes/sn1")
-        assert (held.status_code, held.json()["reason"]) == (409, "Conflict")
+        current = await stack.http["resource"].delete("/v1/supernodes/sn1")
+        assert (current.status_code, current.json()["reason"]) == (409, "Conflict")
         await stack.compute.delete_instance("second")
         await stack.gone("second")
         gone = await stack.http["resource"].delete("/v1/supernodes/sn1")

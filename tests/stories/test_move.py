@@ -32,8 +32,8 @@ async def test_it_serves_where_it_was_until_it_serves_where_it_goes(tmp_path):
         await stack.apply("one", 4, spares=1)
         before = await stack.active("one", 4)
         assert len(cabinets(before)) == 1
-        wish = InstanceRequest.model_validate({"nodes": 4, "spares": 1, "placement": SPREAD})
-        plan = await stack.compute.ensure_instance("one", wish, validate_only=True)
+        request = InstanceRequest.model_validate({"nodes": 4, "spares": 1, "placement": SPREAD})
+        plan = await stack.compute.ensure_instance("one", request, validate_only=True)
         assert len(cabinets(plan)) == 4
         assert (await stack.compute.find_instance("one")).generation == before.generation, "a plan changes nothing"
 
@@ -93,14 +93,14 @@ async def test_a_node_lost_on_the_way_does_not_stop_it(tmp_path, who):
         await stack.apply("one", 4, spares=1, placement=SPREAD)
 
         async def begun() -> bool:
-            held = await stack.resource.find_allocation("one")
-            return any(member.role == "successor" for member in held.members)
+            allocation = await stack.resource.find_allocation("one")
+            return any(member.role == "successor" for member in allocation.members)
 
         await stack.until(begun, "successors are being deployed", every_s=0.2)
-        held = await stack.resource.find_allocation("one")
-        coming = {m.rank for m in held.members if m.role == "successor"}
+        allocation = await stack.resource.find_allocation("one")
+        coming = {m.rank for m in allocation.members if m.role == "successor"}
         role = "successor" if who == "a successor" else "member"
-        lost = next(m for m in held.members if m.role == role and (m.rank in coming) == (who != "one that stays"))
+        lost = next(m for m in allocation.members if m.role == role and (m.rank in coming) == (who != "one that stays"))
         stack.hurt("f", "node-down", lost.node)
         view = await stack.active("one", 4)
         assert view.placement.policy == "spread"

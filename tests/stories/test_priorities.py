@@ -36,12 +36,12 @@ async def test_who_is_put_out_gives_everything_up_waits_and_comes_back(tmp_path)
     async with Stack(tmp_path) as stack:
         await stack.apply("old", 30, network=HALF)
         await stack.active("old", 30)
-        wish = InstanceRequest.model_validate({"nodes": 40, "network": HALF, **URGENT})
-        plan = await stack.compute.ensure_instance("urgent", wish, validate_only=True)
+        request = InstanceRequest.model_validate({"nodes": 40, "network": HALF, **URGENT})
+        plan = await stack.compute.ensure_instance("urgent", request, validate_only=True)
         assert plan.preempts == ["old"]
         assert (await stack.compute.find_instance("old")).state == "Active", "a plan changes nothing"
 
-        await stack.compute.ensure_instance("urgent", wish)
+        await stack.compute.ensure_instance("urgent", request)
         await stack.active("urgent", 40)
         await stack.check()
 
@@ -90,10 +90,10 @@ async def test_an_instance_that_grows_puts_others_out(tmp_path):
         await stack.active("old", 30)
         await stack.apply("urgent", 10, **URGENT)
         await stack.active("urgent", 10)
-        wish = InstanceRequest.model_validate({"nodes": 20, **URGENT})
-        plan = await stack.compute.ensure_instance("urgent", wish, validate_only=True)
+        request = InstanceRequest.model_validate({"nodes": 20, **URGENT})
+        plan = await stack.compute.ensure_instance("urgent", request, validate_only=True)
         assert plan.preempts == ["old"]
-        await stack.compute.ensure_instance("urgent", wish)
+        await stack.compute.ensure_instance("urgent", request)
         await stack.active("urgent", 20)
         assert "PutOut" in await reasons(stack, "urgent")
 

@@ -29,10 +29,10 @@ async def test_a_failed_switch_and_a_moved_cable_are_found(tmp_path):
             stack.mend(f"k11-{node}")
         stack.hurt("moved", "cable-moved", nodes[5], port="ub-p0-k01", peer="sn0-l2p0-k02")
 
-        async def mended() -> bool:
+        async def repaired() -> bool:
             return len(await told(stack)) == 3
 
-        await stack.until(mended, "it is seen mended", within_s=300)
+        await stack.until(repaired, "it is seen mended", within_s=300)
         assert await told(stack) == [
             ["SupernodeAdded sn0"],
             ["SwitchFailed sn0-l2p3-k11"],

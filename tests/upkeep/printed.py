@@ -164,6 +164,6 @@ def stages() -> str:
     lines = ["| agent | work | stages (emulated seconds) |", "| --- | --- | --- |"]
     for agent, works in (("resource", node_stages()), ("link", link_stages())):
         for work, entries in works.items():
-            told = ", ".join(f"{s.stage} {s.delay_s:g}±{s.jitter_s:g}" for s in entries)
-            lines.append(f"| {agent} | {work} | {told} |")
+            text = ", ".join(f"{s.stage} {s.delay_s:g}±{s.jitter_s:g}" for s in entries)
+            lines.append(f"| {agent} | {work} | {text} |")
     return "\n".join(lines) + "\n"

@@ -17,8 +17,8 @@ NOT_PROCESSES = {"prepare", "postgres"}
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    held: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-    return held
+    current: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return current
 
 
 def test_every_process_is_one_container(compose: dict[str, Any]) -> None:

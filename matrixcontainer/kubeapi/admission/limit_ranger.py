@@ -63,7 +63,7 @@ def fill_in(pod: Obj, limits: list[Obj]) -> None:
         if item.get("type") == "Container":
             request |= item.get("defaultRequest") or {}
             limit |= item.get("default") or {}
-    told: list[str] = []
+    reported: list[str] = []
     for group, word in GROUPS:
         for container in pod["spec"].get(group) or []:
             resources = container.setdefault("resources", {})
@@ -71,10 +71,10 @@ def fill_in(pod: Obj, limits: list[Obj]) -> None:
                 missing = {name: text for name, text in defaults.items() if name not in (resources.get(side) or {})}
                 if missing:
                     resources[side] = (resources.get(side) or {}) | missing
-                    told.append(f"{', '.join(sorted(missing))} {side[:-1]} for {word} {container['name']}")
-    if told:
+                    reported.append(f"{', '.join(sorted(missing))} {side[:-1]} for {word} {container['name']}")
+    if reported:
         marks = pod["metadata"].setdefault("annotations", {})
-        marks[MARK] = f"LimitRanger plugin set: {'; '.join(told)}"
+        marks[MARK] = f"LimitRanger plugin set: {'; '.join(reported)}"
         pod["status"]["qosClass"] = qos_class(pod["spec"])
 
 
@@ -90,8 +90,8 @@ def mistakes(obj: Obj, limits: list[Obj], pods: bool) -> Iterator[str]:
         elif kind == "Container":
             for group, _ in GROUPS:
                 for container in obj["spec"].get(group) or []:
-                    held = container.get("resources") or {}
-                    yield from _outside(item, kind, amounts(held.get("requests")), amounts(held.get("limits")))
+                    current = container.get("resources") or {}
+                    yield from _outside(item, kind, amounts(current.get("requests")), amounts(current.get("limits")))
         elif kind == "Pod":
             spec = obj["spec"]
             yield from _outside(item, kind, pod_totals(spec, "requests"), pod_totals(spec, "limits"))

@@ -38,7 +38,7 @@ def _find(store: Store, name: str) -> tuple[str, int, str] | None:
     if name in SYSTEM:
         return name, SYSTEM[name], "PreemptLowerPriority"
     for record in store.objects_of(CLASSES):
-        held = record.obj
-        if record.key[2] == name or (not name and held.get("globalDefault")):
-            return record.key[2], held.get("value", 0), held.get("preemptionPolicy", "PreemptLowerPriority")
+        current = record.obj
+        if record.key[2] == name or (not name and current.get("globalDefault")):
+            return record.key[2], current.get("value", 0), current.get("preemptionPolicy", "PreemptLowerPriority")
     return None if name else ("", 0, "PreemptLowerPriority")

@@ -36,8 +36,8 @@ def add(one: Amounts, other: Amounts) -> Amounts:
     """Sums; a form is that of the first amount that is not nothing."""
     total = dict(one)
     for name, (number, form) in other.items():
-        held, held_form = total.get(name, ZERO)
-        total[name] = (held + number, held_form if held else form)
+        current, current_form = total.get(name, ZERO)
+        total[name] = (current + number, current_form if current else form)
     return total
 
 
@@ -187,8 +187,8 @@ def missing_amounts(names: list[str], spec: Obj) -> str:
     for group in ("containers", "initContainers"):
         for container in spec.get(group) or []:
             resources = container.get("resources") or {}
-            said = counted(amounts(resources.get("requests")), amounts(resources.get("limits")))
-            for name in set(names) & set(DEMANDED) - set(said):
+            reported = counted(amounts(resources.get("requests")), amounts(resources.get("limits")))
+            for name in set(names) & set(DEMANDED) - set(reported):
                 lacking.setdefault(name, set()).add(container.get("name", ""))
     if not lacking:
         return ""

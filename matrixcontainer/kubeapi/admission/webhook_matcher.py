@@ -52,14 +52,14 @@ class Hook:
 
 def hooks_of(configuration: dict[str, Any], mutating: bool) -> list[Hook]:
     found = []
-    for said in configuration.get("webhooks") or []:
-        bundle = (said.get("clientConfig") or {}).get("caBundle") or ""
+    for reported in configuration.get("webhooks") or []:
+        bundle = (reported.get("clientConfig") or {}).get("caBundle") or ""
         try:
             ca = base64.b64decode(bundle).decode()
         except ValueError:
             ca = "not a certificate"
         name = configuration["metadata"]["name"]
-        found.append(Hook(said.get("name", ""), mutating, said, name, ca, said.get("rules") or []))
+        found.append(Hook(reported.get("name", ""), mutating, reported, name, ca, reported.get("rules") or []))
     return found
 
 

@@ -46,8 +46,8 @@ class Admission:
     def hooks(self, pile: str) -> list[Hook]:
         if self._hooks is None:
             self._hooks = {
-                held: [hook for r in self.store.objects_of(held) for hook in hooks_of(r.obj, held == MUTATING)]
-                for held in (MUTATING, VALIDATING)
+                current: [hook for r in self.store.objects_of(current) for hook in hooks_of(r.obj, current == MUTATING)]
+                for current in (MUTATING, VALIDATING)
             }
         return self._hooks[pile]
 
@@ -192,9 +192,9 @@ def _asked(
 
 def _kind(resource: Resource, asked: Asked) -> dict[str, str]:
     if asked.subresource in OTHER_OBJECTS:
-        said = next((s for s in resource.extra_subresources if s[0] == asked.subresource), ("", "", "", ()))
-        group, _, version = (said[1] or resource.version).rpartition("/")
-        return {"group": group, "version": version, "kind": said[2]}
+        reported = next((s for s in resource.extra_subresources if s[0] == asked.subresource), ("", "", "", ()))
+        group, _, version = (reported[1] or resource.version).rpartition("/")
+        return {"group": group, "version": version, "kind": reported[2]}
     if asked.subresource == "scale":
         return {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
@@ -242,13 +242,13 @@ def _conditions_hold(hook: Hook, request: dict[str, Any]) -> bool:
 
 
 def _denial(hook: Hook, status: dict[str, Any]) -> ApiError:
-    said = status.get("message") or status.get("reason") or ""
+    reported = status.get("message") or status.get("reason") or ""
     text = f'admission webhook "{hook.name}" denied the request'
     code = status.get("code") if isinstance(status.get("code"), int) else 0
     failure = ApiError(
         code if code and code >= 400 else 400,
         status.get("reason") or "",
-        f"{text}: {said}" if said else f"{text} without explanation",
+        f"{text}: {reported}" if reported else f"{text} without explanation",
         status.get("details") or {},
     )
     return failure

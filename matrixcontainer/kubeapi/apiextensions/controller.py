@@ -104,10 +104,10 @@ class Definitions:
             return
         names, reason, message = crds.judge_names(crd, self.api.registry)
         if reason:
-            told = [("NamesAccepted", "False", reason, message)]
+            reported = [("NamesAccepted", "False", reason, message)]
             if _condition(crd, "Established") != "True":
-                told.append(("Established", "False", "NotAccepted", "not all names are accepted"))
-            await self._set_all(name, told, names)
+                reported.append(("Established", "False", "NotAccepted", "not all names are accepted"))
+            await self._set_all(name, reported, names)
             await self._keep_until_empty(crd)
             return
         await self._set(name, "NamesAccepted", "True", "NoConflicts", "no conflicts found", names)
@@ -130,15 +130,15 @@ class Definitions:
         await self._set_all(name, [(kind, value, reason, message)], names)
 
     async def _set_all(
-        self, name: str, told: list[tuple[str, str, str, str]], names: dict[str, Any] | None = None
+        self, name: str, reported: list[tuple[str, str, str, str]], names: dict[str, Any] | None = None
     ) -> None:
         """Conditions as (type, status, reason, message), in one write: nobody sees one without the others."""
 
         def change(crd: dict[str, Any]) -> dict[str, Any]:
             status = crd.setdefault("status", {})
-            for kind, value, reason, message in told:
-                held: dict[str, Any] = next((c for c in status.get("conditions") or [] if c["type"] == kind), {})
-                if (held.get("status"), held.get("reason")) != (value, reason):
+            for kind, value, reason, message in reported:
+                current: dict[str, Any] = next((c for c in status.get("conditions") or [] if c["type"] == kind), {})
+                if (current.get("status"), current.get("reason")) != (value, reason):
                     crds.set_condition(status, kind, value, reason, message, self.api.now())
             if names is not None:
                 status["acceptedNames"] = names
@@ -148,9 +148,9 @@ class Definitions:
 
     def _serve(self, crd: dict[str, Any], revision: int) -> None:
         spec = crd["spec"]
-        for held in self.api.registry.all():
-            if held.group == spec["group"] and held.plural == spec["names"]["plural"]:
-                self.api.registry.remove(held.group, held.plural, held.version)
+        for current in self.api.registry.all():
+            if current.group == spec["group"] and current.plural == spec["names"]["plural"]:
+                self.api.registry.remove(current.group, current.plural, current.version)
         for resource in crds.resources_of(crd, revision):
             self.api.registry.add(resource)
         self.api.end_watches_of_the_gone(f"{spec['names']['plural']}.{spec['group']}")
@@ -166,8 +166,8 @@ class Definitions:
         await self._set(
             name, "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"
         )
-        for held in self.api.registry.all():
-            held.ending = held.ending or held.storage == name
+        for current in self.api.registry.all():
+            current.ending = current.ending or current.storage == name
         resource = self.api.registry.by_storage(name)
         left = list(self.api.store.objects_of(name))
         if resource is None and left:

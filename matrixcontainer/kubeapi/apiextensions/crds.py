@@ -133,8 +133,8 @@ def _deprecation(version: dict[str, Any], spec: dict[str, Any]) -> str:
     """What a client of a deprecated version is warned of: the best version to go to, when there is a better one."""
     if not version.get("deprecated"):
         return ""
-    if said := version.get("deprecationWarning"):
-        return str(said)
+    if reported := version.get("deprecationWarning"):
+        return str(reported)
     group, kind, rank = spec["group"], spec["names"]["kind"], version_rank(version["name"])
     better = [one["name"] for one in spec["versions"] if one.get("served") and not one.get("deprecated")]
     better = sorted((name for name in better if version_rank(name) < rank), key=version_rank)
@@ -165,10 +165,10 @@ def judge_names(crd: dict[str, Any], registry: Registry) -> tuple[dict[str, Any]
     for key, used in (
         ("plural", words), ("singular", words), ("shortNames", words), ("kind", kinds), ("listKind", kinds),
     ):  # fmt: skip
-        wanted, held = names.get(key), granted.get(key)
+        wanted, current = names.get(key), granted.get(key)
         asked = wanted or [] if isinstance(wanted, list) else [wanted]
         clashes = [
-            word for word in asked if word in used and word not in (held or [] if key == "shortNames" else [held])
+            word for word in asked if word in used and word not in (current or [] if key == "shortNames" else [current])
         ]
         if clashes:
             reason = f"{key[0].upper()}{key[1:]}Conflict"
@@ -189,10 +189,10 @@ def set_condition(status: dict[str, Any], kind: str, value: str, reason: str, me
     """Set one condition in place; its transition time moves only when its status does."""
     conditions = status["conditions"] = status.get("conditions") or []
     fresh = {"type": kind, "status": value, "lastTransitionTime": timestamp(now), "reason": reason, "message": message}
-    for index, held in enumerate(conditions):
-        if held["type"] == kind:
-            if held["status"] == value:
-                fresh["lastTransitionTime"] = held.get("lastTransitionTime", fresh["lastTransitionTime"])
+    for index, current in enumerate(conditions):
+        if current["type"] == kind:
+            if current["status"] == value:
+                fresh["lastTransitionTime"] = current.get("lastTransitionTime", fresh["lastTransitionTime"])
             conditions[index] = fresh
             return
     conditions.append(fresh)

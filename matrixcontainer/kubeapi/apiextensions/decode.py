@@ -91,12 +91,12 @@ def _demand_keyword(key: str, value: Any, where: str, unknown: list[str]) -> Non
                     demand_shape(part, f"{where}[{name}]", unknown)
 
 
-def _demand_words(held: dict[str, Any], words: dict[str, str], path: str, unknown: list[str]) -> None:
-    for word, value in list(held.items()):
+def _demand_words(current: dict[str, Any], words: dict[str, str], path: str, unknown: list[str]) -> None:
+    for word, value in list(current.items()):
         if value is None:
-            del held[word]
+            del current[word]
         elif word not in words:
-            del held[word]
+            del current[word]
             unknown.append(NAMED.sub(r".\1", f"{path}.{word}"))
         else:
             _demand(value, words[word], PYTHON[words[word]], f"{path}.{word}")
@@ -109,10 +109,10 @@ def _demand(value: Any, kind: str, python: type, path: str) -> Any:
 
 
 def _misshapen(path: str, value: Any, kind: str) -> errors.ApiError:
-    said = {"boolean": "bool", "integer": "number"}.get(type_of(value), type_of(value))
+    text = {"boolean": "bool", "integer": "number"}.get(type_of(value), type_of(value))
     field = "".join(part.partition("]")[2] if place else part for place, part in enumerate(path.split("[")))
     owner = "ValidationRule" if "x-kubernetes-validations." in field else "JSONSchemaProps"
     return errors.bad_request(
         'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition: '
-        f"json: cannot unmarshal {said} into Go struct field {owner}.{field} of type {kind}"
+        f"json: cannot unmarshal {text} into Go struct field {owner}.{field} of type {kind}"
     )

@@ -14,13 +14,13 @@ from matrixcontainer.kubeapi.schema.types import schema_of
 def clean_embedded(value: Any, schema: Schema, path: str, unknown: list[str]) -> list[Cause]:
     """Drop what metadata does not know, in place; what has a wrong type is returned."""
     found: list[Cause] = []
-    for held, where in _embedded(value, schema, path):
+    for current, where in _embedded(value, schema, path):
         found += [
-            errors.invalid(f"{where}.{key}", errors.as_go(held[key]), "must be a string")
+            errors.invalid(f"{where}.{key}", errors.as_go(current[key]), "must be a string")
             for key in ("apiVersion", "kind")
-            if key in held and not isinstance(held[key], str)
+            if key in current and not isinstance(current[key], str)
         ]
-        meta = held.get("metadata")
+        meta = current.get("metadata")
         if not isinstance(meta, dict):
             if meta is not None:
                 text = "json: cannot unmarshal into Go value of type v1.ObjectMeta"
@@ -39,20 +39,20 @@ def clean_embedded(value: Any, schema: Schema, path: str, unknown: list[str]) ->
 def check_embedded(value: Any, schema: Schema, path: str = "") -> list[Cause]:
     """What is wrong with the identity and the metadata of embedded objects."""
     found: list[Cause] = []
-    for held, where in _embedded(value, schema, path):
+    for current, where in _embedded(value, schema, path):
         for key in ("apiVersion", "kind"):
-            if key not in held:
+            if key not in current:
                 found.append(errors.required(f"{where}.{key}", "must not be empty"))
-            elif not held[key]:
-                found.append(errors.invalid(f"{where}.{key}", held[key], "must not be empty"))
-        if held.get("kind") and (why := is_label_1035(str(held["kind"]).lower())):
+            elif not current[key]:
+                found.append(errors.invalid(f"{where}.{key}", current[key], "must not be empty"))
+        if current.get("kind") and (why := is_label_1035(str(current["kind"]).lower())):
             text = f"may have mixed case, but should otherwise match: {why}"
-            found.append(errors.invalid(f"{where}.kind", held["kind"], text))
-        if str(held.get("apiVersion", "")).count("/") > 1:
-            text = f"unexpected GroupVersion string: {held['apiVersion']}"
-            found.append(errors.invalid(f"{where}.apiVersion", held["apiVersion"], text))
-        if isinstance(held.get("metadata"), dict):
-            found += _check_metadata(held["metadata"], where)
+            found.append(errors.invalid(f"{where}.kind", current["kind"], text))
+        if str(current.get("apiVersion", "")).count("/") > 1:
+            text = f"unexpected GroupVersion string: {current['apiVersion']}"
+            found.append(errors.invalid(f"{where}.apiVersion", current["apiVersion"], text))
+        if isinstance(current.get("metadata"), dict):
+            found += _check_metadata(current["metadata"], where)
     return found
 
 

@@ -123,16 +123,16 @@ def _check_lists_and_maps(node: dict[str, Any], path: str, found: list[Cause]) -
         ("map", "object", ["atomic", "granular"]),
         ("list", "array", ["atomic", "set", "map"]),
     ):
-        said = node.get(f"x-kubernetes-{word}-type")
-        if said is None:
+        reported = node.get(f"x-kubernetes-{word}-type")
+        if reported is None:
             continue
         if kind != wanted:
             text = f"must be {wanted} if x-kubernetes-{word}-type is specified"
             found.append(errors.invalid(f"{path}.type", kind, text) if kind else errors.required(f"{path}.type", text))
-        elif said == "set" and isinstance(node.get("items"), dict):
+        elif reported == "set" and isinstance(node.get("items"), dict):
             _check_set_items(node["items"], f"{path}.items", found)
-        if said not in allowed:
-            found.append(errors.not_supported(f"{path}.x-kubernetes-{word}-type", said, allowed))
+        if reported not in allowed:
+            found.append(errors.not_supported(f"{path}.x-kubernetes-{word}-type", reported, allowed))
     _check_map_list(node, path, found)
 
 
@@ -147,12 +147,16 @@ def _check_set_items(items: dict[str, Any], path: str, found: list[Cause]) -> No
 
 
 def _check_map_list(node: dict[str, Any], path: str, found: list[Cause]) -> None:
-    said, keys, items = node.get("x-kubernetes-list-type"), node.get("x-kubernetes-list-map-keys"), node.get("items")
-    if keys and said != "map":
+    reported, keys, items = (
+        node.get("x-kubernetes-list-type"),
+        node.get("x-kubernetes-list-map-keys"),
+        node.get("items"),
+    )
+    if keys and reported != "map":
         text, where = "must be map if x-kubernetes-list-map-keys is non-empty", f"{path}.x-kubernetes-list-type"
-        found.append(errors.required(where, text) if said is None else errors.invalid(where, said, text))
+        found.append(errors.required(where, text) if reported is None else errors.invalid(where, reported, text))
     where = f"{path}.x-kubernetes-list-map-keys"
-    if said == "map":
+    if reported == "map":
         if not keys:
             found.append(errors.required(where, "must not be empty if x-kubernetes-list-type is map"))
         if items is None:
@@ -162,11 +166,11 @@ def _check_map_list(node: dict[str, Any], path: str, found: list[Cause]) -> None
             found.append(errors.invalid(f"{path}.items.type", items.get("type", ""), text))
         elif isinstance(items, dict):
             _check_keys(keys or [], items, where, f"{path}.items", found)
-    if said in ("set", "map") and isinstance(items, dict):
+    if reported in ("set", "map") and isinstance(items, dict):
         if items.get("nullable"):
-            text = f"cannot be nullable when x-kubernetes-list-type is {said}"
+            text = f"cannot be nullable when x-kubernetes-list-type is {reported}"
             found.append(errors.forbidden_field(f"{path}.items.nullable", text))
-        for key in (keys or []) if said == "map" else []:
+        for key in (keys or []) if reported == "map" else []:
             _check_key(key, items, f"{path}.items", found)
 
 
@@ -187,12 +191,12 @@ def _check_key(key: str, items: dict[str, Any], path: str, found: list[Cause]) -
     field = (items.get("properties") or {}).get(key)
     if field is None:
         return
-    said = "this property is in x-kubernetes-list-map-keys, so it"
+    output = "this property is in x-kubernetes-list-map-keys, so it"
     if key not in (items.get("required") or []) and field.get("default") is None:
-        text = f"{said} must have a default or be a required property"
+        text = f"{output} must have a default or be a required property"
         found.append(errors.required(f"{path}.properties[{key}].default", text))
     if field.get("nullable"):
-        found.append(errors.forbidden_field(f"{path}.properties[{key}].nullable", f"{said} cannot be nullable"))
+        found.append(errors.forbidden_field(f"{path}.properties[{key}].nullable", f"{output} cannot be nullable"))
 
 
 # ---- defaults

@@ -93,8 +93,8 @@ def _check_node(node: dict[str, Any], path: str, level: str, found: list[Cause])
     if level == ROOT or embedded:
         for name in ("kind", "apiVersion"):
             if name in properties and properties[name].get("type", "") != "string":
-                said = properties[name].get("type", "")
-                found.append(errors.invalid(f"{path}.properties[{name}].type", said, "must be string"))
+                reported = properties[name].get("type", "")
+                found.append(errors.invalid(f"{path}.properties[{name}].type", reported, "must be string"))
     if "metadata" in properties:
         _check_metadata(properties["metadata"], f"{path}.properties[metadata]", level, embedded, found)
     if embedded and not free and not properties:

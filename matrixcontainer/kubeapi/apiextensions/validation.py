@@ -88,9 +88,9 @@ def _common(versions: list[dict[str, Any]]) -> dict[str, Any]:
     """Takes from the versions what they have in common; the keys are those of a version."""
     common: dict[str, Any] = {}
     for key in COMMON:
-        said = [version.get(key) or None if key != "schema" else version.get(key) for version in versions]
-        if versions and all(one == said[0] for one in said):
-            common[key] = said[0]
+        reported = [version.get(key) or None if key != "schema" else version.get(key) for version in versions]
+        if versions and all(one == reported[0] for one in reported):
+            common[key] = reported[0]
             for version in versions:
                 version.pop(key, None)
     return common
@@ -129,22 +129,22 @@ def _check_versions(versions: list[dict[str, Any]], common: dict[str, Any], spec
 
 
 def _check_deprecation(version: dict[str, Any], path: str) -> list[Cause]:
-    said = version.get("deprecationWarning")
-    if said is None:
+    reported = version.get("deprecationWarning")
+    if reported is None:
         return []
     where = f"{path}.deprecationWarning"
     if not version.get("deprecated"):
-        return [errors.invalid(where, said, "can only be set for deprecated versions")]
+        return [errors.invalid(where, reported, "can only be set for deprecated versions")]
     texts = []
-    if len(said.encode()) > 256:
+    if len(reported.encode()) > 256:
         texts.append("must be <= 256 characters long")
-    if not said:
+    if not reported:
         texts.append("must not be an empty string")
-    odd = next((place for place, letter in enumerate(said) if not letter.isprintable()), None)
+    odd = next((place for place, letter in enumerate(reported) if not letter.isprintable()), None)
     if odd is not None:
-        at = len(said[:odd].encode())
+        at = len(reported[:odd].encode())
         texts.append(f"must only contain printable UTF-8 characters; non-printable character found at index {at}")
-    return [errors.invalid(where, said, text) for text in texts]
+    return [errors.invalid(where, reported, text) for text in texts]
 
 
 def _versions_as_go(versions: list[dict[str, Any]]) -> str:
@@ -163,8 +163,8 @@ def _version_as_go(version: dict[str, Any]) -> str:
         ("Schema", "schema", "apiextensions.CustomResourceValidation"),
         ("Subresources", "subresources", "apiextensions.CustomResourceSubresources"),
     ):
-        held = "nil" if version.get(key) is None else f"{id(version[key]):#x}"
-        parts.append(f"{name}:(*{kind})({held})")
+        current = "nil" if version.get(key) is None else f"{id(version[key]):#x}"
+        parts.append(f"{name}:(*{kind})({current})")
     for name, key, kind, fields in (
         (
             "AdditionalPrinterColumns",
@@ -218,19 +218,19 @@ def _check_scale(scale: dict[str, Any] | None, path: str) -> list[Cause]:
         ("statusReplicasPath", (".status.",), ".status"),
         ("labelSelectorPath", (".spec.", ".status."), "either .spec or .status"),
     ):
-        said, where = scale.get(key) or "", f"{path}.{key}"
-        if not said:
+        reported, where = scale.get(key) or "", f"{path}.{key}"
+        if not reported:
             found += [] if key == "labelSelectorPath" else [errors.required(where)]
-        elif not said.startswith("."):
-            found.append(errors.invalid(where, said, "must be a simple json path starting with ."))
-        elif not said.startswith(roots):
-            found.append(errors.invalid(where, said, f"should be a json path under {words}"))
+        elif not reported.startswith("."):
+            found.append(errors.invalid(where, reported, "must be a simple json path starting with ."))
+        elif not reported.startswith(roots):
+            found.append(errors.invalid(where, reported, f"should be a json path under {words}"))
     return found
 
 
 def _check_column(column: dict[str, Any], path: str) -> list[Cause]:
     found: list[Cause] = []
-    said = column.get("jsonPath") or ""
+    reported = column.get("jsonPath") or ""
     if not column.get("name"):
         found.append(errors.required(f"{path}.name"))
     text = f"must be one of {','.join(COLUMN_TYPES)}"
@@ -241,15 +241,15 @@ def _check_column(column: dict[str, Any], path: str) -> list[Cause]:
     if column.get("format") and column["format"] not in COLUMN_FORMATS:
         text = f"must be one of {','.join(COLUMN_FORMATS)}"
         found.append(errors.invalid(f"{path}.format", column["format"], text))
-    if not said:
+    if not reported:
         found.append(errors.required(f"{path}.JSONPath"))
-    elif not said.startswith("."):
-        found.append(errors.invalid(f"{path}.JSONPath", said, "must be a simple json path starting with ."))
+    elif not reported.startswith("."):
+        found.append(errors.invalid(f"{path}.JSONPath", reported, "must be a simple json path starting with ."))
     else:
         try:  # upstream takes a broken path and then serves nothing of the version
-            JsonPath(said)
+            JsonPath(reported)
         except ValueError as failure:
-            found.append(errors.invalid(f"{path}.JSONPath", said, str(failure)))
+            found.append(errors.invalid(f"{path}.JSONPath", reported, str(failure)))
     return found
 
 
@@ -257,25 +257,25 @@ def _check_selectable(fields: list[dict[str, Any]], document: dict[str, Any], pa
     found: list[Cause] = []
     seen: set[str] = set()
     for index, field in enumerate(fields):
-        said, where = field.get("jsonPath") or "", f"{path}[{index}].jsonPath"
-        if not said:
+        reported, where = field.get("jsonPath") or "", f"{path}[{index}].jsonPath"
+        if not reported:
             found.append(errors.required(where))
             continue
-        why, node = field_at(said, document)
+        why, node = field_at(reported, document)
         if why:
-            found.append(errors.invalid(where, said, f"is an invalid path: {why}"))
+            found.append(errors.invalid(where, reported, f"is an invalid path: {why}"))
             continue
-        if said.split(".")[1] == "metadata":
-            found.append(errors.invalid(where, said, "must not point to fields in metadata"))
+        if reported.split(".")[1] == "metadata":
+            found.append(errors.invalid(where, reported, "must not point to fields in metadata"))
         if node.get("type") not in ("string", "boolean", "integer"):
             text = (
                 "must point to a field of type string, boolean or integer. Enum string fields and strings with formats "
                 "are allowed."
             )
-            found.append(errors.invalid(where, said, text))
-        if said in seen:
-            found.append(errors.duplicate(where, said))
-        seen.add(said)
+            found.append(errors.invalid(where, reported, text))
+        if reported in seen:
+            found.append(errors.duplicate(where, reported))
+        seen.add(reported)
     if len(seen) > SELECTABLE_MAX:
         found.append(errors.too_many(path, len(seen), SELECTABLE_MAX))
     return found
@@ -338,7 +338,11 @@ def _check_fixed(spec: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
     if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
         pairs.append(("spec.scope", spec.get("scope"), before.get("scope")))
         pairs.append(("spec.names.kind", now.get("kind"), then.get("kind")))
-    return [errors.invalid(where, said, "field is immutable") for where, said, held in pairs if said != held]
+    return [
+        errors.invalid(where, reported, "field is immutable")
+        for where, reported, current in pairs
+        if reported != current
+    ]
 
 
 def _check_stored(stored: list[str], versions: list[dict[str, Any]]) -> list[Cause]:
@@ -351,11 +355,11 @@ def _check_stored(stored: list[str], versions: list[dict[str, Any]]) -> list[Cau
         for version in versions
         if version.get("storage") and version.get("name", "") not in stored
     ]
-    held = {version.get("name", "") for version in versions}
+    current = {version.get("name", "") for version in versions}
     found += [
         errors.invalid(f"{path}[{index}]", name, MISSING.format(name=name))
         for index, name in enumerate(stored)
-        if name not in held
+        if name not in current
     ]
     return found
 
@@ -364,12 +368,12 @@ def _check_stored(stored: list[str], versions: list[dict[str, Any]]) -> list[Cau
 
 
 def _approval(crd: dict[str, Any]) -> str:
-    said = (crd["metadata"].get("annotations") or {}).get(APPROVAL, "")
-    if not said:
+    reported = (crd["metadata"].get("annotations") or {}).get(APPROVAL, "")
+    if not reported:
         return "missing"
-    if said.startswith("unapproved"):
+    if reported.startswith("unapproved"):
         return "bypassed"
-    parts = urlsplit(said)
+    parts = urlsplit(reported)
     return "approved" if parts.scheme and parts.netloc else "invalid"
 
 
@@ -384,15 +388,15 @@ def _check_approval(crd: dict[str, Any], old: dict[str, Any] | None) -> list[Cau
     if state == "missing":
         return [errors.required(where, f"{text}, {SEE_APPROVAL}")]
     if state == "invalid":
-        said = crd["metadata"]["annotations"][APPROVAL]
+        reported = crd["metadata"]["annotations"][APPROVAL]
         more = f'{text} with either a URL or a reason starting with "unapproved", {SEE_APPROVAL}'
-        return [errors.invalid(where, said, more)]
+        return [errors.invalid(where, reported, more)]
     return []
 
 
 def _check_conversion(spec: dict[str, Any]) -> list[Cause]:
-    said = spec.get("conversion") or {}
-    path, strategy, hook = "spec.conversion", said.get("strategy", ""), said.get("webhook") or {}
+    reported = spec.get("conversion") or {}
+    path, strategy, hook = "spec.conversion", reported.get("strategy", ""), reported.get("webhook") or {}
     client, versions = hook.get("clientConfig"), hook.get("conversionReviewVersions") or []
     if not strategy:
         return [errors.required(f"{path}.strategy")]

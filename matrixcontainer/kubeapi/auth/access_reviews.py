@@ -65,15 +65,15 @@ def _attributes(spec: dict[str, Any]) -> Attributes:
     path = spec.get("nonResourceAttributes")
     if path is not None:
         return Attributes(path.get("verb", ""), path=path.get("path", "") or "/")
-    said = spec["resourceAttributes"]
-    words = {key: said.get(key) or "" for key in ("group", "resource", "subresource", "namespace", "name")}
-    return Attributes(said.get("verb", ""), **words)
+    reported = spec["resourceAttributes"]
+    words = {key: reported.get(key) or "" for key in ("group", "resource", "subresource", "namespace", "name")}
+    return Attributes(reported.get("verb", ""), **words)
 
 
 def _rules_status(authorizer: Authorizer, user: User, spec: dict[str, Any]) -> dict[str, Any]:
     """Every rule that counts in the namespace."""
     if MASTERS in user.groups:
-        rules = [rule_of(said) for said in EVERYTHING]
+        rules = [rule_of(reported) for reported in EVERYTHING]
     else:
         rules = list(authorizer.bound_rules(user).rules(spec.get("namespace", "")))
     return {

@@ -51,12 +51,12 @@ class Access:
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return None
-        standing = self._users.get(_digest(token.strip()))
-        if standing is None:
+        status = self._users.get(_digest(token.strip()))
+        if status is None:
             return self._service_account(token.strip())
         if len(self._seen) < SEEN_MAX:
-            self._seen[header] = standing
-        return standing
+            self._seen[header] = status
+        return status
 
     def user_of(self, token: str) -> User | None:
         return self._users.get(_digest(token)) or self._service_account(token)

@@ -52,19 +52,19 @@ class Rule:
     paths: tuple[str, ...]
     because: str = ""
 
-    def allows(self, wish: Attributes) -> bool:
-        if "*" not in self.verbs and wish.verb not in self.verbs:
+    def allows(self, attributes: Attributes) -> bool:
+        if "*" not in self.verbs and attributes.verb not in self.verbs:
             return False
-        if wish.path:
-            return any(_path_fits(pattern, wish.path) for pattern in self.paths)
-        if "*" not in self.groups and wish.group not in self.groups:
+        if attributes.path:
+            return any(_path_fits(pattern, attributes.path) for pattern in self.paths)
+        if "*" not in self.groups and attributes.group not in self.groups:
             return False
-        if self.names and wish.name not in self.names:
+        if self.names and attributes.name not in self.names:
             return False
         return (
             "*" in self.resources
-            or wish.full in self.resources
-            or bool(wish.subresource and f"*/{wish.subresource}" in self.resources)
+            or attributes.full in self.resources
+            or bool(attributes.subresource and f"*/{attributes.subresource}" in self.resources)
         )
 
 
@@ -72,11 +72,11 @@ def _path_fits(pattern: str, path: str) -> bool:
     return pattern in ("*", path) or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
 
 
-def rule_of(said: dict[str, Any], because: str = "") -> Rule:
+def rule_of(reported: dict[str, Any], because: str = "") -> Rule:
     def words(key: str) -> frozenset[str]:
-        return frozenset(said.get(key) or ())
+        return frozenset(reported.get(key) or ())
 
-    paths = tuple(said.get("nonResourceURLs") or ())
+    paths = tuple(reported.get("nonResourceURLs") or ())
     return Rule(words("verbs"), words("apiGroups"), words("resources"), words("resourceNames"), paths, because)
 
 
@@ -99,34 +99,36 @@ class Authorizer:
             self._rules.clear()
             self._decisions.clear()
 
-    def decide(self, user: User, wish: Attributes) -> Decision:
+    def decide(self, user: User, attributes: Attributes) -> Decision:
         if MASTERS in user.groups:
             return Decision(True)
-        key = (user.name, user.groups, wish)
+        key = (user.name, user.groups, attributes)
         found = self._decisions.get(key)
         if found is None:
             if len(self._decisions) >= DECISIONS_MAX:
                 self._decisions.clear()
-            found = self._decisions[key] = self._decide(user, wish)
+            found = self._decisions[key] = self._decide(user, attributes)
         return found
 
-    def _decide(self, user: User, wish: Attributes) -> Decision:
-        held = self.bound_rules(user)
-        for rule in held.rules(wish.namespace if not wish.path else ""):
-            if rule.allows(wish):
+    def _decide(self, user: User, attributes: Attributes) -> Decision:
+        current = self.bound_rules(user)
+        for rule in current.rules(attributes.namespace if not attributes.path else ""):
+            if rule.allows(attributes):
                 return Decision(True, rule.because)
-        missing = held.missing.get("", []) + (held.missing.get(wish.namespace, []) if wish.namespace else [])
+        missing = current.missing.get("", []) + (
+            current.missing.get(attributes.namespace, []) if attributes.namespace else []
+        )
         text = ", ".join(missing)
         return Decision(False, f"RBAC: {text if len(missing) < 2 else f'[{text}]'}" if missing else "")
 
-    def allows(self, user: User, wish: Attributes) -> bool:
-        return self.decide(user, wish).allowed
+    def allows(self, user: User, attributes: Attributes) -> bool:
+        return self.decide(user, attributes).allowed
 
-    def demand(self, user: User, wish: Attributes) -> None:
+    def demand(self, user: User, attributes: Attributes) -> None:
         """Raise 403 in the words clients know."""
-        found = self.decide(user, wish)
+        found = self.decide(user, attributes)
         if not found.allowed:
-            raise refusal(user, wish, found.reason)
+            raise refusal(user, attributes, found.reason)
 
     def bound_rules(self, user: User) -> "BoundRule":
         key = (user.name, user.groups)
@@ -136,7 +138,7 @@ class Authorizer:
         return found
 
     def _compile(self, user: User) -> "BoundRule":
-        held = BoundRule({}, {})
+        current = BoundRule({}, {})
         for record in (*self.store.objects_of(CLUSTER_BINDINGS), *self.store.objects_of(BINDINGS)):
             binding, namespace = record.obj, record.key[1]
             subject = next((s for s in binding.get("subjects") or [] if _is(user, s, namespace)), None)
@@ -146,10 +148,10 @@ class Authorizer:
             try:
                 rules = self.rules_of(binding.get("roleRef") or {}, namespace)
             except LookupError as failure:
-                held.missing.setdefault(namespace, []).append(str(failure.args[0]))
+                current.missing.setdefault(namespace, []).append(str(failure.args[0]))
                 continue
-            held.by_namespace.setdefault(namespace, []).extend(rule_of(said, because) for said in rules)
-        return held
+            current.by_namespace.setdefault(namespace, []).extend(rule_of(reported, because) for reported in rules)
+        return current
 
     def rules_of(self, role: dict[str, Any], namespace: str) -> list[dict[str, Any]]:
         """The rules of a roleRef; LookupError names the role that is not there."""
@@ -194,14 +196,18 @@ def _because(record: Record, binding: dict[str, Any], subject: dict[str, Any]) -
     )
 
 
-def refusal(user: User, wish: Attributes, reason: str = "") -> ApiError:
-    if wish.path:
-        failure = ApiError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {wish.verb} path "{wish.path}"')
+def refusal(user: User, attributes: Attributes, reason: str = "") -> ApiError:
+    if attributes.path:
+        failure = ApiError(
+            403, "Forbidden", f'forbidden: User "{user.name}" cannot {attributes.verb} path "{attributes.path}"'
+        )
         failure.shows_details = True
         return failure
-    scope = f'in the namespace "{wish.namespace}"' if wish.namespace else "at the cluster scope"
-    text = f'User "{user.name}" cannot {wish.verb} resource "{wish.full}" in API group "{wish.group}" {scope}'
-    return errors.forbidden(wish.resource, wish.group, wish.name, f"{text}: {reason}" if reason else text)
+    scope = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    text = f'User "{user.name}" cannot {attributes.verb} resource "{attributes.full}" in API group "{attributes.group}" {scope}'
+    return errors.forbidden(
+        attributes.resource, attributes.group, attributes.name, f"{text}: {reason}" if reason else text
+    )
 
 
 # ---- nobody grants what they have not
@@ -209,25 +215,25 @@ def refusal(user: User, wish: Attributes, reason: str = "") -> ApiError:
 
 def uncovered(owned: Iterable[Rule], wanted: Iterable[dict[str, Any]]) -> list[str]:
     """What of `wanted` no single owned rule gives, as the API prints rules; sorted."""
-    held = list(owned)
+    current = list(owned)
     lacking: dict[tuple[str, str, str], list[str]] = {}
-    for said in wanted:
-        for group, resource, name, verb in _atoms(said):
-            if not any(_covers(rule, group, resource, name, verb) for rule in held):
+    for reported in wanted:
+        for group, resource, name, verb in _atoms(reported):
+            if not any(_covers(rule, group, resource, name, verb) for rule in current):
                 verbs = lacking.setdefault((group, resource, name), [])
                 if verb not in verbs:
                     verbs.append(verb)
     return sorted(_printed(*key, verbs) for key, verbs in lacking.items())
 
 
-def _atoms(said: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+def _atoms(reported: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """(group, resource, name, verb); a path stands as group "/" with the path for the resource."""
-    for verb in said.get("verbs") or []:
-        for path in said.get("nonResourceURLs") or []:
+    for verb in reported.get("verbs") or []:
+        for path in reported.get("nonResourceURLs") or []:
             yield "/", path, "", verb
-        for group in said.get("apiGroups") or []:
-            for resource in said.get("resources") or []:
-                for name in said.get("resourceNames") or [""]:
+        for group in reported.get("apiGroups") or []:
+            for resource in reported.get("resources") or []:
+                for name in reported.get("resourceNames") or [""]:
                     yield group, resource, name, verb
 
 

@@ -104,15 +104,15 @@ def _meta(name: str) -> dict[str, Any]:
 
 def programs() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(roles, bindings) of a control plane's own programs: controller manager, its controllers, scheduler, nodes."""
-    said = json.loads((Path(__file__).with_name("cluster_roles.json")).read_bytes())
-    roles = [{"metadata": _meta(name), "rules": rules} for name, rules in said["roles"].items()]
+    reported = json.loads((Path(__file__).with_name("cluster_roles.json")).read_bytes())
+    roles = [{"metadata": _meta(name), "rules": rules} for name, rules in reported["roles"].items()]
     bindings = [
         {
             "metadata": _meta(name),
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
             "subjects": subjects,
         }
-        for name, (role, subjects) in said["bindings"].items()
+        for name, (role, subjects) in reported["bindings"].items()
     ]
     return roles, bindings
 

@@ -27,8 +27,8 @@ def who_is_meant(user: User, headers: dict[str, str], authorizer: Authorizer) ->
         if not (groups or uid or extra):
             return user
         raise BrokenRequest(f"requested {_references(groups, uid, extra)} without impersonating a user")
-    for wish in _attributes(name, groups, uid, extra):
-        authorizer.demand(user, wish)
+    for attributes in _attributes(name, groups, uid, extra):
+        authorizer.demand(user, attributes)
     return User(name, _settled_groups(name, groups), uid, extra)
 
 
@@ -47,13 +47,13 @@ def _values(headers: dict[str, str], key: str) -> list[str]:
 def _attributes(name: str, groups: list[str], uid: str, extra: dict[str, list[str]]) -> list[Attributes]:
     where, _, account = name.removeprefix(ACCOUNT).partition(":")
     if name.startswith(ACCOUNT) and where and account:
-        wishes = [Attributes("impersonate", "", "serviceaccounts", namespace=where, name=account)]
+        requests = [Attributes("impersonate", "", "serviceaccounts", namespace=where, name=account)]
     else:
-        wishes = [Attributes("impersonate", "", "users", name=name)]
-    wishes += [Attributes("impersonate", "", "groups", name=group) for group in groups]
+        requests = [Attributes("impersonate", "", "users", name=name)]
+    requests += [Attributes("impersonate", "", "groups", name=group) for group in groups]
     for key, values in extra.items():
-        wishes += [Attributes("impersonate", AUTHENTICATION, "userextras", key, name=value) for value in values]
-    return wishes + ([Attributes("impersonate", AUTHENTICATION, "uids", name=uid)] if uid else [])
+        requests += [Attributes("impersonate", AUTHENTICATION, "userextras", key, name=value) for value in values]
+    return requests + ([Attributes("impersonate", AUTHENTICATION, "uids", name=uid)] if uid else [])
 
 
 def _settled_groups(name: str, groups: list[str]) -> tuple[str, ...]:

@@ -27,10 +27,10 @@ class HorizontalPodAutoscalerStrategy(Strategy):
             spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
         if behaviour := spec.get("behavior"):
             for key, rules in (("scaleUp", UP), ("scaleDown", DOWN)):
-                told = behaviour.setdefault(key, {})
+                reported = behaviour.setdefault(key, {})
                 for word, value in copy_json(rules).items():
-                    if told.get(word) is None:
-                        told[word] = value
+                    if reported.get(word) is None:
+                        reported[word] = value
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         spec = obj["spec"]
@@ -74,8 +74,8 @@ def _check_metric(metric: dict[str, Any], path: str) -> list[Cause]:
         "ContainerResource": ("averageUtilization", "averageValue"),
         "Pods": ("averageValue",),
     }.get(kind, ("value", "averageValue"))
-    said = [word for word in ("averageUtilization", "averageValue", "value") if target.get(word) is not None]
-    if len(said) != 1 or said[0] not in allowed:
+    reported = [word for word in ("averageUtilization", "averageValue", "value") if target.get(word) is not None]
+    if len(reported) != 1 or reported[0] not in allowed:
         text = f"must set exactly one of {', '.join(allowed)}"
         found.append(errors.required(f"{path}.{part}.target", text))
     return found

@@ -50,12 +50,12 @@ def among(key: str, *allowed: str, needed: bool = False) -> Rule:
     """One of a few words; nothing at all is well unless the field is needed."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
-        held = value.get(key)
-        if not held:
+        current = value.get(key)
+        if not current:
             if needed:
                 yield errors.required(join(path, key))
-        elif held not in allowed:
-            yield errors.not_supported(join(path, key), held, list(allowed))
+        elif current not in allowed:
+            yield errors.not_supported(join(path, key), current, list(allowed))
 
     return rule
 
@@ -64,10 +64,10 @@ def named(key: str, *mistakes: Mistake) -> Rule:
     """A text that these find nothing wrong with; an empty one is left to others."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
-        held = value.get(key)
-        for mistake in mistakes if held else ():
-            if why := mistake(str(held)):
-                yield errors.invalid(join(path, key), held, why)
+        current = value.get(key)
+        for mistake in mistakes if current else ():
+            if why := mistake(str(current)):
+                yield errors.invalid(join(path, key), current, why)
 
     return rule
 
@@ -83,9 +83,9 @@ def not_negative(*keys: str) -> Rule:
 
 def between(key: str, low: int, high: int) -> Rule:
     def rule(value: Obj, path: str) -> Iterator[Cause]:
-        held = value.get(key)
-        if held is not None and not low <= held <= high:
-            yield errors.invalid(join(path, key), held, RANGE.format(low, high))
+        current = value.get(key)
+        if current is not None and not low <= current <= high:
+            yield errors.invalid(join(path, key), current, RANGE.format(low, high))
 
     return rule
 
@@ -94,12 +94,12 @@ def port(key: str, zero: str = "invalid") -> Rule:
     """A port number; a zero is `invalid`, `missing` or no port at all (`none`)."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
-        held = value.get(key) or 0
-        if held == 0 and zero != "invalid":
+        current = value.get(key) or 0
+        if current == 0 and zero != "invalid":
             if zero == "missing":
                 yield errors.required(join(path, key))
-        elif not 1 <= held <= PORT_MAX:
-            yield errors.invalid(join(path, key), held, RANGE.format(1, PORT_MAX))
+        elif not 1 <= current <= PORT_MAX:
+            yield errors.invalid(join(path, key), current, RANGE.format(1, PORT_MAX))
 
     return rule
 
@@ -108,13 +108,13 @@ def port_or_name(key: str, absent: bool = False) -> Rule:
     """A port number, or the name of one; `absent` lets it be left out."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
-        held = value.get(key)
-        if held is None and absent:
+        current = value.get(key)
+        if current is None and absent:
             return
-        if isinstance(held, str):
-            yield from (errors.invalid(join(path, key), held, why) for why in port_name_mistakes(held))
-        elif not 1 <= (held or 0) <= PORT_MAX:
-            yield errors.invalid(join(path, key), held or 0, RANGE.format(1, PORT_MAX))
+        if isinstance(current, str):
+            yield from (errors.invalid(join(path, key), current, why) for why in port_name_mistakes(current))
+        elif not 1 <= (current or 0) <= PORT_MAX:
+            yield errors.invalid(join(path, key), current or 0, RANGE.format(1, PORT_MAX))
 
     return rule
 
@@ -150,10 +150,10 @@ def one_of(what: str, *keys: str, several: str = "may not specify more than 1 {}
     """Exactly one of these parts."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
-        held = [key for key in keys if value.get(key) is not None]
-        if not held:
+        current = [key for key in keys if value.get(key) is not None]
+        if not current:
             yield errors.required(path, f"must specify a {what}")
-        for key in held[1:]:
+        for key in current[1:]:
             yield errors.forbidden_field(join(path, key), several.format(what))
 
     return rule
@@ -165,10 +165,10 @@ def different(listed: str, key: str) -> Rule:
     def rule(value: Obj, path: str) -> Iterator[Cause]:
         seen = set()
         for index, item in enumerate(value.get(listed) or []):
-            held = item.get(key)
-            if held and held in seen:
-                yield errors.duplicate(f"{path}.{listed}[{index}].{key}", held)
-            seen.add(held)
+            current = item.get(key)
+            if current and current in seen:
+                yield errors.duplicate(f"{path}.{listed}[{index}].{key}", current)
+            seen.add(current)
 
     return rule
 
@@ -222,16 +222,16 @@ def check(value: Obj, name: str, path: str = "") -> list[Cause]:
     for rule in RULES.get(name, ()):
         found += rule(value, path)
     for key, shape, struct in _below(name):
-        held = value.get(key)
-        if held is None:
+        current = value.get(key)
+        if current is None:
             continue
         where = join(path, key)
         if shape == "one":
-            found += check(held, struct, where)
+            found += check(current, struct, where)
         elif shape == "list":
-            for index, item in enumerate(held):
+            for index, item in enumerate(current):
                 found += check(item, struct, f"{where}[{index}]")
         else:
-            for word, item in held.items():
+            for word, item in current.items():
                 found += check(item, struct, f"{where}[{word}]")
     return found

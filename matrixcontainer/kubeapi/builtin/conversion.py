@@ -93,12 +93,12 @@ def _inlined(name: str) -> list[str]:
 def _below(value: Obj, plan: Plan) -> list[tuple[Obj, str]]:
     found = []
     for key, shape, struct in plan.children:
-        held = value.get(key)
-        if not held:
-            if shape == "one" and isinstance(held, dict):
-                found.append((held, struct))
+        current = value.get(key)
+        if not current:
+            if shape == "one" and isinstance(current, dict):
+                found.append((current, struct))
             continue
-        items = [held] if shape == "one" else held.values() if shape == "map" else held
+        items = [current] if shape == "one" else current.values() if shape == "map" else current
         found += [(item, struct) for item in items if isinstance(item, dict)]
     return found
 
@@ -110,11 +110,11 @@ def settle(value: Obj, name: str, root: bool = True) -> None:
         if key not in value and not (root and key == "metadata"):
             value[key] = {} if zero is STRUCT else zero
     for key, default, absent_only in plan.defaults:
-        held = value.get(key)
-        if held is None or (not absent_only and not held):
+        current = value.get(key)
+        if current is None or (not absent_only and not current):
             value[key] = copy_json(default)
-    for deed in plan.actions:
-        deed(value)
+    for action in plan.actions:
+        action(value)
     for item, struct in _below(value, plan):
         if not (root and item is value.get("metadata")):
             settle(item, struct, False)
@@ -139,9 +139,9 @@ def drop_empty(value: Obj, name: str) -> None:
     for key in [key for key in value if key in empty and not value[key]]:
         del value[key]
     for key, shape, struct in below:
-        held = value.get(key)
-        if held and isinstance(held, dict | list):
-            items = [held] if shape == "one" else held.values() if isinstance(held, dict) else held
+        current = value.get(key)
+        if current and isinstance(current, dict | list):
+            items = [current] if shape == "one" else current.values() if isinstance(current, dict) else current
             for item in items:
                 if isinstance(item, dict):
                     drop_empty(item, struct)
@@ -151,21 +151,21 @@ def read_texts(value: Obj, name: str, spell: bool = True) -> None:
     """Looks at quantities and bytes and raises Unreadable; `spell` puts quantities in their shortest form."""
     plan = plan_of(name)
     for key, kind in plan.texts:
-        held = value.get(key)
-        if kind == "map:quantity" and isinstance(held, dict):
-            for resource, text in held.items():
+        current = value.get(key)
+        if kind == "map:quantity" and isinstance(current, dict):
+            for resource, text in current.items():
                 shortest = _quantity(text)
                 if spell:
-                    held[resource] = shortest
-        elif kind == "quantity" and held is not None:
-            shortest = _quantity(held)
+                    current[resource] = shortest
+        elif kind == "quantity" and current is not None:
+            shortest = _quantity(current)
             if spell:
                 value[key] = shortest
-        elif not spell and isinstance(held, dict):
-            for text in held.values():
+        elif not spell and isinstance(current, dict):
+            for text in current.values():
                 _check_base64(text)
-        elif not spell and isinstance(held, str):
-            _check_base64(held)
+        elif not spell and isinstance(current, str):
+            _check_base64(current)
     for item, struct in _below(value, plan):
         read_texts(item, struct, spell)
 

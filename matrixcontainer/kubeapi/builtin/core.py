@@ -215,9 +215,9 @@ class VolumeStrategy(Strategy):
 
 
 def _protect(obj: dict[str, Any], finalizer: str) -> None:
-    held = obj["metadata"].setdefault("finalizers", [])
-    if finalizer not in held:
-        held.append(finalizer)
+    current = obj["metadata"].setdefault("finalizers", [])
+    if finalizer not in current:
+        current.append(finalizer)
 
 
 class KeptStrategy(Strategy):

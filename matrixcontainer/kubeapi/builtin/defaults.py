@@ -147,8 +147,8 @@ def _pod(pod: Obj) -> None:
 def _service(spec: Obj) -> None:
     kind = spec["type"]
     if spec["sessionAffinity"] == "ClientIP":
-        held = ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds")
-        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": CLIENT_IP_S if held is None else held}}
+        current = ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds")
+        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": CLIENT_IP_S if current is None else current}}
     else:
         spec.pop("sessionAffinityConfig", None)
     for port in spec.get("ports") or []:
@@ -181,20 +181,20 @@ def _allocatable(status: Obj) -> None:
 
 def _controller(controller: Obj) -> None:
     """A ReplicationController takes labels and selector from its template."""
-    held = ((controller["spec"].get("template") or {}).get("metadata") or {}).get("labels")
-    if held:
+    current = ((controller["spec"].get("template") or {}).get("metadata") or {}).get("labels")
+    if current:
         if not controller["spec"].get("selector"):
-            controller["spec"]["selector"] = dict(held)
+            controller["spec"]["selector"] = dict(current)
         if not controller["metadata"].get("labels"):
-            controller["metadata"]["labels"] = dict(held)
+            controller["metadata"]["labels"] = dict(current)
 
 
 def _rolling(kind: str) -> Callable[[Obj], None]:
-    def deed(strategy: Obj) -> None:
+    def action(strategy: Obj) -> None:
         if strategy.get("type") == kind and strategy.get("rollingUpdate") is None:
             strategy["rollingUpdate"] = {}
 
-    return deed
+    return action
 
 
 def _ordered_update(strategy: Obj) -> None:
@@ -211,9 +211,9 @@ def _claim_templates(spec: Obj) -> None:
 
 def _job(job: Obj) -> None:
     spec = job["spec"]
-    held = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-    if held and not job["metadata"].get("labels"):
-        job["metadata"]["labels"] = dict(held)
+    current = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if current and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(current)
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     for key, value in (

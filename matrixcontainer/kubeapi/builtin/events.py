@@ -70,10 +70,10 @@ def check_event(core: dict[str, Any], controller_field: str) -> list[Cause]:
         found.append(errors.required(controller_field))
     found += [errors.invalid(controller_field, controller, why) for why in qualified_mistakes(controller)]
     for key, most in LENGTHS.items():
-        held = core.get(key) or ""
-        if not held and key != "message":
+        current = core.get(key) or ""
+        if not current and key != "message":
             found.append(errors.required(key))
-        if len(held) > most:
+        if len(current) > most:
             found.append(errors.invalid(key, "", f"can have at most {most} characters"))
     return found
 

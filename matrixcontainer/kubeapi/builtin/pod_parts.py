@@ -51,9 +51,9 @@ class Resize(PodStrategy):
         wanted = {one.get("name"): one for one in (new.get("spec") or {}).get("containers") or []}
         containers = []
         for one in old["spec"].get("containers") or []:
-            said = wanted.get(one["name"], one)
+            reported = wanted.get(one["name"], one)
             kept = {key: value for key, value in one.items() if key not in RESIZABLE}
-            containers.append(kept | {key: said[key] for key in RESIZABLE if key in said})
+            containers.append(kept | {key: reported[key] for key in RESIZABLE if key in reported})
         new["spec"] = old["spec"] | {"containers": containers}
         new["status"] = old.get("status", {})
 

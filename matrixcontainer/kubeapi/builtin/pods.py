@@ -46,13 +46,13 @@ AWAY_S = 300
 
 def _tolerate(spec: dict[str, Any]) -> None:
     """A pod that says nothing of nodes that are away stays five minutes."""
-    held = spec.get("tolerations") or []
+    current = spec.get("tolerations") or []
     for why in ("not-ready", "unreachable"):
         key = f"node.kubernetes.io/{why}"
-        if not any(one.get("key", "") in ("", key) and one.get("effect", "") in ("", "NoExecute") for one in held):
+        if not any(one.get("key", "") in ("", key) and one.get("effect", "") in ("", "NoExecute") for one in current):
             away = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": AWAY_S}
-            held = [*held, away]
-    spec["tolerations"] = held
+            current = [*current, away]
+    spec["tolerations"] = current
 
 
 class PodStrategy(Strategy):

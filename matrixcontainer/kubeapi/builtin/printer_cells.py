@@ -54,8 +54,8 @@ def label_selector(selector: Obj | None, nothing: str = NONE) -> str:
 
 def containers(spec: Obj) -> list[Any]:
     """Names and images of a pod spec's containers."""
-    held = spec.get("containers") or []
-    return [",".join(one.get("name", "") for one in held), ",".join(one.get("image", "") for one in held)]
+    current = spec.get("containers") or []
+    return [",".join(one.get("name", "") for one in current), ",".join(one.get("image", "") for one in current)]
 
 
 def template(obj: Obj) -> list[Any]:

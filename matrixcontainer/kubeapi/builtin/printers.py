@@ -23,14 +23,14 @@ def _columns(text: str) -> list[dict[str, Any]]:
     found = []
     for word in text.split():
         label = word.lstrip("".join(MARKS))
-        said = {MARKS[mark] for mark in word[: len(word) - len(label)]}
-        kind = next((one for one in ("integer", "boolean", "date") if one in said), "string")
+        reported = {MARKS[mark] for mark in word[: len(word) - len(label)]}
+        kind = next((one for one in ("integer", "boolean", "date") if one in reported), "string")
         if label == "Age":
             found.append(AGE)
         else:
-            form = "name" if word == "Name" or "name" in said else ""
+            form = "name" if word == "Name" or "name" in reported else ""
             about = "The object's name, of its own within its namespace." if form and label == "Name" else ""
-            found.append(column(label.replace("_", " "), kind, int("wide" in said), form, about))
+            found.append(column(label.replace("_", " "), kind, int("wide" in reported), form, about))
     return found
 
 

@@ -52,10 +52,10 @@ def node(obj: Obj, now: float) -> list[Any]:
     ]
 
 
-def _roles(held: dict[str, str]) -> list[str]:
+def _roles(current: dict[str, str]) -> list[str]:
     prefix = "node-role.kubernetes.io/"
-    found = {key.removeprefix(prefix) for key in held if key.startswith(prefix)}
-    return sorted(filter(None, found | {held.get("kubernetes.io/role", "")}))
+    found = {key.removeprefix(prefix) for key in current if key.startswith(prefix)}
+    return sorted(filter(None, found | {current.get("kubernetes.io/role", "")}))
 
 
 def event(obj: Obj, now: float) -> list[Any]:
@@ -108,9 +108,9 @@ def lease(obj: Obj, now: float) -> list[Any]:
 
 def quota(obj: Obj, now: float) -> list[Any]:
     hard, used = dig(obj, "status", "hard", default={}), dig(obj, "status", "used", default={})
-    told = {key: f"{key}: {used.get(key, '0')}/{hard[key]}" for key in sorted(hard)}
-    limits = [text for key, text in told.items() if key.startswith("limits.")]
-    others = [text for key, text in told.items() if not key.startswith("limits.")]
+    reported = {key: f"{key}: {used.get(key, '0')}/{hard[key]}" for key in sorted(hard)}
+    limits = [text for key, text in reported.items() if key.startswith("limits.")]
+    others = [text for key, text in reported.items() if not key.startswith("limits.")]
     return [name(obj), ", ".join(others), ", ".join(limits), age(obj, now)]
 
 
@@ -160,8 +160,8 @@ def _reachable_at(obj: Obj) -> str:
 
 
 def _balancers(obj: Obj, width: int = 0) -> str:
-    held = dig(obj, "status", "loadBalancer", "ingress", default=[])
-    text = ",".join(sorted({one.get("ip") or one.get("hostname") or "" for one in held} - {""}))
+    current = dig(obj, "status", "loadBalancer", "ingress", default=[])
+    text = ",".join(sorted({one.get("ip") or one.get("hostname") or "" for one in current} - {""}))
     return text[: width - 3] + "..." if width and len(text) > width else text
 
 
@@ -169,19 +169,19 @@ def ingress(obj: Obj, now: float) -> list[Any]:
     spec = obj.get("spec") or {}
     rules = spec.get("rules") or []
     hosts = [rule["host"] for rule in rules if rule.get("host")]
-    told = shortened(hosts, "*", len(rules)) if hosts else "*"
+    text = shortened(hosts, "*", len(rules)) if hosts else "*"
     ports = "80, 443" if spec.get("tls") else "80"
-    return [name(obj), spec.get("ingressClassName") or NONE, told, _balancers(obj), ports, age(obj, now)]
+    return [name(obj), spec.get("ingressClassName") or NONE, text, _balancers(obj), ports, age(obj, now)]
 
 
 def ingress_class(obj: Obj, now: float) -> list[Any]:
     spec = obj.get("spec") or {}
-    held = spec.get("parameters")
-    told = NONE
-    if held:
-        group = f".{held['apiGroup']}" if held.get("apiGroup") else ""
-        told = f"{held.get('kind', '')}{group}/{held.get('name', '')}"
-    return [name(obj), spec.get("controller", ""), told, age(obj, now)]
+    current = spec.get("parameters")
+    text = NONE
+    if current:
+        group = f".{current['apiGroup']}" if current.get("apiGroup") else ""
+        text = f"{current.get('kind', '')}{group}/{current.get('name', '')}"
+    return [name(obj), spec.get("controller", ""), text, age(obj, now)]
 
 
 def network_policy(obj: Obj, now: float) -> list[Any]:
@@ -226,8 +226,8 @@ DEFAULT_ANNOTATIONS = (
 )
 
 
-def _modes(held: list[str] | None) -> str:
-    return ",".join(short for mode, short in MODES.items() if mode in (held or []))
+def _modes(current: list[str] | None) -> str:
+    return ",".join(short for mode, short in MODES.items() if mode in (current or []))
 
 
 def _class(obj: Obj) -> str:
@@ -257,14 +257,14 @@ def claim(obj: Obj, now: float) -> list[Any]:
 
 def volume(obj: Obj, now: float) -> list[Any]:
     spec = obj.get("spec") or {}
-    held = spec.get("claimRef")
+    current = spec.get("claimRef")
     return [
         name(obj),
         dig(spec, "capacity", "storage", default="0"),
         _modes(spec.get("accessModes")),
         spec.get("persistentVolumeReclaimPolicy", ""),
         _phase(obj),
-        f"{held.get('namespace', '')}/{held.get('name', '')}" if held else "",
+        f"{current.get('namespace', '')}/{current.get('name', '')}" if current else "",
         _class(obj),
         spec.get("volumeAttributesClassName") or UNSET,
         dig(obj, "status", "reason", default=""),
@@ -288,9 +288,9 @@ def storage_class(obj: Obj, now: float) -> list[Any]:
 
 def volume_attachment(obj: Obj, now: float) -> list[Any]:
     spec = obj.get("spec") or {}
-    held = dig(spec, "source", "persistentVolumeName", default="")
+    current = dig(spec, "source", "persistentVolumeName", default="")
     attached = truth(dig(obj, "status", "attached"))
-    return [name(obj), spec.get("attacher", ""), held, spec.get("nodeName", ""), attached, age(obj, now)]
+    return [name(obj), spec.get("attacher", ""), current, spec.get("nodeName", ""), attached, age(obj, now)]
 
 
 def csi_node(obj: Obj, now: float) -> list[Any]:
@@ -319,10 +319,10 @@ def role_binding(obj: Obj, now: float) -> list[Any]:
     reference = obj.get("roleRef", {})
     subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
     for subject in obj.get("subjects") or []:
-        told = subject.get("name", "")
+        reported = subject.get("name", "")
         if subject.get("kind") == "ServiceAccount":
-            told = f"{subject.get('namespace', '')}/{told}"
-        subjects.setdefault(subject.get("kind", ""), []).append(told)
+            reported = f"{subject.get('namespace', '')}/{reported}"
+        subjects.setdefault(subject.get("kind", ""), []).append(reported)
     listed = [", ".join(subjects[kind]) for kind in ("User", "Group", "ServiceAccount")]
     return [name(obj), f"{reference.get('kind', '')}/{reference.get('name', '')}", age(obj, now), *listed]
 

@@ -129,8 +129,8 @@ def _restarts(states: list[Obj], now: float) -> str:
 
 
 def pod_template(obj: Obj, now: float) -> list[Any]:
-    held = obj.get("template") or {}
-    return [name(obj), *containers(held.get("spec") or {}), labels(dig(held, "metadata", "labels"))]
+    current = obj.get("template") or {}
+    return [name(obj), *containers(current.get("spec") or {}), labels(dig(current, "metadata", "labels"))]
 
 
 def deployment(obj: Obj, now: float) -> list[Any]:
@@ -170,11 +170,11 @@ def daemon_set(obj: Obj, now: float) -> list[Any]:
 
 def controller_revision(obj: Obj, now: float) -> list[Any]:
     owner = next((one for one in obj["metadata"].get("ownerReferences") or [] if one.get("controller")), None)
-    told = NONE
+    text = NONE
     if owner is not None:
         group = owner["apiVersion"].rpartition("/")[0]
-        told = f"{owner['kind']}{'.' if group else ''}{group}".lower() + f"/{owner['name']}"
-    return [name(obj), told, obj.get("revision", 0), age(obj, now)]
+        text = f"{owner['kind']}{'.' if group else ''}{group}".lower() + f"/{owner['name']}"
+    return [name(obj), text, obj.get("revision", 0), age(obj, now)]
 
 
 def job(obj: Obj, now: float) -> list[Any]:
@@ -244,11 +244,11 @@ def _goals(metrics: list[Obj], current: list[Obj]) -> list[str]:
         part = metric["type"][:1].lower() + metric["type"][1:]
         source = metric.get(part) or {}
         target = source.get("target") or {}
-        held = dig(current[index], part, "current", default={}) if index < len(current) else {}
+        allocated = dig(current[index], part, "current", default={}) if index < len(current) else {}
         word = next((w for w in ("averageValue", "averageUtilization", "value") if target.get(w) is not None), "value")
         mark = "%" if word == "averageUtilization" else ""
         average = " (avg)" if word == "averageValue" and part in ("object", "external") else ""
-        now = f"{held[word]}{mark}" if held.get(word) is not None else "<unknown>"
+        now = f"{allocated[word]}{mark}" if allocated.get(word) is not None else "<unknown>"
         goal = f"{now}/{target.get(word)}{mark}{average}"
         found.append(f"{source['name']}: {goal}" if "name" in source else goal)
     return found

@@ -76,8 +76,8 @@ def check_amount(name: str, text: str, path: str) -> Iterator[Cause]:
         yield errors.invalid(path, text, WHOLE)
 
 
-def check_list(held: Obj, path: str, check: Callable[[str, str], list[Cause]]) -> Iterator[Cause]:
-    for name, text in held.items():
+def check_list(current: Obj, path: str, check: Callable[[str, str], list[Cause]]) -> Iterator[Cause]:
+    for name, text in current.items():
         where = f"{path}[{name}]"
         yield from check(name, where)
         yield from check_amount(name, text, where)

@@ -79,7 +79,7 @@ def _give_addresses(obj: dict[str, Any]) -> None:
 
 
 def _keep_node_ports(after: dict[str, Any], before: dict[str, Any]) -> None:
-    held = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in before.get("ports") or []}
+    current = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in before.get("ports") or []}
     for port in (after.get("ports") or []) if after.get("type") in ("NodePort", "LoadBalancer") else []:
-        if not port.get("nodePort") and (kept := held.get((port.get("protocol"), port.get("port")))):
+        if not port.get("nodePort") and (kept := current.get((port.get("protocol"), port.get("port")))):
             port["nodePort"] = kept

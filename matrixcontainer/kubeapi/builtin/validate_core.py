@@ -51,18 +51,18 @@ def shown_scopes(scopes: list[str]) -> errors.Spelled:
 def quota_spec(spec: Obj, path: str) -> Iterator[Cause]:
     yield from check_list(spec.get("hard") or {}, f"{path}.hard", check_quota_name)
     scopes = spec.get("scopes") or []
-    said, where = shown_scopes(scopes), "scopes"
+    reported, where = shown_scopes(scopes), "scopes"
     yield from (
-        errors.invalid(f"{path}.{where}", said, "unsupported scope") for one in scopes if one not in QUOTA_SCOPES
+        errors.invalid(f"{path}.{where}", reported, "unsupported scope") for one in scopes if one not in QUOTA_SCOPES
     )
     for scope in scopes:
         fitting = QUOTA if scope not in QUOTA_SCOPES else ("pods",) if scope == "BestEffort" else ("pods", *COMPUTE)
         for name in spec.get("hard") or {}:
             if name in QUOTA and name not in fitting:
-                yield errors.invalid(f"{path}.{where}", said, "unsupported scope applied to resource")
+                yield errors.invalid(f"{path}.{where}", reported, "unsupported scope applied to resource")
     for pair in CONFLICTS:
         if set(pair) <= set(scopes):
-            yield errors.invalid(f"{path}.{where}", said, "conflicting scopes")
+            yield errors.invalid(f"{path}.{where}", reported, "conflicting scopes")
 
 
 LIMIT_PARTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
@@ -112,12 +112,12 @@ ORDER = (  # (smaller part, greater part, part the mistake is told of, its text,
 
 def limit_order(item: Obj, path: str) -> Iterator[Cause]:
     """The parts of a limit stand in order."""
-    for low, high, told, text, shown in ORDER:
+    for low, high, message, text, shown in ORDER:
         least, most = item.get(low) or {}, item.get(high) or {}
         for name in sorted(set(least) & set(most)):
             if amount(least[name]) > amount(most[name]):
                 value = (least, most)[shown][name]
-                yield errors.invalid(f"{path}.{told}[{name}]", value, text.format(least[name], most[name]))
+                yield errors.invalid(f"{path}.{message}[{name}]", value, text.format(least[name], most[name]))
     for name, ratio in (item.get("maxLimitRequestRatio") or {}).items():
         if amount(ratio) < 1:
             yield errors.invalid(f"{path}.maxLimitRequestRatio[{name}]", ratio, f"ratio {ratio} is less than 1")
@@ -177,11 +177,11 @@ def volume_spec(spec: Obj, path: str) -> Iterator[Cause]:
 
 
 def provisioner(value: Obj, path: str) -> Iterator[Cause]:
-    held = value.get("provisioner", "")
-    if not held:
+    current = value.get("provisioner", "")
+    if not current:
         yield errors.required("provisioner")
-    elif why := qualified_mistake(held.lower()):
-        yield errors.invalid("provisioner", held.lower(), why)
+    elif why := qualified_mistake(current.lower()):
+        yield errors.invalid("provisioner", current.lower(), why)
 
 
 rules(
@@ -241,13 +241,13 @@ def _address(kind: str, text: str, path: str, place: int) -> Iterator[Cause]:
         return
     if f"IPv{found.version}" != kind:
         yield errors.invalid(path, text, f"must be an {kind} address")
-    for told, bad in (
+    for message, bad in (
         ("may not be unspecified (0.0.0.0 or ::)", found.is_unspecified),
         ("may not be in the loopback range (127.0.0.0/8, ::1/128)", found.is_loopback),
         ("may not be in the link-local range (169.254.0.0/16, fe80::/10)", found.is_link_local),
     ):
         if bad:
-            yield errors.invalid(f"{path}[{place}]", text, told)
+            yield errors.invalid(f"{path}[{place}]", text, message)
 
 
 rules("discovery.v1.EndpointSlice", slice_kind)
@@ -268,15 +268,15 @@ PERCENT_TEXT = (
 BOUNDS = ("minAvailable", "maxUnavailable")
 
 
-def share(held: int | str | None, path: str) -> Iterator[Cause]:
+def share(current: int | str | None, path: str) -> Iterator[Cause]:
     """A count, or a percentage of at most a hundred."""
-    if isinstance(held, str):
-        if not PERCENT.match(held):
-            yield errors.invalid(path, held, PERCENT_TEXT)
-        elif int(held[:-1]) > 100:
-            yield errors.invalid(path, held, "must not be greater than 100%")
-    elif held is not None and held < 0:
-        yield errors.invalid(path, held, "must be greater than or equal to 0")
+    if isinstance(current, str):
+        if not PERCENT.match(current):
+            yield errors.invalid(path, current, PERCENT_TEXT)
+        elif int(current[:-1]) > 100:
+            yield errors.invalid(path, current, "must not be greater than 100%")
+    elif current is not None and current < 0:
+        yield errors.invalid(path, current, "must be greater than or equal to 0")
 
 
 def budget_spec(spec: Obj, path: str) -> Iterator[Cause]:

@@ -56,10 +56,10 @@ def service_ports(spec: Obj, path: str) -> Iterator[Cause]:
             names.add(name)
         identity = (one.get("protocol"), one.get("port"))
         if identity in seen:
-            said = f'core.ServicePort{{Name:"", Protocol:"{identity[0]}", AppProtocol:(*string)(nil), '
-            said += f"Port:{identity[1]}, "
-            said += 'TargetPort:intstr.IntOrString{Type:0, IntVal:0, StrVal:""}, NodePort:0}'
-            yield errors.duplicate(where, Spelled(said))
+            text = f'core.ServicePort{{Name:"", Protocol:"{identity[0]}", AppProtocol:(*string)(nil), '
+            text += f"Port:{identity[1]}, "
+            text += 'TargetPort:intstr.IntOrString{Type:0, IntVal:0, StrVal:""}, NodePort:0}'
+            yield errors.duplicate(where, Spelled(text))
         seen.add(identity)
 
 
@@ -95,28 +95,28 @@ rules(
 
 
 def policy_port(value: Obj, path: str) -> Iterator[Cause]:
-    held, end = value.get("port"), value.get("endPort")
-    if held is None:
+    current, end = value.get("port"), value.get("endPort")
+    if current is None:
         if end is not None:
             yield errors.invalid(f"{path}.endPort", end, "may not be specified when `port` is not specified")
-    elif isinstance(held, str):
+    elif isinstance(current, str):
         if end is not None:
             yield errors.invalid(f"{path}.endPort", end, "may not be specified when `port` is non-numeric")
-        yield from (errors.invalid(f"{path}.port", held, why) for why in port_name_mistakes(held))
+        yield from (errors.invalid(f"{path}.port", current, why) for why in port_name_mistakes(current))
     else:
-        if not 1 <= held <= PORT_MAX:
-            yield errors.invalid(f"{path}.port", held, RANGE.format(1, PORT_MAX))
-        if end is not None and end < held:
-            yield errors.invalid(f"{path}.endPort", held, "must be greater than or equal to `port`")
+        if not 1 <= current <= PORT_MAX:
+            yield errors.invalid(f"{path}.port", current, RANGE.format(1, PORT_MAX))
+        if end is not None and end < current:
+            yield errors.invalid(f"{path}.endPort", current, "must be greater than or equal to `port`")
         if end is not None and not 1 <= end <= PORT_MAX:
             yield errors.invalid(f"{path}.endPort", end, RANGE.format(1, PORT_MAX))
 
 
 def policy_peer(value: Obj, path: str) -> Iterator[Cause]:
-    held = [key for key in ("podSelector", "namespaceSelector", "ipBlock") if value.get(key) is not None]
-    if not held:
+    current = [key for key in ("podSelector", "namespaceSelector", "ipBlock") if value.get(key) is not None]
+    if not current:
         yield errors.required(path, "must specify a peer")
-    elif len(held) > 1 and "ipBlock" in held:
+    elif len(current) > 1 and "ipBlock" in current:
         yield errors.forbidden_field(path, "may not specify both ipBlock and another peer")
 
 
@@ -147,11 +147,13 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
 
 
 def policy_types(value: Obj, path: str) -> Iterator[Cause]:
-    held = value.get("policyTypes") or []
-    if len(held) > 2:
-        yield errors.invalid(f"{path}.policyTypes", errors.go_list(held), "may not specify more than two policyTypes")
+    current = value.get("policyTypes") or []
+    if len(current) > 2:
+        yield errors.invalid(
+            f"{path}.policyTypes", errors.go_list(current), "may not specify more than two policyTypes"
+        )
         return
-    for index, word in enumerate(held):
+    for index, word in enumerate(current):
         if word not in ("Ingress", "Egress"):
             yield errors.not_supported(f"{path}.policyTypes[{index}]", word, ["Ingress", "Egress"])
 
@@ -195,21 +197,21 @@ def host_mistake(host: str) -> str:
 
 
 def ingress_path(value: Obj, path: str) -> Iterator[Cause]:
-    kind, held = value.get("pathType"), value.get("path", "")
+    kind, current = value.get("pathType"), value.get("path", "")
     if kind is None:
         yield errors.required(f"{path}.pathType", "pathType must be specified")
     elif kind in ("Exact", "Prefix"):
-        if not held.startswith("/"):
-            yield errors.invalid(f"{path}.path", held, "must be an absolute path")
-        for bad in BAD_SEQUENCES if held else ():
-            if bad in held:
-                yield errors.invalid(f"{path}.path", held, f"must not contain '{bad}'")
-        for bad in BAD_ENDS if held else ():
-            if held.endswith(bad):
-                yield errors.invalid(f"{path}.path", held, f"cannot end with '{bad}'")
+        if not current.startswith("/"):
+            yield errors.invalid(f"{path}.path", current, "must be an absolute path")
+        for bad in BAD_SEQUENCES if current else ():
+            if bad in current:
+                yield errors.invalid(f"{path}.path", current, f"must not contain '{bad}'")
+        for bad in BAD_ENDS if current else ():
+            if current.endswith(bad):
+                yield errors.invalid(f"{path}.path", current, f"cannot end with '{bad}'")
     elif kind == "ImplementationSpecific":
-        if held and not held.startswith("/"):
-            yield errors.invalid(f"{path}.path", held, "must be an absolute path")
+        if current and not current.startswith("/"):
+            yield errors.invalid(f"{path}.path", current, "must be an absolute path")
     else:
         yield errors.not_supported(f"{path}.pathType", kind, PATH_TYPES)
 
@@ -221,10 +223,10 @@ def backend(value: Obj, path: str) -> Iterator[Cause]:
     elif service is not None and resource is not None:
         yield errors.invalid(path, "", "cannot set both resource and service backends")
     elif service is not None:
-        held = service.get("port") or {}
-        if held.get("name") and held.get("number"):
+        current = service.get("port") or {}
+        if current.get("name") and current.get("number"):
             yield errors.invalid(path, "", "cannot set both port name & port number")
-        elif not held.get("name") and not held.get("number"):
+        elif not current.get("name") and not current.get("number"):
             yield errors.required(path, "port name or number is required")
 
 

@@ -52,13 +52,13 @@ def value_source(value: Obj, path: str) -> Iterator[Cause]:
     source, where = value.get("valueFrom"), f"{path}.valueFrom"
     if source is None:
         return
-    held = [key for key in SOURCES if source.get(key) is not None]
-    if not held:
+    current = [key for key in SOURCES if source.get(key) is not None]
+    if not current:
         why = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
         yield errors.invalid(where, "", why)
     elif value.get("value"):
         yield errors.invalid(where, "", "may not be specified when `value` is not empty")
-    elif len(held) > 1:
+    elif len(current) > 1:
         yield errors.invalid(where, "", "may not have more than one field specified at a time")
 
 
@@ -120,10 +120,10 @@ def mounts(spec: Obj, path: str, beside: frozenset[str] = frozenset()) -> list[C
 def mount_paths(value: Obj, path: str) -> Iterator[Cause]:
     seen: set[Any] = set()
     for index, mount in enumerate(value.get("volumeMounts") or []):
-        held = mount.get("mountPath", "")
-        if held in seen:
-            yield errors.invalid(f"{path}.volumeMounts[{index}].mountPath", held, "must be unique")
-        seen.add(held)
+        current = mount.get("mountPath", "")
+        if current in seen:
+            yield errors.invalid(f"{path}.volumeMounts[{index}].mountPath", current, "must be unique")
+        seen.add(current)
 
 
 CONTAINER = (

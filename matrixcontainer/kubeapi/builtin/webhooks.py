@@ -100,9 +100,9 @@ def check_client(client: dict[str, Any], path: str) -> list[Cause]:
     if parts.username is not None:
         who = parts.netloc.rpartition("@")[0]
         found.append(errors.invalid(where, who, "user information is not permitted in the URL"))
-    for word, held in (("fragments", parts.fragment), ("query parameters", parts.query)):
-        if held:
-            found.append(errors.invalid(where, held, f"{word} are not permitted in the URL"))
+    for word, current in (("fragments", parts.fragment), ("query parameters", parts.query)):
+        if current:
+            found.append(errors.invalid(where, current, f"{word} are not permitted in the URL"))
     return found
 
 

@@ -22,8 +22,8 @@ ENDS = ("OnFailure", "Never")
 
 def go_selector(selector: Obj) -> errors.Spelled:
     """A label selector as Go source."""
-    held, listed = selector.get("matchLabels"), selector.get("matchExpressions")
-    labels = errors.go_map(held) if held else "map[string]string(nil)"
+    current, listed = selector.get("matchLabels"), selector.get("matchExpressions")
+    labels = errors.go_map(current) if current else "map[string]string(nil)"
     terms = ", ".join(
         "v1.LabelSelectorRequirement{"
         f"Key:{errors.shown(term.get('key', ''))}, Operator:{errors.shown(term.get('operator', ''))}, "
@@ -90,9 +90,9 @@ class DaemonSetStrategy(TemplateStrategy):
 
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: "Resource") -> None:
         super().prepare_update(new, old, resource)
-        held = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1"))
+        current = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1"))
         changed = new["spec"].get("template") != old["spec"].get("template")
-        new["metadata"]["annotations"][TEMPLATE_GENERATION] = str(held + changed)
+        new["metadata"]["annotations"][TEMPLATE_GENERATION] = str(current + changed)
 
 
 class DeploymentStrategy(TemplateStrategy):
@@ -135,19 +135,19 @@ class StatefulSetStrategy(TemplateStrategy):
 def shares(value: Obj, path: str) -> "Iterator[Cause]":
     """How many pods a rolling update may miss or add: not none of both."""
     missing, more = value.get("maxUnavailable"), value.get("maxSurge")
-    for key, held in (("maxUnavailable", missing), ("maxSurge", more)):
-        yield from share(held, f"{path}.{key}") if key == "maxUnavailable" else _positive(held, f"{path}.{key}")
+    for key, current in (("maxUnavailable", missing), ("maxSurge", more)):
+        yield from share(current, f"{path}.{key}") if key == "maxUnavailable" else _positive(current, f"{path}.{key}")
     if _none(missing) and _none(more):
         yield errors.invalid(f"{path}.maxUnavailable", missing, "may not be 0 when `maxSurge` is 0")
 
 
-def _positive(held: int | str | None, path: str) -> "Iterator[Cause]":
+def _positive(current: int | str | None, path: str) -> "Iterator[Cause]":
     """More than a hundred percent is well here."""
-    return (cause for cause in share(held, path) if "100%" not in cause.message)
+    return (cause for cause in share(current, path) if "100%" not in cause.message)
 
 
-def _none(held: int | str | None) -> bool:
-    return str(held).removesuffix("%") == "0"
+def _none(current: int | str | None) -> bool:
+    return str(current).removesuffix("%") == "0"
 
 
 COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
@@ -210,11 +210,13 @@ DIRECTIVES = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 
 def _template(job: Obj, waiting: bool) -> Obj:
     """The part of a Job's template that stays; one that has never run may still be sent elsewhere."""
-    held = job["spec"].get("template") or {}
+    current = job["spec"].get("template") or {}
     if not waiting:
-        return held
-    spec = {key: value for key, value in (held.get("spec") or {}).items() if key not in DIRECTIVES}
-    meta = {key: value for key, value in (held.get("metadata") or {}).items() if key not in ("labels", "annotations")}
+        return current
+    spec = {key: value for key, value in (current.get("spec") or {}).items() if key not in DIRECTIVES}
+    meta = {
+        key: value for key, value in (current.get("metadata") or {}).items() if key not in ("labels", "annotations")
+    }
     return {"metadata": meta, "spec": spec}
 
 

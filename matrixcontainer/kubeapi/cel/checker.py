@@ -79,8 +79,8 @@ def _check_rule(rule: dict[str, Any], where: str, place: Place, bill: Bill) -> l
     schema = Schema(place.node)
     found += _check_expression(expression, f"{where}.rule", schema, place.root, rule, "bool")
     if rule.get("messageExpression"):
-        said = rule["messageExpression"]
-        found += _check_expression(said, f"{where}.messageExpression", schema, place.root, rule, "string")
+        reported = rule["messageExpression"]
+        found += _check_expression(reported, f"{where}.messageExpression", schema, place.root, rule, "string")
     if place.uncorrelated and OLD_SELF.search(expression) and not rule.get("optionalOldSelf"):
         text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.uncorrelated}"
         found.append(errors.invalid(f"{where}.rule", expression, text))

@@ -98,14 +98,14 @@ def _dot(tree: Any) -> Step:
     holder, name = _build(tree.children[0]), celtypes.StringType(tree.children[1])
 
     def step(scope: Scope) -> Any:
-        held = holder(scope)
-        if isinstance(held, dict):
-            found = dict.get(held, name, held)  # a map never holds itself
-            if found is held:
+        current = holder(scope)
+        if isinstance(current, dict):
+            found = dict.get(current, name, current)  # a map never holds itself
+            if found is current:
                 raise Failed(f"no such key: {name}")
             return found
-        if isinstance(held, Optional):
-            return select_optional(held, name)
+        if isinstance(current, Optional):
+            return select_optional(current, name)
         raise Failed("no such overload")
 
     return step
@@ -160,10 +160,10 @@ def _has(arguments: list[Any]) -> Step:
     holder, name = _build(inner.children[0]), celtypes.StringType(inner.children[1])
 
     def step(scope: Scope) -> Any:
-        held = holder(scope)
-        if isinstance(held, Optional):
-            held = held.value
-        return TRUE if isinstance(held, dict) and dict.__contains__(held, name) else FALSE
+        current = holder(scope)
+        if isinstance(current, Optional):
+            current = current.value
+        return TRUE if isinstance(current, dict) and dict.__contains__(current, name) else FALSE
 
     return step
 
@@ -191,10 +191,10 @@ def _variable(tree: Any) -> str:
 
 def _each(holder: Step, scope: Scope) -> Iterable[Any]:
     """The items of a list or the keys of a map."""
-    held = holder(scope)
-    if not isinstance(held, (list, dict)):
+    current = holder(scope)
+    if not isinstance(current, (list, dict)):
         raise Failed("no such overload")
-    return held
+    return current
 
 
 def _some(decisive: bool) -> Callable[[Step, str, list[Step]], Step]:
@@ -258,12 +258,12 @@ def _optional_map(flat: bool) -> Callable[[Step, str, list[Step]], Step]:
         (body,) = bodies
 
         def step(scope: Scope) -> Any:
-            held = holder(scope)
-            if not isinstance(held, Optional):
+            current = holder(scope)
+            if not isinstance(current, Optional):
                 raise Failed("no such overload")
-            if not held.present:
-                return held
-            found = body(scope | {name: held.value})
+            if not current.present:
+                return current
+            found = body(scope | {name: current.value})
             return found if flat else Optional(found)
 
         return step

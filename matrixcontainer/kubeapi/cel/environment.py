@@ -77,9 +77,9 @@ def compiled(expression: str) -> Program:
 
 def evaluate(expression: str, variables: dict[str, Any]) -> bool:
     """Whether an expression holds over plain JSON values; ValueError with a text for people when it fails."""
-    held = {name: plain_cel(value) for name, value in variables.items()}
+    current = {name: plain_cel(value) for name, value in variables.items()}
     try:
-        return bool(compiled(expression)(held))
+        return bool(compiled(expression)(current))
     except environment().failures as failure:
         raise ValueError(_reason_of(failure)) from failure
 

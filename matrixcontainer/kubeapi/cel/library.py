@@ -193,10 +193,10 @@ def contains_address(network: Any, address: Any) -> Any:
 # ---- optionals
 
 
-def value_of(held: Optional) -> Any:
-    if not held.present:
+def value_of(current: Optional) -> Any:
+    if not current.present:
         raise ValueError("optional.none() dereference")
-    return held.value
+    return current.value
 
 
 def select_optional(holder: Any, name: Any) -> Optional:
@@ -368,7 +368,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "optional_of": Optional,
     "optional_none": lambda: Optional(),
     "optional_ofNonZeroValue": of_non_zero,
-    "or": lambda held, other: held if held.present else other,
+    "or": lambda current, other: current if current.present else other,
     "sets_contains": set_contains,
     "sets_equivalent": lambda a, b: Bool(bool(set_contains(a, b)) and bool(set_contains(b, a))),
     "sets_intersects": lambda a, b: Bool(any(item in b for item in a)),
@@ -381,7 +381,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "major": lambda version: Int(version[0]),
     "minor": lambda version: Int(version[1]),
     "patch": lambda version: Int(version[2]),
-    "hasValue": lambda held: Bool(held.present),
+    "hasValue": lambda current: Bool(current.present),
     "value": value_of,
-    "orValue": lambda held, other: held.value if held.present else other,
+    "orValue": lambda current, other: current.value if current.present else other,
 }

@@ -26,12 +26,12 @@ def choose(accept: str, forms: bool = True) -> Answer:
     last_resort: Answer | None = None
     for entry in accept.split(","):
         media, *parameters = (part.strip() for part in entry.split(";"))
-        said = dict(part.split("=", 1) for part in parameters if "=" in part)
+        reported = dict(part.split("=", 1) for part in parameters if "=" in part)
         if media in ("*/*", "application/*", "text/*"):
             media = "application/json"
         if media not in OFFERED:
             continue
-        if (answer := _answer(media, said, forms)) is None:
+        if (answer := _answer(media, reported, forms)) is None:
             continue
         if media != PROTOBUF:
             return answer
@@ -41,14 +41,14 @@ def choose(accept: str, forms: bool = True) -> Answer:
     raise not_acceptable(", ".join(OFFERED))
 
 
-def _answer(media: str, said: dict[str, str], forms: bool) -> Answer | None:
-    form = said.get("as", "")
+def _answer(media: str, reported: dict[str, str], forms: bool) -> Answer | None:
+    form = reported.get("as", "")
     if not form:
         return Answer(media)
-    if not forms or said.get("g") != "meta.k8s.io" or said.get("v") not in ("v1", "v1beta1"):
+    if not forms or reported.get("g") != "meta.k8s.io" or reported.get("v") not in ("v1", "v1beta1"):
         return None
     if form in ("PartialObjectMetadata", "PartialObjectMetadataList") or (form == "Table" and media != PROTOBUF):
-        return Answer(media, form, said["v"])
+        return Answer(media, form, reported["v"])
     return None
 
 
@@ -57,14 +57,14 @@ def wants_aggregated(accept: str) -> str:
     """v2 when aggregated discovery comes before plain JSON in the header, else ""."""
     for entry in accept.split(","):
         media, *parameters = (part.strip() for part in entry.split(";"))
-        said = dict(part.split("=", 1) for part in parameters if "=" in part)
+        reported = dict(part.split("=", 1) for part in parameters if "=" in part)
         if media != "application/json":
             continue
-        if said.get("as") == "APIGroupDiscoveryList" and said.get("g") == "apidiscovery.k8s.io":
-            if said.get("v") == "v2":
+        if reported.get("as") == "APIGroupDiscoveryList" and reported.get("g") == "apidiscovery.k8s.io":
+            if reported.get("v") == "v2":
                 return "v2"
             continue
-        if "as" not in said:
+        if "as" not in reported:
             return ""
     return ""
 

@@ -74,7 +74,7 @@ def _encode_field(value: Any, row: Row) -> bytes:
         return b"".join(_encode_value(number, item, kind[2:]) for item in value)
     if kind.startswith("map:"):
         inner = kind[4:]
-        pairs = ((_block(1, key.encode()) + _encode_value(2, held, inner)) for key, held in value.items())
+        pairs = ((_block(1, key.encode()) + _encode_value(2, current, inner)) for key, current in value.items())
         return b"".join(_block(number, pair) for pair in pairs)
     return _encode_value(number, value, kind)
 

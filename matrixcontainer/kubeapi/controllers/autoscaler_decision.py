@@ -42,8 +42,8 @@ class NoMetric(Exception):
 
 
 def rules_of(hpa: Obj, up: bool) -> Obj:
-    told = (hpa["spec"].get("behavior") or {}).get("scaleUp" if up else "scaleDown") or {}
-    return (UP if up else DOWN) | {key: value for key, value in told.items() if value is not None}
+    reported = (hpa["spec"].get("behavior") or {}).get("scaleUp" if up else "scaleDown") or {}
+    return (UP if up else DOWN) | {key: value for key, value in reported.items() if value is not None}
 
 
 def tolerances(hpa: Obj) -> tuple[float, float]:

@@ -61,11 +61,11 @@ class ClusterRoles:
         """Create what is missing; put back what a default lost, unless its owner has turned that off."""
         resource = self._resource(plural)
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace", "")
-        held = self.api.store.latest((resource.storage, namespace, name))
-        if held is None:
+        record = self.api.store.latest((resource.storage, namespace, name))
+        if record is None:
             await self.api.verbs.create(resource, namespace, copy_json(body), options())
             return
-        found = held.obj
+        found = record.obj
         updates = (found["metadata"].get("annotations") or {}).get(f"{RBAC}/autoupdate", "true")
         parts = ("subjects", "rules")
         lost = {part: [item for item in body.get(part) or [] if item not in (found.get(part) or [])] for part in parts}

@@ -89,10 +89,10 @@ class DefaultScheduler(Controller):
             text = f"Successfully assigned {'/'.join(facts.key)} to {node}"
             self.workloads.tell(pod, "Scheduled", text, NAME)
             return
-        held: dict[str, Any] = next(
+        current: dict[str, Any] = next(
             (c for c in pod["status"].get("conditions") or [] if c["type"] == "PodScheduled"), {}
         )
-        if held.get("message") != why:
+        if current.get("message") != why:
 
             def refuse(obj: dict[str, Any]) -> dict[str, Any]:
                 set_condition(obj["status"], "PodScheduled", False, at, "Unschedulable", why)

@@ -167,14 +167,14 @@ class Deployments(Controller):
         """The set of the present template has the highest revision, and the Deployment says so."""
         assert sets.new is not None
         newest = max([0, *map(revision_of, sets.old)])
-        held = revision_of(sets.new)
-        revision = max(held, newest + 1) if held <= newest or not held else held
+        current = revision_of(sets.new)
+        revision = max(current, newest + 1) if current <= newest or not current else current
         notes = dict(sets.new["metadata"].get("annotations") or {})
         wanted = self._copied(deployment, notes)
-        if revision != held:
-            if held:
+        if revision != current:
+            if current:
                 history = [text for text in notes.get(rollout.REVISION_HISTORY, "").split(",") if text]
-                wanted[rollout.REVISION_HISTORY] = ",".join([*history, str(held)])
+                wanted[rollout.REVISION_HISTORY] = ",".join([*history, str(current)])
             wanted[rollout.REVISION] = str(revision)
         wait_s = deployment["spec"].get("minReadySeconds") or 0
         if wanted != notes or (sets.new["spec"].get("minReadySeconds") or 0) != wait_s:
@@ -251,10 +251,10 @@ class Deployments(Controller):
     async def _forget(self, deployment: Obj, sets: Sets) -> None:
         for rs in rollout.to_forget(deployment, sets):
             meta = rs["metadata"]
-            wish = Deletion(propagation="Background", uid=meta["uid"])
+            request = Deletion(propagation="Background", uid=meta["uid"])
             try:
                 await self.api.verbs.delete(
-                    self.workloads.set_resource, meta["namespace"], meta["name"], wish, self.options()
+                    self.workloads.set_resource, meta["namespace"], meta["name"], request, self.options()
                 )
             except ApiError as failure:
                 if failure.code not in (404, 409):

@@ -80,9 +80,9 @@ class Disruptions:
         now = self.api.now()
         chosen = [pod for pod in pods if selects(budget, pod) and pod.get("status", {}).get("phase") not in ENDED]
         names = {pod["metadata"]["name"] for pod in chosen if "deletionTimestamp" not in pod["metadata"]}
-        held = (budget.get("status") or {}).get("disruptedPods") or {}
+        current = (budget.get("status") or {}).get("disruptedPods") or {}
         disrupted = {
-            name: at for name, at in held.items() if name in names and parse_timestamp(at) + FORGET_EVICTION_S > now
+            name: at for name, at in current.items() if name in names and parse_timestamp(at) + FORGET_EVICTION_S > now
         }
         healthy = sum(is_healthy(pod) and pod["metadata"]["name"] not in disrupted for pod in chosen)
         expected, desired = self._wanted(budget, chosen)
@@ -155,8 +155,8 @@ def scaled(wanted: int | str, total: int) -> int:
 
 def _conditions(budget: dict[str, Any], allowed: int, now: str) -> list[dict[str, Any]]:
     kind = "DisruptionAllowed"
-    held = (budget.get("status") or {}).get("conditions") or []
-    before = next((c for c in held if c["type"] == kind), None)
+    current = (budget.get("status") or {}).get("conditions") or []
+    before = next((c for c in current if c["type"] == kind), None)
     fresh = {
         "type": kind,
         "status": "True" if allowed else "False",
@@ -167,4 +167,4 @@ def _conditions(budget: dict[str, Any], allowed: int, now: str) -> list[dict[str
     }
     if before and before["status"] == fresh["status"]:
         fresh["lastTransitionTime"] = before["lastTransitionTime"]
-    return [c for c in held if c["type"] != kind] + [fresh]
+    return [c for c in current if c["type"] != kind] + [fresh]

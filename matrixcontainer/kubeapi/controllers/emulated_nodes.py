@@ -38,10 +38,10 @@ def capacity_of(node: Obj) -> dict[str, str]:
 
 def status_of(node: Obj, now: float) -> Obj:
     """The status of an emulated node; conditions that others set are kept."""
-    held = node.get("status") or {}
+    current = node.get("status") or {}
     capacity = capacity_of(node)
-    conditions = [c for c in held.get("conditions") or [] if c["type"] != "Ready"]
-    ready: Obj = next((c for c in held.get("conditions") or [] if c["type"] == "Ready"), {})
+    conditions = [c for c in current.get("conditions") or [] if c["type"] != "Ready"]
+    ready: Obj = next((c for c in current.get("conditions") or [] if c["type"] == "Ready"), {})
     if ready.get("status") != "True":
         at = timestamp(now)
         ready = {
@@ -54,7 +54,7 @@ def status_of(node: Obj, now: float) -> Obj:
         }
     name = node["metadata"]["name"]
     addresses = [{"type": "InternalIP", "address": made_up_address(name)}, {"type": "Hostname", "address": name}]
-    return held | {
+    return current | {
         "capacity": capacity,
         "allocatable": capacity,
         "conditions": [*conditions, ready],
@@ -115,6 +115,6 @@ class LostPods(Controller):
         record = self.record(key)
         if record is None or record.obj["metadata"].get("deletionGracePeriodSeconds") == 0:
             return None
-        wish = Deletion(grace_s=0, uid=pod.uid)
-        await self.api.verbs.delete(self.workloads.pod_resource, *key, wish, self.options())
+        request = Deletion(grace_s=0, uid=pod.uid)
+        await self.api.verbs.delete(self.workloads.pod_resource, *key, request, self.options())
         return None

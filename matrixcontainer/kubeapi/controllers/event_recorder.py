@@ -73,8 +73,8 @@ class EventRecorder:
         options = Options(user="system:kube-controller-manager", field_manager="kube-controller-manager")
         options.field_validation = "Ignore"
 
-        def again(held: dict[str, Any]) -> dict[str, Any]:
-            return held | {"count": (held.get("count") or 1) + 1, "lastTimestamp": event["lastTimestamp"]}
+        def again(current: dict[str, Any]) -> dict[str, Any]:
+            return current | {"count": (current.get("count") or 1) + 1, "lastTimestamp": event["lastTimestamp"]}
 
         try:
             if self.api.store.latest(("events", namespace, name)) is None:

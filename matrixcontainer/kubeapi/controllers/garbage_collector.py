@@ -78,10 +78,10 @@ class GarbageCollector:
     def _set_owners(self, key: Key, owners: frozenset[str]) -> None:
         before = self._owners.get(key, frozenset())
         for uid in before - owners:
-            held = self._dependents.get(uid)
-            if held is not None:
-                held.discard(key)
-                if not held:
+            current = self._dependents.get(uid)
+            if current is not None:
+                current.discard(key)
+                if not current:
                     del self._dependents[uid]
         for uid in owners - before:
             self._dependents.setdefault(uid, set()).add(key)
@@ -228,8 +228,8 @@ class GarbageCollector:
         await self.api.verbs.modify(resource, record.key[1], record.key[2], change, options())
 
     async def _delete(self, resource: Resource, record: Record, propagation: str) -> None:
-        wish = Deletion(propagation=propagation, uid=record.uid)
-        await self.api.verbs.delete(resource, record.key[1], record.key[2], wish, options())
+        request = Deletion(propagation=propagation, uid=record.uid)
+        await self.api.verbs.delete(resource, record.key[1], record.key[2], request, options())
 
 
 def _owner_uids(record: Record) -> frozenset[str]:

@@ -133,12 +133,12 @@ class _Turn:
     # ---- metrics
 
     def _decide(self, obj: Obj, resource: Resource, current: int) -> tuple[int, str] | None:
-        proposals, failures, told = [], [], []
+        proposals, failures, reported = [], [], []
         for metric in self.hpa["spec"].get("metrics") or []:
             try:
                 size, name, status = self._propose(metric, obj, resource, current)
                 proposals.append((size, name))
-                told.append(status)
+                reported.append(status)
             except NoMetric as failure:
                 failures.append(failure)
         if failures and (not proposals or max(proposals)[0] < current):
@@ -149,7 +149,7 @@ class _Turn:
             self.say("ScalingActive", False, first.reason, text)
             return None
         wanted, name = max(proposals, key=lambda proposal: proposal[0])
-        self.status["currentMetrics"] = told
+        self.status["currentMetrics"] = reported
         self.say(
             "ScalingActive",
             True,
@@ -177,38 +177,38 @@ class _Turn:
         if kind in ("Resource", "ContainerResource"):
             return self._from_resource(metric, kind, obj, resource, current)
         if kind == "Pods":
-            told = metric["pods"]
-            name = told["metric"]["name"]
+            reported = metric["pods"]
+            name = reported["metric"]["name"]
             pods = self._pods(obj, resource)
             samples = [Sample(self.workloads.usages.custom_of_pod(pod, name), 0, ready) for pod, ready in pods]
             if all(sample.used is None for sample in samples):
                 raise NoMetric("FailedGetPodsMetric", f"unable to get metric {name}: no pod says it")
-            target = milli(told["target"]["averageValue"])
+            target = milli(reported["target"]["averageValue"])
             size, average = by_pods(samples, target, current, self.tolerance, of_requests=False, cpu=False)
-            status = {"metric": told["metric"], "current": {"averageValue": spelled(average)}}
+            status = {"metric": reported["metric"], "current": {"averageValue": spelled(average)}}
             return size, f"pods metric {name}", {"type": kind, "pods": status}
         if kind == "Object":
-            told = metric["object"]
-            name, described = told["metric"]["name"], told["describedObject"]
+            reported = metric["object"]
+            name, described = reported["metric"]["name"], reported["describedObject"]
             value = self.workloads.usages.custom_of(self.workloads.usages.object(described, self.namespace), name)
             if value is None:
                 raise NoMetric(
                     "FailedGetObjectMetric", f"unable to get metric {name} of {described['kind']} {described['name']}"
                 )
-            size, shown = self._from_value(value, told["target"], obj, resource, current)
-            status = {"metric": told["metric"], "describedObject": described, "current": shown}
+            size, shown = self._from_value(value, reported["target"], obj, resource, current)
+            status = {"metric": reported["metric"], "describedObject": described, "current": shown}
             return size, f"{described['kind']} metric {name}", {"type": kind, "object": status}
         if kind == "External":
-            told = metric["external"]
-            name = told["metric"]["name"]
+            reported = metric["external"]
+            name = reported["metric"]["name"]
             value = self.workloads.usages.external(self.namespace, name)
             if value is None:
                 raise NoMetric("FailedGetExternalMetric", f"unable to get external metric {self.namespace}/{name}")
-            size, shown = self._from_value(value, told["target"], obj, resource, current)
+            size, shown = self._from_value(value, reported["target"], obj, resource, current)
             return (
                 size,
                 f"external metric {name}",
-                {"type": kind, "external": {"metric": told["metric"], "current": shown}},
+                {"type": kind, "external": {"metric": reported["metric"], "current": shown}},
             )
         raise NoMetric("InvalidMetricSourceType", f"unknown metric source type {kind!r}")
 
@@ -223,8 +223,8 @@ class _Turn:
         self, metric: Obj, kind: str, obj: Obj, resource: Resource, current: int
     ) -> tuple[int, str, Obj]:
         part = kind[0].lower() + kind[1:]
-        told = metric[part]
-        name, only, target = told["name"], told.get("container", ""), told["target"]
+        reported = metric[part]
+        name, only, target = reported["name"], reported.get("container", ""), reported["target"]
         of_requests = target.get("averageUtilization") is not None
         samples = []
         for pod, ready in self._pods(obj, resource):
@@ -274,11 +274,11 @@ class _Turn:
         assert resource.scale is not None
         path, name = JsonPath(resource.scale.spec), obj["metadata"]["name"]
 
-        def change(held: Obj) -> Obj:
-            if int(path.first(held) or 0) != current:
+        def change(document: Obj) -> Obj:
+            if int(path.first(document) or 0) != current:
                 raise errors.conflict(resource.plural, resource.group, name)
-            path.put(held, wanted)
-            return held
+            path.put(document, wanted)
+            return document
 
         await self.api.verbs.modify(resource, self.namespace, name, change, self.controller.options("scale"))
         remember(self.memory, self.hpa, wanted - current, self.now)

@@ -64,10 +64,10 @@ def index_of(pod: PodFacts) -> int | None:
 
 
 def plan(job: Obj, pods: list[PodFacts], now: float) -> Plan:
-    held = job.get("status") or {}
-    finished = is_true(held, "Complete") or is_true(held, "Failed")
+    current = job.get("status") or {}
+    finished = is_true(current, "Complete") or is_true(current, "Failed")
     if finished:
-        return _afterwards(job, held, finished, pods, now)
+        return _afterwards(job, current, finished, pods, now)
     turn = _Turn(job, pods, now)
     turn.count()
     turn.start()

@@ -40,8 +40,8 @@ class Jobs(Controller):
 
     async def _carry_out(self, key: Name, job: Obj, coming: Plan) -> None:
         if coming.expire:
-            wish = Deletion(propagation="Foreground", uid=job["metadata"]["uid"])
-            await self.api.verbs.delete(self.workloads.job_resource, *key, wish, self.options())
+            request = Deletion(propagation="Foreground", uid=job["metadata"]["uid"])
+            await self.api.verbs.delete(self.workloads.job_resource, *key, request, self.options())
             return
         if coming.status != (job.get("status") or {}):
             status = coming.status

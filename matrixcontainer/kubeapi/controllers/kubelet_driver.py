@@ -100,12 +100,12 @@ class Kubelets(Controller):
                 return obj | {"status": status}
 
             await self.api.verbs.modify(resource, *key, change, self.options("status"))
-            for told in news(pod, status):
-                self.workloads.tell(pod, told.reason, told.message, "kubelet", warning=told.warning)
+            for reported in news(pod, status):
+                self.workloads.tell(pod, reported.reason, reported.message, "kubelet", warning=reported.warning)
         if coming.remove:
-            wish = Deletion(grace_s=0, uid=record.uid)
+            request = Deletion(grace_s=0, uid=record.uid)
             try:
-                await self.api.verbs.delete(resource, *key, wish, self.options())
+                await self.api.verbs.delete(resource, *key, request, self.options())
             except ApiError as failure:
                 if failure.code not in (404, 409):
                     raise

@@ -178,20 +178,20 @@ class Namespaces:
             for finalizer in record.obj["metadata"].get("finalizers") or []:
                 finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
         content = ", ".join(f"{kind} has {count} resource instances" for kind, count in sorted(counts.items()))
-        held = ", ".join(
+        current = ", ".join(
             f"{finalizer} in {count} resource instances" for finalizer, count in sorted(finalizers.items())
         )
 
-        told = {"NamespaceContentRemaining": ("SomeResourcesRemain", f"Some resources are remaining: {content}")}
-        if held:
-            text = f"Some content in the namespace has finalizers remaining: {held}"
-            told["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", text)
+        reported = {"NamespaceContentRemaining": ("SomeResourcesRemain", f"Some resources are remaining: {content}")}
+        if current:
+            text = f"Some content in the namespace has finalizers remaining: {current}"
+            reported["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", text)
 
         def change(obj: dict[str, Any]) -> dict[str, Any]:
             status = obj.setdefault("status", {})
             for kind, well in WELL.items():
-                reason, text = told.get(kind, well)
-                set_condition(status, kind, "True" if kind in told else "False", reason, text, self.api.now())
+                reason, text = reported.get(kind, well)
+                set_condition(status, kind, "True" if kind in reported else "False", reason, text, self.api.now())
             return obj
 
         await self.api.verbs.modify(self.resource, "", name, change, options("status"))

@@ -35,14 +35,14 @@ def term_holds(term: Obj, node: NodeFacts) -> bool:
 
 
 def _holds(expression: Obj, labels: dict[str, str]) -> bool:
-    held, values = labels.get(expression["key"]), expression.get("values") or []
+    current, values = labels.get(expression["key"]), expression.get("values") or []
     operator = expression["operator"]
     if operator in ("Exists", "DoesNotExist"):
-        return (held is not None) == (operator == "Exists")
+        return (current is not None) == (operator == "Exists")
     if operator in ("In", "NotIn"):
-        return (held in values) == (operator == "In")
+        return (current in values) == (operator == "In")
     try:
-        return int(held or "") > int(values[0]) if operator == "Gt" else int(held or "") < int(values[0])
+        return int(current or "") > int(values[0]) if operator == "Gt" else int(current or "") < int(values[0])
     except (ValueError, IndexError):
         return False
 

@@ -27,17 +27,17 @@ OURS = {*CONDITION_TAINTS.values(), CORDONED}
 
 def taints_of(node: Obj, now: float) -> list[Obj]:
     """The taints the node should bear; those it bears already keep their moment."""
-    held = (node.get("spec") or {}).get("taints") or []
-    said = {c["type"]: c["status"] for c in (node.get("status") or {}).get("conditions") or []}
-    wanted = {key for condition, key in CONDITION_TAINTS.items() if condition in said.items()}
-    if "Ready" not in said:
-        wanted |= {taint["key"] for taint in held} & {
+    current = (node.get("spec") or {}).get("taints") or []
+    reported = {c["type"]: c["status"] for c in (node.get("status") or {}).get("conditions") or []}
+    wanted = {key for condition, key in CONDITION_TAINTS.items() if condition in reported.items()}
+    if "Ready" not in reported:
+        wanted |= {taint["key"] for taint in current} & {
             CONDITION_TAINTS["Ready", "False"],
             CONDITION_TAINTS["Ready", "Unknown"],
         }
     if (node.get("spec") or {}).get("unschedulable"):
         wanted.add(CORDONED)
-    kept = [t for t in held if t.get("effect") != "NoSchedule" or t["key"] not in OURS or t["key"] in wanted]
+    kept = [t for t in current if t.get("effect") != "NoSchedule" or t["key"] not in OURS or t["key"] in wanted]
     missing = wanted - {taint["key"] for taint in kept if taint.get("effect") == "NoSchedule"}
     return kept + [{"key": key, "effect": "NoSchedule", "timeAdded": timestamp(now)} for key in sorted(missing)]
 

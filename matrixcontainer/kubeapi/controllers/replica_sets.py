@@ -138,9 +138,9 @@ class ReplicaSets(Controller):
         await asyncio.gather(*(self._remove_one(rs, pod) for pod in doomed))
 
     async def _remove_one(self, rs: dict[str, Any], pod: PodFacts) -> None:
-        wish = Deletion(propagation="Background", uid=pod.uid)
+        request = Deletion(propagation="Background", uid=pod.uid)
         try:
-            await self.api.verbs.delete(self.workloads.pod_resource, *pod.key, wish, self.options())
+            await self.api.verbs.delete(self.workloads.pod_resource, *pod.key, request, self.options())
         except ApiError as failure:
             if failure.code not in (404, 409):
                 raise
@@ -164,13 +164,13 @@ class ReplicaSets(Controller):
     ) -> None:
         status = counted(rs, active, self.api.now())
         status["observedGeneration"] = rs["metadata"].get("generation", 0)
-        held = list((rs.get("status") or {}).get("conditions") or [])
+        current = list((rs.get("status") or {}).get("conditions") or [])
         if failure is None:
-            held = [c for c in held if c["type"] != "ReplicaFailure"]
-        if held:
-            status["conditions"] = held
-        told = next((c["reason"] for c in held if c["type"] == "ReplicaFailure"), None)
-        if failure is not None and told != failure[0]:  # its message names another pod each time, which is no news
+            current = [c for c in current if c["type"] != "ReplicaFailure"]
+        if current:
+            status["conditions"] = current
+        reported = next((c["reason"] for c in current if c["type"] == "ReplicaFailure"), None)
+        if failure is not None and reported != failure[0]:  # its message names another pod each time, which is no news
             set_condition(status, "ReplicaFailure", "True", failure[0], str(failure[1]), self.api.now())
         if status == rs.get("status"):
             return

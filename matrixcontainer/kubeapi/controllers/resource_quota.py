@@ -57,8 +57,8 @@ class QuotaCounter(Controller):
             return self.nap_s
         self._waited.pop(key, None)
         status = self.counted(record.obj)
-        held = record.obj.get("status") or {}
-        if status["hard"] == (held.get("hard") or {}) and status["used"] == (held.get("used") or {}):
+        current = record.obj.get("status") or {}
+        if status["hard"] == (current.get("hard") or {}) and status["used"] == (current.get("used") or {}):
             return None
 
         def change(obj: dict[str, Any]) -> dict[str, Any]:

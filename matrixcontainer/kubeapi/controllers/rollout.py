@@ -125,14 +125,14 @@ def split(deployment: Obj, replica_sets: list[Obj]) -> Sets:
 def grown(deployment: Obj, sets: Sets) -> int:
     """How large the new set may be now."""
     wanted = size_of(deployment)
-    held = size_of(sets.new) if sets.new else 0
+    current = size_of(sets.new) if sets.new else 0
     if (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
         return wanted
-    if held >= wanted:
+    if current >= wanted:
         return wanted
     total = sum(map(size_of, sets.all))
     room = wanted + bounds(deployment)[0] - total
-    return held + max(min(room, wanted - held), 0)
+    return current + max(min(room, wanted - current), 0)
 
 
 def shrunk(deployment: Obj, sets: Sets) -> dict[str, int]:
@@ -192,17 +192,17 @@ def scaled(deployment: Obj, sets: Sets) -> dict[str, int]:
 
 
 def _proportion(deployment: Obj, rs: Obj, to_add: int, added: int) -> int:
-    wanted, held = size_of(deployment), size_of(rs)
-    if held == 0 or to_add == added:
+    wanted, current = size_of(deployment), size_of(rs)
+    if current == 0 or to_add == added:
         return 0
     if wanted == 0:
-        fraction = -held
+        fraction = -current
     else:
         text = (rs["metadata"].get("annotations") or {}).get(MAXIMUM, "")
         before = (
             int(text) if text.isdigit() and int(text) else (deployment.get("status") or {}).get("replicas") or wanted
         )
-        fraction = math.floor(held * (wanted + bounds(deployment)[0]) / before + 0.5) - held
+        fraction = math.floor(current * (wanted + bounds(deployment)[0]) / before + 0.5) - current
     allowed = to_add - added
     return min(fraction, allowed) if to_add > 0 else max(fraction, allowed)
 
@@ -210,8 +210,8 @@ def _proportion(deployment: Obj, rs: Obj, to_add: int, added: int) -> int:
 def spec_changed(deployment: Obj, sets: Sets) -> bool:
     """Whether the active sets were last sized for another number of replicas."""
     wanted = str(size_of(deployment))
-    held = [(rs["metadata"].get("annotations") or {}).get(DESIRED) for rs in sets.active]
-    return any(text is not None and text != wanted for text in held)
+    current = [(rs["metadata"].get("annotations") or {}).get(DESIRED) for rs in sets.active]
+    return any(text is not None and text != wanted for text in current)
 
 
 def to_forget(deployment: Obj, sets: Sets) -> list[Obj]:

@@ -54,11 +54,11 @@ def set_condition(
     status: Obj, kind: str, value: str, reason: str, message: str, now: float, refresh: bool = False
 ) -> None:
     """Like upstream: nothing happens while status and reason stay, unless `refresh`; the transition keeps its time."""
-    held = condition(status, kind)
-    if held and held["status"] == value and held.get("reason") == reason and not refresh:
+    current = condition(status, kind)
+    if current and current["status"] == value and current.get("reason") == reason and not refresh:
         return
     at = timestamp(now)
-    since = held["lastTransitionTime"] if held and held["status"] == value else at
+    since = current["lastTransitionTime"] if current and current["status"] == value else at
     fresh = {
         "type": kind,
         "status": value,
@@ -73,12 +73,12 @@ def set_condition(
 def seconds_left(deployment: Obj, status: Obj, now: float) -> float | None:
     """Until the progress deadline; None when no deadline runs."""
     deadline = deployment["spec"].get("progressDeadlineSeconds")
-    held = condition(status, "Progressing")
-    if deadline is None or deadline >= NO_DEADLINE or held is None:
+    current = condition(status, "Progressing")
+    if deadline is None or deadline >= NO_DEADLINE or current is None:
         return None
-    if held.get("reason") in (DONE, EXCEEDED, PAUSED):
+    if current.get("reason") in (DONE, EXCEEDED, PAUSED):
         return None
-    return parse_timestamp(held["lastUpdateTime"]) + deadline - now
+    return parse_timestamp(current["lastUpdateTime"]) + deadline - now
 
 
 def status_of(deployment: Obj, sets: Sets, now: float, event: tuple[str, str] | None = None) -> Obj:
@@ -111,17 +111,19 @@ def _say_available(deployment: Obj, status: Obj, now: float) -> None:
 def _say_progress(
     deployment: Obj, before: Obj, status: Obj, sets: Sets, now: float, event: tuple[str, str] | None
 ) -> None:
-    held = condition(status, "Progressing")
+    current = condition(status, "Progressing")
     if deployment["spec"].get("paused"):
-        if not (held and held.get("reason") == EXCEEDED):
+        if not (current and current.get("reason") == EXCEEDED):
             set_condition(status, "Progressing", "Unknown", PAUSED, "Deployment is paused", now)
         return
-    if held and held.get("reason") == PAUSED:
+    if current and current.get("reason") == PAUSED:
         set_condition(status, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed", now)
     if event is not None:
         set_condition(status, "Progressing", "True", *event, now)
-        held = condition(status, "Progressing")
-    settled = status.get("replicas", 0) == status.get("updatedReplicas", 0) and held and held.get("reason") == DONE
+        current = condition(status, "Progressing")
+    settled = (
+        status.get("replicas", 0) == status.get("updatedReplicas", 0) and current and current.get("reason") == DONE
+    )
     if settled and event is None:
         return
     name = (

@@ -50,11 +50,11 @@ class Evictions(Controller):
 
     def notice_node(self, before: NodeFacts | None, node: NodeFacts | None) -> None:
         name = node.name if node is not None else before.name if before is not None else ""
-        held = {(name, taint["key"], taint.get("value", "")) for taint in (node.evicting if node else [])}
-        for mark in [mark for mark in self._seen if mark[0] == name and mark not in held]:
+        current = {(name, taint["key"], taint.get("value", "")) for taint in (node.evicting if node else [])}
+        for mark in [mark for mark in self._seen if mark[0] == name and mark not in current]:
             del self._seen[mark]
         if node is not None and node.evicting and (before is None or before.taints != node.taints):
-            for mark in held:
+            for mark in current:
                 self._seen.setdefault(mark, self.api.now())
             for pod in self.workloads.pods.on_node(name):
                 self.look(pod.key)

@@ -57,12 +57,12 @@ class Usages:
                 for usage in self.of_pod(record.obj).values():
                     for word, used in usage.items():
                         total[word] = total.get(word, 0) + used
-        said = {
+        reported = {
             key[len(USAGE_ANNOTATION) :]: amount(text)
             for key, text in notes_of(node).items()
             if key.startswith(USAGE_ANNOTATION)
         }
-        return total | {word: used for word, used in said.items() if used is not None}
+        return total | {word: used for word, used in reported.items() if used is not None}
 
     def custom_of_pod(self, pod: Obj, metric: str) -> int | None:
         own = amount(notes_of(pod).get(CUSTOM + metric))
@@ -72,8 +72,8 @@ class Usages:
         noted = amount(notes_of(obj).get(CUSTOM + metric))
         if noted is not None:
             return noted
-        told = ((obj or {}).get("status") or {}).get("metrics")
-        return amount(told.get(metric)) if isinstance(told, dict) else None
+        reported = ((obj or {}).get("status") or {}).get("metrics")
+        return amount(reported.get(metric)) if isinstance(reported, dict) else None
 
     def external(self, namespace: str, metric: str) -> int | None:
         record = self.api.store.get(("namespaces", "", namespace))

@@ -102,8 +102,8 @@ def from_outside(app: "App", request: "Request", resource: Resource, target: "Ta
     value = app.api.workloads.usages.external(target.namespace, target.plural)
     if value is None:
         raise _unknown(target.plural, f"namespace {target.namespace}")
-    told = {"metricName": target.plural, "metricLabels": {}, "timestamp": timestamp(app.api.now())}
-    return as_json(_list_of(resource, [told | {"value": spelled(value)}]))
+    reported = {"metricName": target.plural, "metricLabels": {}, "timestamp": timestamp(app.api.now())}
+    return as_json(_list_of(resource, [reported | {"value": spelled(value)}]))
 
 
 def _list_of(resource: Resource, items: list[dict[str, Any]]) -> dict[str, Any]:

@@ -28,14 +28,14 @@ async def evict(
     stated = (body.get("metadata") or {}).get("name") or name
     if stated != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
-    said = body.get("deleteOptions") or {}
-    conditions = said.get("preconditions") or {}
-    wish = Deletion(
-        propagation=said.get("propagationPolicy") or "",
-        grace_s=said.get("gracePeriodSeconds"),
+    reported = body.get("deleteOptions") or {}
+    conditions = reported.get("preconditions") or {}
+    request = Deletion(
+        propagation=reported.get("propagationPolicy") or "",
+        grace_s=reported.get("gracePeriodSeconds"),
         uid=conditions.get("uid") or "",
         revision=conditions.get("resourceVersion") or "",
-        dry_run=asked.dry_run or "All" in (said.get("dryRun") or []),
+        dry_run=asked.dry_run or "All" in (reported.get("dryRun") or []),
     )
     pod = api.verbs.get(resource, namespace, name)
     if not _needs_no_leave(pod):
@@ -43,8 +43,8 @@ async def evict(
         if len(budgets) > 1:
             raise ApiError(500, "InternalError", TWO_BUDGETS)
         if budgets and not _is_lame(pod, budgets[0].obj):
-            await _take_leave(api, namespace, budgets[0].key[2], name, wish.dry_run)
-    await api.verbs.delete(resource, namespace, name, wish, asked)
+            await _take_leave(api, namespace, budgets[0].key[2], name, request.dry_run)
+    await api.verbs.delete(resource, namespace, name, request, asked)
 
 
 def _needs_no_leave(pod: dict[str, Any]) -> bool:
@@ -73,8 +73,8 @@ async def _take_leave(api: "KubeApi", namespace: str, budget: str, pod: str, dry
         if status.get("observedGeneration", 0) < obj["metadata"].get("generation", 0):
             raise _refusal(f"The disruption budget {budget} is still being processed by the server.", RETRY_AFTER_S)
         if status.get("disruptionsAllowed", 0) < 1:
-            needed, held = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-            raise _refusal(f"The disruption budget {budget} needs {needed} healthy pods and has {held} currently")
+            needed, current = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+            raise _refusal(f"The disruption budget {budget} needs {needed} healthy pods and has {current} currently")
         disrupted = (status.get("disruptedPods") or {}) | {pod: timestamp(api.now())}
         left = status["disruptionsAllowed"] - 1
         return obj | {"status": status | {"disruptionsAllowed": left, "disruptedPods": disrupted}}

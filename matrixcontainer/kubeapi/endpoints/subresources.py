@@ -170,22 +170,22 @@ async def _bind(app: "App", resource: Resource, target: Target, body: dict[str, 
     stated = (body.get("metadata") or {}).get("name") or target.name
     if stated != target.name:
         raise errors.bad_request("name in URL does not match name in Binding object")
-    told = body.get("target") or {}
-    if found := check_binding(told):
+    described = body.get("target") or {}
+    if found := check_binding(described):
         text = ", ".join(map(str, found))
         raise errors.untyped(text if len(found) == 1 else f"[{text}]")
-    node = told["name"]
-    said = (body.get("metadata") or {}).get("uid")
+    node = described["name"]
+    reported = (body.get("metadata") or {}).get("uid")
     marks = (body.get("metadata") or {}).get("annotations") or {}
 
     def change(pod: dict[str, Any]) -> dict[str, Any]:
-        if said and said != pod["metadata"]["uid"]:
-            raise errors.conflict("pods", "", target.name, f"Precondition failed: UID in precondition: {said}")
+        if reported and reported != pod["metadata"]["uid"]:
+            raise errors.conflict("pods", "", target.name, f"Precondition failed: UID in precondition: {reported}")
         why = ""
         if "deletionTimestamp" in pod["metadata"]:
             why = f"pod {target.name} is being deleted, cannot be assigned to a host"
-        elif held := pod["spec"].get("nodeName"):
-            why = f'pod {target.name} is already assigned to node "{held}"'
+        elif current := pod["spec"].get("nodeName"):
+            why = f'pod {target.name} is already assigned to node "{current}"'
         elif pod["spec"].get("schedulingGates"):
             why = f"pod {target.name} has non-empty .spec.schedulingGates"
         if why:

@@ -107,8 +107,8 @@ class Writing(Reading):
     async def delete(self, request: Request, resource: Resource, target: Target) -> Response:
         self.allow(resource, "delete")
         options = self.options(request)
-        wish = deletion_of(request)
-        outcome = await self.api.verbs.delete(resource, target.namespace, target.name, wish, options)
+        spec = deletion_of(request)
+        outcome = await self.api.verbs.delete(resource, target.namespace, target.name, spec, options)
         if outcome.gone and not resource.strategy.returns_deleted:
             meta = outcome.obj["metadata"]
             details = {"name": meta["name"], "group": resource.group, "kind": resource.plural, "uid": meta["uid"]}
@@ -120,12 +120,12 @@ class Writing(Reading):
 
     async def delete_collection(self, request: Request, resource: Resource, target: Target) -> Response:
         self.allow(resource, "deletecollection")
-        options, wish = self.options(request), deletion_of(request)
+        options, spec = self.options(request), deletion_of(request)
         list_options.check_list(request.query)
         page = listing.list_page(self.api.store, resource, self._query(request, resource, target))
         for record in page.records:
             try:
-                await self.api.verbs.delete(resource, record.key[1], record.key[2], wish, options)
+                await self.api.verbs.delete(resource, record.key[1], record.key[2], spec, options)
             except ApiError as failure:
                 if failure.code != 404:
                     raise
@@ -134,7 +134,7 @@ class Writing(Reading):
 
 def deletion_of(request: Request) -> Deletion:
     """DeleteOptions from the body, else from the query."""
-    said: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
     if request.body.strip():
         try:
             value = parse_body(request.body, request.media_type, [])
@@ -144,34 +144,34 @@ def deletion_of(request: Request) -> Deletion:
             raise errors.untyped(failure.message) from failure
         if not isinstance(value, dict):
             raise errors.bad_request("DeleteOptions must be an object")
-        said = value
-    said = {key: said.get(key, request.query.get(key)) for key in DELETE_KEYS} | {
-        "preconditions": said.get("preconditions") or {}
+        reported = value
+    reported = {key: reported.get(key, request.query.get(key)) for key in DELETE_KEYS} | {
+        "preconditions": reported.get("preconditions") or {}
     }
-    propagation = said["propagationPolicy"] or ""
+    propagation = reported["propagationPolicy"] or ""
     if propagation not in ("", "Background", "Foreground", "Orphan"):
         allowed = ["Foreground", "Background", "Orphan", "nil"]
         cause = errors.not_supported("propagationPolicy", propagation, allowed)
         raise errors.unprocessable("DeleteOptions", "meta.k8s.io", "", [cause])
-    if said["orphanDependents"] is not None and propagation:
+    if reported["orphanDependents"] is not None and propagation:
         why = "orphanDependents and deletionPropagation cannot be both set"
         cause = errors.invalid("propagationPolicy", propagation, why)
         raise errors.unprocessable("DeleteOptions", "meta.k8s.io", "", [cause])
-    if said["orphanDependents"] is not None:
-        propagation = "Orphan" if str(said["orphanDependents"]).lower() == "true" else "Background"
-    dry_run = said["dryRun"] or []
+    if reported["orphanDependents"] is not None:
+        propagation = "Orphan" if str(reported["orphanDependents"]).lower() == "true" else "Background"
+    dry_run = reported["dryRun"] or []
     dry_run = [dry_run] if isinstance(dry_run, str) else dry_run
     if any(word != "All" for word in dry_run):
         raise errors.unprocessable(
             "DeleteOptions", "meta.k8s.io", "", [errors.not_supported("dryRun", errors.go_list(dry_run), ["All"])]
         )
     try:
-        grace = int(said["gracePeriodSeconds"]) if said["gracePeriodSeconds"] is not None else None
+        grace = int(reported["gracePeriodSeconds"]) if reported["gracePeriodSeconds"] is not None else None
     except (TypeError, ValueError):
         raise errors.bad_request("gracePeriodSeconds must be a number") from None
     if grace is not None and grace < 0:
         grace = 1
-    conditions = said["preconditions"]
+    conditions = reported["preconditions"]
     return Deletion(
         propagation, grace, conditions.get("uid") or "", conditions.get("resourceVersion") or "", bool(dry_run)
     )

@@ -28,10 +28,10 @@ class Containers:
 
     def _paired(self, specs: str, statuses: str) -> list[tuple[Obj, Obj]]:
         """Each container with its status; those without one are waiting."""
-        held = {state["name"]: state for state in self.status.get(statuses) or []}
+        current = {state["name"]: state for state in self.status.get(statuses) or []}
         pairs = []
         for container in self.spec.get(specs) or []:
-            state = held.get(container["name"])
+            state = current.get(container["name"])
             if state is None:
                 reason = "PodInitializing" if self.spec.get("initContainers") else "ContainerCreating"
                 state = {
@@ -115,11 +115,11 @@ class Containers:
 
     def _while_running(self, container: Obj, state: Obj, init: bool) -> float | None:
         began = parse_timestamp(state["state"]["running"]["startedAt"])
-        deed = self.action(container, init)
-        if deed.run_s is not None and self.now >= began + deed.run_s:
-            self._end(state, deed.exit_code)
+        action = self.action(container, init)
+        if action.run_s is not None and self.now >= began + action.run_s:
+            self._end(state, action.exit_code)
             return self.now
-        ends = None if deed.run_s is None else began + deed.run_s
+        ends = None if action.run_s is None else began + action.run_s
         up = began + 1 + _passes_after(container["startupProbe"]) if container.get("startupProbe") else began
         state["started"] = self.now >= up
         ready = up
@@ -133,16 +133,16 @@ class Containers:
         return earliest(ends, *(moment for moment in (up, ready) if moment > self.now))
 
     def action(self, container: Obj, init: bool) -> ScriptAction:
-        deed = action_of(self.pod, container)
-        if deed.run_s is not None or container.get("restartPolicy") == "Always":
-            return deed
+        action = action_of(self.pod, container)
+        if action.run_s is not None or container.get("restartPolicy") == "Always":
+            return action
         seed = f"{self.pod['metadata']['uid']} {container['name']}"
         if init:
-            return ScriptAction(self.pace.delay("init", seed), deed.exit_code, deed.lines)
+            return ScriptAction(self.pace.delay("init", seed), action.exit_code, action.lines)
         owners = self.pod["metadata"].get("ownerReferences") or []
         if any(owner.get("kind") == "Job" and owner.get("controller") for owner in owners):
-            return ScriptAction(self.pace.delay("job", seed), deed.exit_code, deed.lines)
-        return deed
+            return ScriptAction(self.pace.delay("job", seed), action.exit_code, action.lines)
+        return action
 
     def _end(self, state: Obj, code: int, reason: str = "") -> None:
         began = state["state"].get("running", {}).get("startedAt", timestamp(self.now))

@@ -44,14 +44,14 @@ def number(text: str) -> float | None:
 
 def action_of(pod: dict[str, Any], container: dict[str, Any]) -> ScriptAction:
     name = container["name"]
-    told = understood([*(container.get("command") or []), *(container.get("args") or [])])
+    reported = understood([*(container.get("command") or []), *(container.get("args") or [])])
     run_s = number(noted(pod, "run-seconds", name))
     code = number(noted(pod, "exit-code", name))
     printed = tuple(noted(pod, "log", name).splitlines())
-    run_s = run_s if run_s is not None else told.run_s
+    run_s = run_s if run_s is not None else reported.run_s
     if run_s is None and code is not None:
         run_s = 0.0
-    return ScriptAction(run_s, int(code) if code is not None else told.exit_code, printed + told.lines)
+    return ScriptAction(run_s, int(code) if code is not None else reported.exit_code, printed + reported.lines)
 
 
 def understood(words: list[str]) -> ScriptAction:

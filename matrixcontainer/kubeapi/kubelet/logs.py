@@ -58,15 +58,15 @@ def _state(pod: Obj, name: str) -> Obj:
 
 def lines_of(pod: Obj, name: str, previous: bool = False) -> list[Line]:
     """All the container has printed so far."""
-    held = _state(pod, name)
-    state = held.get("state") or {}
+    current = _state(pod, name)
+    state = current.get("state") or {}
     if previous:
-        state = held.get("lastState") or {}
+        state = current.get("lastState") or {}
         if "terminated" not in state:
             text = f'previous terminated container "{name}" in pod "{pod["metadata"]["name"]}" not found'
             raise errors.bad_request(text)
-    elif "waiting" in state and "terminated" in (held.get("lastState") or {}):
-        state = held["lastState"]
+    elif "waiting" in state and "terminated" in (current.get("lastState") or {}):
+        state = current["lastState"]
     ended = state.get("terminated")
     began = (state.get("running") or ended or {}).get("startedAt")
     if not began:

@@ -16,16 +16,16 @@ class News:
 def news(pod: dict[str, Any], status: dict[str, Any]) -> list[News]:
     """The events on the way from the status that `pod` has to `status`."""
     before = {c["name"]: c for c in (pod.get("status") or {}).get("containerStatuses") or []}
-    told = []
+    reported = []
     for state in status.get("containerStatuses") or []:
         name, now = state["name"], state["state"]
         then = (before.get(name) or {}).get("state") or {}
         waiting = now.get("waiting") or {}
         if "running" in now and "running" not in then:
-            told.append(News("Started", f"Started container {name}"))
+            reported.append(News("Started", f"Started container {name}"))
         elif waiting.get("reason") not in (then.get("waiting", {}).get("reason"), None):
             if waiting["reason"] in ("CrashLoopBackOff", "ImagePullBackOff"):
-                told.append(News("BackOff", waiting.get("message", waiting["reason"]), warning=True))
+                reported.append(News("BackOff", waiting.get("message", waiting["reason"]), warning=True))
         elif "terminated" in now and "running" in then and "deletionTimestamp" in pod["metadata"]:
-            told.append(News("Killing", f"Stopping container {name}"))
-    return told
+            reported.append(News("Killing", f"Stopping container {name}"))
+    return reported

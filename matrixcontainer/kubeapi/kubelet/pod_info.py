@@ -147,9 +147,9 @@ class PodIndex:
         if facts is None:
             return None
         for index, where in ((self._owned, facts.owner_uid), (self._ownerless, key[0]), (self._on_node, facts.node)):
-            if (held := index.get(where)) is not None:
-                held.discard(key)
-                if not held:
+            if (current := index.get(where)) is not None:
+                current.discard(key)
+                if not current:
                     del index[where]
         self.unbound.discard(key)
         if self.addresses.get(facts.ip) == key:

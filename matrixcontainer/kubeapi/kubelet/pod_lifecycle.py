@@ -28,17 +28,17 @@ class Next:
 
 
 def live(pod: Obj, now: float, pace: Pace, host_ip: str, pod_ip: str) -> Next:
-    meta, held = pod["metadata"], pod.get("status") or {}
+    meta, current = pod["metadata"], pod.get("status") or {}
     if "deletionTimestamp" in meta:
         return _leave(pod, now, pace)
-    if held.get("phase") in ("Succeeded", "Failed"):
+    if current.get("phase") in ("Succeeded", "Failed"):
         return Next()
     seen = _bound_at(pod) + pace.delay("accept", meta["uid"])
-    if "startTime" not in held:
+    if "startTime" not in current:
         if now < seen:
             return Next(at=seen)
-        held = held | {"startTime": timestamp(now)}
-    status = copy_json(held)
+        current = current | {"startTime": timestamp(now)}
+    status = copy_json(current)
     status |= {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}], "podIP": pod_ip, "podIPs": [{"ip": pod_ip}]}
     limit = pod["spec"].get("activeDeadlineSeconds")
     ends = parse_timestamp(status["startTime"]) + limit if limit is not None else None
@@ -61,15 +61,15 @@ def _bound_at(pod: Obj) -> float:
 
 def set_condition(status: Obj, kind: str, value: bool, now: float, reason: str = "", message: str = "") -> None:
     conditions = status.setdefault("conditions", [])
-    held = next((c for c in conditions if c["type"] == kind), None)
+    current = next((c for c in conditions if c["type"] == kind), None)
     word = "True" if value else "False"
-    since = held["lastTransitionTime"] if held and held["status"] == word else timestamp(now)
+    since = current["lastTransitionTime"] if current and current["status"] == word else timestamp(now)
     fresh = {"type": kind, "status": word, "lastProbeTime": None, "lastTransitionTime": since}
     fresh |= {key: text for key, text in (("reason", reason), ("message", message)) if text}
-    if held is None:
+    if current is None:
         conditions.append(fresh)
     else:
-        conditions[conditions.index(held)] = fresh
+        conditions[conditions.index(current)] = fresh
 
 
 def _conclude(pod: Obj, status: Obj, containers: Containers, now: float) -> None:
@@ -124,19 +124,19 @@ def _out_of_time(pod: Obj, status: Obj, now: float) -> Obj:
 
 def _leave(pod: Obj, now: float, pace: Pace) -> Next:
     """Containers get their grace period; then they have ended, and the pod goes unless finalizers hold it."""
-    meta, held = pod["metadata"], pod.get("status") or {}
+    meta, current = pod["metadata"], pod.get("status") or {}
     grace = meta.get("deletionGracePeriodSeconds") or 0
     began = parse_timestamp(meta["deletionTimestamp"]) - grace
-    wish = number(noted(pod, "stop-seconds"))
-    stop_s = wish if wish is not None else pace.delay("stop", meta["uid"])
+    desired = number(noted(pod, "stop-seconds"))
+    stop_s = desired if desired is not None else pace.delay("stop", meta["uid"])
     for container in pod["spec"].get("containers") or []:
         hook = ((container.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
         stop_s = max(stop_s, float(hook.get("seconds") or 0))
-    if "startTime" not in held or held.get("phase") in ("Succeeded", "Failed"):
+    if "startTime" not in current or current.get("phase") in ("Succeeded", "Failed"):
         return Next(remove=grace > 0 or not meta.get("finalizers"))
     if now < (ends := began + min(stop_s, grace)):
         return Next(at=ends)
-    status = copy_json(held)
+    status = copy_json(current)
     containers = Containers(pod, status, now, pace)
     code = 137 if stop_s > grace else 0 if pod["spec"].get("restartPolicy") == "Always" else 143
     containers.end_all(code, "Error" if code else "Completed")

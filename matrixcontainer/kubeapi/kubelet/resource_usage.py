@@ -60,8 +60,8 @@ def container_usage(pod: Obj, controller: Obj | None, running: int) -> dict[str,
         name = container["name"]
         usage = found[name] = {}
         for word in sorted(words):
-            said = _annotated(own, above, word, name, len(containers), running)
-            usage[word] = said if said is not None else _presumed(container, word)
+            reported = _annotated(own, above, word, name, len(containers), running)
+            usage[word] = reported if reported is not None else _presumed(container, word)
     return found
 
 

@@ -27,5 +27,7 @@ def load_pace(path: Path | None = None) -> Pace:
     import yaml
 
     text = path.read_text() if path else files(__package__).joinpath("pod_stages.yaml").read_text()
-    told = yaml.safe_load(text)
-    return Pace({stage: (float(told[stage]["delay_s"]), float(told[stage].get("jitter_s", 0.0))) for stage in told})
+    reported = yaml.safe_load(text)
+    return Pace(
+        {stage: (float(reported[stage]["delay_s"]), float(reported[stage].get("jitter_s", 0.0))) for stage in reported}
+    )

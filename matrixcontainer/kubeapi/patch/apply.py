@@ -64,16 +64,16 @@ def write_managers(obj: dict[str, Any], managers: dict[Owner, ManagedFields]) ->
     """Put the owners that hold something into the object, Apply entries first, then by time."""
     entries = []
     order = sorted(managers.items(), key=lambda pair: (pair[0][1] != "Apply", pair[1].time, pair[0]))
-    for (manager, operation, api_version, subresource), held in order:
-        if not held.paths:
+    for (manager, operation, api_version, subresource), current in order:
+        if not current.paths:
             continue
         entry = {
             "manager": manager,
             "operation": operation,
             "apiVersion": api_version,
-            **({"time": held.time} if held.time else {}),
+            **({"time": current.time} if current.time else {}),
             "fieldsType": "FieldsV1",
-            "fieldsV1": to_fields(held.paths),
+            "fieldsV1": to_fields(current.paths),
         }
         entries.append(entry | ({"subresource": subresource} if subresource else {}))
     if entries:
@@ -123,7 +123,7 @@ def track_update(
         return
     managers = read_managers({"metadata": {"managedFields": stated}} if stated is not None else old or {"metadata": {}})
     group = new["apiVersion"].rpartition("/")[0]
-    managers = {owner: held for owner, held in managers.items() if owner[2].rpartition("/")[0] == group}
+    managers = {owner: current for owner, current in managers.items() if owner[2].rpartition("/")[0] == group}
     if old is not None and not managers:
         new["metadata"].pop("managedFields", None)
         return
@@ -134,9 +134,9 @@ def track_update(
     gone = frozenset(removed)
     me: Owner = (manager, "Update", new["apiVersion"], subresource)
     if touched or gone:
-        for owner, held in managers.items():
+        for owner, current in managers.items():
             if owner != me:
-                held.paths = drop_under(held.paths - gone, touched, keep_nodes=True)
+                current.paths = drop_under(current.paths - gone, touched, keep_nodes=True)
         mine = managers.get(me, ManagedFields(frozenset(), now))
         paths = (mine.paths | touched) - gone
         if touched or me not in managers:
@@ -157,10 +157,10 @@ def cap_updates(managers: dict[Owner, ManagedFields], now: str) -> dict[Owner, M
     if len(updates) <= UPDATE_ENTRIES_MAX:
         return managers
     for owner in updates[: len(updates) - UPDATE_ENTRIES_MAX + 1]:
-        held = managers.pop(owner)
+        current = managers.pop(owner)
         ancient: Owner = ("ancient-changes", "Update", owner[2], "")
-        earlier = managers.get(ancient, ManagedFields(frozenset(), held.time))
-        managers[ancient] = ManagedFields(earlier.paths | held.paths, held.time)
+        earlier = managers.get(ancient, ManagedFields(frozenset(), current.time))
+        managers[ancient] = ManagedFields(earlier.paths | current.paths, current.time)
     return managers
 
 
@@ -184,16 +184,16 @@ class ApplyOptions:
 
 
 def apply_config(
-    live: dict[str, Any] | None, config: dict[str, Any], schema: Schema, wish: ApplyOptions
+    live: dict[str, Any] | None, config: dict[str, Any], schema: Schema, options: ApplyOptions
 ) -> dict[str, Any]:
     """The object after `wish.manager` applied `config`; raises ApiError 409 listing every conflict."""
     base = live if live is not None else {"metadata": {}}
     plain = without_ownership(base)
     managers = read_managers(base)
     if live is not None and not managers:
-        managers = _everything_before(plain, schema, config["apiVersion"], wish)
-    me: Owner = (wish.manager, "Apply", config["apiVersion"], wish.subresource)
-    earlier = [owner for owner in managers if owner[:2] == me[:2] and owner[3] == wish.subresource]
+        managers = _everything_before(plain, schema, config["apiVersion"], options)
+    me: Owner = (options.manager, "Apply", config["apiVersion"], options.subresource)
+    earlier = [owner for owner in managers if owner[:2] == me[:2] and owner[3] == options.subresource]
     last: Paths = frozenset().union(*(managers[owner].paths for owner in earlier))
     wanted = applied_paths(config, schema)
     merged = merge(plain, config, schema)
@@ -201,44 +201,46 @@ def apply_config(
     changed = frozenset(added | modified)
     conflicts = [
         (owner, path)
-        for owner, held in managers.items()
+        for owner, current in managers.items()
         if owner not in earlier
-        for path in sorted(held.paths & changed, key=in_set_order)
+        for path in sorted(current.paths & changed, key=in_set_order)
         if path in wanted or any(path[: len(w)] == w for w in wanted)
     ]
-    if conflicts and not wish.force:
-        granted = _granted_to_client(plain, schema, config["apiVersion"]) if wish.manager == CLIENT else frozenset()
+    if conflicts and not options.force:
+        granted = _granted_to_client(plain, schema, config["apiVersion"]) if options.manager == CLIENT else frozenset()
         if left := [(owner, path) for owner, path in conflicts if path not in granted]:
             raise conflict_error(left)
     for owner, path in conflicts:
         managers[owner].paths -= {path}
-    others: Paths = frozenset().union(*(held.paths for owner, held in managers.items() if owner not in earlier))
+    others: Paths = frozenset().union(*(current.paths for owner, current in managers.items() if owner not in earlier))
     given_up = with_fields(last, schema) - with_fields(wanted | others, schema) - NEVER_OWNED
     merged = remove_paths(merged, given_up, schema)
-    since = next((managers[owner].time for owner in earlier), "") if live is not None and merged == plain else wish.now
+    since = (
+        next((managers[owner].time for owner in earlier), "") if live is not None and merged == plain else options.now
+    )
     for owner in earlier:
         del managers[owner]
     managers[me] = ManagedFields(wanted, since)
-    living = {owner: held for owner, held in managers.items() if held.paths}
+    living = {owner: current for owner, current in managers.items() if current.paths}
     if live is not None:
         _, _, removed = compare(plain, merged, schema)
-        for owner, held in living.items():
+        for owner, current in living.items():
             if owner != me:
-                held.paths -= frozenset(removed)
-    if wish.manager == CLIENT and (merged["metadata"].get("annotations") or {}).get(LAST_APPLIED):
-        annotations = merged["metadata"]["annotations"] | {LAST_APPLIED: _as_last_applied(wish.stated)}
+                current.paths -= frozenset(removed)
+    if options.manager == CLIENT and (merged["metadata"].get("annotations") or {}).get(LAST_APPLIED):
+        annotations = merged["metadata"]["annotations"] | {LAST_APPLIED: _as_last_applied(options.stated)}
         merged = merged | {"metadata": merged["metadata"] | {"annotations": annotations}}
     write_managers(merged, living)
     return drop_nulls(merged, schema) if schema.ref else merged
 
 
 def _everything_before(
-    plain: dict[str, Any], schema: Schema, api_version: str, wish: ApplyOptions
+    plain: dict[str, Any], schema: Schema, api_version: str, options: ApplyOptions
 ) -> dict[Owner, ManagedFields]:
     """Who owns what an object nobody was tracked for holds at its first apply."""
     added, modified, _ = compare({"metadata": {}}, plain, schema)
     paths = frozenset((added | modified) - NEVER_OWNED)
-    return {(BEFORE, "Update", api_version, wish.subresource): ManagedFields(paths, wish.now)} if paths else {}
+    return {(BEFORE, "Update", api_version, options.subresource): ManagedFields(paths, options.now)} if paths else {}
 
 
 def _granted_to_client(plain: dict[str, Any], schema: Schema, api_version: str) -> Paths:

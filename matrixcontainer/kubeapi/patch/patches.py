@@ -58,15 +58,15 @@ JSON_WORDS: dict[type, str] = {
 
 def _demand_operation(operation: Any) -> None:
     if not isinstance(operation, dict):
-        said = JSON_WORDS.get(type(operation), "null")
+        text = JSON_WORDS.get(type(operation), "null")
         raise bad_request(
-            f"error decoding patch: json: cannot unmarshal {said} into Go value of type handlers.jsonPatchOp"
+            f"error decoding patch: json: cannot unmarshal {text} into Go value of type handlers.jsonPatchOp"
         )
     for word in ("op", "path", "from"):
         if not isinstance(operation.get(word, ""), str):
-            said = json_name(operation[word])
+            text = json_name(operation[word])
             where = f"Go struct field jsonPatchOp.{word} of type string"
-            raise bad_request(f"error decoding patch: json: cannot unmarshal {said} into {where}")
+            raise bad_request(f"error decoding patch: json: cannot unmarshal {text} into {where}")
 
 
 OPERATION_WORDS = ("op", "path", "from", "value")
@@ -99,10 +99,10 @@ def _operate(root: Any, operation: dict[str, Any]) -> Any:
         return _remove(root, path)
     if op in ("move", "copy"):
         source = pointer(str(operation.get("from", "")))
-        held = copy_json(_read(root, source))
+        current = copy_json(_read(root, source))
         if op == "move":
             root = _remove(root, source)
-        return _write(root, path, held, insert=True)
+        return _write(root, path, current, insert=True)
     raise PatchFailed(f"Unexpected kind: {op}")
 
 
@@ -259,40 +259,40 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any], schema: Schema)
 
 def _retained(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     kept = patch["$retainKeys"]
-    said = [k for k, v in patch.items() if v is not None and not k.startswith((DROP, ORDER)) and k != "$retainKeys"]
-    if not isinstance(kept, list) or any(key not in kept for key in said):
+    reported = [k for k, v in patch.items() if v is not None and not k.startswith((DROP, ORDER)) and k != "$retainKeys"]
+    if not isinstance(kept, list) or any(key not in kept for key in reported):
         raise bad_request("invalid patch format of retainKeys")
     return {key: value for key, value in target.items() if key in kept}
 
 
 def _merge_in_order(target: dict[str, Any], name: str, patch: dict[str, Any], order: Any, schema: Schema) -> None:
     """Merge a list whose order the patch tells: what it names comes in its order, the others where they stood."""
-    held, said = target.get(name), patch.get(name)
-    for value in (order, held, said):
+    current, reported = target.get(name), patch.get(name)
+    for value in (order, current, reported):
         if value is not None and not isinstance(value, list):
             raise untyped(f"expected a []interface {{}}, but received a {GO_NAMES[type(value)]}")
     if name not in schema.properties and schema.ref:
         struct = schema.ref.rsplit(".", 1)[1]
         raise untyped(f'unable to find api field in struct {struct} for the json field "{name}"')
     child = schema.child(name) or ANY
-    _demand_order(said or [], order, child.merge_key)
-    if held is None and said is None:
+    _demand_order(reported or [], order, child.merge_key)
+    if current is None and reported is None:
         return
-    before = list(held or [])
-    merged = before if said is None else _merge_value(held, said, child)
+    before = list(current or [])
+    merged = before if reported is None else _merge_value(current, reported, child)
     target[name] = _in_order(merged, order, before, child.merge_key)
 
 
-def _demand_order(said: list[Any], order: list[Any], merge_key: str) -> None:
+def _demand_order(reported: list[Any], order: list[Any], merge_key: str) -> None:
     """What a patch adds or changes comes in the order it tells."""
-    wanted = [item for item in said if not (isinstance(item, dict) and "$patch" in item)]
+    wanted = [item for item in reported if not (isinstance(item, dict) and "$patch" in item)]
     place = 0
     for item in order if wanted else ():
         if place < len(wanted) and _identity(wanted[place], merge_key) == _identity(item, merge_key):
             place += 1
     if order and place < len(wanted):
         raise untyped(
-            f"The order in patch list:\n{spelled(said)}\n doesn't match $setElementOrder list:\n{spelled(order)}\n"
+            f"The order in patch list:\n{spelled(reported)}\n doesn't match $setElementOrder list:\n{spelled(order)}\n"
         )
 
 
@@ -331,7 +331,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
             wanted.append(item)
         elif directive == DELETE:
             _demand_key(item, key)
-            target = [held for held in target if held.get(key) != item[key]]
+            target = [current for current in target if current.get(key) != item[key]]
         elif directive == REPLACE:
             replaces = True
         elif directive == MERGE:
@@ -343,7 +343,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
     merged = list(target)
     for item in wanted:
         _demand_key(item, key)
-        place = next((i for i, held in enumerate(merged) if held.get(key) == item[key]), None)
+        place = next((i for i, current in enumerate(merged) if current.get(key) == item[key]), None)
         if place is None:
             merged.append(copy_json(item))
         else:

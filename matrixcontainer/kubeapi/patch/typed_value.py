@@ -23,12 +23,14 @@ def demand_typed(config: dict[str, Any], schema: Schema, api_version: str) -> No
     if not found:
         return
     meta = config.get("metadata")
-    said = meta if isinstance(meta, dict) else {}
-    who = f"{said.get('namespace', '')}/{said.get('name', '')}"
+    reported = meta if isinstance(meta, dict) else {}
+    who = f"{reported.get('namespace', '')}/{reported.get('name', '')}"
     group = api_version if "/" in api_version else f"/{api_version}"
     texts = [f"{path}: {text}" if path else text for path, text in found]
-    told = texts[0] if len(texts) == 1 else "errors:\n" + "\n".join(f"  {text}" for text in texts)
-    raise errors.untyped(f"failed to create typed patch object ({who}; {group}, Kind={config.get('kind', '')}): {told}")
+    message = texts[0] if len(texts) == 1 else "errors:\n" + "\n".join(f"  {text}" for text in texts)
+    raise errors.untyped(
+        f"failed to create typed patch object ({who}; {group}, Kind={config.get('kind', '')}): {message}"
+    )
 
 
 def _check(value: Any, schema: Schema, at: str, path: tuple[str, ...], found: Mistakes) -> None:

@@ -39,18 +39,18 @@ class Decoding:
     def _another(self, resource: Resource, api_version: str, kind: str, body: dict[str, Any]) -> str:
         """Why what was sent cannot be an object of this built-in resource."""
         group, _, version = api_version.rpartition("/")
-        told = f'{kind} in version "{version}" cannot be handled as a {resource.kind}: '
+        text = f'{kind} in version "{version}" cannot be handled as a {resource.kind}: '
         meant = self.kind_of(api_version, kind)
         if meant is None or meant.custom:
             shown = api_version if group else version
-            return f'{told}no kind "{kind}" is registered for version "{shown}" in scheme "pkg/runtime/scheme.go:110"'
+            return f'{text}no kind "{kind}" is registered for version "{shown}" in scheme "pkg/runtime/scheme.go:110"'
         try:
             meant.strategy.clean(copy_json(body), meant)
         except errors.ApiError as failure:
-            return told + failure.message.partition(f"cannot be handled as a {kind}: ")[2]
+            return text + failure.message.partition(f"cannot be handled as a {kind}: ")[2]
         if meant.kind == resource.kind:
             return f"the API version in the data ({api_version}) does not match the expected API version ({resource.api_version})"  # noqa: E501
-        return f"{told}converting ({meant.version}.{kind}) to (v1.{resource.kind}): unknown conversion"
+        return f"{text}converting ({meant.version}.{kind}) to (v1.{resource.kind}): unknown conversion"
 
     def _decode_custom(self, resource: Resource, body: dict[str, Any], options: Options) -> dict[str, Any]:
         """An object of another kind is left as it is: that it has another kind is told when it is judged."""
@@ -165,8 +165,8 @@ class Decoding:
         else:
             found += resource.strategy.validate(obj, old)
         if found:
-            told = resource.strategy.reported_group
-            group = resource.group if told is None else told
+            text = resource.strategy.reported_group
+            group = resource.group if text is None else text
             raise errors.unprocessable(resource.kind, group, obj["metadata"].get("name", ""), found)
 
 

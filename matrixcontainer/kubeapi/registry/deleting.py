@@ -15,46 +15,48 @@ from matrixcontainer.kubeapi.storage.objects import Conflict, Record
 class DeletingVerbs(PatchingVerbs):
     """All verbs."""
 
-    async def delete(self, resource: Resource, namespace: str, name: str, wish: Deletion, options: Options) -> Outcome:
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, request: Deletion, options: Options
+    ) -> Outcome:
         for _ in range(RETRIES_MAX):
             record = self.record(resource, namespace, name, newest=True)
             obj = resource.show(record)
             meta = obj["metadata"]
-            for said, held, word in (
-                (wish.uid, meta["uid"], "UID"),
-                (wish.revision, str(record.revision), "ResourceVersion"),
+            for text, current, word in (
+                (request.uid, meta["uid"], "UID"),
+                (request.revision, str(record.revision), "ResourceVersion"),
             ):
-                if said and said != held:
-                    why = f"the {word} in the precondition ({said}) does not match the {word} in record ({held})"
+                if text and text != current:
+                    why = f"the {word} in the precondition ({text}) does not match the {word} in record ({current})"
                     fate = "deleted and then recreated" if word == "UID" else "modified"
                     why += f". The object might have been {fate}"
                     raise errors.conflict(resource.kind, resource.group, name, why)
             for gate in (*self.gates, *self.judges):
-                await gate(resource, "DELETE", None, obj, replace(options, dry_run=options.dry_run or wish.dry_run))
+                await gate(resource, "DELETE", None, obj, replace(options, dry_run=options.dry_run or request.dry_run))
             try:
-                return await self._delete_once(resource, record, obj, wish)
+                return await self._delete_once(resource, record, obj, request)
             except Conflict:
                 continue
         raise errors.conflict(resource.plural, resource.group, name)
 
-    async def _delete_once(self, resource: Resource, record: Record, obj: dict[str, Any], wish: Deletion) -> Outcome:
+    async def _delete_once(self, resource: Resource, record: Record, obj: dict[str, Any], request: Deletion) -> Outcome:
         meta = obj["metadata"]
         before = copy_json(obj)
         finalizers = [f for f in meta.get("finalizers") or [] if f not in ("foregroundDeletion", "orphan")]
-        standing = [f for f in meta.get("finalizers") or [] if f in ("foregroundDeletion", "orphan")]
-        if wish.propagation == "Foreground":
+        status = [f for f in meta.get("finalizers") or [] if f in ("foregroundDeletion", "orphan")]
+        if request.propagation == "Foreground":
             finalizers.append("foregroundDeletion")
-        elif wish.propagation == "Orphan":
+        elif request.propagation == "Orphan":
             finalizers.append("orphan")
-        elif not wish.propagation:
-            finalizers += standing
+        elif not request.propagation:
+            finalizers += status
         if finalizers:
             meta["finalizers"] = finalizers
         else:
             meta.pop("finalizers", None)
         grace = 0
         if resource.strategy.grace is not None:
-            grace = resource.strategy.grace(obj, wish.grace_s)
+            grace = resource.strategy.grace(obj, request.grace_s)
         first = "deletionTimestamp" not in meta
         if first or grace < meta.get("deletionGracePeriodSeconds", 0):
             started = timestamps.parse_timestamp(meta["deletionTimestamp"]) if not first else self.now()
@@ -66,11 +68,11 @@ class DeletingVerbs(PatchingVerbs):
                 meta["generation"] += 1
             resource.strategy.mark_deleted(obj)
         if not pending_work(obj):
-            if wish.dry_run:
+            if request.dry_run:
                 return Outcome(before, gone=True)
             marked = not first or resource.strategy.grace is not None
             return await self._erase(resource, record, obj if grace == 0 and marked else before)
-        if wish.dry_run:
+        if request.dry_run:
             return Outcome(obj)
         if not differs(before, obj):
             return Outcome(obj, record=record)

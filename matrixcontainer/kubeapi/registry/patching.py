@@ -60,9 +60,9 @@ class PatchingVerbs(Verbs):
                 "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
                 f"{type_of(config)} into Go value of type map[string]interface {{}}"
             )
-        said = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
-        if said != (resource.api_version, resource.kind):
-            raise errors.bad_request(f"invalid object type: {said[0] or '/'}, Kind={said[1]}")
+        reported = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
+        if reported != (resource.api_version, resource.kind):
+            raise errors.bad_request(f"invalid object type: {reported[0] or '/'}, Kind={reported[1]}")
         if (config.get("metadata") or {}).get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
         demand_typed(config, resource.schema, resource.api_version)
@@ -89,8 +89,8 @@ class PatchingVerbs(Verbs):
             if resource.namespaced:
                 self._demand_namespace(resource, namespace, name)
             now = timestamps.timestamp(self.now())
-            wish = apply.ApplyOptions(options.manager, "", options.force, now, stated_config)
-            obj = apply.apply_config(None, config, resource.schema, wish)
+            apply_options = apply.ApplyOptions(options.manager, "", options.force, now, stated_config)
+            obj = apply.apply_config(None, config, resource.schema, apply_options)
             return await self._insert(
                 resource, namespace, await self._prepare_new(resource, obj, options, True), options
             )
@@ -98,8 +98,8 @@ class PatchingVerbs(Verbs):
         def change(old: dict[str, Any]) -> dict[str, Any]:
             now = timestamps.timestamp(self.now())
             sub = options.subresource
-            wish = apply.ApplyOptions(options.manager, sub, options.force, now, stated_config)
-            merged = apply.apply_config(old, config, resource.schema, wish)
+            apply_options = apply.ApplyOptions(options.manager, sub, options.force, now, stated_config)
+            merged = apply.apply_config(old, config, resource.schema, apply_options)
             if stated and stated != old["metadata"]["resourceVersion"]:
                 raise errors.conflict(resource.plural, resource.group, name)
             return merged

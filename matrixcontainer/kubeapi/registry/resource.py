@@ -191,9 +191,9 @@ class Registry:
         for resource in self._found.values():
             if "delete" not in resource.verbs:
                 continue
-            held = seen.get(resource.storage)
-            if held is None or (
-                held.group == resource.group and version_rank(resource.version) < version_rank(held.version)
+            current = seen.get(resource.storage)
+            if current is None or (
+                current.group == resource.group and version_rank(resource.version) < version_rank(current.version)
             ):
                 seen[resource.storage] = resource
         return list(seen.values())

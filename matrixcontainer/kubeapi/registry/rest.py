@@ -75,13 +75,13 @@ class Verbs(Decoding):
     def _own_new(self, resource: Resource, obj: dict[str, Any], options: Options) -> None:
         """The creator owns what it said and the defaults, not what is settled for it afterwards, nor the status."""
         resource.strategy.default(obj)
-        said = {key: value for key, value in obj.items() if key != "status" or not resource.status}
-        said["metadata"] = dict(obj["metadata"])
+        reported = {key: value for key, value in obj.items() if key != "status" or not resource.status}
+        reported["metadata"] = dict(obj["metadata"])
         now = timestamps.timestamp(self.now())
-        apply.track_update(None, said, resource.schema, options.manager, options.subresource, now)
+        apply.track_update(None, reported, resource.schema, options.manager, options.subresource, now)
         obj["metadata"].pop("managedFields", None)
-        if "managedFields" in said["metadata"]:
-            obj["metadata"]["managedFields"] = said["metadata"]["managedFields"]
+        if "managedFields" in reported["metadata"]:
+            obj["metadata"]["managedFields"] = reported["metadata"]["managedFields"]
 
     async def _prepare_new(
         self, resource: Resource, obj: dict[str, Any], options: Options, applied: bool = False
@@ -126,8 +126,8 @@ class Verbs(Decoding):
         return Outcome(shown(resource, record, obj), created=True, record=record)
 
     def _demand_free(self, resource: Resource, key: Key, obj: dict[str, Any]) -> None:
-        if (held := self.store.latest(key)) is not None:
-            going = b'"deletionTimestamp"' in held.body and "deletionTimestamp" in held.obj["metadata"]
+        if (record := self.store.latest(key)) is not None:
+            going = b'"deletionTimestamp"' in record.body and "deletionTimestamp" in record.obj["metadata"]
             made = bool(obj["metadata"].get("generateName"))
             raise errors.already_exists(resource.plural, resource.group, key[2], going, made)
 
@@ -251,16 +251,16 @@ class Verbs(Decoding):
         What its endpoint never writes it does not own: status on the main one, everything else on /status.
         """
         resource.strategy.default(new)
-        said = new | {"metadata": dict(new["metadata"])}
+        reported = new | {"metadata": dict(new["metadata"])}
         if options.subresource == "status":
-            for key in (set(said) | set(old)) - {"apiVersion", "kind", "metadata", "status"}:
-                keep_part(said, old, key)
+            for key in (set(reported) | set(old)) - {"apiVersion", "kind", "metadata", "status"}:
+                keep_part(reported, old, key)
         elif resource.status and not options.from_controller:
-            keep_part(said, old, "status")
-        self._track(resource, old, said, options)
+            keep_part(reported, old, "status")
+        self._track(resource, old, reported, options)
         new["metadata"].pop("managedFields", None)
-        if "managedFields" in said["metadata"]:
-            new["metadata"]["managedFields"] = said["metadata"]["managedFields"]
+        if "managedFields" in reported["metadata"]:
+            new["metadata"]["managedFields"] = reported["metadata"]["managedFields"]
 
     def _track(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
         now = timestamps.timestamp(self.now())

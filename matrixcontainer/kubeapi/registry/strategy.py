@@ -75,8 +75,8 @@ class Strategy:
         unknown: list[str] = []
         structural.drop_nulls(obj, resource.schema)
         structural.prune(obj, resource.schema, unknown=unknown, root=True)
-        said = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
-        for cause in validation.validate(said, resource.schema):
+        reported = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
+        for cause in validation.validate(reported, resource.schema):
             if cause.reason == "FieldValueTypeInvalid" and "must be of type byte" not in cause.message:  # told below
                 why = unmarshal_mistake(resource.type_name, obj) if resource.type_name else ""
                 raise unreadable(resource, why or f"json: cannot unmarshal into field {cause}")

@@ -43,8 +43,8 @@ RE2_SAYS = {  # what the engine says, and what Go says of the same mistake
 
 
 def _as_go_tells_it(failure: Exception) -> str:
-    said = failure.args[0] if failure.args else str(failure)
-    text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    reported = failure.args[0] if failure.args else str(failure)
+    text = reported.decode(errors="replace") if isinstance(reported, bytes) else str(reported)
     what, colon, where = text.partition(": ")
     return f"error parsing regexp: {RE2_SAYS.get(what, what)}" + (f": `{where}`" if colon else "")
 

@@ -82,8 +82,8 @@ def _scalar_mistake(kind: str, value: Any, owner: str, path: str) -> str:
 
 
 def _mismatch(value: Any, owner: str, path: str, wanted: str) -> str:
-    said = f"json: cannot unmarshal {json_name(value)} into Go "
-    return said + (f"struct field {owner}.{path} of type {wanted}" if path else f"value of type {wanted}")
+    text = f"json: cannot unmarshal {json_name(value)} into Go "
+    return text + (f"struct field {owner}.{path} of type {wanted}" if path else f"value of type {wanted}")
 
 
 def _go_name(kind: str) -> str:

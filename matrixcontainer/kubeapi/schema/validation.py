@@ -257,8 +257,8 @@ def _check_unique(value: list[Any], schema: Schema, path: str, found: list[Cause
             identity = tuple([_identity(ABSENT)] * len(keys))
         times = seen[identity] = seen.get(identity, 0) + 1
         if times == 2:
-            held = item or {}
-            shown = item if schema.list_type == "set" else {key: held[key] for key in keys if key in held}
+            current = item or {}
+            shown = item if schema.list_type == "set" else {key: current[key] for key in keys if key in current}
             found.append(errors.duplicate(f"{path}[{index}]", errors.as_go(shown)))
 
 

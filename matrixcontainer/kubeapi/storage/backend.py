@@ -87,13 +87,13 @@ def change_rows(batch: Sequence[Change]) -> list[ChangeRow]:
     ]
 
 
-def change_of(row: Sequence[Any], held: Record | None = None) -> Change:
+def change_of(row: Sequence[Any], record: Record | None = None) -> Change:
     """A row as a change; `held` is the state before it where the reader has it."""
     revision, kind, resource, namespace, name, uid, body, previous, at = row
     key = (resource, namespace, name)
-    if held is None and previous is not None:
-        held = Record(key, uid, 0, bytes(previous))
-    return Change(kind, Record(key, uid, revision, bytes(body)), held, at)
+    if record is None and previous is not None:
+        record = Record(key, uid, 0, bytes(previous))
+    return Change(kind, Record(key, uid, revision, bytes(body)), record, at)
 
 
 def records_of(rows: Iterable[ObjectRow]) -> Iterator[Record]:

@@ -77,8 +77,8 @@ class Postgres:
                 kind = "Locked"
             elif isinstance(failure, (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)):
                 kind = "Damaged"
-            said = str(failure).strip().replace("\n", " ") or type(failure).__name__
-            raise StorageError(f"PostgreSQL at {self.place}: {said}", kind) from failure
+            text = str(failure).strip().replace("\n", " ") or type(failure).__name__
+            raise StorageError(f"PostgreSQL at {self.place}: {text}", kind) from failure
 
     def create_tables(self) -> None:
         with self._translated():
@@ -186,10 +186,10 @@ class Postgres:
                         connection.execute(f"LISTEN {CHANNEL}")
                         heard()
                         while not self._closing.is_set():
-                            said = list(connection.notifies(timeout=LOOK_AGAIN_S, stop_after=1))
-                            held = self._connection
-                            own = held.info.backend_pid if held is not None and not held.closed else 0
-                            if not said or any(one.pid != own for one in said):
+                            reported = list(connection.notifies(timeout=LOOK_AGAIN_S, stop_after=1))
+                            current = self._connection
+                            own = current.info.backend_pid if current is not None and not current.closed else 0
+                            if not reported or any(one.pid != own for one in reported):
                                 heard()
                 except psycopg.Error:
                     self._closing.wait(LOOK_AGAIN_S)

@@ -116,7 +116,7 @@ class Store:
         return len(self._objects.get(resource, {}))
 
     def resources(self) -> Iterable[str]:
-        return [resource for resource, held in self._objects.items() if held]
+        return [resource for resource, current in self._objects.items() if current]
 
     # ---- writing
 
@@ -336,12 +336,12 @@ class Store:
 
     def _show(self, change: Change) -> None:
         key = change.record.key
-        held = self._objects.setdefault(key[0], {})
+        current = self._objects.setdefault(key[0], {})
         left = _left_by(change)
         if left is None:
-            held.pop(key[1:], None)
+            current.pop(key[1:], None)
         else:
-            held[key[1:]] = left
+            current[key[1:]] = left
         self._keep_sorted(key, left)
         self.history.remember(change)
         for listener in self.listeners:
@@ -412,8 +412,8 @@ class Store:
         self._objects.clear()
         self._sorted.clear()
         self._load()
-        for held in list(self.history.logs.values()):
-            held.wake()
+        for current in list(self.history.logs.values()):
+            current.wake()
 
     def close(self) -> None:
         if self._worker is not None:

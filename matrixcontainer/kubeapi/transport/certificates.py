@@ -44,12 +44,12 @@ def _still_good(server: Path, key: Path, ca: Path, names: list[str]) -> bool:
 
     if not (server.exists() and key.exists()):
         return False
-    held = x509.load_pem_x509_certificate(server.read_bytes())
+    current = x509.load_pem_x509_certificate(server.read_bytes())
     issuer = x509.load_pem_x509_certificate(ca.read_bytes())
-    found = held.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    found = current.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     carried = {str(name.value) for name in found}
-    fresh = held.not_valid_after_utc - datetime.now(UTC) > timedelta(days=RENEW_BEFORE_DAYS)
-    return fresh and set(names) <= carried and held.issuer == issuer.subject
+    fresh = current.not_valid_after_utc - datetime.now(UTC) > timedelta(days=RENEW_BEFORE_DAYS)
+    return fresh and set(names) <= carried and current.issuer == issuer.subject
 
 
 def _new_key(path: Path) -> Any:
@@ -125,8 +125,8 @@ def _signed_by(ca: Path) -> Any:
     """The authority's own identifier: one made elsewhere need not be the digest of its key that ours is."""
     from cryptography import x509
 
-    held = x509.load_pem_x509_certificate(ca.read_bytes()).extensions
-    identifier = held.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    current = x509.load_pem_x509_certificate(ca.read_bytes()).extensions
+    identifier = current.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
 
 

@@ -125,10 +125,10 @@ class IncrementalMaxMin:
     def _all_anew(self) -> Numbers:
         flows = list(self._flows)
         if flows:
-            held = list(self._flows.values())
-            width = max(len(path) for path, *_ in held)
-            paths = [path + (-1,) * (width - len(path)) for path, *_ in held]
-            _, weight, floor, ceiling = zip(*held, strict=True)
+            current = list(self._flows.values())
+            width = max(len(path) for path, *_ in current)
+            paths = [path + (-1,) * (width - len(path)) for path, *_ in current]
+            _, weight, floor, ceiling = zip(*current, strict=True)
             made = traffic(self.capacity, paths, weight=weight, floor=floor, ceiling=ceiling)
             self._shares[flows] = fair_rates(made) - made.floor
         return np.array(flows, np.int32)

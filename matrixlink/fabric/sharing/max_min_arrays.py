@@ -117,17 +117,17 @@ class _Rounds:
     def _bend(self, level: Floats, each: Floats | None) -> None:
         """Lower levels to where flows still held by their floors take more than their share of the link."""
         assert self.floor is not None
-        held = np.repeat(self.floor, self.length)
-        weight = np.ones(len(held)) if each is None else each
-        wakes = held / weight
-        awake = np.ones(len(held), bool)
+        current = np.repeat(self.floor, self.length)
+        weight = np.ones(len(current)) if each is None else each
+        wakes = current / weight
+        awake = np.ones(len(current), bool)
         while True:
             now = awake & (wakes < level[self.link])
             if (now == awake).all():
                 return
             awake = now
             pull = np.bincount(self.link[awake], weight[awake], len(level))
-            asleep = np.bincount(self.link[~awake], held[~awake], len(level))
+            asleep = np.bincount(self.link[~awake], current[~awake], len(level))
             some = pull > 0
             level[some] = np.maximum(self.left - asleep, 0.0)[some] / pull[some]
 

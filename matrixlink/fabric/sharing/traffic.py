@@ -54,10 +54,10 @@ def traffic(
 ) -> Traffic:
     """Traffic from a matrix of paths, a row per flow, filled up with -1. One number stands for all flows alike."""
     rows = np.atleast_2d(np.asarray(paths, np.int32))
-    held = rows >= 0
+    current = rows >= 0
     starts = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(held.sum(1), out=starts[1:])
-    return checked(np.asarray(capacity, float), starts, rows[held], weight, floor, ceiling, size, start)
+    np.cumsum(current.sum(1), out=starts[1:])
+    return checked(np.asarray(capacity, float), starts, rows[current], weight, floor, ceiling, size, start)
 
 
 def from_flows(flows: Sequence[Flow], links: Mapping[Any, Number]) -> tuple[Traffic, list[Hashable]]:

@@ -70,8 +70,8 @@ def incast(sources: Sequence[int], target: int, size: float) -> list[CollectiveS
 
 def kv_pull(prefill: Sequence[int], decode: Sequence[int], size: float) -> list[CollectiveStep]:
     """Decode die i pulls `size` bytes of keys and values from prefill die i, counted round where they are fewer."""
-    targets, held = np.asarray(decode, np.int64), _ranks(prefill)
-    return [CollectiveStep(held[np.arange(len(targets)) % len(held)], targets, size)]
+    targets, current = np.asarray(decode, np.int64), _ranks(prefill)
+    return [CollectiveStep(current[np.arange(len(targets)) % len(current)], targets, size)]
 
 
 def _ranks(dies: Sequence[int]) -> Ints:

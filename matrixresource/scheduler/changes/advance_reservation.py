@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 # ---- ahead of time
 
 
-def reserve(ledger: Ledger, name: str, wish: PlacementRequest, start: float, end: float) -> Placement | None:
+def reserve(ledger: Ledger, name: str, request: PlacementRequest, start: float, end: float) -> Placement | None:
     """The place promised from `start` to `end`, or None. ValueError when the name is used or the end comes first."""
     if name in ledger.reservations or name in ledger.allocations or start >= end:
         raise ValueError(f"{name}: the name is used already, or the end is not after the start")
-    wish = replace(wish, lease_end=end)
-    place = place_between(ledger, wish, start)
+    request = replace(request, lease_end=end)
+    place = place_between(ledger, request, start)
     if place is not None:
-        restore(ledger, name, Reservation(wish, start, end, place))
+        restore(ledger, name, Reservation(request, start, end, place))
     return place
 
 
@@ -49,22 +49,24 @@ def restore(ledger: Ledger, name: str, reservation: Reservation) -> None:
     ledger.promises = ReservedCapacity(ledger.reservations.values())
 
 
-def place_between(ledger: Ledger, wish: PlacementRequest, start: float) -> Placement | None:
+def place_between(ledger: Ledger, request: PlacementRequest, start: float) -> Placement | None:
     """A place on what will be free from `start` to the end of the wish; nothing is promised yet."""
     with leaving(ledger) as gone:
         gone.by(start)
-        with hide_reservations(ledger, wish, start):
-            return ledger.choose_unreserved(wish)
+        with hide_reservations(ledger, request, start):
+            return ledger.choose_unreserved(request)
 
 
-def first_start(ledger: Ledger, wish: PlacementRequest, now: float, least: float) -> float | None:
+def first_start(ledger: Ledger, request: PlacementRequest, now: float, least: float) -> float | None:
     """The first moment from `least` on at which it fits for as long as it stays, beside leases and reservations."""
-    stay = wish.lease_end - now
-    ends = {held.request.lease_end for held in ledger.allocations.values()} | {r.end for r in ledger.promises.waiting}
+    stay = request.lease_end - now
+    ends = {allocation.request.lease_end for allocation in ledger.allocations.values()} | {
+        r.end for r in ledger.promises.waiting
+    }
     with leaving(ledger) as gone:
         for start in sorted({least} | {end for end in ends if least < end < inf}):
             gone.by(start)
-            later = replace(wish, lease_end=start + stay)
+            later = replace(request, lease_end=start + stay)
             with hide_reservations(ledger, later, start):
                 if ledger.choose_unreserved(later) is not None:
                     return start
@@ -87,10 +89,12 @@ class DepartureTimeline:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.gone: list[str] = []
-        said = (
-            (held.request.lease_end, name) for name, held in ledger.allocations.items() if held.request.lease_end != inf
+        reported = (
+            (allocation.request.lease_end, name)
+            for name, allocation in ledger.allocations.items()
+            if allocation.request.lease_end != inf
         )
-        self.waiting = sorted(said, reverse=True)
+        self.waiting = sorted(reported, reverse=True)
 
     def by(self, moment: float) -> None:
         while self.waiting and self.waiting[-1][0] <= moment:
@@ -117,26 +121,26 @@ def leaving(ledger: Ledger) -> Iterator[DepartureTimeline]:
 
 def activate_due(ledger: Ledger, now: float) -> tuple[dict[str, Placement], list[str]]:
     """(places now held by reservations whose start has come, those for which there is none now)."""
-    held: dict[str, Placement] = {}
+    current: dict[str, Placement] = {}
     failed: list[str] = []
     waiting = [name for name, r in ledger.reservations.items() if not r.holds and r.start <= now < r.end]
     for name in sorted(waiting, key=lambda name: (ledger.reservations[name].start, name)):
         reservation = ledger.reservations[name]
-        wish, place = reservation.request, reservation.place
+        request, place = reservation.request, reservation.place
         reservation.holds = True
         ledger.promises = ReservedCapacity(ledger.reservations.values())
-        anew = place if ledger.index.serves(place) else ledger.choose(wish)
+        anew = place if ledger.index.serves(place) else ledger.choose(request)
         if anew is None:
             reservation.holds = False
             ledger.promises = ReservedCapacity(ledger.reservations.values())
             failed.append(name)
             continue
-        ledger.activate(name, wish, anew, now)
-        held[name] = reservation.place = anew
-    return held, failed
+        ledger.activate(name, request, anew, now)
+        current[name] = reservation.place = anew
+    return current, failed
 
 
-def claim(ledger: Ledger, name: str, allocation: str, wish: PlacementRequest | None, now: float) -> Placement | None:
+def claim(ledger: Ledger, name: str, allocation: str, request: PlacementRequest | None, now: float) -> Placement | None:
     """The held reservation's place for an allocation, or the part of it that its wish finds there; None if nothing.
 
     The rest stays with the reservation. ValueError when it does not hold its place, or the allocation's name is used.
@@ -144,22 +148,22 @@ def claim(ledger: Ledger, name: str, allocation: str, wish: PlacementRequest | N
     reservation = ledger.reservations[name]
     if not reservation.holds or allocation in ledger.allocations or allocation in ledger.reservations:
         raise ValueError(f"{name}: not held yet, or {allocation} is a name in use")
-    held = ledger.allocations[name]
-    wish = wish or held.request
-    ledger.give(name, held.place)
-    with with_only(ledger.index, held.place), hide_reservations(ledger, wish):
-        found = held.place if wish is held.request else ledger.choose_unreserved(wish)
-    if found is None or conflicts_with_reservations(ledger, name, found, wish.lease_end):
-        ledger.take(name, held.place, held.request.lease_end)
+    current = ledger.allocations[name]
+    request = request or current.request
+    ledger.give(name, current.place)
+    with with_only(ledger.index, current.place), hide_reservations(ledger, request):
+        found = current.place if request is current.request else ledger.choose_unreserved(request)
+    if found is None or conflicts_with_reservations(ledger, name, found, request.lease_end):
+        ledger.take(name, current.place, current.request.lease_end)
         return None
-    rest = subtract(ledger.index, held.place, found)
+    rest = subtract(ledger.index, current.place, found)
     if used_nodes(ledger.index, rest):
-        held.request, held.place = remaining_request(ledger, held.request, rest), rest
-        reservation.request, reservation.place = held.request, rest
-        ledger.take(name, rest, held.request.lease_end)
+        current.request, current.place = remaining_request(ledger, current.request, rest), rest
+        reservation.request, reservation.place = current.request, rest
+        ledger.take(name, rest, current.request.lease_end)
     else:
         del ledger.allocations[name], ledger.reservations[name]
-    ledger.activate(allocation, wish, found, now)
+    ledger.activate(allocation, request, found, now)
     return found
 
 
@@ -177,17 +181,17 @@ def expire(ledger: Ledger, now: float) -> tuple[list[str], list[str]]:
     ended = sorted(name for name, reservation in ledger.reservations.items() if reservation.end <= now)
     for name in ended:
         cancel(ledger, name)
-    return ended, sorted(name for name, held in ledger.allocations.items() if held.request.lease_end <= now)
+    return ended, sorted(name for name, allocation in ledger.allocations.items() if allocation.request.lease_end <= now)
 
 
 def extend(ledger: Ledger, name: str, end: float) -> bool:
     """A lease until another moment; False when what it holds is promised to somebody before that."""
-    held = ledger.allocations[name]
-    if conflicts_with_reservations(ledger, name, held.place, end):
+    allocation = ledger.allocations[name]
+    if conflicts_with_reservations(ledger, name, allocation.place, end):
         return False
-    ledger.give(name, held.place)
-    held.request = replace(held.request, lease_end=end)
-    ledger.take(name, held.place, end)
+    ledger.give(name, allocation.place)
+    allocation.request = replace(allocation.request, lease_end=end)
+    ledger.take(name, allocation.place, end)
     return True
 
 
@@ -229,13 +233,13 @@ def _bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def remaining_request(ledger: Ledger, wish: PlacementRequest, rest: Placement) -> PlacementRequest:
+def remaining_request(ledger: Ledger, request: PlacementRequest, rest: Placement) -> PlacementRequest:
     """The request that a rest answers, for repairs; one for no nodes where its members differ in size."""
     index = ledger.index
     sizes = {dies.bit_count() / 2 for _, dies in rest.parts} | ({float(index.npus)} if rest.whole else set())
-    per = sizes.pop() if len(sizes) == 1 else wish.npus_per_node
-    said = replace(
-        wish,
+    per = sizes.pop() if len(sizes) == 1 else request.npus_per_node
+    reported = replace(
+        request,
         nodes=0 if sizes else len(members_of(index, rest)),
         npus_per_node=per if per < 1 else int(per),
         spares=len(nodes_in(index, rest.spares)),
@@ -243,7 +247,7 @@ def remaining_request(ledger: Ledger, wish: PlacementRequest, rest: Placement) -
         mem=sum(amount for _, amount in rest.mem),
     )
     return (
-        said
-        if satisfies(ledger, said, rest)
-        else replace(said, supernode_block=1, cabinet_block=1, affinity=None, anti_affinity=None)
+        reported
+        if satisfies(ledger, reported, rest)
+        else replace(reported, supernode_block=1, cabinet_block=1, affinity=None, anti_affinity=None)
     )

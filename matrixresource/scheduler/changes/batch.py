@@ -18,16 +18,25 @@ PLACEMENTS = 12_000  # tried in all, about a third of a second
 
 
 def allocate_together(
-    ledger: Ledger, wishes: dict[str, PlacementRequest], now: float, chance: random.Random, placements: int = PLACEMENTS
+    ledger: Ledger,
+    requests: dict[str, PlacementRequest],
+    now: float,
+    chance: random.Random,
+    placements: int = PLACEMENTS,
 ) -> dict[str, Placement | None]:
     """Holds what fits of the requests, by name, in the best order found; None for what is refused."""
     order = sorted(
-        wishes,
-        key=lambda name: (-wishes[name].nodes, not wishes[name].required_domain, -wishes[name].npus_per_node, name),
+        requests,
+        key=lambda name: (
+            -requests[name].nodes,
+            not requests[name].required_domain,
+            -requests[name].npus_per_node,
+            name,
+        ),
     )
-    for wish in wishes.values():
-        ledger.chooser.observe_size(wish)
-    best = _tried(ledger, wishes, order, now)
+    for request in requests.values():
+        ledger.chooser.observe_size(request)
+    best = _tried(ledger, requests, order, now)
     if len(order) > 1:
         for _ in range(placements // len(order)):
             other = list(order)
@@ -36,30 +45,30 @@ def allocate_together(
                 other[a], other[b] = other[b], other[a]
             else:
                 other.insert(b, other.pop(a))
-            rank = _tried(ledger, wishes, other, now)
+            rank = _tried(ledger, requests, other, now)
             if rank >= best:
                 best, order = rank, other
-    placed: dict[str, Placement | None] = dict.fromkeys(wishes)
+    placed: dict[str, Placement | None] = dict.fromkeys(requests)
     for name in order:
-        place = placed[name] = ledger.choose(wishes[name])
+        place = placed[name] = ledger.choose(requests[name])
         if place is not None:
-            ledger.hold(name, wishes[name], place, now)
+            ledger.hold(name, requests[name], place, now)
     return placed
 
 
-def _tried(ledger: Ledger, wishes: dict[str, PlacementRequest], order: list[str], now: float) -> tuple[float, int]:
+def _tried(ledger: Ledger, requests: dict[str, PlacementRequest], order: list[str], now: float) -> tuple[float, int]:
     """(weighted NPUs placed, cabinets of gangs below zero), after which everything is as it was."""
     value, cabinets = 0.0, 0
     taken: list[str] = []
     for name in order:
-        wish = wishes[name]
-        place = ledger.choose(wish)
+        request = requests[name]
+        place = ledger.choose(request)
         if place is None:
             continue
-        ledger.hold(name, wish, place, now)
+        ledger.hold(name, request, place, now)
         taken.append(name)
-        value += wish.npus * wish.weight
-        if wish.nodes > 1:
+        value += request.npus * request.weight
+        if request.nodes > 1:
             cabinets += len(place.cabinets(ledger.shape.nodes))
     for name in reversed(taken):
         ledger.release(name)

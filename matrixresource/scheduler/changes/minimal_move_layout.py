@@ -27,35 +27,35 @@ def domain_size(shape: ClusterShape, over: str) -> int:
     return {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[over]
 
 
-def satisfies(ledger: Ledger, wish: PlacementRequest, place: Placement, stayed: set[int] | None = None) -> bool:
+def satisfies(ledger: Ledger, request: PlacementRequest, place: Placement, stayed: set[int] | None = None) -> bool:
     """Whether a place has the members asked for and keeps every required rule; fewer spares are no breach.
 
     Members that `stayed` need not be near to or apart from others: those may have moved since.
     """
     index, shape = ledger.index, ledger.shape
     members, spares = members_of(index, place), nodes_in(index, place.spares)
-    if len(members) != wish.nodes or len(spares) > wish.spares or members & spares:
+    if len(members) != request.nodes or len(spares) > request.spares or members & spares:
         return False
-    size = domain_size(shape, wish.required_domain)
+    size = domain_size(shape, request.required_domain)
     if len({node // size for node in used_nodes(index, place)}) > 1:
         return False
     homes = Counter(node // shape.of_supernode for node in members)
-    if any(count % wish.supernode_block for count in homes.values()):
+    if any(count % request.supernode_block for count in homes.values()):
         return False
-    if any(count % wish.cabinet_block for count in Counter(node // shape.nodes for node in members).values()):
+    if any(count % request.cabinet_block for count in Counter(node // shape.nodes for node in members).values()):
         return False
     if homes and {node // shape.of_supernode for node in spares} - set(homes):
         return False
-    if wish.spread is not None and wish.spread.required and wish.spread.over != "node":
-        shares = Counter(node // domain_size(shape, wish.spread.over) for node in members)
-        if max(shares.values(), default=0) > wish.spread.most:
+    if request.spread is not None and request.spread.required and request.spread.over != "node":
+        shares = Counter(node // domain_size(shape, request.spread.over) for node in members)
+        if max(shares.values(), default=0) > request.spread.most:
             return False
-    allowed = AffinityFilter(ledger, wish)
+    allowed = AffinityFilter(ledger, request)
     return all(map(allowed, members - (stayed or set())))
 
 
 def choose_members(
-    ledger: Ledger, wish: PlacementRequest, own: set[int], scope: range, *, stay: bool, spares: int = 0
+    ledger: Ledger, request: PlacementRequest, own: set[int], scope: range, *, stay: bool, spares: int = 0
 ) -> set[int] | None:
     """The members inside some cabinets, as many of `own` among them as can be; None when there are too few.
 
@@ -63,10 +63,10 @@ def choose_members(
     count where they are free.
     """
     index = ledger.index
-    allowed = AffinityFilter(ledger, wish)
-    if allowed.nothing or wish.nodes % wish.supernode_block or wish.nodes % wish.cabinet_block:
+    allowed = AffinityFilter(ledger, request)
+    if allowed.nothing or request.nodes % request.supernode_block or request.nodes % request.cabinet_block:
         return None
-    free = constrained.free_nodes(index, wish, scope, allowed)
+    free = constrained.free_nodes(index, request, scope, allowed)
     present = masks_of(index, own)
     if stay:
         if any(cabinet not in scope for cabinet in present):
@@ -74,17 +74,19 @@ def choose_members(
         for cabinet, mask in present.items():
             free[cabinet] = free.get(cabinet, 0) | mask
     present = {cabinet: mask & free.get(cabinet, 0) for cabinet, mask in present.items()}
-    limit, domain = constrained.spread_limit(index, wish.spread)
+    limit, domain = constrained.spread_limit(index, request.spread)
     each = limit if domain == 1 else index.nodes  # most of one cabinet
     over_all = limit if domain > 1 else index.shape.of_supernode  # most of one supernode
-    if wish.cabinet_block > 1 or spares:
-        return _dealt(index, wish, free, present, scope, spares if stay else None)
+    if request.cabinet_block > 1 or spares:
+        return _dealt(index, request, free, present, scope, spares if stay else None)
     room, had = Counter[int](), Counter[int]()
     for cabinet, mask in free.items():
         room[cabinet // index.cabinets] += min(mask.bit_count(), each)
         had[cabinet // index.cabinets] += min(present.get(cabinet, 0).bit_count(), each)
     room = Counter({supernode: min(count, over_all) for supernode, count in room.items()})
-    takes = shares(room, Counter({s: min(n, over_all) for s, n in had.items() if n}), wish.nodes, wish.supernode_block)
+    takes = shares(
+        room, Counter({s: min(n, over_all) for s, n in had.items() if n}), request.nodes, request.supernode_block
+    )
     if takes is None:
         return None
     found: set[int] = set()
@@ -96,14 +98,14 @@ def choose_members(
 
 def _dealt(
     index: FreeCapacityIndex,
-    wish: PlacementRequest,
+    request: PlacementRequest,
     free: dict[int, int],
     present: dict[int, int],
     scope: range,
     spares: int | None,
 ) -> set[int] | None:
     """The same in cells, or beside spares. Present nodes stay when spares are counted, else as many as can be."""
-    limit, domain = constrained.spread_limit(index, wish.spread)
+    limit, domain = constrained.spread_limit(index, request.spread)
     each = limit if domain == 1 else index.nodes
     rooms: dict[int, CabinetCapacity] = {}
     for cabinet in scope:
@@ -115,7 +117,7 @@ def _dealt(
             started = (mask & ~whole & ~present.get(cabinet, 0)).bit_count()
             rooms[cabinet] = CabinetCapacity(most, whole.bit_count(), started, mine)
     takes = distribute(
-        rooms, wish.nodes, spares, cell=wish.cabinet_block, block=wish.supernode_block,
+        rooms, request.nodes, spares, cell=request.cabinet_block, block=request.supernode_block,
         most=limit if domain > 1 else index.shape.of_supernode, cabinets=index.cabinets,
     )  # fmt: skip
     if takes is None:

@@ -16,35 +16,37 @@ if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import HeldAllocation, Ledger
 
 
-def victims(ledger: Ledger, wish: PlacementRequest, now: float) -> list[str] | None:
+def victims(ledger: Ledger, request: PlacementRequest, now: float) -> list[str] | None:
     """Allocations to release so that the request fits, or None when that would not help. Nothing is changed.
 
     They are released one after another on trial, the cheapest first, until it fits; then each that the place does not
     need is kept after all, the dearest first.
     """
-    return _victims(ledger, wish, now, lambda: ledger.choose(wish) is not None)
+    return _victims(ledger, request, now, lambda: ledger.choose(request) is not None)
 
 
 def resize(
-    ledger: Ledger, name: str, wish: PlacementRequest, keep: list[int], now: float
+    ledger: Ledger, name: str, request: PlacementRequest, keep: list[int], now: float
 ) -> tuple[Placement | None, list[str]]:
     """`Ledger.resize` for one that may put others out: the new place, or None, and whom it put out."""
-    place = ledger.resize(name, wish, keep)
-    if place is not None or not wish.preempts:
+    place = ledger.resize(name, request, keep)
+    if place is not None or not request.preempts:
         return place, []
-    evicted = _victims(ledger, wish, now, lambda: resizing.resize(ledger, name, wish, keep) is not None, name) or []
+    evicted = (
+        _victims(ledger, request, now, lambda: resizing.resize(ledger, name, request, keep) is not None, name) or []
+    )
     for other in evicted:
         ledger.release(other)
-    return (ledger.resize(name, wish, keep) if evicted else None), evicted
+    return (ledger.resize(name, request, keep) if evicted else None), evicted
 
 
 def _victims(
-    ledger: Ledger, wish: PlacementRequest, now: float, fits: Callable[[], bool], spared: str = ""
+    ledger: Ledger, request: PlacementRequest, now: float, fits: Callable[[], bool], spared: str = ""
 ) -> list[str] | None:
     work = {
-        name: lost(held, now)
-        for name, held in ledger.allocations.items()
-        if held.request.priority < wish.priority and name != spared
+        name: lost(allocation, now)
+        for name, allocation in ledger.allocations.items()
+        if allocation.request.priority < request.priority and name != spared
     }
     with trial(ledger) as released:
         for name in sorted(work, key=lambda name: (work[name], name)):
@@ -60,6 +62,6 @@ def _victims(
         return sorted(released.gone, key=lambda name: (work[name], name))
 
 
-def lost(held: HeldAllocation, now: float) -> float:
+def lost(allocation: HeldAllocation, now: float) -> float:
     """The work that an eviction throws away, in weighted NPU-seconds, counting what a start costs as a minute."""
-    return (now - held.since + 60.0) * held.request.npus * held.request.weight
+    return (now - allocation.since + 60.0) * allocation.request.npus * allocation.request.weight

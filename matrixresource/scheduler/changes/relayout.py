@@ -14,42 +14,42 @@ if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-def relayout(ledger: Ledger, old: Placement, wish: PlacementRequest) -> Placement | None:
+def relayout(ledger: Ledger, old: Placement, request: PlacementRequest) -> Placement | None:
     """In the domain where the most can stay; anywhere when none of them will do. The old place is given back."""
     index = ledger.index
     own, spares = members_of(index, old), nodes_in(index, old.spares)
     best: tuple[tuple[int, int], Placement] | None = None
-    for scope in scopes_of(ledger, wish, own) if own else ():
-        members = choose_members(ledger, wish, own, scope, stay=False)
+    for scope in scopes_of(ledger, request, own) if own else ():
+        members = choose_members(ledger, request, own, scope, stay=False)
         if members is None:
             continue
         found = Placement()
-        add(index, found, members, wish.npus_per_node, {node: dies & index.dies[node] for node, dies in old.parts})
+        add(index, found, members, request.npus_per_node, {node: dies & index.dies[node] for node, dies in old.parts})
         homes = {node // index.shape.of_supernode for node in members}
         good = {s for s in spares - members if index.whole[s // index.nodes] >> s % index.nodes & 1}
         good = {s for s in good if s // index.nodes in scope and s // index.shape.of_supernode in homes}
-        found.spares = list(masks_of(index, set(sorted(good)[: wish.spares])).items())
-        missing = wish.spares - len(nodes_in(index, found.spares))
-        if missing and not constrained.place_spares(index, replace(wish, spares=missing), scope, found):
+        found.spares = list(masks_of(index, set(sorted(good)[: request.spares])).items())
+        missing = request.spares - len(nodes_in(index, found.spares))
+        if missing and not constrained.place_spares(index, replace(request, spares=missing), scope, found):
             continue
         inside = range(scope.start * index.nodes, scope.stop * index.nodes)
         for had, left, wanted, kept in (
-            (old.cpus, index.cpus, wish.cpus, found.cpus),
-            (old.mem, index.mem, wish.mem, found.mem),
+            (old.cpus, index.cpus, request.cpus, found.cpus),
+            (old.mem, index.mem, request.mem, found.mem),
         ):
             free = [(n, min(amount, left[n])) for n, amount in had if n in inside and index.up[n] and left[n]]
             kept += trim_amounts(free, wanted, members)
-        if not pools_again(ledger, wish, found) or not satisfies(ledger, wish, normalise(index, found)):
+        if not pools_again(ledger, request, found) or not satisfies(ledger, request, normalise(index, found)):
             continue
         rank = (len(members & own), -len(found.cabinets(index.nodes)))
         if best is None or rank > best[0]:
             best = (rank, found)
-    return best[1] if best else ledger.choose_unreserved(wish)
+    return best[1] if best else ledger.choose_unreserved(request)
 
 
-def scopes_of(ledger: Ledger, wish: PlacementRequest, nodes: set[int]) -> list[range]:
+def scopes_of(ledger: Ledger, request: PlacementRequest, nodes: set[int]) -> list[range]:
     """The cabinets of each domain that holds some of the nodes, the one with the most first."""
-    size = domain_size(ledger.shape, wish.required_domain)
+    size = domain_size(ledger.shape, request.required_domain)
     cabinets = size // ledger.shape.nodes
     counts = {number: sum(node // size == number for node in nodes) for number in {node // size for node in nodes}}
     order = sorted(counts, key=lambda number: (-counts[number], number))
@@ -66,23 +66,23 @@ def trim_amounts(amounts: list[tuple[int, int]], wanted: int, stay: set[int]) ->
     return found
 
 
-def pools_again(ledger: Ledger, wish: PlacementRequest, place: Placement) -> bool:
+def pools_again(ledger: Ledger, request: PlacementRequest, place: Placement) -> bool:
     """Sockets and memory that lay on the lost node, from elsewhere."""
-    cpus = wish.cpus - sum(amount for _, amount in place.cpus)
-    mem = wish.mem - sum(amount for _, amount in place.mem)
+    cpus = request.cpus - sum(amount for _, amount in place.cpus)
+    mem = request.mem - sum(amount for _, amount in place.mem)
     if not cpus and not mem:
         return True
     index, around = ledger.index, range(ledger.shape.all_nodes)
-    if wish.required_domain:
-        size = {"cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}[wish.required_domain]
+    if request.required_domain:
+        size = {"cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}[request.required_domain]
         kept = place.touched(ledger.shape.nodes)
         if not kept:
             return False  # nothing says any more in which domain it lies
         first = min(kept) * ledger.shape.nodes // size * size
         around = range(first, first + size)
-    for wanted, held, left in ((cpus, place.cpus, index.cpus), (mem, place.mem, index.mem)):
+    for wanted, current, left in ((cpus, place.cpus, index.cpus), (mem, place.mem, index.mem)):
         missing = wanted
-        mine = dict(held)
+        mine = dict(current)
         for node in around:
             if not missing:
                 break
@@ -93,5 +93,5 @@ def pools_again(ledger: Ledger, wish: PlacementRequest, place: Placement) -> boo
                 missing -= take
         if missing:
             return False
-        held[:] = list(mine.items())
+        current[:] = list(mine.items())
     return True

@@ -30,17 +30,17 @@ def repair(ledger: Ledger, node: int) -> tuple[dict[str, Placement], list[str]]:
     moved: dict[str, Placement] = {}
     lost: list[str] = []
     for name in hit:
-        held = ledger.allocations[name]
-        ledger.give(name, held.place)
-        with hide_reservations(ledger, held.request):
+        allocation = ledger.allocations[name]
+        ledger.give(name, allocation.place)
+        with hide_reservations(ledger, allocation.request):
             place = repaired(ledger, name, node)
         if place is None:
             del ledger.allocations[name]
             ledger.reservations.pop(name, None)
             lost.append(name)
             continue
-        ledger.take(name, place, held.request.lease_end)
-        held.place = moved[name] = place
+        ledger.take(name, place, allocation.request.lease_end)
+        allocation.place = moved[name] = place
     return moved, lost
 
 
@@ -54,26 +54,26 @@ def touches(ledger: Ledger, name: str, node: int) -> bool:
 
 def repaired(ledger: Ledger, name: str, node: int) -> Placement | None:
     """The place without the node; the allocation's own has just been given back to the index."""
-    held = ledger.allocations[name]
-    old, wish = held.place, held.request
+    allocation = ledger.allocations[name]
+    old, request = allocation.place, allocation.request
     cabinet = node // ledger.shape.nodes
     kept = without(ledger.index, old, node)
-    short = sum(mask.bit_count() for _, mask in kept.whole) + len(kept.parts) < wish.nodes
-    alone = wish.nodes == 1 and not wish.spares
+    short = sum(mask.bit_count() for _, mask in kept.whole) + len(kept.parts) < request.nodes
+    alone = request.nodes == 1 and not request.spares
     if not alone:
-        found = _with_one_more(ledger, name, wish, kept, cabinet) if short else kept
-        ruled = wish.spread or wish.anti_affinity or wish.affinity or wish.required_domain
-        if found is None and wish.cabinet_block > 1:  # the whole cell goes where there is one
-            return first_that_fits(ledger.shape, wish, lambda firm: relayout(ledger, kept, firm)) or (
-                ledger.choose_unreserved(without_spares(wish)) if wish.spares else None
+        found = _with_one_more(ledger, name, request, kept, cabinet) if short else kept
+        ruled = request.spread or request.anti_affinity or request.affinity or request.required_domain
+        if found is None and request.cabinet_block > 1:  # the whole cell goes where there is one
+            return first_that_fits(ledger.shape, request, lambda firm: relayout(ledger, kept, firm)) or (
+                ledger.choose_unreserved(without_spares(request)) if request.spares else None
             )
-        if found is None and wish.supernode_block > 1 and wish.npus_per_node == ledger.shape.npus and not ruled:
-            found = _block_elsewhere(ledger, name, wish, kept, cabinet)
-        if found is not None and pools_again(ledger, wish, found):
+        if found is None and request.supernode_block > 1 and request.npus_per_node == ledger.shape.npus and not ruled:
+            found = _block_elsewhere(ledger, name, request, kept, cabinet)
+        if found is not None and pools_again(ledger, request, found):
             return found
-    again = ledger.choose_unreserved(wish)
-    if again is None and wish.spares:
-        again = ledger.choose_unreserved(without_spares(wish))
+    again = ledger.choose_unreserved(request)
+    if again is None and request.spares:
+        again = ledger.choose_unreserved(without_spares(request))
     return again
 
 
@@ -93,12 +93,12 @@ def without(index: FreeCapacityIndex, place: Placement, node: int) -> Placement:
     return kept
 
 
-def without_spares(wish: PlacementRequest) -> PlacementRequest:
-    return replace(wish, spares=0)
+def without_spares(request: PlacementRequest) -> PlacementRequest:
+    return replace(request, spares=0)
 
 
 def _with_one_more(
-    ledger: Ledger, name: str, wish: PlacementRequest, kept: Placement, lost_cabinet: int
+    ledger: Ledger, name: str, request: PlacementRequest, kept: Placement, lost_cabinet: int
 ) -> Placement | None:
     """The place with another node for the lost one: a spare of its own, else a free one, the nearest first."""
     index, shape = ledger.index, ledger.shape
@@ -112,37 +112,37 @@ def _with_one_more(
         cabinet = node // nodes
         return (cabinet != lost_cabinet, cabinet not in touched, index.whole[cabinet].bit_count(), node)
 
-    if wish.supernode_block > 1:
+    if request.supernode_block > 1:
         homes = {lost_cabinet // shape.cabinets}  # elsewhere it would cut a block
-    spares = [node for node in spares if wish.supernode_block == 1 or node // shape.of_supernode in homes]
-    spares = [node for node in spares if wish.cabinet_block == 1 or node // nodes == lost_cabinet]
+    spares = [node for node in spares if request.supernode_block == 1 or node // shape.of_supernode in homes]
+    spares = [node for node in spares if request.cabinet_block == 1 or node // nodes == lost_cabinet]
     for node in sorted(spares, key=far):
-        if constrained.has_room(index, node, wish.npus_per_node) and keeps_rules(ledger, wish, members, node):
+        if constrained.has_room(index, node, request.npus_per_node) and keeps_rules(ledger, request, members, node):
             cabinet, offset = divmod(node, nodes)
             kept.spares = [(c, m & ~(1 << offset) if c == cabinet else m) for c, m in kept.spares]
             kept.spares = [(c, m) for c, m in kept.spares if m]
-            return _added(ledger, wish, kept, node)
-    alone = wish.required_domain == "cabinet" or wish.cabinet_block > 1
+            return _added(ledger, request, kept, node)
+    alone = request.required_domain == "cabinet" or request.cabinet_block > 1
     around = range(lost_cabinet, lost_cabinet + 1) if alone else None
     homes = homes or {lost_cabinet // shape.cabinets}
     free: list[int] = []
-    allowed = AffinityFilter(ledger, wish)
+    allowed = AffinityFilter(ledger, request)
     for supernode in [lost_cabinet // shape.cabinets] if around else sorted(homes):
         scope = around or range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
-        for cabinet, mask in constrained.free_nodes(index, wish, scope, allowed).items():
+        for cabinet, mask in constrained.free_nodes(index, request, scope, allowed).items():
             free += [cabinet * nodes + o for o in index.offsets(mask)]
     own = {c * nodes + o for c, mask in kept.spares for o in index.offsets(mask)}
     for node in sorted(set(free) - members - own, key=far):
-        if keeps_rules(ledger, wish, members, node):
-            return _added(ledger, wish, kept, node)
+        if keeps_rules(ledger, request, members, node):
+            return _added(ledger, request, kept, node)
     return None
 
 
 def _block_elsewhere(
-    ledger: Ledger, name: str, wish: PlacementRequest, kept: Placement, lost_cabinet: int
+    ledger: Ledger, name: str, request: PlacementRequest, kept: Placement, lost_cabinet: int
 ) -> Placement | None:
     """The place with the lost node's block in another supernode; the rest of the gang keeps its nodes."""
-    supernode, left = lost_cabinet // ledger.shape.cabinets, wish.supernode_block - 1
+    supernode, left = lost_cabinet // ledger.shape.cabinets, request.supernode_block - 1
     stays: list[tuple[int, int]] = []
     for cabinet, mask in sorted(kept.whole, key=lambda entry: entry[1].bit_count()):
         if cabinet // ledger.shape.cabinets == supernode and left:
@@ -152,10 +152,10 @@ def _block_elsewhere(
         if mask:
             stays.append((cabinet, mask))
     found = Placement(stays, kept.parts, kept.spares, kept.cpus, kept.mem)
-    ledger.take(name, found, wish.lease_end)
+    ledger.take(name, found, request.lease_end)
     block = (
         ledger.chooser.gang(
-            PlacementRequest(wish.supernode_block, wish.npus_per_node, "supernode", lease_end=wish.lease_end)
+            PlacementRequest(request.supernode_block, request.npus_per_node, "supernode", lease_end=request.lease_end)
         )
         if not left
         else None
@@ -170,26 +170,26 @@ def _block_elsewhere(
     return found
 
 
-def keeps_rules(ledger: Ledger, wish: PlacementRequest, members: set[int], node: int) -> bool:
+def keeps_rules(ledger: Ledger, request: PlacementRequest, members: set[int], node: int) -> bool:
     """Whether a node may join the members, by `within`, `spread`, `apart` and `near`."""
     sizes = {"node": 1, "cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}
     if (
-        wish.required_domain
+        request.required_domain
         and members
-        and next(iter(members)) // sizes[wish.required_domain] != node // sizes[wish.required_domain]
+        and next(iter(members)) // sizes[request.required_domain] != node // sizes[request.required_domain]
     ):
         return False
-    if wish.spread is not None and wish.spread.required:
-        size = sizes[wish.spread.over]
-        if sum(member // size == node // size for member in members) >= wish.spread.most:
+    if request.spread is not None and request.spread.required:
+        size = sizes[request.spread.over]
+        if sum(member // size == node // size for member in members) >= request.spread.most:
             return False
-    return AffinityFilter(ledger, wish)(node)
+    return AffinityFilter(ledger, request)(node)
 
 
-def _added(ledger: Ledger, wish: PlacementRequest, kept: Placement, node: int) -> Placement:
+def _added(ledger: Ledger, request: PlacementRequest, kept: Placement, node: int) -> Placement:
     cabinet, offset = divmod(node, ledger.shape.nodes)
-    if wish.npus_per_node < ledger.shape.npus:
-        kept.parts.append((node, constrained.part_dies(ledger.index.dies[node], wish.npus_per_node)))
+    if request.npus_per_node < ledger.shape.npus:
+        kept.parts.append((node, constrained.part_dies(ledger.index.dies[node], request.npus_per_node)))
         return kept
     masks = dict(kept.whole)
     masks[cabinet] = masks.get(cabinet, 0) | 1 << offset

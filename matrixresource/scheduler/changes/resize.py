@@ -36,52 +36,54 @@ if TYPE_CHECKING:
 AMOUNTS = ("nodes", "npus_per_node", "spares", "cpus", "mem")
 
 
-def grow(ledger: Ledger, name: str, wish: PlacementRequest) -> Placement | None:
+def grow(ledger: Ledger, name: str, request: PlacementRequest) -> Placement | None:
     """Everything held stays; members, spares, sockets and GiB are added near it. ValueError when the wish is smaller.
 
     A part of a node grows on its node. Spares lost before are not asked for again here (`refill` does).
     """
-    held = ledger.allocations[name]
-    old = held.request
-    if any(getattr(wish, amount) < getattr(old, amount) for amount in AMOUNTS):
+    allocation = ledger.allocations[name]
+    old = allocation.request
+    if any(getattr(request, amount) < getattr(old, amount) for amount in AMOUNTS):
         raise ValueError(f"{name}: this is not growing")
-    if conflicts_with_reservations(ledger, name, held.place, wish.lease_end):
+    if conflicts_with_reservations(ledger, name, allocation.place, request.lease_end):
         return None
-    spares = len(nodes_in(ledger.index, held.place.spares)) + wish.spares - old.spares
-    with hide_reservations(ledger, wish):
-        return first_that_fits(ledger.shape, changed(wish, spares=spares), lambda firm: grown(ledger, held.place, firm))
+    spares = len(nodes_in(ledger.index, allocation.place.spares)) + request.spares - old.spares
+    with hide_reservations(ledger, request):
+        return first_that_fits(
+            ledger.shape, changed(request, spares=spares), lambda firm: grown(ledger, allocation.place, firm)
+        )
 
 
-def shrink(ledger: Ledger, name: str, wish: PlacementRequest, keep: list[int]) -> Placement:
+def shrink(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]) -> Placement:
     """Of the members in `keep`, in the order of their ranks, the last go; spares and pools go down to what is asked.
 
     ValueError when the wish is larger, when `keep` names a node that is no member, or too few, or when what is left
     breaks a rule.
     """
-    if any(getattr(wish, amount) > getattr(ledger.allocations[name].request, amount) for amount in AMOUNTS):
+    if any(getattr(request, amount) > getattr(ledger.allocations[name].request, amount) for amount in AMOUNTS):
         raise ValueError(f"{name}: this is not shrinking")
-    place = shrunk(ledger, ledger.allocations[name].place, wish, keep)
-    if not satisfies(ledger, wish, place, members_of(ledger.index, place)):
+    place = shrunk(ledger, ledger.allocations[name].place, request, keep)
+    if not satisfies(ledger, request, place, members_of(ledger.index, place)):
         raise ValueError(f"{name}: the members that stay break a rule")
-    if conflicts_with_reservations(ledger, name, place, wish.lease_end):
+    if conflicts_with_reservations(ledger, name, place, request.lease_end):
         raise ValueError(f"{name}: its nodes are promised before it would leave")
     return place
 
 
-def resize(ledger: Ledger, name: str, wish: PlacementRequest, keep: list[int]) -> Placement | None:
+def resize(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
     """Where some of it grows and some shrinks: first what goes, then what is added."""
-    index, held = ledger.index, ledger.allocations[name]
-    old = held.place
+    index, allocation = ledger.index, ledger.allocations[name]
+    old = allocation.place
     smaller = changed(
-        wish,
-        nodes=min(wish.nodes, len(members_of(index, old))),
-        npus_per_node=min(wish.npus_per_node, held.request.npus_per_node),
+        request,
+        nodes=min(request.nodes, len(members_of(index, old))),
+        npus_per_node=min(request.npus_per_node, allocation.request.npus_per_node),
     )
-    with hide_reservations(ledger, wish):
+    with hide_reservations(ledger, request):
         less = shrunk(ledger, old, smaller, keep)
-        if conflicts_with_reservations(ledger, name, less, wish.lease_end):
+        if conflicts_with_reservations(ledger, name, less, request.lease_end):
             return None
-        return first_that_fits(ledger.shape, wish, lambda firm: grown(ledger, less, firm))
+        return first_that_fits(ledger.shape, request, lambda firm: grown(ledger, less, firm))
 
 
 def replace(ledger: Ledger, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
@@ -89,90 +91,94 @@ def replace(ledger: Ledger, name: str, node: int, avoid: frozenset[int] = frozen
 
     A spare that is given up is replaced by a free node. Nobody else moves. ValueError when nothing lies there.
     """
-    index, held = ledger.index, ledger.allocations[name]
-    wish, old = held.request, held.place
+    index, allocation = ledger.index, ledger.allocations[name]
+    request, old = allocation.request, allocation.place
     if node not in used_nodes(index, old):
         raise ValueError(f"{name}: nothing of it lies on node {node}")
     kept = repair.without(index, old, node)
     count = len(nodes_in(index, old.spares))
     stayed = members_of(index, kept)
-    with closed(index, avoid | {node}), hide_reservations(ledger, wish):
+    with closed(index, avoid | {node}), hide_reservations(ledger, request):
         if not used_nodes(index, kept):
-            return ledger.choose_unreserved(wish)
+            return ledger.choose_unreserved(request)
         if node in members_of(index, old):
-            for stepped_in in _with_spare(index, kept, wish, node):
-                found = grown(ledger, stepped_in, changed(wish, spares=count - 1), stayed)
+            for stepped_in in _with_spare(index, kept, request, node):
+                found = grown(ledger, stepped_in, changed(request, spares=count - 1), stayed)
                 if found is not None:
                     return found
-        wanted = changed(wish, spares=count)
+        wanted = changed(request, spares=count)
         return first_that_fits(ledger.shape, wanted, lambda firm: grown(ledger, kept, firm, stayed))
 
 
-def move(ledger: Ledger, name: str, wish: PlacementRequest) -> Placement | None:
+def move(ledger: Ledger, name: str, request: PlacementRequest) -> Placement | None:
     """A layout under the new wish that keeps as many of the present nodes as it can."""
-    held = ledger.allocations[name]
-    ledger.give(name, held.place)
+    allocation = ledger.allocations[name]
+    ledger.give(name, allocation.place)
     try:
-        with hide_reservations(ledger, wish):
-            return first_that_fits(ledger.shape, wish, lambda firm: relayout(ledger, held.place, firm))
+        with hide_reservations(ledger, request):
+            return first_that_fits(ledger.shape, request, lambda firm: relayout(ledger, allocation.place, firm))
     finally:
-        ledger.take(name, held.place, held.request.lease_end)
+        ledger.take(name, allocation.place, allocation.request.lease_end)
 
 
 def refill(ledger: Ledger, name: str) -> Placement:
     """Missing spares taken, as many as can be had."""
-    held = ledger.allocations[name]
-    place = copied(held.place)
-    missing = held.request.spares - len(nodes_in(ledger.index, place.spares))
+    allocation = ledger.allocations[name]
+    place = copied(allocation.place)
+    missing = allocation.request.spares - len(nodes_in(ledger.index, place.spares))
     if missing > 0:
-        with hide_reservations(ledger, held.request):
-            scope = scopes_of(ledger, held.request, used_nodes(ledger.index, place))[0]
-            constrained.place_spares(ledger.index, changed(held.request, spares=missing), scope, place)
+        with hide_reservations(ledger, allocation.request):
+            scope = scopes_of(ledger, allocation.request, used_nodes(ledger.index, place))[0]
+            constrained.place_spares(ledger.index, changed(allocation.request, spares=missing), scope, place)
     return normalise(ledger.index, place)
 
 
 # ---- more
 
 
-def grown(ledger: Ledger, place: Placement, wish: PlacementRequest, stayed: set[int] | None = None) -> Placement | None:
+def grown(
+    ledger: Ledger, place: Placement, request: PlacementRequest, stayed: set[int] | None = None
+) -> Placement | None:
     """A place and what it lacks of a request; the index holds the place as taken. `stayed` is as in `obeys`."""
     index = ledger.index
-    found = _widened(index, place, wish.npus_per_node)
-    scopes = scopes_of(ledger, wish, used_nodes(index, place))
+    found = _widened(index, place, request.npus_per_node)
+    scopes = scopes_of(ledger, request, used_nodes(index, place))
     if found is None or len(scopes) != 1:
         return None
-    missing = max(0, wish.spares - len(nodes_in(index, found.spares)))
+    missing = max(0, request.spares - len(nodes_in(index, found.spares)))
     for spares in (
-        (0, missing) if missing and wish.cabinet_block == 1 else (missing,)
+        (0, missing) if missing and request.cabinet_block == 1 else (missing,)
     ):  # rarely, members must leave them room
-        wider = _with_members(ledger, found, wish, scopes[0], spares)
+        wider = _with_members(ledger, found, request, scopes[0], spares)
         if wider is not None and (
-            not missing or constrained.place_spares(index, changed(wish, spares=missing), scopes[0], wider)
+            not missing or constrained.place_spares(index, changed(request, spares=missing), scopes[0], wider)
         ):
             break
     else:
         return None
     found = wider
-    cpus, mem = (wanted - sum(n for _, n in had) for wanted, had in ((wish.cpus, found.cpus), (wish.mem, found.mem)))
+    cpus, mem = (
+        wanted - sum(n for _, n in had) for wanted, had in ((request.cpus, found.cpus), (request.mem, found.mem))
+    )
     if cpus > 0 or mem > 0:
-        more = changed(wish, cpus=max(0, cpus), mem=max(0, mem))
+        more = changed(request, cpus=max(0, cpus), mem=max(0, mem))
         if not constrained.place_pools(ledger, more, scopes[0], found):
             return None
     normalise(index, found)
-    return found if satisfies(ledger, wish, found, stayed) else None
+    return found if satisfies(ledger, request, found, stayed) else None
 
 
 def _with_members(
-    ledger: Ledger, place: Placement, wish: PlacementRequest, scope: range, spares: int
+    ledger: Ledger, place: Placement, request: PlacementRequest, scope: range, spares: int
 ) -> Placement | None:
     """The place with the members it lacks, which leave whole nodes for so many spares."""
     found, own = copied(place), members_of(ledger.index, place)
-    if wish.nodes <= len(own):
+    if request.nodes <= len(own):
         return found
-    members = choose_members(ledger, wish, own, scope, stay=True, spares=spares)
+    members = choose_members(ledger, request, own, scope, stay=True, spares=spares)
     if members is None:
         return None
-    add(ledger.index, found, members - own, wish.npus_per_node)
+    add(ledger.index, found, members - own, request.npus_per_node)
     return found
 
 
@@ -213,34 +219,34 @@ def _wider(free: int, own: int, per: float) -> int | None:
 # ---- less
 
 
-def shrunk(ledger: Ledger, place: Placement, wish: PlacementRequest, keep: list[int]) -> Placement:
+def shrunk(ledger: Ledger, place: Placement, request: PlacementRequest, keep: list[int]) -> Placement:
     index = ledger.index
-    members, stay = members_of(index, place), set(keep[: wish.nodes])
-    if not set(keep) <= members or len(stay) != wish.nodes:
-        raise ValueError(f"{wish.nodes} members are to stay, and {len(stay)} of {len(members)} are named")
+    members, stay = members_of(index, place), set(keep[: request.nodes])
+    if not set(keep) <= members or len(stay) != request.nodes:
+        raise ValueError(f"{request.nodes} members are to stay, and {len(stay)} of {len(members)} are named")
     found = Placement()
     dies = dict(place.parts) | dict.fromkeys(nodes_in(index, place.whole), index.shape.dies)
-    add(index, found, stay, wish.npus_per_node, {node: dies[node] for node in stay})
+    add(index, found, stay, request.npus_per_node, {node: dies[node] for node in stay})
     homes = {node // index.shape.of_supernode for node in stay}
     cabinets = {node // index.nodes for node in stay}
     spares = [node for node in nodes_in(index, place.spares) if not homes or node // index.shape.of_supernode in homes]
     spares.sort(key=lambda node: (node // index.nodes not in cabinets, node))
-    found.spares = list(masks_of(index, set(spares[: wish.spares])).items())
-    found.cpus = trim_amounts(place.cpus, wish.cpus, stay)
-    found.mem = trim_amounts(place.mem, wish.mem, stay)
+    found.spares = list(masks_of(index, set(spares[: request.spares])).items())
+    found.cpus = trim_amounts(place.cpus, request.cpus, stay)
+    found.mem = trim_amounts(place.mem, request.mem, stay)
     return found
 
 
 # ---- elsewhere
 
 
-def _with_spare(index: FreeCapacityIndex, kept: Placement, wish: PlacementRequest, node: int) -> Iterable[Placement]:
+def _with_spare(index: FreeCapacityIndex, kept: Placement, request: PlacementRequest, node: int) -> Iterable[Placement]:
     """The place with one or another of its spares as a member, the nearest first."""
     cabinet = node // index.nodes
     sound = {spare: index.shape.dies & ~index.faulty_dies.get(spare, 0) for spare in nodes_in(index, kept.spares)}
-    spares = [spare for spare, dies in sound.items() if index.up[spare] and enough(dies, wish.npus_per_node)]
+    spares = [spare for spare, dies in sound.items() if index.up[spare] and enough(dies, request.npus_per_node)]
     for spare in sorted(spares, key=lambda s: (s // index.nodes != cabinet, abs(s - node), s)):
         found = copied(kept)
         found.spares = list(masks_of(index, nodes_in(index, kept.spares) - {spare}).items())
-        add(index, found, {spare}, wish.npus_per_node, sound)
+        add(index, found, {spare}, request.npus_per_node, sound)
         yield normalise(index, found)

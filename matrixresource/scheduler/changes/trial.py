@@ -22,23 +22,23 @@ class Trial:
         self.gone: dict[str, HeldAllocation] = {}
 
     def __call__(self, name: str) -> None:
-        held = self.gone[name] = self.ledger.allocations.pop(name)
-        self.ledger.give(name, held.place)
+        allocation = self.gone[name] = self.ledger.allocations.pop(name)
+        self.ledger.give(name, allocation.place)
 
     def undo(self, name: str) -> None:
-        held = self.ledger.allocations[name] = self.gone.pop(name)
-        self.ledger.take(name, held.place, held.request.lease_end)
+        allocation = self.ledger.allocations[name] = self.gone.pop(name)
+        self.ledger.take(name, allocation.place, allocation.request.lease_end)
 
     def restore(self) -> None:
         for name in list(self.gone):
             self.undo(name)
 
-    def fits_without(self, names: Iterable[str], wish: PlacementRequest) -> bool:
+    def fits_without(self, names: Iterable[str], request: PlacementRequest) -> bool:
         """Whether a request fits once these are gone too; they are back afterwards."""
         names = tuple(names)
         for name in names:
             self(name)
-        fits = self.ledger.choose(wish) is not None
+        fits = self.ledger.choose(request) is not None
         for name in names:
             self.undo(name)
         return fits
@@ -56,12 +56,12 @@ class Trial:
                     started.add(node)
         return count + len(started)
 
-    def minimal_subset(self, wish: PlacementRequest, tests: float) -> list[str]:
+    def minimal_subset(self, request: PlacementRequest, tests: float) -> list[str]:
         """Those that have to be gone for the request: as many as can come back within so many tests, the largest
         first; where there are very many, many at a time."""
         names = sorted(self.gone, key=lambda each: -self.gone[each].request.npus)
         stride = max(1, len(names) // MANY)
-        wanted = wish.spares + (wish.nodes if wish.npus_per_node == self.ledger.shape.npus else 0)
+        wanted = request.spares + (request.nodes if request.npus_per_node == self.ledger.shape.npus else 0)
         while True:
             for first in range(0, len(names), stride):
                 tests -= 1
@@ -72,7 +72,7 @@ class Trial:
                     continue  # without these nodes there are too few
                 for name in some:
                     self.undo(name)
-                if self.ledger.choose(wish) is None:
+                if self.ledger.choose(request) is None:
                     for name in some:
                         self(name)
             if stride == 1:
@@ -85,11 +85,11 @@ class Trial:
 def trial(ledger: Ledger) -> Iterator[Trial]:
     """Let allocations go for a while; at the end everything is as it was, hints about leaving times included."""
     ends = list(ledger.chooser.node_ends), list(ledger.chooser.cabinet_ends)
-    held, ledger.allocations = ledger.allocations, dict(ledger.allocations)
+    current, ledger.allocations = ledger.allocations, dict(ledger.allocations)
     released = Trial(ledger)
     try:
         yield released
     finally:
         released.restore()
         ledger.chooser.node_ends, ledger.chooser.cabinet_ends = ends
-        ledger.allocations = held
+        ledger.allocations = current

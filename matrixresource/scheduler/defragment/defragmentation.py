@@ -91,23 +91,25 @@ def allow_all(name: str) -> bool:
 
 
 def plan_defragmentation(
-    ledger: Ledger, wish: PlacementRequest, steps: int = STEPS, movable: Callable[[str], bool] = allow_all
+    ledger: Ledger, request: PlacementRequest, steps: int = STEPS, movable: Callable[[str], bool] = allow_all
 ) -> DefragmentationPlan | None:
     """The moves, as few NPUs as were found, after which the gang fits: for a refused request, or for a block of so
     many nodes as `Wish(nodes, within="cabinet")` or `"supernode"`. None when nothing is to be done or no way was found
     within so many steps of the search. Only allocations that are `movable` are moved. Whole nodes only; nothing is
     changed."""
-    found = None if ledger.choose(wish) is not None else plan(ledger, wish, steps, one_by_one=True, movable=movable)
+    found = (
+        None if ledger.choose(request) is not None else plan(ledger, request, steps, one_by_one=True, movable=movable)
+    )
     if found is None:
         return None
     npus = {name: sum(step.npus for step in found.steps if step.name == name) for name in found.moves}
     moves = tuple(
         PlacementMove(name, ledger.allocations[name].place, new, npus[name]) for name, new in found.moves.items()
     )
-    before = largest_blocks(ledger.index)[wish.required_domain]
-    after = largest_of(_whole_after(ledger, found.moves), ledger.shape)[wish.required_domain]
+    before = largest_blocks(ledger.index)[request.required_domain]
+    after = largest_of(_whole_after(ledger, found.moves), ledger.shape)[request.required_domain]
     return DefragmentationPlan(
-        wish.nodes, wish.required_domain, found.place, before, after, found.moved, moves, found.steps, found.exact
+        request.nodes, request.required_domain, found.place, before, after, found.moved, moves, found.steps, found.exact
     )
 
 
@@ -132,7 +134,7 @@ def _whole_after(ledger: Ledger, moves: dict[str, Placement]) -> list[int]:
 
 def plan(
     ledger: Ledger,
-    wish: PlacementRequest,
+    request: PlacementRequest,
     steps: int = STEPS,
     *,
     one_by_one: bool = False,
@@ -142,21 +144,21 @@ def plan(
 
     All moves happen at once unless they are to be made `one_by_one`.
     """
-    ruled = wish.spread or wish.anti_affinity or wish.affinity or wish.spares or wish.cpus or wish.mem
+    ruled = request.spread or request.anti_affinity or request.affinity or request.spares or request.cpus or request.mem
     if (
-        wish.npus_per_node != ledger.shape.npus
-        or not wish.nodes
+        request.npus_per_node != ledger.shape.npus
+        or not request.nodes
         or ruled
-        or wish.nodes % lcm(wish.supernode_block, wish.cabinet_block)
+        or request.nodes % lcm(request.supernode_block, request.cabinet_block)
     ):
         return None
     promised = ledger.promises.between(-inf, inf).nodes(ledger.index) if ledger.promises else set[int]()
-    with closed(ledger.index, wish.excluded_nodes | promised):
-        return _plan_on_open_nodes(ledger, wish, steps, one_by_one, movable)
+    with closed(ledger.index, request.excluded_nodes | promised):
+        return _plan_on_open_nodes(ledger, request, steps, one_by_one, movable)
 
 
 def _plan_on_open_nodes(
-    ledger: Ledger, wish: PlacementRequest, steps: int, one_by_one: bool, movable: Callable[[str], bool]
+    ledger: Ledger, request: PlacementRequest, steps: int, one_by_one: bool, movable: Callable[[str], bool]
 ) -> Plan | None:
     search = EvacuationSearch(ledger, list(ledger.index.dies), pieces_of(ledger), rooms_of(ledger), one_by_one)
     for there in search.pieces.values():
@@ -164,7 +166,7 @@ def _plan_on_open_nodes(
             search.of.setdefault(piece.name, []).append(piece)
     search.bound = immovable_allocations(ledger) | {name for name in ledger.allocations if not movable(name)}
     search.chain = CHAIN if steps >= DIRECT else 0
-    for lower, nodes in candidates(ledger, wish, search.pieces, search.bound, steps):
+    for lower, nodes in candidates(ledger, request, search.pieces, search.bound, steps):
         if lower >= search.best or search.steps > steps:
             break
         search.reserved = frozenset(nodes)
@@ -177,8 +179,8 @@ def _plan_on_open_nodes(
     if search.won is None:
         return None
     made = _plan(ledger, *search.won)
-    cut = (wish.cabinet_block > 1 and wish.required_domain != "cabinet") or (
-        wish.supernode_block > 1 and not wish.required_domain
+    cut = (request.cabinet_block > 1 and request.required_domain != "cabinet") or (
+        request.supernode_block > 1 and not request.required_domain
     )
     made.exact = search.steps <= steps and 8 * steps >= SETS and ledger.shape.all_nodes <= WIDE and not cut
     return made

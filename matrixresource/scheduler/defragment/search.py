@@ -62,16 +62,16 @@ def pieces_of(ledger: Ledger) -> dict[int, list[Fragment]]:
     """Every piece by node, with the dies that others may have after it; spares, sockets and memory stay."""
     found: dict[int, list[Fragment]] = {}
     shape, index = ledger.shape, ledger.index
-    for name, held in ledger.allocations.items():
-        for cabinet, mask in held.place.whole:
+    for name, allocation in ledger.allocations.items():
+        for cabinet, mask in allocation.place.whole:
             for offset in index.offsets(mask):
                 node = cabinet * shape.nodes + offset
                 found.setdefault(node, []).append(
                     Fragment(name, node, shape.dies & ~index.faulty_dies.get(node, 0), shape.npus)
                 )
-        for node, dies in held.place.parts:
+        for node, dies in allocation.place.parts:
             found.setdefault(node, []).append(
-                Fragment(name, node, dies & ~index.faulty_dies.get(node, 0), held.request.npus_per_node)
+                Fragment(name, node, dies & ~index.faulty_dies.get(node, 0), allocation.request.npus_per_node)
             )
     return found
 
@@ -79,29 +79,29 @@ def pieces_of(ledger: Ledger) -> dict[int, list[Fragment]]:
 def immovable_allocations(ledger: Ledger) -> set[str]:
     """Whose members no search moves: with spares, cells or rules about where others are, and whom such rules name."""
     found: set[str] = set()
-    for name, held in ledger.allocations.items():
-        wish = held.request
-        if wish.unconstrained:
+    for name, allocation in ledger.allocations.items():
+        request = allocation.request
+        if request.unconstrained:
             continue
-        if wish.spread or wish.anti_affinity or wish.affinity or wish.spares or wish.cabinet_block > 1:
+        if request.spread or request.anti_affinity or request.affinity or request.spares or request.cabinet_block > 1:
             found.add(name)
-        for rule in (wish.anti_affinity, wish.affinity):
+        for rule in (request.anti_affinity, request.affinity):
             found.update(rule.others if rule else ())
     return found
 
 
 def candidates(
-    ledger: Ledger, wish: PlacementRequest, pieces: dict[int, list[Fragment]], bound: set[str], steps: int
+    ledger: Ledger, request: PlacementRequest, pieces: dict[int, list[Fragment]], bound: set[str], steps: int
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
     """(NPUs that must leave, nodes) for each set the gang could have, the cheapest first; without nodes where spares
     or anybody `bound` to stay lies."""
     shape, index = ledger.shape, ledger.index
-    size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[wish.required_domain]
-    if wish.cabinet_block > 1 and wish.nodes <= shape.nodes:
+    size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[request.required_domain]
+    if request.cabinet_block > 1 and request.nodes <= shape.nodes:
         size = shape.nodes  # elsewhere a set of cells is rarely among the cheapest sets of nodes
     stuck = set(index.faulty_dies)
-    for held in ledger.allocations.values():
-        stuck.update(c * shape.nodes + o for c, mask in held.place.spares for o in index.offsets(mask))
+    for allocation in ledger.allocations.values():
+        stuck.update(c * shape.nodes + o for c, mask in allocation.place.spares for o in index.offsets(mask))
     loads = [0.0] * shape.all_nodes
     for node, there in pieces.items():
         for piece in there:
@@ -112,20 +112,20 @@ def candidates(
     most = min(SETS, 8 * steps)
     for first in _starts(ledger, size):
         here = [node for node in range(first, first + size) if index.up[node] and node not in stuck]
-        if len(here) < wish.nodes:
+        if len(here) < request.nodes:
             continue
         here.sort(key=loads.__getitem__)
         if size == shape.nodes:
-            found += [(sum([loads[n] for n in nodes]), nodes) for nodes in combinations(here, wish.nodes)]
+            found += [(sum([loads[n] for n in nodes]), nodes) for nodes in combinations(here, request.nodes)]
             continue
-        free = [node for node in here if not loads[node]][: wish.nodes]
-        short = wish.nodes - len(free)
+        free = [node for node in here if not loads[node]][: request.nodes]
+        short = request.nodes - len(free)
         used = [node for node in here if loads[node]]
         within = next((n for n in range(CHEAPEST, short, -1) if comb(n, short) <= most), short)
         found += [(sum([loads[n] for n in nodes]), (*free, *nodes)) for nodes in combinations(used[:within], short)]
     cut = [
         (size, each)
-        for size, each in ((shape.nodes, wish.cabinet_block), (shape.of_supernode, wish.supernode_block))
+        for size, each in ((shape.nodes, request.cabinet_block), (shape.of_supernode, request.supernode_block))
         if each > 1
     ]
     yield from (entry for entry in sorted(found) if all(whole(entry[1], size, each) for size, each in cut))
@@ -255,22 +255,22 @@ def _makes_room(
 
 def _may_go(search: EvacuationSearch, piece: Fragment, node: int, moved: dict[Fragment, int]) -> bool:
     """A gang's pieces stay on different nodes, and inside the domain the others of it are in."""
-    wish, shape = search.ledger.allocations[piece.name].request, search.ledger.shape
-    if node in wish.excluded_nodes or piece.name in search.bound:
+    request, shape = search.ledger.allocations[piece.name].request, search.ledger.shape
+    if node in request.excluded_nodes or piece.name in search.bound:
         return False
-    if wish.nodes == 1:
+    if request.nodes == 1:
         return True
     own = search.of[piece.name]
     others = [moved.get(other, other.node) for other in own if other != piece]
     if node in others:
         return False
-    if not wish.required_domain:
-        return wish.supernode_block == 1
-    size = shape.nodes if wish.required_domain == "cabinet" else shape.of_supernode
+    if not request.required_domain:
+        return request.supernode_block == 1
+    size = shape.nodes if request.required_domain == "cabinet" else shape.of_supernode
     settled = [moved.get(other) for other in own if other in moved]
     staying = [other for other in others if other not in search.reserved]
     return all(other is not None and other // size == node // size for other in settled) and (
-        wish.required_domain != "cabinet"
+        request.required_domain != "cabinet"
         or all(other // size == node // size for other in staying if other is not None)
     )
 

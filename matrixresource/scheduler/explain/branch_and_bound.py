@@ -93,7 +93,7 @@ class DomainEvacuation:
         return sum(map(self.npus.__getitem__, names))
 
 
-def greedy_evacuation(ledger: Ledger, wish: PlacementRequest, first: int, size: int) -> tuple[set[str], float]:
+def greedy_evacuation(ledger: Ledger, request: PlacementRequest, first: int, size: int) -> tuple[set[str], float]:
     """(who goes, a bound on the NPUs): the nodes that cost the least, as the rules allow, without a search.
 
     `size` nodes from `first` on are looked at. The bound holds for whole nodes without further rules.
@@ -101,20 +101,20 @@ def greedy_evacuation(ledger: Ledger, wish: PlacementRequest, first: int, size: 
     index, shape = ledger.index, ledger.shape
     nodes = shape.nodes
     scope = range(first // nodes, (first + size) // nodes)
-    allowed = AffinityFilter(ledger, wish)
-    limit, domain = constrained.spread_limit(index, wish.spread)
+    allowed = AffinityFilter(ledger, request)
+    limit, domain = constrained.spread_limit(index, request.spread)
     costs = [0.0] * size
     parts, offsets, free, low, high = (
-        wish.npus_per_node < shape.npus,
+        request.npus_per_node < shape.npus,
         index.offsets,
         index.free,
         scope.start,
         scope.stop,
     )
-    per = wish.npus_per_node if parts else inf  # where there is room for a part nobody has to go
+    per = request.npus_per_node if parts else inf  # where there is room for a part nobody has to go
     for name in set().union(*ledger.tenants[low:high]):
-        held = ledger.allocations[name]
-        place = held.place
+        allocation = ledger.allocations[name]
+        place = allocation.place
         here = place.whole + place.spares if place.spares else place.whole
         if len(here) > 1 or (here and here[0][0] not in scope):
             here = [entry for entry in here if low <= entry[0] < high]
@@ -124,7 +124,7 @@ def greedy_evacuation(ledger: Ledger, wish: PlacementRequest, first: int, size: 
             count += mask.bit_count()
         if not count:
             continue
-        each = held.request.npus / count
+        each = allocation.request.npus / count
         for node in some:
             costs[node - first] += each
         for cabinet, mask in here:
@@ -133,8 +133,8 @@ def greedy_evacuation(ledger: Ledger, wish: PlacementRequest, first: int, size: 
                 costs[base + offset] += each
     chosen: set[int] = set()
     taken: Counter[int] = Counter()
-    wanted, bound = wish.nodes + wish.spares, 0.0
-    ruled, limited, up, broken = bool(allowed), limit < wish.nodes, index.up, () if parts else index.faulty_dies
+    wanted, bound = request.nodes + request.spares, 0.0
+    ruled, limited, up, broken = bool(allowed), limit < request.nodes, index.up, () if parts else index.faulty_dies
     for node in sorted(range(size), key=costs.__getitem__):
         if not up[first + node] or first + node in broken or (ruled and not allowed(first + node)):
             continue

@@ -17,86 +17,88 @@ if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-def earliest(ledger: Ledger, wish: PlacementRequest, now: float) -> float | None:
+def earliest(ledger: Ledger, request: PlacementRequest, now: float) -> float | None:
     """The first moment at which it fits if everybody leaves as said; None when that never happens.
 
     Beside reservations it must fit for as long as it means to stay.
     """
-    if not possible(ledger.shape, wish):
+    if not possible(ledger.shape, request):
         return None
     if ledger.promises:
         with advance_reservation.without_promises(ledger):
-            least = now if ledger.choose(wish) is not None else earliest(ledger, wish, now)
-        return None if least is None else advance_reservation.first_start(ledger, wish, now, least)
-    if size := domain_of_whole(ledger, wish):
-        moment = _when_empty(ledger, wish, size)
-    elif wish.required_domain and wish.nodes > 1:
+            least = now if ledger.choose(request) is not None else earliest(ledger, request, now)
+        return None if least is None else advance_reservation.first_start(ledger, request, now, least)
+    if size := domain_of_whole(ledger, request):
+        moment = _when_empty(ledger, request, size)
+    elif request.required_domain and request.nodes > 1:
         moment = _in_a_domain(
-            ledger, wish, ledger.shape.nodes if wish.required_domain == "cabinet" else ledger.shape.of_supernode
+            ledger, request, ledger.shape.nodes if request.required_domain == "cabinet" else ledger.shape.of_supernode
         )
     else:
-        missing = _missing(ledger, wish, range(ledger.shape.all_cabinets))
-        moment = _first(ledger, ledger.allocations, inf, lambda: ledger.choose(wish) is not None, missing)
+        missing = _missing(ledger, request, range(ledger.shape.all_cabinets))
+        moment = _first(ledger, ledger.allocations, inf, lambda: ledger.choose(request) is not None, missing)
     return None if moment == inf else max(moment, now)
 
 
-def _when_empty(ledger: Ledger, wish: PlacementRequest, size: int) -> float:
+def _when_empty(ledger: Ledger, request: PlacementRequest, size: int) -> float:
     """For requests that fit as soon as a domain has enough nodes that are entirely free."""
-    wanted, until, best = wish.nodes + wish.spares, _ready(ledger, wish), inf
+    wanted, until, best = request.nodes + request.spares, _ready(ledger, request), inf
     for first in range(0, ledger.shape.all_nodes, size):
         best = min(best, sorted(until[first : first + size])[wanted - 1])
     return best
 
 
-def _in_a_domain(ledger: Ledger, wish: PlacementRequest, size: int) -> float:
+def _in_a_domain(ledger: Ledger, request: PlacementRequest, size: int) -> float:
     """For any rules inside one cabinet or supernode: one after another, those whose nodes may be ready first."""
     nodes = ledger.shape.nodes
     if size == ledger.shape.all_nodes:
         scope = range(ledger.shape.all_cabinets)
-        return _first(ledger, ledger.allocations, inf, _fits_in(ledger, wish, scope), _missing(ledger, wish, scope))
-    until = _ready(ledger, wish)
+        return _first(
+            ledger, ledger.allocations, inf, _fits_in(ledger, request, scope), _missing(ledger, request, scope)
+        )
+    until = _ready(ledger, request)
     named = {
         other
-        for rule in (wish.anti_affinity, wish.affinity)
+        for rule in (request.anti_affinity, request.affinity)
         if rule
         for other in rule.others
         if other in ledger.allocations
     }
-    ready = [(sorted(until[first : first + size])[wish.nodes - 1], first) for first in range(0, len(until), size)]
+    ready = [(sorted(until[first : first + size])[request.nodes - 1], first) for first in range(0, len(until), size)]
     best = inf
     for least, first in sorted(ready):
         if least >= best:
             break
         scope = range(first // nodes, (first + size) // nodes)
         names = named.union(*(ledger.tenants[cabinet] for cabinet in scope))
-        fits, missing = _fits_in(ledger, wish, scope), _missing(ledger, wish, scope)
+        fits, missing = _fits_in(ledger, request, scope), _missing(ledger, request, scope)
         best = min(best, _first(ledger, names, best, fits, missing))
     return best
 
 
-def _fits_in(ledger: Ledger, wish: PlacementRequest, scope: range) -> Callable[[], bool]:
+def _fits_in(ledger: Ledger, request: PlacementRequest, scope: range) -> Callable[[], bool]:
     def fits() -> bool:
-        allowed = AffinityFilter(ledger, wish)
-        return not allowed.nothing and constrained.in_scope(ledger, wish, scope, allowed) is not None
+        allowed = AffinityFilter(ledger, request)
+        return not allowed.nothing and constrained.in_scope(ledger, request, scope, allowed) is not None
 
     return fits
 
 
-def _missing(ledger: Ledger, wish: PlacementRequest, scope: range) -> int:
+def _missing(ledger: Ledger, request: PlacementRequest, scope: range) -> int:
     """How many whole nodes fewer than the request needs there are in these cabinets."""
-    wanted = wish.spares + (wish.nodes if wish.npus_per_node == ledger.shape.npus else 0)
+    wanted = request.spares + (request.nodes if request.npus_per_node == ledger.shape.npus else 0)
     whole = ledger.index.whole
     return wanted - sum([whole[cabinet].bit_count() for cabinet in scope]) if wanted else 0
 
 
-def _ready(ledger: Ledger, wish: PlacementRequest) -> list[float]:
+def _ready(ledger: Ledger, request: PlacementRequest) -> list[float]:
     """By node a moment before which it has no room for a member: when the last, or for parts the first, has left."""
     shape, index = ledger.shape, ledger.index
-    nodes, last = shape.nodes, wish.npus_per_node == shape.npus
+    nodes, last = shape.nodes, request.npus_per_node == shape.npus
     offsets = index.offsets
-    until = [0.0] * shape.all_nodes if last else [0.0 if free >= wish.npus_per_node else inf for free in index.free]
-    for held in ledger.allocations.values():
-        end, place = held.request.lease_end, held.place
+    until = [0.0] * shape.all_nodes if last else [0.0 if free >= request.npus_per_node else inf for free in index.free]
+    for allocation in ledger.allocations.values():
+        end, place = allocation.request.lease_end, allocation.place
         for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
             base = cabinet * nodes
             for offset in offsets(mask):
@@ -108,7 +110,7 @@ def _ready(ledger: Ledger, wish: PlacementRequest) -> list[float]:
     for _ in range(index.up.count(False)):
         down = index.up.index(False, down + 1)
         until[down] = inf
-    for node in (*wish.excluded_nodes, *(index.faulty_dies if last else ())):
+    for node in (*request.excluded_nodes, *(index.faulty_dies if last else ())):
         until[node] = inf
     return until
 
@@ -142,6 +144,6 @@ def _first(ledger: Ledger, names: Iterable[str], before: float, fits: Callable[[
     return inf
 
 
-def _nodes_of(wish: PlacementRequest) -> int:
+def _nodes_of(request: PlacementRequest) -> int:
     """The most nodes on which an allocation has anything."""
-    return wish.nodes + wish.spares
+    return request.nodes + request.spares

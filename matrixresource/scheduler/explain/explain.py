@@ -96,134 +96,134 @@ class PlacementExplanation:
     radius: tuple[FailureImpact, ...] = ()
 
 
-def answer(ledger: Ledger, wish: PlacementRequest, now: float, effort: SearchBudget = QUICK) -> PlacementExplanation:
+def answer(ledger: Ledger, request: PlacementRequest, now: float, effort: SearchBudget = QUICK) -> PlacementExplanation:
     """Everything there is to say about a request."""
-    place = ledger.choose(wish)
+    place = ledger.choose(request)
     if place is not None:
         return PlacementExplanation(place, earliest=now, radius=blast_radius(ledger, place))
     return PlacementExplanation(
         None,
-        blocking_domains(ledger, wish),
-        tuple(changes(ledger, wish, now, effort)),
-        earliest_start.earliest(ledger, wish, now),
+        blocking_domains(ledger, request),
+        tuple(changes(ledger, request, now, effort)),
+        earliest_start.earliest(ledger, request, now),
     )
 
 
 # ---- why not
 
 
-def blocking_domains(ledger: Ledger, wish: PlacementRequest) -> tuple[DomainDiagnosis, ...]:
+def blocking_domains(ledger: Ledger, request: PlacementRequest) -> tuple[DomainDiagnosis, ...]:
     """The domains nearest to serving it, the best first."""
     shape = ledger.shape
-    size = shape.nodes if wish.required_domain == "cabinet" else shape.of_supernode
-    allowed = AffinityFilter(ledger, wish)
-    ruled = bool(allowed) or wish.npus_per_node != shape.npus
+    size = shape.nodes if request.required_domain == "cabinet" else shape.of_supernode
+    allowed = AffinityFilter(ledger, request)
+    ruled = bool(allowed) or request.npus_per_node != shape.npus
     firsts = emptiest_domains(ledger, size, DOMAINS_SHOWN * (4 if ruled else 1))
-    if not (allowed or wish.excluded_nodes or ledger.promises):
-        found = [_counted(ledger, wish, first, size) for first in firsts]
+    if not (allowed or request.excluded_nodes or ledger.promises):
+        found = [_counted(ledger, request, first, size) for first in firsts]
     else:
-        with hide_reservations(ledger, wish):
-            shown = [_rooms(ledger, wish, first, size) for first in firsts]
+        with hide_reservations(ledger, request):
+            shown = [_rooms(ledger, request, first, size) for first in firsts]
         walks = zip(firsts, shown, strict=True)
-        found = [_walked(ledger, wish, first, size, allowed, room) for first, room in walks]
+        found = [_walked(ledger, request, first, size, allowed, room) for first, room in walks]
     found.sort(key=lambda domain: (domain.short, domain.number))
     return tuple(found[:DOMAINS_SHOWN])
 
 
-def _counted(ledger: Ledger, wish: PlacementRequest, first: int, size: int) -> DomainDiagnosis:
+def _counted(ledger: Ledger, request: PlacementRequest, first: int, size: int) -> DomainDiagnosis:
     """Without rules about single nodes."""
     free = ledger.index.free[first : first + size]
     down = free.count(-1)
-    rooms = _rooms(ledger, wish, first, size)
+    rooms = _rooms(ledger, request, first, size)
     room, nodes = sum(rooms), ledger.shape.nodes
     cut = sum(
-        sum(rooms[at : at + nodes]) % wish.cabinet_block
-        for at in (range(0, size, nodes) if wish.cabinet_block > 1 else ())
+        sum(rooms[at : at + nodes]) % request.cabinet_block
+        for at in (range(0, size, nodes) if request.cabinet_block > 1 else ())
     )
-    return _domain(ledger, wish, first, size, room, cut, {"down": down, "held": size - down - room})
+    return _domain(ledger, request, first, size, room, cut, {"down": down, "held": size - down - room})
 
 
-def _rooms(ledger: Ledger, wish: PlacementRequest, first: int, size: int) -> list[bool]:
+def _rooms(ledger: Ledger, request: PlacementRequest, first: int, size: int) -> list[bool]:
     """Of each node whether it has room for a member."""
     free = ledger.index.free[first : first + size]
-    if wish.npus_per_node >= 1:
-        return [npus >= wish.npus_per_node for npus in free]
+    if request.npus_per_node >= 1:
+        return [npus >= request.npus_per_node for npus in free]
     return [npus >= 0 and dies > 0 for npus, dies in zip(free, ledger.index.dies[first : first + size], strict=True)]
 
 
 def _walked(
-    ledger: Ledger, wish: PlacementRequest, first: int, size: int, allowed: AffinityFilter, shown: list[bool]
+    ledger: Ledger, request: PlacementRequest, first: int, size: int, allowed: AffinityFilter, shown: list[bool]
 ) -> DomainDiagnosis:
     """Node by node; `shown` says of each whether it has room beside what is promised and to be avoided."""
     obstacles: dict[str, int] = {}
     usable: dict[int, int] = {}
     nodes, ruled, hidden = ledger.shape.nodes, bool(allowed), shown
     down = ledger.index.free[first : first + size].count(-1)
-    if wish.excluded_nodes or ledger.promises:
-        hidden = _rooms(ledger, wish, first, size)
+    if request.excluded_nodes or ledger.promises:
+        hidden = _rooms(ledger, request, first, size)
         for node, (room, beside) in enumerate(zip(hidden, shown, strict=True), first):
             if room and not beside:
-                what = "avoid" if node in wish.excluded_nodes else "promised"
+                what = "avoid" if node in request.excluded_nodes else "promised"
                 obstacles[what] = obstacles.get(what, 0) + 1
-    held = size - down - sum(hidden)
+    current = size - down - sum(hidden)
     for node, beside in enumerate(shown, first):
         if beside:
             if ruled and not allowed(node):
-                what = "anti_affinity" if wish.anti_affinity else "affinity"
+                what = "anti_affinity" if request.anti_affinity else "affinity"
                 obstacles[what] = obstacles.get(what, 0) + 1
             else:
                 usable[node // nodes] = usable.get(node // nodes, 0) + 1
-    obstacles.update(down=down, held=held)
-    cut = sum(count % wish.cabinet_block for count in usable.values())
-    return _domain(ledger, wish, first, size, size - sum(obstacles.values()), cut, obstacles)
+    obstacles.update(down=down, held=current)
+    cut = sum(count % request.cabinet_block for count in usable.values())
+    return _domain(ledger, request, first, size, size - sum(obstacles.values()), cut, obstacles)
 
 
 def _domain(
-    ledger: Ledger, wish: PlacementRequest, first: int, size: int, room: int, cut: int, obstacles: dict[str, int]
+    ledger: Ledger, request: PlacementRequest, first: int, size: int, room: int, cut: int, obstacles: dict[str, int]
 ) -> DomainDiagnosis:
     """`room` is in nodes of which `cut` make up no cell."""
     index = ledger.index
     obstacles["cell"] = cut
     room -= cut
-    if wish.spread is not None and wish.spread.required and wish.spread.over != "node":
-        each = ledger.shape.nodes if wish.spread.over == "cabinet" else size
-        usable = max(1, size // each) * wish.spread.most
+    if request.spread is not None and request.spread.required and request.spread.over != "node":
+        each = ledger.shape.nodes if request.spread.over == "cabinet" else size
+        usable = max(1, size // each) * request.spread.most
         obstacles["spread"] = max(0, room - usable)
         room = min(room, usable)
-    around = range(first, first + size) if wish.required_domain else range(ledger.shape.all_nodes)
-    for what, wanted, left in (("cpus", wish.cpus, index.cpus), ("mem", wish.mem, index.mem)):
+    around = range(first, first + size) if request.required_domain else range(ledger.shape.all_nodes)
+    for what, wanted, left in (("cpus", request.cpus, index.cpus), ("mem", request.mem, index.mem)):
         if wanted:
             obstacles[what] = max(0, wanted - sum(left[node] for node in around if index.up[node]))
     cabinets = range(first // ledger.shape.nodes, (first + size) // ledger.shape.nodes)
-    spares = wish.spares - sum(index.whole[cabinet].bit_count() for cabinet in cabinets) if wish.spares else 0
-    if spares > 0 and wish.npus_per_node < ledger.shape.npus:
+    spares = request.spares - sum(index.whole[cabinet].bit_count() for cabinet in cabinets) if request.spares else 0
+    if spares > 0 and request.npus_per_node < ledger.shape.npus:
         obstacles["spares"] = spares
-    short = max(0, wish.nodes + wish.spares - room, spares)
+    short = max(0, request.nodes + request.spares - room, spares)
     found = {what: count for what, count in obstacles.items() if count}
-    return DomainDiagnosis(wish.required_domain or "supernode", first // size, room, short, found)
+    return DomainDiagnosis(request.required_domain or "supernode", first // size, room, short, found)
 
 
 # ---- what would help
 
 
-def changes(ledger: Ledger, wish: PlacementRequest, now: float, effort: SearchBudget) -> Iterator[Suggestion]:
+def changes(ledger: Ledger, request: PlacementRequest, now: float, effort: SearchBudget) -> Iterator[Suggestion]:
     """Each kind of change that helps, the smallest that was found."""
-    exact = wish.unconstrained or wish.nodes <= relaxation.FEW
-    if nodes := relaxation.most_nodes(ledger, wish):
+    exact = request.unconstrained or request.nodes <= relaxation.FEW
+    if nodes := relaxation.most_nodes(ledger, request):
         yield Suggestion("fewer", nodes=nodes, exact=exact)
-    if not wish.nodes and (pools := relaxation.most_pools(ledger, wish)) is not None:
+    if not request.nodes and (pools := relaxation.most_pools(ledger, request)) is not None:
         yield Suggestion("fewer", cpus=pools.cpus, mem=pools.mem, exact=True)
-    for rule, to, _ in relaxation.relaxed(ledger, wish):
+    for rule, to, _ in relaxation.relaxed(ledger, request):
         yield Suggestion("relax", rule=rule, to=to, exact=exact)
-    small = wish.nodes <= ledger.shape.nodes and ledger.shape.all_nodes <= NARROW
+    small = request.nodes <= ledger.shape.nodes and ledger.shape.all_nodes <= NARROW
     if effort.wide or small:
-        moving = defragmentation.plan_defragmentation(ledger, wish, effort.moves)
+        moving = defragmentation.plan_defragmentation(ledger, request, effort.moves)
         if moving is not None:
             names = tuple(sorted(move.name for move in moving.moves))
             yield Suggestion("move", names=names, npus=moving.npus, exact=moving.exact, plan=moving)
-    if (release := release_set.least(ledger, wish, effort.release)) is not None:
+    if (release := release_set.least(ledger, request, effort.release)) is not None:
         yield Suggestion("release", names=release.names, npus=release.npus, exact=release.exact)
-    if any(held.request.priority < wish.priority for held in ledger.allocations.values()):
-        names = tuple(sorted(preemption.victims(ledger, wish, now) or ()))
+    if any(allocation.request.priority < request.priority for allocation in ledger.allocations.values()):
+        names = tuple(sorted(preemption.victims(ledger, request, now) or ()))
         if names:
             yield Suggestion("preempt", names=names, npus=release_set.npus_of(ledger, list(names)))

@@ -42,66 +42,77 @@ class ReleaseSet:
     exact: bool
 
 
-def least(ledger: Ledger, wish: PlacementRequest, effort: int) -> ReleaseSet | None:
+def least(ledger: Ledger, request: PlacementRequest, effort: int) -> ReleaseSet | None:
     """The cheapest release found for a refused request; None when it would not fit on an empty machine either.
 
     `effort` bounds the steps of each search. Nothing is changed.
     """
     found: ReleaseSet | None = None
-    if not possible(ledger.shape, wish):
+    if not possible(ledger.shape, request):
         return None
-    if size := domain_of_whole(ledger, wish):
-        found = _emptied(ledger, wish, size, effort)
-    elif wish.unconstrained and wish.nodes == 1:
-        found = _vacated(ledger, wish)
+    if size := domain_of_whole(ledger, request):
+        found = _emptied(ledger, request, size, effort)
+    elif request.unconstrained and request.nodes == 1:
+        found = _vacated(ledger, request)
     with trial(ledger) as released:
-        if found is not None and found.exact and released.fits_without(found.names, wish):
+        if found is not None and found.exact and released.fits_without(found.names, request):
             return found
-        if found is not None and (needed := _enough(ledger, wish, [*found.names], len(found.names), released, inf)):
-            return ReleaseSet(tuple(sorted(needed)), sum(held.request.npus for held in released.gone.values()), False)
+        if found is not None and (needed := _enough(ledger, request, [*found.names], len(found.names), released, inf)):
+            return ReleaseSet(
+                tuple(sorted(needed)), sum(allocation.request.npus for allocation in released.gone.values()), False
+            )
         released.restore()
-        return _searched(ledger, wish, effort, released)
+        return _searched(ledger, request, effort, released)
 
 
-def domain_of_whole(ledger: Ledger, wish: PlacementRequest) -> int:
+def domain_of_whole(ledger: Ledger, request: PlacementRequest) -> int:
     """The nodes of a domain in which it fits as soon as so many are entirely free; 0 for requests with other rules."""
     shape = ledger.shape
-    ruled = wish.spread or wish.anti_affinity or wish.affinity or wish.cpus or wish.mem or wish.cabinet_block > 1
-    if ruled or wish.npus_per_node != shape.npus or not wish.nodes or wish.nodes % wish.supernode_block:
+    ruled = (
+        request.spread
+        or request.anti_affinity
+        or request.affinity
+        or request.cpus
+        or request.mem
+        or request.cabinet_block > 1
+    )
+    if ruled or request.npus_per_node != shape.npus or not request.nodes or request.nodes % request.supernode_block:
         return 0
-    if wish.required_domain:
-        return shape.nodes if wish.required_domain == "cabinet" else shape.of_supernode
-    if shape.supernodes == 1 or (wish.supernode_block == 1 and not wish.spares):
+    if request.required_domain:
+        return shape.nodes if request.required_domain == "cabinet" else shape.of_supernode
+    if shape.supernodes == 1 or (request.supernode_block == 1 and not request.spares):
         return shape.all_nodes
     return 0
 
 
-def possible(shape: ClusterShape, wish: PlacementRequest) -> bool:
+def possible(shape: ClusterShape, request: PlacementRequest) -> bool:
     """Whether its own numbers let it fit on an empty machine of this shape."""
     sizes = {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}
-    size = sizes[wish.required_domain]
-    step = lcm(wish.supernode_block, wish.cabinet_block)
-    if wish.nodes + wish.spares > size or wish.nodes % step or wish.npus_per_node > shape.npus:
+    size = sizes[request.required_domain]
+    step = lcm(request.supernode_block, request.cabinet_block)
+    if request.nodes + request.spares > size or request.nodes % step or request.npus_per_node > shape.npus:
         return False
-    spread = wish.spread if wish.spread is not None and wish.spread.required else None
+    spread = request.spread if request.spread is not None and request.spread.required else None
     most = {over: min(sizes[over], spread.most) if spread and spread.over == over else sizes[over] for over in sizes}
     cabinets = max(1, min(size, shape.of_supernode) // shape.nodes)
     together = (
-        min(most["supernode"], cabinets * (most["cabinet"] // wish.cabinet_block * wish.cabinet_block)) // step * step
+        min(most["supernode"], cabinets * (most["cabinet"] // request.cabinet_block * request.cabinet_block))
+        // step
+        * step
     )
-    return most["node"] > 0 and wish.nodes <= max(1, size // shape.of_supernode) * together
+    return most["node"] > 0 and request.nodes <= max(1, size // shape.of_supernode) * together
 
 
 # ---- whole nodes
 
 
-def _emptied(ledger: Ledger, wish: PlacementRequest, size: int, effort: int) -> ReleaseSet | None:
+def _emptied(ledger: Ledger, request: PlacementRequest, size: int, effort: int) -> ReleaseSet | None:
     shape = ledger.shape
     if size > MANY and effort < size:
-        return _emptied_at_once(ledger, wish, size)
+        return _emptied_at_once(ledger, request, size)
     starts = [0] if size == shape.all_nodes else emptiest_domains(ledger, size, DOMAINS_TRIED)
     here = holders(ledger, {c for first in starts for c in range(first // shape.nodes, (first + size) // shape.nodes)})
-    domains = [DomainEvacuation(ledger, first, size, wish.nodes + wish.spares, here) for first in starts]
+    domains = [DomainEvacuation(ledger, first, size, request.nodes + request.spares, here) for first in starts]
     domains = sorted((each for each in domains if each.possible), key=lambda each: each.least)
     best: frozenset[str] = frozenset()
     cost, exact = inf, len(starts) * size == shape.all_nodes
@@ -115,14 +126,14 @@ def _emptied(ledger: Ledger, wish: PlacementRequest, size: int, effort: int) -> 
     return ReleaseSet(tuple(sorted(best)), cost, exact) if best else None
 
 
-def _emptied_at_once(ledger: Ledger, wish: PlacementRequest, size: int) -> ReleaseSet | None:
+def _emptied_at_once(ledger: Ledger, request: PlacementRequest, size: int) -> ReleaseSet | None:
     shape = ledger.shape
-    if shape.all_nodes > WIDE and wish.nodes + wish.spares <= shape.of_supernode:
+    if shape.all_nodes > WIDE and request.nodes + request.spares <= shape.of_supernode:
         size = min(size, shape.of_supernode)  # all of a wide machine is not looked at
     starts = [0] if size == shape.all_nodes else emptiest_domains(ledger, size, 2)
     found = []
     for first in starts:
-        names, bound = greedy_evacuation(ledger, wish, first, size)
+        names, bound = greedy_evacuation(ledger, request, first, size)
         cost = npus_of(ledger, names)
         found.append((cost, tuple(sorted(names)), cost <= bound + 1e-9 and size == shape.all_nodes))
     cost, best, exact = min(found)
@@ -132,7 +143,7 @@ def _emptied_at_once(ledger: Ledger, wish: PlacementRequest, size: int) -> Relea
 # ---- a part of a node
 
 
-def _vacated(ledger: Ledger, wish: PlacementRequest) -> ReleaseSet | None:
+def _vacated(ledger: Ledger, request: PlacementRequest) -> ReleaseSet | None:
     index, shape = ledger.index, ledger.shape
     nodes: list[int] = []
     for free in range(shape.npus - 1, -1, -1):
@@ -147,12 +158,12 @@ def _vacated(ledger: Ledger, wish: PlacementRequest) -> ReleaseSet | None:
     best: tuple[str, ...] = ()
     cost = inf
     for node in nodes:
-        if (wish.npus_per_node - index.free[node]) / 2 >= cost:
+        if (request.npus_per_node - index.free[node]) / 2 >= cost:
             continue
         for npus, names in by_npus(ledger, sorted(here.get(node, {})), cost):
             if npus >= cost:
                 break
-            if _room(index, here, node, names, wish.npus_per_node):
+            if _room(index, here, node, names, request.npus_per_node):
                 best, cost = names, npus
                 break
     return ReleaseSet(tuple(sorted(best)), cost, len(nodes) == in_use) if best else None
@@ -185,14 +196,14 @@ def by_npus(ledger: Ledger, names: list[str], below: float) -> Iterator[tuple[fl
             heapq.heappush(waiting, (cost + following - sizes[order[last]], (*places[:-1], last + 1)))
 
 
-def _searched(ledger: Ledger, wish: PlacementRequest, effort: int, released: Trial) -> ReleaseSet | None:
+def _searched(ledger: Ledger, request: PlacementRequest, effort: int, released: Trial) -> ReleaseSet | None:
     """First a set found by domain, of which none could stay; then smaller ones, as far as the effort goes."""
     best: list[str] | None = None
     cost = inf
     crowded = len(ledger.allocations) > CROWD
     for likely in (_owners, _smallest_first, _anybody):
-        for names, stride in likely(ledger, wish):
-            chosen = _enough(ledger, wish, names, stride, released, effort if crowded else inf)
+        for names, stride in likely(ledger, request):
+            chosen = _enough(ledger, request, names, stride, released, effort if crowded else inf)
             released.restore()
             if chosen is not None and (npus := npus_of(ledger, chosen)) < cost:
                 best, cost = chosen, npus
@@ -203,44 +214,44 @@ def _searched(ledger: Ledger, wish: PlacementRequest, effort: int, released: Tri
     for tried, (npus, some) in enumerate(by_npus(ledger, [] if crowded else list(ledger.allocations), cost)):
         if tried >= effort // TRIAL:
             return ReleaseSet(tuple(sorted(best)), cost, False)
-        if released.fits_without(some, wish):
+        if released.fits_without(some, request):
             return ReleaseSet(tuple(sorted(some)), npus, True)
     return ReleaseSet(tuple(sorted(best)), cost, not crowded)
 
 
-def _domains(ledger: Ledger, wish: PlacementRequest) -> list[tuple[int, int]]:
+def _domains(ledger: Ledger, request: PlacementRequest) -> list[tuple[int, int]]:
     """(first node, nodes) of a few domains near to serving it, the last the largest that it may span."""
     shape = ledger.shape
-    size = shape.nodes if wish.required_domain == "cabinet" else shape.of_supernode
+    size = shape.nodes if request.required_domain == "cabinet" else shape.of_supernode
     found = [(first, size) for first in emptiest_domains(ledger, size, 2)]
-    near = wish.nodes + wish.spares <= size and shape.all_nodes > WIDE
-    return found if wish.required_domain or near or size == shape.all_nodes else [*found, (0, shape.all_nodes)]
+    near = request.nodes + request.spares <= size and shape.all_nodes > WIDE
+    return found if request.required_domain or near or size == shape.all_nodes else [*found, (0, shape.all_nodes)]
 
 
-def _owners(ledger: Ledger, wish: PlacementRequest) -> Iterator[tuple[list[str], int]]:
+def _owners(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
     """(who is on the nodes of a domain that cost the least, how many go at a time)."""
-    for first, size in _domains(ledger, wish):
-        names, _ = greedy_evacuation(ledger, wish, first, size)
+    for first, size in _domains(ledger, request):
+        names, _ = greedy_evacuation(ledger, request, first, size)
         yield sorted(names), max(1, len(names))
 
 
-def _smallest_first(ledger: Ledger, wish: PlacementRequest) -> Iterator[tuple[list[str], int]]:
+def _smallest_first(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
     """(tenants of a domain, the smallest first, how many go at a time)."""
     shape = ledger.shape
-    for first, size in _domains(ledger, wish):
+    for first, size in _domains(ledger, request):
         cabinets = range(first // shape.nodes, (first + size) // shape.nodes)
         here = {name for cabinet in cabinets for name in ledger.tenants[cabinet]}
         yield sorted(here, key=lambda name: (ledger.allocations[name].request.npus, name)), 2
 
 
-def _anybody(ledger: Ledger, wish: PlacementRequest) -> Iterator[tuple[list[str], int]]:
+def _anybody(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
     """Everybody at once, where there are few."""
     if len(ledger.allocations) <= CROWD:
         yield sorted(ledger.allocations), len(ledger.allocations)
 
 
 def _enough(
-    ledger: Ledger, wish: PlacementRequest, names: list[str], stride: int, released: Trial, tests: float
+    ledger: Ledger, request: PlacementRequest, names: list[str], stride: int, released: Trial, tests: float
 ) -> list[str] | None:
     """As many of the first as it takes, in growing strides, without those that could stay."""
     done = 0
@@ -248,8 +259,8 @@ def _enough(
         for name in names[done : done + stride]:
             released(name)
         done, stride = done + stride, stride * 2
-        if ledger.choose(wish) is not None:
-            return released.minimal_subset(wish, tests)
+        if ledger.choose(request) is not None:
+            return released.minimal_subset(request, tests)
     return None
 
 

@@ -43,11 +43,11 @@ def blast_radius(ledger: Ledger, place: Placement) -> tuple[FailureImpact, ...]:
     found = []
     worst: dict[str, float] = {}
     for over, size in (("node", 1), ("cabinet", shape.nodes), ("supernode", shape.of_supernode)):
-        members, held = Counter[int](), Counter[int]()
+        members, current = Counter[int](), Counter[int]()
         for node, count in npus.items():
             members[node // size] += 1
-            held[node // size] += count  # type: ignore[assignment]
-        worst[over] = max(held.values()) / total
+            current[node // size] += count  # type: ignore[assignment]
+        worst[over] = max(current.values()) / total
         found.append(FailureImpact(over, max(members.values()), worst[over]))
     for over, hits, share in switch_shares():
         found.append(FailureImpact(over, 0, worst[hits] * share))

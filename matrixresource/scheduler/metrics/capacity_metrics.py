@@ -72,7 +72,9 @@ def views(ledger: Ledger, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48))
         npus_free=dies_free / 2,
         dies_free=dies_free,
         dies_up=dies_up,
-        spares=sum(mask.bit_count() for held in ledger.allocations.values() for _, mask in held.place.spares),
+        spares=sum(
+            mask.bit_count() for allocation in ledger.allocations.values() for _, mask in allocation.place.spares
+        ),
         largest=largest,
         blocks=tuple(blocks(index, sizes)),
         fragmentation={

@@ -81,8 +81,8 @@ def annotate(graph: nx.Graph, ledger: Ledger) -> None:
         about.update(up=up, held={}, broken=0)
     for node, dies in ledger.index.faulty_dies.items():
         abouts[node]["broken"] = dies
-    for name, held in ledger.allocations.items():
-        _hold(abouts, ledger.shape, name, held.place)
+    for name, allocation in ledger.allocations.items():
+        _hold(abouts, ledger.shape, name, allocation.place)
 
 
 def hold(graph: nx.Graph, name: str, place: Placement) -> None:
@@ -178,10 +178,10 @@ def _read_cabinet(graph: nx.Graph, index: FreeCapacityIndex, cabinet: int, nodes
         index.block(number, dies)
 
 
-def used_of(held: dict[str, Share]) -> Share:
+def used_of(current: dict[str, Share]) -> Share:
     """What all allocations of a node hold together."""
     dies = cpus = mem = 0
-    for share in held.values():
+    for share in current.values():
         dies |= share.dies
         cpus += share.cpus
         mem += share.mem_gib

@@ -141,11 +141,11 @@ class FreeCapacityIndex:
         if before == bits:
             return
         kept = self.idle_faulty.get(node, 0)
-        mended, free = kept & ~bits, bits & self.dies[node]
+        repaired, free = kept & ~bits, bits & self.dies[node]
         self.faulty_dies[node], self.idle_faulty[node] = bits, kept & bits | free
         if not bits:
             del self.faulty_dies[node], self.idle_faulty[node]
-        self._set(node, self.dies[node] & ~free | mended, self.up[node])
+        self._set(node, self.dies[node] & ~free | repaired, self.up[node])
 
     def set_up(self, node: int, up: bool) -> None:
         """A node goes down or is closed, or comes back; who holds it keeps it."""

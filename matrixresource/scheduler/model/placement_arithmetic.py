@@ -73,8 +73,8 @@ def subtract(index: FreeCapacityIndex, place: Placement, part: Placement) -> Pla
         taken[node] = taken.get(node, 0) | dies
     rest = Placement()
     rest.parts = [(node, left) for node, dies in place.parts if (left := dies & ~taken.get(node, 0))]
-    for held, stays in ((place.whole, rest.whole), (place.spares, rest.spares)):
-        nodes = nodes_in(index, held)
+    for current, stays in ((place.whole, rest.whole), (place.spares, rest.spares)):
+        nodes = nodes_in(index, current)
         stays += masks_of(index, nodes - set(taken)).items()
         started = ((node, index.shape.dies & ~taken[node]) for node in sorted(nodes & set(taken)))
         rest.parts += [(node, dies) for node, dies in started if dies]

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 class AffinityFilter:
     """What `apart` and `near` leave over, as a test of a node."""
 
-    def __init__(self, ledger: Ledger, wish: PlacementRequest) -> None:
+    def __init__(self, ledger: Ledger, request: PlacementRequest) -> None:
         self.nodes, self.of_supernode = ledger.shape.nodes, ledger.shape.of_supernode
         self.rules: list[tuple[int, set[int], bool]] = []
         self.nothing = False
-        for rule, inside in ((wish.anti_affinity, False), (wish.affinity, True)):
+        for rule, inside in ((request.anti_affinity, False), (request.affinity, True)):
             if rule is None or not rule.required:
                 continue
             size = {"node": 1, "cabinet": self.nodes, "supernode": self.of_supernode}[rule.over]

@@ -46,46 +46,46 @@ class BestFit:
 
     # ---- parts of a node
 
-    def part(self, wish: PlacementRequest) -> Placement | None:
+    def part(self, request: PlacementRequest) -> Placement | None:
         """One NPU or several, or a die, on one node."""
         index, npus = self.index, self.index.npus
-        if wish.npus_per_node < 1:
-            return self._die(wish)
-        size = int(wish.npus_per_node)
+        if request.npus_per_node < 1:
+            return self._die(request)
+        size = int(request.npus_per_node)
         for free in self.orders[size]:
             if free == npus:
-                if (cabinet := self.smallest_cabinet(1, wish.lease_end)) < 0:
+                if (cabinet := self.smallest_cabinet(1, request.lease_end)) < 0:
                     continue
                 node = cabinet * index.nodes + (index.whole[cabinet] & -index.whole[cabinet]).bit_length() - 1
             elif nodes := index.parts[free]:
-                node = self._like(nodes, self.node_ends, wish.lease_end)
+                node = self._like(nodes, self.node_ends, request.lease_end)
             else:
                 continue
             return Placement(parts=[(node, dies_for(index.dies[node], size))])
         return None
 
-    def _die(self, wish: PlacementRequest) -> Placement | None:
+    def _die(self, request: PlacementRequest) -> Placement | None:
         index = self.index
         for nodes in index.halves:
             if nodes:
-                node = self._like(nodes, self.node_ends, wish.lease_end)
+                node = self._like(nodes, self.node_ends, request.lease_end)
                 dies = index.dies[node]
                 single = dies & ~((dies & dies >> 1 & EVEN) * 3)
                 return Placement(parts=[(node, single & -single)])
         for nodes in index.parts[1:]:
             if nodes:
-                node = self._like(nodes, self.node_ends, wish.lease_end)
+                node = self._like(nodes, self.node_ends, request.lease_end)
                 pairs = index.dies[node] & index.dies[node] >> 1 & EVEN
                 return Placement(parts=[(node, pairs & -pairs)])
-        cabinet = self.smallest_cabinet(1, wish.lease_end)
+        cabinet = self.smallest_cabinet(1, request.lease_end)
         if cabinet < 0:
             return None
         whole = index.whole[cabinet]
         return Placement(parts=[(cabinet * index.nodes + (whole & -whole).bit_length() - 1, 1)])
 
-    def observe_size(self, wish: PlacementRequest) -> None:
+    def observe_size(self, request: PlacementRequest) -> None:
         """Count a size asked for; every so often the order in which parts look for a node is made anew."""
-        self.seen[int(wish.npus_per_node) if wish.npus_per_node >= 1 else 0] += wish.nodes
+        self.seen[int(request.npus_per_node) if request.npus_per_node >= 1 else 0] += request.nodes
         self._until_learned -= 1
         if self._until_learned or not self.policy.learns:
             return
@@ -103,17 +103,17 @@ class BestFit:
 
     # ---- whole nodes
 
-    def gang(self, wish: PlacementRequest) -> Placement | None:
-        index, wanted = self.index, wish.nodes
+    def gang(self, request: PlacementRequest) -> Placement | None:
+        index, wanted = self.index, request.nodes
         if wanted <= index.nodes:
-            cabinet = self.smallest_cabinet(wanted, wish.lease_end)
+            cabinet = self.smallest_cabinet(wanted, request.lease_end)
             if cabinet >= 0:
                 return Placement(whole=[(cabinet, lowest(index.whole[cabinet], wanted))])
-        if wish.required_domain == "cabinet":
+        if request.required_domain == "cabinet":
             return None
         if (least := index.smallest_supernode_with(wanted)) >= 0:
-            return Placement(whole=self.in_supernode(self.supernode(least, wanted), wanted, wish.lease_end))
-        return None if wish.required_domain else self.over_supernodes(wish)
+            return Placement(whole=self.in_supernode(self.supernode(least, wanted), wanted, request.lease_end))
+        return None if request.required_domain else self.over_supernodes(request)
 
     def smallest_cabinet(self, wanted: int, end: float) -> int:
         """The cabinet with the fewest whole nodes that are enough, in the fullest supernode of those; -1 for none."""
@@ -162,9 +162,9 @@ class BestFit:
             wanted -= largest
         return found
 
-    def over_supernodes(self, wish: PlacementRequest) -> Placement | None:
+    def over_supernodes(self, request: PlacementRequest) -> Placement | None:
         """The emptiest supernodes whole, in blocks, and the rest in the tightest one, beside the spares."""
-        index, block, wanted = self.index, wish.supernode_block, wish.nodes
+        index, block, wanted = self.index, request.supernode_block, request.nodes
         if wanted % block:
             return None
         chosen: list[tuple[int, int]] = []
@@ -175,12 +175,12 @@ class BestFit:
             if not waiting:
                 size -= 1
                 continue
-            if wanted + wish.spares <= size:
-                size = self._tightest_unused(wanted + wish.spares, used, size)
+            if wanted + request.spares <= size:
+                size = self._tightest_unused(wanted + request.spares, used, size)
                 waiting = index.by_free[size] & ~used
                 take = wanted
             else:
-                beside = wish.spares if wanted <= size else 0  # they lie in a supernode that the gang uses
+                beside = request.spares if wanted <= size else 0  # they lie in a supernode that the gang uses
                 take = (size - beside) // block * block
             if not take:
                 return None
@@ -192,7 +192,7 @@ class BestFit:
             return None
         found: list[tuple[int, int]] = []
         for supernode, take in chosen:
-            found += self.in_supernode(supernode, take, wish.lease_end)
+            found += self.in_supernode(supernode, take, request.lease_end)
         return Placement(whole=found)
 
     def _tightest_unused(self, wanted: int, used: int, size: int) -> int:

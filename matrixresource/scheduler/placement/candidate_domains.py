@@ -12,35 +12,35 @@ from matrixresource.scheduler.placement.best_fit import CANDIDATES
 ROOMY = 24  # how many supernodes without enough whole nodes are looked at for parts
 
 
-def scopes(index: FreeCapacityIndex, wish: PlacementRequest) -> Iterator[range]:
+def scopes(index: FreeCapacityIndex, request: PlacementRequest) -> Iterator[range]:
     """Cabinets to look at together, the tightest first."""
     shape = index.shape
-    if wish.required_domain == "cabinet":
-        for supernode in tight_supernodes(index, wish):
+    if request.required_domain == "cabinet":
+        for supernode in tight_supernodes(index, request):
             first = supernode * shape.cabinets
-            least = (wish.nodes if wish.npus_per_node == index.npus else 0) + wish.spares
+            least = (request.nodes if request.npus_per_node == index.npus else 0) + request.spares
             for row in index.rows[supernode][least:]:
                 for cabinet in low_bits(row, shape.cabinets):
                     yield range(first + cabinet, first + cabinet + 1)
         return
-    for supernode in tight_supernodes(index, wish):
+    for supernode in tight_supernodes(index, request):
         yield range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
 
 
-def tight_supernodes(index: FreeCapacityIndex, wish: PlacementRequest) -> Iterator[int]:
+def tight_supernodes(index: FreeCapacityIndex, request: PlacementRequest) -> Iterator[int]:
     """Those with enough whole nodes by how few; for parts, a few that have less come first."""
-    needs_whole = wish.npus_per_node == index.npus
-    wanted = (wish.nodes if needs_whole else 0) + wish.spares
+    needs_whole = request.npus_per_node == index.npus
+    wanted = (request.nodes if needs_whole else 0) + request.spares
     if index.shape.supernodes == 1:
         yield 0
         return
-    if not needs_whole and wish.nodes:
+    if not needs_whole and request.nodes:
         seen = 0
-        for size in range(wanted, min(wish.nodes + wish.spares, index.shape.of_supernode + 1)):
+        for size in range(wanted, min(request.nodes + request.spares, index.shape.of_supernode + 1)):
             for supernode in low_bits(index.by_free[size], ROOMY - seen):
                 seen += 1
                 yield supernode
-        wanted += wish.nodes
+        wanted += request.nodes
     sizes = index.sizes >> wanted << wanted
     while sizes:
         low = sizes & -sizes
@@ -48,20 +48,20 @@ def tight_supernodes(index: FreeCapacityIndex, wish: PlacementRequest) -> Iterat
         yield from low_bits(index.by_free[low.bit_length() - 1], index.shape.supernodes)
 
 
-def started_scopes(index: FreeCapacityIndex, wish: PlacementRequest) -> Iterator[range]:
+def started_scopes(index: FreeCapacityIndex, request: PlacementRequest) -> Iterator[range]:
     """For parts without other rules, among many supernodes: first where nodes in use have room, then the tightest."""
     cabinets, nodes = index.cabinets, index.nodes
     seen: set[int] = set()
-    size = nodes if wish.required_domain == "cabinet" else index.shape.of_supernode
-    least = max(1, int(wish.npus_per_node))
-    for started in (*(index.halves[:1] if wish.npus_per_node < 1 else ()), *index.parts[least:]):
+    size = nodes if request.required_domain == "cabinet" else index.shape.of_supernode
+    least = max(1, int(request.npus_per_node))
+    for started in (*(index.halves[:1] if request.npus_per_node < 1 else ()), *index.parts[least:]):
         for node in low_bits(started, CANDIDATES * 2):
             domain = node // size
             if domain not in seen:
                 seen.add(domain)
                 yield range(domain, domain + 1) if size == nodes else range(domain * cabinets, (domain + 1) * cabinets)
-    wanted = wish.nodes + wish.spares
-    if wish.required_domain == "cabinet":
+    wanted = request.nodes + request.spares
+    if request.required_domain == "cabinet":
         for count in range(wanted, nodes + 1):
             for supernode in low_bits(index.having[count], CANDIDATES):
                 row = index.rows[supernode][count]
@@ -73,13 +73,13 @@ def started_scopes(index: FreeCapacityIndex, wish: PlacementRequest) -> Iterator
             yield range(supernode * cabinets, (supernode + 1) * cabinets)
 
 
-def scope_for_parts(index: FreeCapacityIndex, wish: PlacementRequest) -> range | None:
+def scope_for_parts(index: FreeCapacityIndex, request: PlacementRequest) -> range | None:
     """Of the first few started scopes that hold a gang of parts the one where it touches the fewest cabinets, then with
     the fewest whole nodes; counted from the sets of nodes, without choosing any. None when none holds it."""
-    nodes, wanted, started = index.nodes, wish.nodes, index.started(wish.npus_per_node)
+    nodes, wanted, started = index.nodes, request.nodes, index.started(request.npus_per_node)
     full, tried = (1 << nodes) - 1, 0
     best: tuple[int, int, range] | None = None
-    for scope in started_scopes(index, wish):
+    for scope in started_scopes(index, request):
         here = started >> scope.start * nodes & (1 << len(scope) * nodes) - 1
         whole = whole_in(index, scope)
         if here.bit_count() + whole < wanted:

@@ -28,31 +28,38 @@ if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-def choose(ledger: Ledger, wish: PlacementRequest) -> Placement | None:
+def choose(ledger: Ledger, request: PlacementRequest) -> Placement | None:
     """A place that keeps every rule that is required, or None."""
     index = ledger.index
-    if wish.required_domain == "cabinet" and wish.nodes + wish.spares > index.nodes:
+    if request.required_domain == "cabinet" and request.nodes + request.spares > index.nodes:
         return None
-    if too_few(index, wish):
+    if too_few(index, request):
         return None
-    bound = wish.spread or wish.anti_affinity or wish.affinity or wish.cpus or wish.mem or wish.cabinet_block > 1
-    if not bound and wish.npus_per_node == index.npus:
-        return with_spares(ledger, wish)
-    allowed = AffinityFilter(ledger, wish)
+    bound = (
+        request.spread
+        or request.anti_affinity
+        or request.affinity
+        or request.cpus
+        or request.mem
+        or request.cabinet_block > 1
+    )
+    if not bound and request.npus_per_node == index.npus:
+        return with_spares(ledger, request)
+    allowed = AffinityFilter(ledger, request)
     if allowed.nothing:
         return None
     small = not bound and index.shape.supernodes > 1
-    if small and not wish.spares and wish.nodes > 1:
-        if (scope := scope_for_parts(index, wish)) is not None:
-            return in_scope(ledger, wish, scope, allowed)
-        return None if wish.required_domain else over_supernodes(ledger, wish, allowed)
+    if small and not request.spares and request.nodes > 1:
+        if (scope := scope_for_parts(index, request)) is not None:
+            return in_scope(ledger, request, scope, allowed)
+        return None if request.required_domain else over_supernodes(ledger, request, allowed)
     best: tuple[tuple[int, int], Placement] | None = None
     tried = 0
-    for scope in started_scopes(index, wish) if small else scopes(index, wish):
-        place = in_scope(ledger, wish, scope, allowed)
+    for scope in started_scopes(index, request) if small else scopes(index, request):
+        place = in_scope(ledger, request, scope, allowed)
         if place is None:
             continue
-        if wish.nodes <= 1 and wish.required_domain != "cabinet":
+        if request.nodes <= 1 and request.required_domain != "cabinet":
             return place
         rank = (len(place.cabinets(index.nodes)), whole_in(index, scope))
         if best is None or rank < best[0]:
@@ -62,82 +69,82 @@ def choose(ledger: Ledger, wish: PlacementRequest) -> Placement | None:
             break
     if best is not None:
         return best[1]
-    if wish.required_domain or index.shape.supernodes == 1:
+    if request.required_domain or index.shape.supernodes == 1:
         return None
-    return over_supernodes(ledger, wish, allowed)
+    return over_supernodes(ledger, request, allowed)
 
 
-def too_few(index: FreeCapacityIndex, wish: PlacementRequest) -> bool:
+def too_few(index: FreeCapacityIndex, request: PlacementRequest) -> bool:
     """Whether even the domain with the most whole nodes has too few, seen from the index at once."""
-    wanted = wish.spares + (wish.nodes if wish.npus_per_node == index.npus else 0)
-    return wanted > (index.most_left() if wish.required_domain or index.shape.supernodes == 1 else sum(index.left))
+    wanted = request.spares + (request.nodes if request.npus_per_node == index.npus else 0)
+    return wanted > (index.most_left() if request.required_domain or index.shape.supernodes == 1 else sum(index.left))
 
 
-def with_spares(ledger: Ledger, wish: PlacementRequest) -> Placement | None:
+def with_spares(ledger: Ledger, request: PlacementRequest) -> Placement | None:
     """Whole nodes and spares and no other rule: found from the index alone."""
     index, chooser = ledger.index, ledger.chooser
-    both = wish.nodes + wish.spares
-    if wish.required_domain == "cabinet" or (not wish.required_domain and both <= index.nodes):
-        cabinet = chooser.smallest_cabinet(both, wish.lease_end)
+    both = request.nodes + request.spares
+    if request.required_domain == "cabinet" or (not request.required_domain and both <= index.nodes):
+        cabinet = chooser.smallest_cabinet(both, request.lease_end)
         if cabinet >= 0:
             whole = index.whole[cabinet]
-            members = lowest(whole, wish.nodes)
-            return Placement(whole=[(cabinet, members)], spares=[(cabinet, lowest(whole & ~members, wish.spares))])
-        if wish.required_domain == "cabinet":
+            members = lowest(whole, request.nodes)
+            return Placement(whole=[(cabinet, members)], spares=[(cabinet, lowest(whole & ~members, request.spares))])
+        if request.required_domain == "cabinet":
             return None
     if (least := index.smallest_supernode_with(both)) >= 0:
-        supernode = chooser.supernode(least, wish.nodes)
-        place = Placement(whole=chooser.in_supernode(supernode, wish.nodes, wish.lease_end))
+        supernode = chooser.supernode(least, request.nodes)
+        place = Placement(whole=chooser.in_supernode(supernode, request.nodes, request.lease_end))
         first = supernode * index.cabinets
-        return place if place_spares(index, wish, range(first, first + index.cabinets), place) else None
-    if wish.required_domain or sum(sorted(index.left)[-(wish.nodes // wish.supernode_block) :]) < both:
+        return place if place_spares(index, request, range(first, first + index.cabinets), place) else None
+    if request.required_domain or sum(sorted(index.left)[-(request.nodes // request.supernode_block) :]) < both:
         return None
-    place_over = chooser.over_supernodes(wish)
+    place_over = chooser.over_supernodes(request)
     if place_over is not None:
         homes = sorted({cabinet // index.cabinets for cabinet, _ in place_over.whole})
         around = [c for s in homes for c in range(s * index.cabinets, (s + 1) * index.cabinets)]
-        if place_spares(index, wish, around, place_over):
+        if place_spares(index, request, around, place_over):
             return place_over
     free = {cabinet: whole for cabinet, whole in enumerate(index.whole) if whole}
-    return leaving_spares(index, wish, free, range(index.shape.all_cabinets))
+    return leaving_spares(index, request, free, range(index.shape.all_cabinets))
 
 
-def in_scope(ledger: Ledger, wish: PlacementRequest, scope: range, allowed: AffinityFilter) -> Placement | None:
+def in_scope(ledger: Ledger, request: PlacementRequest, scope: range, allowed: AffinityFilter) -> Placement | None:
     """The whole request inside some cabinets, or None."""
     index = ledger.index
     place = Placement()
     free: dict[int, int] = {}
-    if wish.nodes:
-        limit, domain = spread_limit(index, wish.spread)
-        free = free_nodes(index, wish, scope, allowed)
-        chosen = pack_nodes(free, wish.nodes, limit, domain, index, wish.cabinet_block)
+    if request.nodes:
+        limit, domain = spread_limit(index, request.spread)
+        free = free_nodes(index, request, scope, allowed)
+        chosen = pack_nodes(free, request.nodes, limit, domain, index, request.cabinet_block)
         if chosen is None:
             return None
-        settle(index, wish, chosen, place)
-    if wish.spares and not place_spares(index, wish, scope, place):
-        dealt = None if wish.npus_per_node == index.npus else leaving_spares(index, wish, free, scope)
+        settle(index, request, chosen, place)
+    if request.spares and not place_spares(index, request, scope, place):
+        dealt = None if request.npus_per_node == index.npus else leaving_spares(index, request, free, scope)
         if dealt is None:
             return None
         place = dealt
-    if wish.cpus or wish.mem:
-        around = scope if wish.required_domain else range(index.shape.all_cabinets)
-        if not place_pools(ledger, wish, around, place):
+    if request.cpus or request.mem:
+        around = scope if request.required_domain else range(index.shape.all_cabinets)
+        if not place_pools(ledger, request, around, place):
             return None
     return place
 
 
 def leaving_spares(
-    index: FreeCapacityIndex, wish: PlacementRequest, free: dict[int, int], scope: Iterable[int]
+    index: FreeCapacityIndex, request: PlacementRequest, free: dict[int, int], scope: Iterable[int]
 ) -> Placement | None:
     """Members on some of the `free` nodes (masks by cabinet) that leave whole nodes for the spares, and those.
 
     Of very many supernodes the emptiest are looked at first.
     """
-    limit, domain = spread_limit(index, wish.spread)
+    limit, domain = spread_limit(index, request.spread)
     each = limit if domain == 1 else index.nodes
     most = limit if domain > 1 else index.shape.of_supernode
     cabinets = index.cabinets
-    for some in emptiest_first(index, list(scope), 2 * (wish.nodes + wish.spares)):
+    for some in emptiest_first(index, list(scope), 2 * (request.nodes + request.spares)):
         rooms: dict[int, CabinetCapacity] = {}
         for cabinet in some:
             mask, whole = free.get(cabinet, 0), index.whole[cabinet]
@@ -146,18 +153,18 @@ def leaving_spares(
                 rooms[cabinet] = CabinetCapacity(min(mask.bit_count(), each), whole.bit_count(), started)
         takes = distribute(
             rooms,
-            wish.nodes,
-            wish.spares,
-            cell=wish.cabinet_block,
-            block=wish.supernode_block,
+            request.nodes,
+            request.spares,
+            cell=request.cabinet_block,
+            block=request.supernode_block,
             most=most,
             cabinets=cabinets,
         )
         if takes is not None:
             place = Placement()
             chosen = [(c, tightest_nodes(index, c, free[c], count)) for c, count in takes.items()]
-            settle(index, wish, chosen, place)
-            return place if place_spares(index, wish, some, place) else None
+            settle(index, request, chosen, place)
+            return place if place_spares(index, request, some, place) else None
     return None
 
 
@@ -178,15 +185,15 @@ def emptiest_first(index: FreeCapacityIndex, scope: list[int], wanted: int) -> I
 
 
 def free_nodes(
-    index: FreeCapacityIndex, wish: PlacementRequest, scope: range, allowed: AffinityFilter
+    index: FreeCapacityIndex, request: PlacementRequest, scope: range, allowed: AffinityFilter
 ) -> dict[int, int]:
     """By cabinet the mask of nodes that have room for one part of the gang and that the rules allow."""
     found: dict[int, int] = {}
     nodes, whole, first = index.nodes, index.whole, scope.start
     full = (1 << nodes) - 1
     here = 0
-    if wish.npus_per_node < index.npus:
-        here = index.started(wish.npus_per_node) >> first * nodes & (1 << len(scope) * nodes) - 1
+    if request.npus_per_node < index.npus:
+        here = index.started(request.npus_per_node) >> first * nodes & (1 << len(scope) * nodes) - 1
     one_by_one = allowed.of_nodes()
     for cabinet in allowed.cabinets(roomy(index, scope, here)):
         mask = whole[cabinet]
@@ -264,18 +271,20 @@ def tightest_nodes(index: FreeCapacityIndex, cabinet: int, mask: int, wanted: in
     return sum(1 << offset for offset in order[:wanted])
 
 
-def settle(index: FreeCapacityIndex, wish: PlacementRequest, chosen: list[tuple[int, int]], place: Placement) -> None:
+def settle(
+    index: FreeCapacityIndex, request: PlacementRequest, chosen: list[tuple[int, int]], place: Placement
+) -> None:
     """The members, added to a place."""
-    if wish.npus_per_node == index.npus:
+    if request.npus_per_node == index.npus:
         place.whole = chosen
         return
     for cabinet, mask in chosen:
         for offset in index.offsets(mask):
             node = cabinet * index.nodes + offset
-            place.parts.append((node, part_dies(index.dies[node], wish.npus_per_node)))
+            place.parts.append((node, part_dies(index.dies[node], request.npus_per_node)))
 
 
-def place_spares(index: FreeCapacityIndex, wish: PlacementRequest, scope: Iterable[int], place: Placement) -> bool:
+def place_spares(index: FreeCapacityIndex, request: PlacementRequest, scope: Iterable[int], place: Placement) -> bool:
     """Whole nodes in the supernodes that the gang uses, from the fullest cabinets."""
     taken: dict[int, int] = {}
     for cabinet, mask in place.whole + place.spares:
@@ -283,7 +292,7 @@ def place_spares(index: FreeCapacityIndex, wish: PlacementRequest, scope: Iterab
     for node, _ in place.parts:
         taken[node // index.nodes] = taken.get(node // index.nodes, 0) | 1 << node % index.nodes
     homes = {cabinet // index.cabinets for cabinet in place.cabinets(index.nodes)}
-    left = wish.spares
+    left = request.spares
     free = {}
     for cabinet in scope:
         mask = index.whole[cabinet] & ~taken.get(cabinet, 0)
@@ -298,12 +307,12 @@ def place_spares(index: FreeCapacityIndex, wish: PlacementRequest, scope: Iterab
     return False
 
 
-def place_pools(ledger: Ledger, wish: PlacementRequest, around: Iterable[int], place: Placement) -> bool:
+def place_pools(ledger: Ledger, request: PlacementRequest, around: Iterable[int], place: Placement) -> bool:
     """Sockets and GiB from any nodes that are up, the gang's own cabinets first."""
     index = ledger.index
     own = place.cabinets(index.nodes)
     order = [*sorted(own), *(cabinet for cabinet in around if cabinet not in own)]
-    cpus, mem = wish.cpus, wish.mem
+    cpus, mem = request.cpus, request.mem
     for cabinet in order:
         for node in range(cabinet * index.nodes, (cabinet + 1) * index.nodes):
             if not index.up[node]:
@@ -321,48 +330,48 @@ def place_pools(ledger: Ledger, wish: PlacementRequest, around: Iterable[int], p
     return not cpus and not mem
 
 
-def over_supernodes(ledger: Ledger, wish: PlacementRequest, allowed: AffinityFilter) -> Placement | None:
+def over_supernodes(ledger: Ledger, request: PlacementRequest, allowed: AffinityFilter) -> Placement | None:
     """A gang larger than any supernode: the emptiest whole, in blocks, the rest where it is tightest."""
     index, shape = ledger.index, ledger.shape
-    if not wish.nodes or (wish.npus_per_node == index.npus and sum(index.left) < wish.nodes + wish.spares):
+    if not request.nodes or (request.npus_per_node == index.npus and sum(index.left) < request.nodes + request.spares):
         return None
-    limit, domain = spread_limit(index, wish.spread)
+    limit, domain = spread_limit(index, request.spread)
     frees = {}
     for supernode in range(shape.supernodes):
         scope = range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
-        frees[supernode] = free_nodes(index, wish, scope, allowed)
-    cell, each = wish.cabinet_block, limit if domain == 1 else index.nodes
+        frees[supernode] = free_nodes(index, request, scope, allowed)
+    cell, each = request.cabinet_block, limit if domain == 1 else index.nodes
     room = {s: sum(min(m.bit_count(), each) // cell * cell for m in free.values()) for s, free in frees.items()}
     if domain > 1:
         room = {s: min(r, limit) for s, r in room.items()}
-    place = _roomiest_first(index, wish, frees, room)
+    place = _roomiest_first(index, request, frees, room)
     everywhere = range(shape.all_cabinets)
-    if wish.spares and place is not None and not place_spares(index, wish, everywhere, place):
+    if request.spares and place is not None and not place_spares(index, request, everywhere, place):
         free = {cabinet: mask for masks in frees.values() for cabinet, mask in masks.items()}
-        place = leaving_spares(index, wish, free, everywhere)
-    if place is None or ((wish.cpus or wish.mem) and not place_pools(ledger, wish, everywhere, place)):
+        place = leaving_spares(index, request, free, everywhere)
+    if place is None or ((request.cpus or request.mem) and not place_pools(ledger, request, everywhere, place)):
         return None
     return place
 
 
 def _roomiest_first(
-    index: FreeCapacityIndex, wish: PlacementRequest, frees: dict[int, dict[int, int]], room: dict[int, int]
+    index: FreeCapacityIndex, request: PlacementRequest, frees: dict[int, dict[int, int]], room: dict[int, int]
 ) -> Placement | None:
     """Members without regard to spares: by supernode the nodes that are free, and how many of them it may give."""
-    limit, domain = spread_limit(index, wish.spread)
-    step = lcm(wish.supernode_block, wish.cabinet_block)
-    place, wanted = Placement(), wish.nodes
+    limit, domain = spread_limit(index, request.spread)
+    step = lcm(request.supernode_block, request.cabinet_block)
+    place, wanted = Placement(), request.nodes
     waiting = sorted(room, key=lambda s: (-room[s], s))
     while wanted and waiting:
         enough = [s for s in waiting if room[s] >= wanted]
         supernode = min(enough, key=lambda s: (room[s], s)) if enough else waiting[0]
         waiting.remove(supernode)
         take = min(room[supernode] // step * step, wanted)
-        chosen = pack_nodes(frees[supernode], take, limit, domain, index, wish.cabinet_block) if take else None
+        chosen = pack_nodes(frees[supernode], take, limit, domain, index, request.cabinet_block) if take else None
         if chosen is None:
             return None
         part = Placement()
-        settle(index, wish, chosen, part)
+        settle(index, request, chosen, part)
         place.whole += part.whole
         place.parts += part.parts
         wanted -= take

@@ -18,62 +18,65 @@ if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
 
 
-def choose(ledger: Ledger, wish: PlacementRequest) -> Placement | None:
+def choose(ledger: Ledger, request: PlacementRequest) -> Placement | None:
     """A place that keeps what is required and as many of the preferences as fit, or None."""
-    return first_that_fits(ledger.shape, wish, lambda firm: _firmly(ledger, firm))
+    return first_that_fits(ledger.shape, request, lambda firm: _firmly(ledger, firm))
 
 
 def first_that_fits(
-    shape: ClusterShape, wish: PlacementRequest, place: Callable[[PlacementRequest], Placement | None]
+    shape: ClusterShape, request: PlacementRequest, place: Callable[[PlacementRequest], Placement | None]
 ) -> Placement | None:
     """What `place` finds for the request with its preferences made rules, as many of them as it can serve."""
-    if not wish.soft:
-        return place(wish)
-    for firm in _firmed(wish):
+    if not request.soft:
+        return place(request)
+    for firm in _firmed(request):
         found = _evenly(shape, firm, place)
         if found is not None:
             return found
     return None
 
 
-def _firmly(ledger: Ledger, wish: PlacementRequest) -> Placement | None:
-    return constrained.choose(ledger, wish) if not wish.unconstrained else ledger.choose_unreserved(wish)
+def _firmly(ledger: Ledger, request: PlacementRequest) -> Placement | None:
+    return constrained.choose(ledger, request) if not request.unconstrained else ledger.choose_unreserved(request)
 
 
-def _firmed(wish: PlacementRequest) -> Iterator[PlacementRequest]:
+def _firmed(request: PlacementRequest) -> Iterator[PlacementRequest]:
     """The request with its level and its neighbours as rules; then without the level; then without the neighbours."""
     soft = [
-        key for key in ("affinity", "anti_affinity") if (rule := getattr(wish, key)) is not None and not rule.required
+        key
+        for key in ("affinity", "anti_affinity")
+        if (rule := getattr(request, key)) is not None and not rule.required
     ]
-    kept: dict[str, DomainConstraint] = {key: replace(getattr(wish, key), required=True) for key in soft}
-    narrower = wish.preferred_domain and (
-        not wish.required_domain or (wish.required_domain == "supernode" and wish.preferred_domain == "cabinet")
+    kept: dict[str, DomainConstraint] = {key: replace(getattr(request, key), required=True) for key in soft}
+    narrower = request.preferred_domain and (
+        not request.required_domain
+        or (request.required_domain == "supernode" and request.preferred_domain == "cabinet")
     )
-    levels = [wish.preferred_domain, wish.required_domain] if narrower else [wish.required_domain]
+    levels = [request.preferred_domain, request.required_domain] if narrower else [request.required_domain]
     choices: list[dict[str, Any]] = [kept, dict.fromkeys(soft)] if soft else [{}]
     for rules in choices:
         for level in levels:
-            yield replace(wish, required_domain=level, preferred_domain="", **rules)
+            yield replace(request, required_domain=level, preferred_domain="", **rules)
 
 
 def _evenly(
-    shape: ClusterShape, wish: PlacementRequest, place: Callable[[PlacementRequest], Placement | None]
+    shape: ClusterShape, request: PlacementRequest, place: Callable[[PlacementRequest], Placement | None]
 ) -> Placement | None:
     """As few nodes of one domain as can be, where the spread is a preference."""
-    if wish.spread is None or wish.spread.required:
-        return place(wish)
-    over = wish.spread.over
+    if request.spread is None or request.spread.required:
+        return place(request)
+    over = request.spread.over
     sizes = {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}
-    domains = max(1, sizes[wish.required_domain] // sizes[over])
-    low, high = max(1, -(-wish.nodes // domains)), min(wish.nodes, sizes[over])
+    domains = max(1, sizes[request.required_domain] // sizes[over])
+    low, high = max(1, -(-request.nodes // domains)), min(request.nodes, sizes[over])
 
     def spread(most: int) -> Placement | None:
-        return place(replace(wish, spread=DomainConstraint(over, most)))
+        return place(replace(request, spread=DomainConstraint(over, most)))
 
     best = spread(low) if low < high else None
     if best is not None:
         return best
-    best = place(replace(wish, spread=None))
+    best = place(replace(request, spread=None))
     while best is not None and low < high - 1:
         middle = (low + high) // 2
         found = spread(middle)

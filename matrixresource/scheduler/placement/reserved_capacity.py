@@ -87,10 +87,10 @@ def combine(reservations: list[Reservation]) -> CombinedReservations:
 
 
 @contextmanager
-def hide_reservations(ledger: Ledger, wish: PlacementRequest, start: float = -inf) -> Iterator[None]:
+def hide_reservations(ledger: Ledger, request: PlacementRequest, start: float = -inf) -> Iterator[None]:
     """Choose inside, for a stay from `start` to the end of the wish; the index is to be at the end as it was here."""
-    promised = ledger.promises.between(start, wish.lease_end) if ledger.promises else None
-    with closed(ledger.index, wish.excluded_nodes):
+    promised = ledger.promises.between(start, request.lease_end) if ledger.promises else None
+    with closed(ledger.index, request.excluded_nodes):
         if promised is None:
             yield
             return
@@ -172,7 +172,9 @@ def conflicts_with_reservations(ledger: Ledger, name: str, place: Placement, end
             return True
     first = ledger.promises.waiting[0].start
     staying = [
-        held.place for other, held in ledger.allocations.items() if other != name and held.request.lease_end > first
+        allocation.place
+        for other, allocation in ledger.allocations.items()
+        if other != name and allocation.request.lease_end > first
     ]
     for key, most in (("cpus", ledger.shape.cpus), ("mem", ledger.shape.mem_gib)):
         total = Counter(getattr(promised, key))

@@ -35,28 +35,30 @@ LeaseS = Annotated[float | None, typer.Option("--lease", help="Given back after 
 Exclude = Annotated[list[str] | None, typer.Option(help="A node that it shall not have; may be repeated.")]
 
 
-def request(said: Mapping[str, Any]) -> dict[str, Any]:
+def request(reported: Mapping[str, Any]) -> dict[str, Any]:
     """The wire request of the options above, by their names; what was not said is left out.
 
     Raises InvalidField for what cannot be read.
     """
-    placement = {key: said[key] for key in ("policy", "level", "required")}
-    placement |= _given(maxPerDomain=said["max_per_domain"], blocks=[_block(text) for text in said["block"] or []])
-    wish = _given(
-        nodes=said["nodes"],
-        npus=said["npus"],
-        npusPerNode=said["npus_per_node"],
-        cpus=said["cpus"],
-        memoryGib=said["memory_gib"],
-        spares=said["spares"],
-        affinity=_affinity(said["affinity"], "--affinity"),
-        anti_affinity=_affinity(said["anti_affinity"], "--anti-affinity"),
-        priority=said["priority"],
-        preemption="LowerPriority" if said.get("preempt") else "",
-        leaseS=said.get("lease_s"),
-        excludeNodes=said["exclude"],
+    placement = {key: reported[key] for key in ("policy", "level", "required")}
+    placement |= _given(
+        maxPerDomain=reported["max_per_domain"], blocks=[_block(text) for text in reported["block"] or []]
     )
-    return wish | {"placement": placement}
+    desired = _given(
+        nodes=reported["nodes"],
+        npus=reported["npus"],
+        npusPerNode=reported["npus_per_node"],
+        cpus=reported["cpus"],
+        memoryGib=reported["memory_gib"],
+        spares=reported["spares"],
+        affinity=_affinity(reported["affinity"], "--affinity"),
+        anti_affinity=_affinity(reported["anti_affinity"], "--anti-affinity"),
+        priority=reported["priority"],
+        preemption="LowerPriority" if reported.get("preempt") else "",
+        leaseS=reported.get("lease_s"),
+        excludeNodes=reported["exclude"],
+    )
+    return desired | {"placement": placement}
 
 
 def sized(nodes: int | None, npus: float | None, cpus: int, memory_gib: int) -> bool:

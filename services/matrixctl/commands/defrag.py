@@ -128,12 +128,12 @@ def _bar() -> Any:
 
 
 def _line() -> Any:
-    told: list[str] = []
+    reported: list[str] = []
 
     def show(view: dict[str, Any]) -> None:
         text = f"{view['movesDone']} of {len(view['moves'])} moved; {view['message']}"
-        if view["state"] not in OVER and told[-1:] != [text]:
-            told.append(text)
+        if view["state"] not in OVER and reported[-1:] != [text]:
+            reported.append(text)
             print(text, file=sys.stderr)
 
     return show

@@ -43,8 +43,8 @@ def domain_close(
 ) -> None:
     """Take nothing new there, and say who still lies there."""
     view = _call(state, "POST", f"domains/{name}:close{'?drain=true' if drain else ''}", {"reason": reason})
-    held = view.get("allocations", [])
-    lying = f"there still lie {', '.join(held)}" if held else "nothing lies there"
+    current = view.get("allocations", [])
+    lying = f"there still lie {', '.join(current)}" if current else "nothing lies there"
     say(f"{name} is {view['state']}; {lying}")
 
 

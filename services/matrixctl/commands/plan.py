@@ -59,7 +59,7 @@ def plan(
     if (file is None) != allocation_options.sized(nodes, npus, cpus, memory_gib):
         flags = "--filename, --nodes, --npus, --cpus, --memory-gib"
         raise InvalidField("give either a manifest or a number of nodes or NPUs", field=flags)
-    wishes = _requests(file) if file is not None else []
+    requests = _requests(file) if file is not None else []
     reach = ApiClient.of(Folder(state))
     if file is None:
         body = allocation_options.request(context.params)
@@ -69,7 +69,7 @@ def plan(
         if not answer["fits"]:
             raise typer.Exit(EXIT_REFUSED)
         return
-    plans = [_planned(reach, each["metadata"]["name"], dict(each.get("spec") or {})) for each in wishes]
+    plans = [_planned(reach, each["metadata"]["name"], dict(each.get("spec") or {})) for each in requests]
     if output in (Form.JSON, Form.YAML):
         document({"items": plans}, output)
         return
@@ -89,10 +89,10 @@ def _requests(file: Path) -> list[dict[str, Any]]:
 
     if not file.exists():
         raise InvalidField(f"there is no file {file}", field="--filename")
-    wishes = [each for each in yaml.safe_load_all(file.read_text()) if each and each.get("kind") == KIND]
-    if not wishes:
+    requests = [each for each in yaml.safe_load_all(file.read_text()) if each and each.get("kind") == KIND]
+    if not requests:
         raise InvalidField(f"there is no {KIND} in {file}", field="--filename")
-    return wishes
+    return requests
 
 
 def _tell(answer: dict[str, Any]) -> None:

@@ -45,8 +45,8 @@ def quota_set(
     if not limits:
         raise InvalidField("give a limit, or `quota delete` the quota", field="--npus, --cpus, --memory-gib")
     view = _call(state, "resource", "PUT", f"quotas/{project}", limits)
-    told = ", ".join(f"{view[key]:g} {key} ({view['used' + key[0].upper() + key[1:]]:g} held)" for key in limits)
-    say(f"{project} may hold {told}")
+    text = ", ".join(f"{view[key]:g} {key} ({view['used' + key[0].upper() + key[1:]]:g} held)" for key in limits)
+    say(f"{project} may hold {text}")
 
 
 @quota_app.command("delete")

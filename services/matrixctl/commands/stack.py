@@ -131,9 +131,9 @@ def show_status(folder: Any, form: Form) -> int:
     from services.matrixctl.supervisor.up import look
 
     report = look(folder)
-    held = report.document()
+    current = report.document()
     if form in (Form.JSON, Form.YAML):
-        document(held, form)
+        document(current, form)
     elif report.stack is not None and report.stack.contained:
         raise NotRunning(f"the stack in {folder.path} is made of containers; `docker compose ps` shows them")
     elif not report.running:
@@ -153,17 +153,17 @@ def show_status(folder: Any, form: Form) -> int:
                 mib(row["memory"]["rss"]),
                 *((row["waitingFor"] or "-", row["lastExit"] or "-", row["log"]) if wide else ()),
             ]
-            for row in held["processes"]
+            for row in current["processes"]
         ]
-        supervisor = held["supervisor"]
+        supervisor = current["supervisor"]
         state = "Ready" if supervisor["pid"] else "Stopped"
         sizes = [mib(supervisor["memory"]["pss"]), mib(supervisor["memory"]["rss"])]
         rows.append(["supervisor", supervisor["pid"] or "-", state, "-", 0, *sizes, *(("-",) * len(wide))])
         table(["name", "pid", "state", "url", "restarts", "memory (pss)", "rss", *wide], rows)
         say(
-            f"\ntime scale {held['timeScale']:g}, emulated time {held['emulatedTime']}, "
-            f"memory {mib(held['memory']['pss'])} with shared pages counted once "
-            f"({mib(held['memory']['rss'])} counting them in every process)"
+            f"\ntime scale {current['timeScale']:g}, emulated time {current['emulatedTime']}, "
+            f"memory {mib(current['memory']['pss'])} with shared pages counted once "
+            f"({mib(current['memory']['rss'])} counting them in every process)"
         )
         if report.supervisor is None:
             say(
@@ -213,8 +213,8 @@ def token_list(state: State = DEFAULT_STATE, output: Output = Form.TABLE) -> Non
     from services.matrixctl.supervisor.state_folder import Folder
 
     folder = Folder(state)
-    held = json.loads(folder.tokens.read_text()) if folder.tokens.exists() else {}
-    items = [value | {"digest": key[:12]} for key, value in held.items()]
+    current = json.loads(folder.tokens.read_text()) if folder.tokens.exists() else {}
+    items = [value | {"digest": key[:12]} for key, value in current.items()]
     if output in (Form.JSON, Form.YAML):
         document({"items": items}, output)
     else:

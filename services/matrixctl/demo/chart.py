@@ -42,10 +42,10 @@ def _column(at: float, width: int, first: float, last: float) -> int:
 
 
 def _columns(samples: Sequence[tuple[float, float]], width: int, first: float, last: float) -> list[float]:
-    held: list[list[float]] = [[] for _ in range(width)]
+    current: list[list[float]] = [[] for _ in range(width)]
     for at, value in samples:
-        held[_column(at, width, first, last)].append(value)
+        current[_column(at, width, first, last)].append(value)
     columns: list[float] = []
-    for values in held:
+    for values in current:
         columns.append(sum(values) / len(values) if values else columns[-1] if columns else 0.0)
     return columns

@@ -68,10 +68,10 @@ def cut_cables(demo: Demo) -> None:
     time.sleep(SETTLING_WALL_S)
     after = measured(demo)
     say(f"   mended: {after.text()}")
-    slower, said = during.step_ms / before.step_ms, during.predicted_ms / before.predicted_ms
-    say(f"   {slower - 1:+.0%} measured, {said - 1:+.0%} said by the fabric")
+    slower, reported = during.step_ms / before.step_ms, during.predicted_ms / before.predicted_ms
+    say(f"   {slower - 1:+.0%} measured, {reported - 1:+.0%} said by the fabric")
     check(slower >= FELT_FROM, f"a step took {slower:.2f} times as long with the cables cut; is it measured?")
-    check(abs(slower / said - 1) <= AGREES_WITHIN, f"{slower:.2f} times as long, the fabric says {said:.2f}")
+    check(abs(slower / reported - 1) <= AGREES_WITHIN, f"{slower:.2f} times as long, the fabric says {reported:.2f}")
     back = after.step_ms / before.step_ms / (after.predicted_ms / before.predicted_ms)
     check(abs(back - 1) <= AGREES_WITHIN, f"mended, a step takes {back:.2f} times what it should")
 
@@ -96,18 +96,18 @@ def measured(demo: Demo) -> Pace:
 
     instance = next(str(view["instance"]) for view in slices(demo))
     roles = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}")["roles"]
-    began, seen, said = time.monotonic(), [], []
+    began, seen, reported = time.monotonic(), [], []
 
     def enough() -> bool:
-        held: dict[str, Any] = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}/statistics")
-        if held["decodeBatchPerNpu"] > 0 and not held["decodePaused"]:
-            seen.append(held["decodeStepMs"])
-            said.append(predicted_ms(demo, instance, roles, held["decodeBatchPerNpu"]))
+        current: dict[str, Any] = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}/statistics")
+        if current["decodeBatchPerNpu"] > 0 and not current["decodePaused"]:
+            seen.append(current["decodeStepMs"])
+            reported.append(predicted_ms(demo, instance, roles, current["decodeBatchPerNpu"]))
         return time.monotonic() - began >= MEASURING_WALL_S and len(seen) >= LOOKS_AT_LEAST
 
     until("decoding is measured", enough, PATIENCE_WALL_S, progress=lambda: f"{len(seen)} steps seen")
     step_ms = sum(seen) / len(seen)
-    return Pace(step_ms, sum(said) / len(said), 1e3 * tokens_per_step() / step_ms)
+    return Pace(step_ms, sum(reported) / len(reported), 1e3 * tokens_per_step() / step_ms)
 
 
 def predicted_ms(demo: Demo, instance: str, roles: dict[str, str], batch_per_npu: float) -> float:

@@ -61,12 +61,12 @@ def preempt(demo: Telling) -> None:
     free = int(demo.reach.call("resource", "GET", "/v1/fragmentation")["freeNodes"])
     ask(demo, GUEST, nodes=free // 2, priority=-10)
     say(f"   {GUEST} has {free // 2} nodes, at priority -10; {free - free // 2} nodes are free")
-    wish = {"nodes": free - free // 2 + 1, "priority": 5, "preemption": "LowerPriority"}
+    desired = {"nodes": free - free // 2 + 1, "priority": 5, "preemption": "LowerPriority"}
     path = f"/v1/instances/{URGENT}"
-    planned = demo.reach.call("compute", "PUT", path, body=wish, params={"validateOnly": "true"})
+    planned = demo.reach.call("compute", "PUT", path, body=desired, params={"validateOnly": "true"})
     check(planned["preempts"] == [GUEST], f"the plan would put out {planned['preempts']}")
-    say(f"   {URGENT} wants {wish['nodes']}, at priority 5: a plan says it would put out {GUEST}")
-    ask(demo, URGENT, **wish)
+    say(f"   {URGENT} wants {desired['nodes']}, at priority 5: a plan says it would put out {GUEST}")
+    ask(demo, URGENT, **desired)
 
     def waiting() -> bool:
         view = find(demo, GUEST)

@@ -65,9 +65,9 @@ class Demo:
 
     def progress(self) -> str:
         """One line of how far the instance is."""
-        held = self.instance()
-        ready, wished = dig(held, "status.readyNodes") or 0, dig(held, "spec.nodes") or 0
-        return f"{dig(held, 'status.state') or 'not seen yet'}, {ready}/{wished} nodes ready"
+        current = self.instance()
+        ready, desired = dig(current, "status.readyNodes") or 0, dig(current, "spec.nodes") or 0
+        return f"{dig(current, 'status.state') or 'not seen yet'}, {ready}/{desired} nodes ready"
 
     def mark(self, letter_and_text: str) -> None:
         self.marks.append((self.load.now(), letter_and_text))
@@ -79,17 +79,17 @@ def run_and_say(demo: Demo, lines: list[str]) -> None:
         say(f"   {line}")
 
 
-def conditions(held: dict[str, Any]) -> dict[str, str]:
-    return {each["type"]: each["status"] for each in dig(held, "status.conditions") or []}
+def conditions(current: dict[str, Any]) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in dig(current, "status.conditions") or []}
 
 
 def active(demo: Demo, nodes: int) -> bool:
     """The instance is Active at that size, and says so for the wish it was last given."""
-    held = demo.instance()
+    current = demo.instance()
     return (
-        dig(held, "status.state") == "Active"
-        and dig(held, "status.readyNodes") == nodes
-        and (dig(held, "status.observedGeneration") or 0) >= dig(held, "metadata.generation")
+        dig(current, "status.state") == "Active"
+        and dig(current, "status.readyNodes") == nodes
+        and (dig(current, "status.observedGeneration") or 0) >= dig(current, "metadata.generation")
     )
 
 
@@ -99,17 +99,17 @@ def active(demo: Demo, nodes: int) -> bool:
 def apply(demo: Demo) -> None:
     check(demo.cluster.instance(NAME) is None, f"{NAME} is there already; `kubectl delete cmi {NAME}` removes it")
     run_and_say(demo, demo.cluster.apply(demo.manifest))
-    wished = until("the wish is stored", lambda: dig(demo.instance(), "spec.nodes"), 10.0)
-    say(f"   asked for {wished} nodes ({wished * 8} NPUs) and a spare")
+    desired = until("the wish is stored", lambda: dig(demo.instance(), "spec.nodes"), 10.0)
+    say(f"   asked for {desired} nodes ({desired * 8} NPUs) and a spare")
 
 
 def become_active(demo: Demo) -> None:
-    wished = dig(demo.instance(), "spec.nodes")
-    until("becoming Active", lambda: active(demo, wished), PATIENCE_WALL_S, progress=demo.progress)
-    held = conditions(demo.instance())
-    check(all(held.get(kind) == "True" for kind in PASSING), f"Active, but its conditions are {held}")
+    desired = dig(demo.instance(), "spec.nodes")
+    until("becoming Active", lambda: active(demo, desired), PATIENCE_WALL_S, progress=demo.progress)
+    current = conditions(demo.instance())
+    check(all(current.get(kind) == "True" for kind in PASSING), f"Active, but its conditions are {current}")
     run_and_say(demo, demo.cluster.show("cmi,cminf"))
-    say("   true as agents report it: " + ", ".join(kind for kind, status in held.items() if status == "True"))
+    say("   true as agents report it: " + ", ".join(kind for kind, status in current.items() if status == "True"))
     planes = {view["plane"]: view["state"] for view in slices(demo)}
     check(sorted(planes) == ["rdma", "ub", "vpc"], f"expected a slice on each of three planes, found {planes}")
     say("   slices: " + ", ".join(f"{plane} {state}" for plane, state in sorted(planes.items())))
@@ -194,7 +194,7 @@ def lose_a_node(demo: Demo) -> None:
 
 def heal(demo: Demo) -> None:
     """The member is replaced from the spare, and throughput comes back."""
-    wished = dig(demo.instance(), "spec.nodes")
+    desired = dig(demo.instance(), "spec.nodes")
     seen_states: list[str] = []
 
     def replaced() -> bool:
@@ -204,7 +204,7 @@ def heal(demo: Demo) -> None:
             if state == "Repairing":
                 demo.mark("r: repair began")
         names = [member["node"] for member in demo.members()]
-        return bool(names) and demo.lost not in names and active(demo, wished)
+        return bool(names) and demo.lost not in names and active(demo, desired)
 
     until("repairing from the spare", replaced, PATIENCE_WALL_S, progress=demo.progress)
     demo.mark("a: active again")
@@ -230,9 +230,9 @@ def heal(demo: Demo) -> None:
 def scale(demo: Demo) -> None:
     run_and_say(demo, demo.cluster.scale(NAME, SCALED_TO))
     until("scaling", lambda: active(demo, SCALED_TO), PATIENCE_WALL_S, progress=demo.progress)
-    held = demo.reach.call("resource", "GET", f"/v1/allocations/{NAME}")
-    check(held["nodes"] == SCALED_TO, f"the allocation has {held['nodes']} nodes")
-    say(f"   {SCALED_TO} nodes, {held['npus']} NPUs")
+    current = demo.reach.call("resource", "GET", f"/v1/allocations/{NAME}")
+    check(current["nodes"] == SCALED_TO, f"the allocation has {current['nodes']} nodes")
+    say(f"   {SCALED_TO} nodes, {current['npus']} NPUs")
 
 
 def delete(demo: Demo) -> None:

@@ -93,8 +93,8 @@ class ProcessLock:
         until = time.monotonic() + READ_PATIENCE_WALL_S
         while self._locked():
             try:
-                held = json.loads(self.path.read_text())
-                return Holder(held["pid"], held["started"])
+                current = json.loads(self.path.read_text())
+                return Holder(current["pid"], current["started"])
             except (ValueError, FileNotFoundError):
                 # Just sitting down: the lock comes a moment before the name.
                 if time.monotonic() >= until:

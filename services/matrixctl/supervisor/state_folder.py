@@ -155,11 +155,11 @@ class Folder:
         What another version wrote is read as far as it is known here. Raises Unreadable where it makes no sense.
         """
         try:
-            held: dict[str, Any] = json.loads(self.stack_file.read_text())
-            processes = tuple(_known(Process, item | {"calls": tuple(item["calls"])}) for item in held["processes"])
-            children = {name: _known(Child, child) for name, child in held["children"].items()}
-            parts = {"processes": processes, "time": _known(StackTime, held["time"]), "children": children}
-            return _known(Stack, held | parts)
+            current: dict[str, Any] = json.loads(self.stack_file.read_text())
+            processes = tuple(_known(Process, item | {"calls": tuple(item["calls"])}) for item in current["processes"])
+            children = {name: _known(Child, child) for name, child in current["children"].items()}
+            parts = {"processes": processes, "time": _known(StackTime, current["time"]), "children": children}
+            return _known(Stack, current | parts)
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as wrong:
@@ -171,10 +171,10 @@ class Folder:
         write(self.stack_file, json.dumps(asdict(stack), indent=1))
 
 
-def _known(kind: type[T], held: dict[str, Any]) -> T:
+def _known(kind: type[T], current: dict[str, Any]) -> T:
     """A dataclass from the entries it knows."""
     names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in held.items() if name in names})
+    return kind(**{name: value for name, value in current.items() if name in names})
 
 
 def write(file: Path, text: str) -> None:

@@ -70,9 +70,9 @@ class Request:
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        held = json.loads(text)
-        processes = tuple(Process(**item | {"calls": tuple(item["calls"])}) for item in held.pop("processes"))
-        return cls(processes, shared=tuple(held.pop("shared")), **held)
+        current = json.loads(text)
+        processes = tuple(Process(**item | {"calls": tuple(item["calls"])}) for item in current.pop("processes"))
+        return cls(processes, shared=tuple(current.pop("shared")), **current)
 
 
 @dataclass
@@ -119,11 +119,11 @@ class Supervisor:
             when = before.time.next_run(scale, now)
         children = {}
         for process in self.request.processes:
-            held = before.children.get(process.name) if before else None
-            if process.name in living and held is not None:
-                children[process.name] = replace(held, ready=False)
+            current = before.children.get(process.name) if before else None
+            if process.name in living and current is not None:
+                children[process.name] = replace(current, ready=False)
             else:
-                port = self._port(process, held.port if held else 0)
+                port = self._port(process, current.port if current else 0)
                 children[process.name] = Child(process.name, port=port, url=f"{process.scheme}://{HOST}:{port}")
         seed = self.request.seed if self.request.seed is not None else (before.seed if before else None)
         return Stack(self.request.processes, when, seed, self.request.database, children, os.getpid())

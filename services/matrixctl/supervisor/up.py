@@ -177,14 +177,14 @@ class Report:
         return bool(self.stack and self.stack.children[name].ready and name in self.living)
 
     def total(self, pick: Callable[[Memory], int | None]) -> int | None:
-        sizes = [pick(held) for held in self.memory.values()]
+        sizes = [pick(current) for current in self.memory.values()]
         return None if None in sizes else sum(size or 0 for size in sizes)
 
     def document(self) -> dict[str, Any]:
         """The form for programs. Memory in bytes; `pss` adds up over processes, `rss` counts shared pages again."""
         rows = []
         for name, child in (self.stack.children if self.stack else {}).items():
-            held = self.memory.get(name, Memory(None, None))
+            current = self.memory.get(name, Memory(None, None))
             rows.append(
                 {
                     "name": name,
@@ -196,7 +196,7 @@ class Report:
                     "restarts": child.restarts,
                     "startedAt": timestamp(child.started_wall) if child.started_wall else None,
                     "lastExit": child.last_exit or None,
-                    "memory": {"pss": held.pss, "rss": held.rss},
+                    "memory": {"pss": current.pss, "rss": current.rss},
                     "log": str(self.folder.logs / f"{name}.log"),
                 }
             )
@@ -212,7 +212,7 @@ class Report:
             "timeScale": self.stack.time.scale if self.stack else None,
             "emulatedTime": timestamp(self.stack.time.emulated(time.time())) if self.stack and self.running else None,
             "kubeconfig": str(self.folder.kubeconfig) if self.folder.kubeconfig.exists() else None,
-            "memory": {"pss": self.total(lambda held: held.pss), "rss": self.total(lambda held: held.rss)},
+            "memory": {"pss": self.total(lambda current: current.pss), "rss": self.total(lambda current: current.rss)},
             "processes": rows,
         }
 

@@ -64,14 +64,14 @@ class ResourceLine:
         if event.type != "DELETED":
             self._ensure(AssignmentView.model_validate(event.view))
 
-    def _ensure(self, wish: AssignmentView) -> None:
-        agent = self._fleet.agent("resource", wish.name)
+    def _ensure(self, request: AssignmentView) -> None:
+        agent = self._fleet.agent("resource", request.name)
         if agent is None or not agent.node.responsive:
             return
         try:
-            agent.ensure(wish)
+            agent.ensure(request)
         except MatrixError as refused:
-            log.warning("wish refused", extra={"node": wish.name, "why": refused.message})
+            log.warning("wish refused", extra={"node": request.name, "why": refused.message})
 
 
 def resource_agents(fleet: Fleet, client: ResourceClient, stages: Stages) -> None:

@@ -72,11 +72,11 @@ def routes(fleet: Fleet) -> APIRouter:
     async def inject(name: str, body: FaultRequest) -> InjectedFault:
         fault = InjectedFault(name=checked_resource_name(name), **body.model_dump())
         _check(fault)
-        held = fleet.faults.get(name)
-        if held is None:
+        current = fleet.faults.get(name)
+        if current is None:
             fleet.inject(fault)
-        elif held != fault:
-            raise Conflict(f"fault {name!r} is another one: {held.kind} on {held.target}", field="name")
+        elif current != fault:
+            raise Conflict(f"fault {name!r} is another one: {current.kind} on {current.target}", field="name")
         return fault
 
     def _check(fault: InjectedFault) -> None:

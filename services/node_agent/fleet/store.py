@@ -32,7 +32,7 @@ class FleetStore:
     def named(self, kind: str, name: str) -> dict[str, Any]:
         """That one document by its name, or nothing."""
         found = self._db.execute("SELECT name, body FROM documents WHERE kind = ? AND name = ?", (kind, name))
-        return {held: json.loads(body) for held, body in found}
+        return {current: json.loads(body) for current, body in found}
 
     def put(self, kind: str, documents: dict[str, Any]) -> None:
         """All of them in one transaction."""

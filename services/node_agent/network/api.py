@@ -64,14 +64,14 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
     def _seen(name: str) -> LoadView:
         load = _known(name)
         rates = fleet.traffic.rates()
-        held = fleet.traffic.loads_of(load)
-        moving = [each for slice in held for each in rates.slices.get(slice, {}).values()] if rates else []
-        senders = sum(len(tables) - (load.pattern == "incast") for tables in held.values() if len(tables) > 1)
+        current = fleet.traffic.loads_of(load)
+        moving = [each for slice in current for each in rates.slices.get(slice, {}).values()] if rates else []
+        senders = sum(len(tables) - (load.pattern == "incast") for tables in current.values() if len(tables) > 1)
         return LoadView(
             name=name,
             load=load,
-            slices=sorted(held),
-            members=sum(map(len, held.values())),
+            slices=sorted(current),
+            members=sum(map(len, current.values())),
             offered_gbps=round(senders * load.gbps_per_npu * fleet.spec.node.npus, 6),
             sent_gbps=round(sum(each[0] for each in moving), 6),
             dropped_gbps=round(sum(each[2] for each in moving), 6),

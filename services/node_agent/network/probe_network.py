@@ -43,11 +43,11 @@ class EmulatedWires:
 
     def sweep(self, plan: ProbePlan, node: str, number: int) -> ProbeRoundResult:
         """Where all is well nothing is looked at one by one."""
-        hurt = {str(name): each for name, each in self._nodes.items() if not each.sound and name in plan.index}
-        if not hurt:
+        impaired = {str(name): each for name, each in self._nodes.items() if not each.sound and name in plan.index}
+        if not impaired:
             return ProbeRoundResult(plan.per_round, (), self._latency_us)
         crossed = plan.parts(number)[plan.index[node], :, :LINKS_CROSSED]
-        shares = _carried(plan, hurt)[crossed].min(axis=1)
+        shares = _carried(plan, impaired)[crossed].min(axis=1)
         failed = [(int(probe), float(shares[probe])) for probe in np.flatnonzero(shares < WHOLE)]
         return ProbeRoundResult(len(shares), failed, self._latencies(plan, shares))
 
@@ -62,10 +62,10 @@ class EmulatedWires:
         return found
 
 
-def _carried(plan: ProbePlan, hurt: Mapping[str, EmulatedNode]) -> NDArray[np.float64]:
+def _carried(plan: ProbePlan, impaired: Mapping[str, EmulatedNode]) -> NDArray[np.float64]:
     """By part number, the share of its rate that a link carries; 1 at the end for links that are not there."""
     found = np.ones(len(plan.names) + 1)
-    for name, node in hurt.items():
+    for name, node in impaired.items():
         ports = {*node.ports, *node.silent} if node.powered else plan.port_number
         for port in ports:
             if port in plan.port_number:

@@ -88,11 +88,11 @@ class EmulatedTraffic:
         self._names, self._nodes = [str(name) for name in nodes], list(nodes.values())
         self._index = {name: at for at, name in enumerate(self._names)}
         stay = [(before[name], at) for name, at in self._index.items() if name in before]
-        held, now = ([pair[side] for pair in stay] for side in (0, 1))
+        current, now = ([pair[side] for pair in stay] for side in (0, 1))
         for each in ("_sent", "_received", "_dropped"):
             counted = getattr(self, each)
             fresh = np.zeros((len(self._names), counted.shape[1]))
-            fresh[now] = counted[held]
+            fresh[now] = counted[current]
             setattr(self, each, fresh)
         moved = dict(stay)
         self._slices = {
@@ -114,15 +114,15 @@ class EmulatedTraffic:
 
     def loads_of(self, load: Load) -> dict[str, dict[str, Table]]:
         """By slice that a load goes by, the tables of the nodes that have power."""
-        held: dict[str, dict[str, Table]] = defaultdict(dict)
+        current: dict[str, dict[str, Table]] = defaultdict(dict)
         only = None if load.members is None else set(load.members)
         for name, node in zip(self._names, self._nodes, strict=True):
             if only is not None and name not in only:
                 continue
             for slice, table in node.tables.items() if node.powered else ():
                 if load.means(slice, table):
-                    held[slice][name] = table
-        return held
+                    current[slice][name] = table
+        return current
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -164,10 +164,10 @@ class EmulatedTraffic:
         self._received += rates.received * took_s
         self._dropped += rates.dropped * took_s
         for slice, by_node in rates.slices.items():
-            held = self._slices.setdefault(slice, {})
+            current = self._slices.setdefault(slice, {})
             for node, each in by_node.items():
-                before = held.setdefault(node, [0.0, 0.0, 0.0])
-                held[node] = [had + gbps * took_s for had, gbps in zip(before, each, strict=True)]
+                before = current.setdefault(node, [0.0, 0.0, 0.0])
+                current[node] = [had + gbps * took_s for had, gbps in zip(before, each, strict=True)]
 
     def _state(self) -> object:
         """All that rates depend on, cheap to compare: tables are replaced and never changed."""
@@ -185,7 +185,7 @@ class EmulatedTraffic:
         """A node's counters now; None where nothing ever moved."""
         self.rates()
         at = self._index[node]
-        slices = {slice: held[at] for slice, held in self._slices.items() if at in held}
+        slices = {slice: current[at] for slice, current in self._slices.items() if at in current}
         if not slices and not self._dropped[at].any():
             return None
         return CounterSample(

@@ -15,34 +15,34 @@ ALICE, BOB = "alice-token", "bob-token"
 def who_am_i(talk: Talk) -> None:
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     for token in (ALICE, BOB):
-        said = talk.post(
+        reported = talk.post(
             path, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, token=token, note=False
         )
-        info = said["status"]["userInfo"]
+        info = reported["status"]["userInfo"]
         talk.note(token, [info["username"], info["groups"]])
 
 
 def can(talk: Talk, attributes: dict[str, str], token: str | None = None, want: bool = True) -> None:
-    said = talk.post(
+    reported = talk.post(
         f"{AUTHORIZATION}/selfsubjectaccessreviews",
         {"spec": {"resourceAttributes": attributes}},
         token=token,
         note=False,
     )
-    talk.note(str(attributes), said["status"]["allowed"])
-    assert said["status"]["allowed"] is want
+    talk.note(str(attributes), reported["status"]["allowed"])
+    assert reported["status"]["allowed"] is want
 
 
 @case("P1")
 def an_administrator_can(talk: Talk) -> None:
     can(talk, {"verb": "delete", "resource": "pods", "namespace": talk.ns})
     can(talk, {"verb": "*", "resource": "*", "group": "*"})
-    said = talk.post(
+    reported = talk.post(
         f"{AUTHORIZATION}/selfsubjectaccessreviews",
         {"spec": {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}}},
         note=False,
     )
-    assert said["status"]["allowed"]
+    assert reported["status"]["allowed"]
 
 
 @case("P1")
@@ -89,7 +89,7 @@ def role(talk: Talk, rules: list[dict[str, Any]], kind: str = "Role") -> None:
         "subjects": [{"kind": "User", "apiGroup": RBAC, "name": "alice"}],
     }
     talk.post(f"~{RBAC}/v1/rolebindings", binding, note=False)
-    talk.until("~configmaps", lambda said: said.code != 403, token=ALICE, note=False)
+    talk.until("~configmaps", lambda reported: reported.code != 403, token=ALICE, note=False)
 
 
 @case("P1")
@@ -165,13 +165,13 @@ def nobody_grants_what_he_has_not(talk: Talk) -> None:
 def impersonation(talk: Talk) -> None:
     as_alice = {"impersonate-user": "alice"}
     talk.get("~configmaps", headers=as_alice, want=403)
-    said = talk.post(
+    reported = talk.post(
         "/apis/authentication.k8s.io/v1/selfsubjectreviews",
         {},
         headers=as_alice | {"impersonate-group": "special"},
         note=False,
     )
-    talk.note("who", [said["status"]["userInfo"]["username"], said["status"]["userInfo"]["groups"]])
+    talk.note("who", [reported["status"]["userInfo"]["username"], reported["status"]["userInfo"]["groups"]])
     talk.get("~configmaps", headers={"impersonate-user": "bob"}, token=ALICE, want=403)
     talk.get("~configmaps", headers={"impersonate-group": "x"}, want=None)
 
@@ -181,18 +181,18 @@ def subject_access_reviews(talk: Talk) -> None:
     role(talk, [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}])
     attributes = {"verb": "list", "resource": "configmaps", "namespace": talk.ns}
     for user, verb, allowed in (("alice", "list", True), ("alice", "delete", False), ("carol", "list", False)):
-        said = talk.post(
+        reported = talk.post(
             f"{AUTHORIZATION}/subjectaccessreviews",
             {"spec": {"user": user, "resourceAttributes": attributes | {"verb": verb}}},
             note=False,
         )
-        assert said["status"]["allowed"] is allowed
-    said = talk.post(
+        assert reported["status"]["allowed"] is allowed
+    reported = talk.post(
         "~authorization.k8s.io/v1/localsubjectaccessreviews",
         {"spec": {"user": "alice", "resourceAttributes": attributes}, "metadata": {"namespace": talk.ns}},
         note=False,
     )
-    assert said["status"]["allowed"]
+    assert reported["status"]["allowed"]
     rules = talk.post(
         f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {"namespace": talk.ns}}, token=ALICE, note=False
     )
@@ -201,11 +201,11 @@ def subject_access_reviews(talk: Talk) -> None:
 
 @case("P1")
 def token_reviews(talk: Talk) -> None:
-    said = talk.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": ALICE}}, note=False)
-    talk.note("alice", [said["status"]["authenticated"], said["status"]["user"]["username"]])
-    said = talk.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "wrong"}}, note=False)
-    talk.note("wrong", bool(said["status"].get("authenticated")))
-    assert not said["status"].get("authenticated")
+    reported = talk.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": ALICE}}, note=False)
+    talk.note("alice", [reported["status"]["authenticated"], reported["status"]["user"]["username"]])
+    reported = talk.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "wrong"}}, note=False)
+    talk.note("wrong", bool(reported["status"].get("authenticated")))
+    assert not reported["status"].get("authenticated")
 
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"

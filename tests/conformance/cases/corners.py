@@ -214,5 +214,5 @@ def directives_of_strategic_patches(talk: Talk) -> None:
     patches += [{"kind": "X", "apiVersion": "apps/v2"}, {"metadata": {"ownerReferences": [{"apiVersion": "v1"}]}}]
     for index, patch in enumerate(patches):
         talk.post("~apps/v1/deployments", deployment(f"d{index}", paused=True, template=template), note=False)
-        said = talk.patch(f"~apps/v1/deployments/d{index}", patch, kind=STRATEGIC, want=None, note=False)
-        talk.note(str(patch), said["spec"] if said.code == 200 else [said.code, said.message])
+        reported = talk.patch(f"~apps/v1/deployments/d{index}", patch, kind=STRATEGIC, want=None, note=False)
+        talk.note(str(patch), reported["spec"] if reported.code == 200 else [reported.code, reported.message])

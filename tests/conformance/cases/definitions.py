@@ -23,17 +23,17 @@ def define(talk: Talk, body: dict[str, Any]) -> str:
         if one["served"]:
             talk.until(
                 f"/apis/{spec['group']}/{one['name']}/{spec['names']['plural']}",
-                lambda said: said.code == 200,
+                lambda reported: reported.code == 200,
                 note=False,
             )
     name = f"{spec['names']['plural']}.{spec['group']}"
-    talk.until(f"{CRDS}/{name}", lambda said: conditions(said).get("Established") == "True", note=False)
+    talk.until(f"{CRDS}/{name}", lambda reported: conditions(reported).get("Established") == "True", note=False)
     first = next(one["name"] for one in spec["versions"] if one["served"])
     return f"~{spec['group']}/{first}/{spec['names']['plural']}"
 
 
-def conditions(said: Any) -> dict[str, str]:
-    return {one["type"]: one["status"] for one in ((said.body.get("status") or {}).get("conditions") or [])}
+def conditions(reported: Any) -> dict[str, str]:
+    return {one["type"]: one["status"] for one in ((reported.body.get("status") or {}).get("conditions") or [])}
 
 
 @case("P0", "CustomResourceDefinition resources creating/deleting custom resource definition objects works")
@@ -45,21 +45,21 @@ def definition_life(talk: Talk) -> None:
     assert made["spec"]["names"]["singular"] == "thing"
     assert made["spec"]["conversion"] == {"strategy": "None"}
     path = f"{CRDS}/things.{group}"
-    said = talk.until(path, lambda said: conditions(said).get("Established") == "True", note=False)
-    talk.note("status", {key: value for key, value in said["status"].items() if key != "conditions"})
+    reported = talk.until(path, lambda reported: conditions(reported).get("Established") == "True", note=False)
+    talk.note("status", {key: value for key, value in reported["status"].items() if key != "conditions"})
     talk.note(
         "conditions",
-        sorted([one["type"], one["status"], one["reason"], one["message"]] for one in said["status"]["conditions"]),
+        sorted([one["type"], one["status"], one["reason"], one["message"]] for one in reported["status"]["conditions"]),
     )
     things = f"~{group}/v1/things"
-    talk.until(things, lambda said: said.code == 200)
+    talk.until(things, lambda reported: reported.code == 200)
     talk.post(things, {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {}})
     gone = talk.delete(path, note=False)
     talk.note("deleting", [gone["kind"], gone.body.get("metadata", {}).get("finalizers")])
     talk.until_gone(path)
     talk.until_gone(things)
     talk.post(CRDS, body, note=False)
-    talk.until(things, lambda said: said.code == 200)
+    talk.until(things, lambda reported: reported.code == 200)
 
 
 def changed_crd(change: Any, talk: Talk) -> dict[str, Any]:
@@ -73,8 +73,8 @@ def changed_crd(change: Any, talk: Talk) -> dict[str, Any]:
 
 
 def refused_definition(talk: Talk, change: Any) -> None:
-    said = talk.post(CRDS, changed_crd(change, talk), want=422)
-    assert said.reason == "Invalid"
+    reported = talk.post(CRDS, changed_crd(change, talk), want=422)
+    assert reported.reason == "Invalid"
 
 
 def root(body: dict[str, Any]) -> dict[str, Any]:
@@ -164,9 +164,9 @@ rows(
 
 
 def against(talk: Talk, spec: dict[str, Any], code: int) -> None:
-    said = talk.post(W, widget(spec=spec), want=code)
+    reported = talk.post(W, widget(spec=spec), want=code)
     if code == 422:
-        assert said.causes
+        assert reported.causes
 
 
 INVALID: list[tuple[Any, ...]] = [
@@ -373,8 +373,8 @@ def defaults_from_storage(talk: Talk) -> None:
     made = talk.post(things, {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {}})
     schema["properties"]["spec"]["properties"]["b"] = {"type": "string", "default": "new"}
     talk.patch(f"{CRDS}/things.{group}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
-    said = talk.until(f"{things}/one", lambda said: said["spec"].get("b") == "new")
-    assert said.rv == made.rv
+    reported = talk.until(f"{things}/one", lambda reported: reported["spec"].get("b") == "new")
+    assert reported.rv == made.rv
     assert talk.get(things)["items"][0]["spec"]["b"] == "new"
 
 
@@ -385,24 +385,26 @@ def versions_without_conversion(talk: Talk) -> None:
         "things", [version("v1alpha1", storage=False), version("v1"), version("v2beta1", storage=False)], group=group
     )
     things = define(talk, body)
-    said = talk.get(f"/apis/{group}")
-    assert [one["version"] for one in said["versions"]] == ["v1", "v2beta1", "v1alpha1"]
+    reported = talk.get(f"/apis/{group}")
+    assert [one["version"] for one in reported["versions"]] == ["v1", "v2beta1", "v1alpha1"]
     talk.post(things, {"apiVersion": f"{group}/v1alpha1", "kind": "Thing", "metadata": {"name": "one"}, "a": 1})
     for served in ("v1", "v2beta1", "v1alpha1"):
         assert talk.get(f"~{group}/{served}/things/one")["apiVersion"] == f"{group}/{served}"
         talk.get(f"~{group}/{served}/things")
     for one in body["spec"]["versions"]:
         one["storage"] = one["name"] == "v2beta1"
-    said = talk.patch(f"{CRDS}/things.{group}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
-    said = talk.until(f"{CRDS}/things.{group}", lambda said: len(said["status"]["storedVersions"]) == 2, note=False)
-    talk.note("stored", said["status"]["storedVersions"])
+    reported = talk.patch(f"{CRDS}/things.{group}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
+    reported = talk.until(
+        f"{CRDS}/things.{group}", lambda reported: len(reported["status"]["storedVersions"]) == 2, note=False
+    )
+    talk.note("stored", reported["status"]["storedVersions"])
     assert talk.get(f"{things}/one")["a"] == 1
 
 
 @case("P1")
 def deprecated_versions_warn(talk: Talk) -> None:
-    said = talk.get(f"/apis/{GROUP}/v1beta1/gadgets")
-    assert said.warnings
+    reported = talk.get(f"/apis/{GROUP}/v1beta1/gadgets")
+    assert reported.warnings
 
 
 @case("P1")
@@ -411,22 +413,24 @@ def names_that_clash(talk: Talk) -> None:
     define(talk, crd("things", [version()], group=group, shortNames=["th"]))
     second = crd("stuffs", [version()], group=group, kind="Thing", shortNames=["th"])
     talk.post(CRDS, second, note=False)
-    said = talk.until(f"{CRDS}/stuffs.{group}", lambda said: "NamesAccepted" in conditions(said), note=False)
+    reported = talk.until(
+        f"{CRDS}/stuffs.{group}", lambda reported: "NamesAccepted" in conditions(reported), note=False
+    )
     talk.note(
         "conditions",
-        sorted([one["type"], one["status"], one["reason"], one["message"]] for one in said["status"]["conditions"]),
+        sorted([one["type"], one["status"], one["reason"], one["message"]] for one in reported["status"]["conditions"]),
     )
     talk.get(f"/apis/{group}/v1/stuffs", want=404)
     talk.delete(f"{CRDS}/things.{group}", note=False)
-    talk.until(f"/apis/{group}/v1/stuffs", lambda said: said.code == 200)
+    talk.until(f"/apis/{group}/v1/stuffs", lambda reported: reported.code == 200)
 
 
 def changed_definition(talk: Talk, change: dict[str, Any], code: int) -> None:
     group = unique(talk)
     body = crd("things", [version(schema=of_spec({"type": "object"}))], group=group)
     define(talk, body)
-    said = talk.patch(f"{CRDS}/things.{group}", change, want=code, note=False)
-    talk.note("said", [said.message, said.causes])
+    reported = talk.patch(f"{CRDS}/things.{group}", change, want=code, note=False)
+    talk.note("said", [reported.message, reported.causes])
 
 
 rows(
@@ -458,12 +462,14 @@ def status_of_a_definition(talk: Talk) -> None:
         "lastTransitionTime": "2020-01-01T00:00:00Z",
     }
     while True:
-        said = talk.until(f"{path}/status", lambda said: conditions(said).get("Established") == "True", note=False)
-        said.body["status"]["conditions"].append(condition)
-        said = talk.put(f"{path}/status", said.body, want=None, note=False)
-        if said.code != 409:
+        reported = talk.until(
+            f"{path}/status", lambda reported: conditions(reported).get("Established") == "True", note=False
+        )
+        reported.body["status"]["conditions"].append(condition)
+        reported = talk.put(f"{path}/status", reported.body, want=None, note=False)
+        if reported.code != 409:
             break
-    talk.note("types", sorted(one["type"] for one in said["status"]["conditions"]))
+    talk.note("types", sorted(one["type"] for one in reported["status"]["conditions"]))
 
 
 @case("P1")
@@ -496,15 +502,15 @@ def pruning(talk: Talk) -> None:
 def scale_of_a_custom_resource(talk: Talk) -> None:
     talk.post(W, widget(spec={"size": 3}), note=False)
     talk.patch(f"{W}/one/status", {"status": {"size": 2, "selector": "a=b"}}, note=False)
-    said = talk.get(f"{W}/one/scale")
-    assert said["spec"]["replicas"] == 3
-    assert said["status"] == {"replicas": 2, "selector": "a=b"}
-    said = talk.put(f"{W}/one/scale", said.body | {"spec": {"replicas": 7}})
+    reported = talk.get(f"{W}/one/scale")
+    assert reported["spec"]["replicas"] == 3
+    assert reported["status"] == {"replicas": 2, "selector": "a=b"}
+    reported = talk.put(f"{W}/one/scale", reported.body | {"spec": {"replicas": 7}})
     talk.patch(f"{W}/one/scale", {"spec": {"replicas": 8}})
     assert talk.get(f"{W}/one")["metadata"]["generation"] == 3
     talk.patch(f"{W}/one/scale", {"spec": {"replicas": -1}}, want=422)
     talk.patch(f"{W}/one/scale", {"spec": {"replicas": 1000}}, want=422)
-    talk.put(f"{W}/one/scale", said.body | {"spec": {"replicas": 9}}, want=409)
+    talk.put(f"{W}/one/scale", reported.body | {"spec": {"replicas": 9}}, want=409)
     talk.get(f"{W}/none/scale", want=404)
 
 
@@ -514,10 +520,11 @@ def scale_of_a_deployment(talk: Talk) -> None:
 
     talk.post("~apps/v1/deployments", deployment(paused=True), note=False)
     talk.patch("~apps/v1/deployments/one/scale", {"spec": {"replicas": 1}}, note=False)
-    said = talk.get("~apps/v1/deployments/one/scale", note=False)
+    reported = talk.get("~apps/v1/deployments/one/scale", note=False)
     talk.note(
         "scale",
-        {key: said[key] for key in ("kind", "apiVersion", "spec")} | {"selector": said["status"].get("selector")},
+        {key: reported[key] for key in ("kind", "apiVersion", "spec")}
+        | {"selector": reported["status"].get("selector")},
     )
     assert talk.get("~apps/v1/deployments/one", note=False)["spec"]["replicas"] == 1
     talk.patch("~apps/v1/deployments/one/scale", {"spec": {"replicas": -1}}, want=422)

@@ -13,9 +13,9 @@ HOLD = ["conformance.test/hold"]
 def delete_answers(talk: Talk) -> None:
     """A Status for most kinds, the object for some."""
     talk.post(W, widget(), note=False)
-    said = talk.delete(f"{W}/one")
-    assert said["kind"] == "Status"
-    assert said["status"] == "Success"
+    reported = talk.delete(f"{W}/one")
+    assert reported["kind"] == "Status"
+    assert reported["status"] == "Success"
     talk.post("~configmaps", config_map(), note=False)
     talk.delete("~configmaps/one")
     talk.post(
@@ -29,10 +29,10 @@ def delete_answers(talk: Talk) -> None:
 @case("P0")
 def finalizers_hold_an_object(talk: Talk) -> None:
     talk.post(W, widget(metadata={"finalizers": [*HOLD, "conformance.test/other"]}))
-    said = talk.delete(f"{W}/one")
-    assert said["metadata"]["deletionTimestamp"]
-    assert said["metadata"]["deletionGracePeriodSeconds"] == 0
-    assert said["metadata"]["generation"] == 2
+    reported = talk.delete(f"{W}/one")
+    assert reported["metadata"]["deletionTimestamp"]
+    assert reported["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert reported["metadata"]["generation"] == 2
     again = talk.delete(f"{W}/one")
     assert again["metadata"]["generation"] == 2
     talk.patch(
@@ -67,8 +67,8 @@ def preconditions(talk: Talk, body: Any, code: int) -> None:
     made = talk.post(W, widget())
     text = {"uid": made["metadata"]["uid"], "rv": made.rv}
     filled = {key: text.get(value, value) for key, value in body.items()}
-    said = talk.delete(f"{W}/one", {"preconditions": filled}, want=code, note=False)
-    talk.note("reason", [said.reason, said.message.split(". ")[0]])
+    reported = talk.delete(f"{W}/one", {"preconditions": filled}, want=code, note=False)
+    talk.note("reason", [reported.reason, reported.message.split(". ")[0]])
 
 
 rows(
@@ -115,12 +115,12 @@ def delete_a_collection(talk: Talk) -> None:
             widget(f"w{i}", spec={"color": "blue" if i == 3 else "red"}, metadata={"labels": {"half": str(i % 2)}}),
             note=False,
         )
-    said = talk.delete(W, labelSelector="half=0")
-    assert sorted(said.names) == ["w0", "w2"]
+    reported = talk.delete(W, labelSelector="half=0")
+    assert sorted(reported.names) == ["w0", "w2"]
     talk.delete(W, fieldSelector="spec.color=blue")
     assert talk.get(W).names == ["w1"]
     talk.post("~configmaps", config_map(finalizers=HOLD), note=False)
-    said = talk.delete("~configmaps", fieldSelector="metadata.name=one")
+    reported = talk.delete("~configmaps", fieldSelector="metadata.name=one")
     talk.get("~configmaps/one")
     talk.patch("~configmaps/one", {"metadata": {"finalizers": None}}, note=False)
     assert talk.delete(W).names == ["w1"]
@@ -166,8 +166,8 @@ def background_deletion(talk: Talk) -> None:
 @case("P1", "Garbage collector should orphan pods created by rc if delete options say so")
 def orphaning_deletion(talk: Talk) -> None:
     family(talk)
-    said = talk.delete("~configmaps/owner", {"propagationPolicy": "Orphan"})
-    assert said["metadata"]["finalizers"] == ["orphan"]
+    reported = talk.delete("~configmaps/owner", {"propagationPolicy": "Orphan"})
+    assert reported["metadata"]["finalizers"] == ["orphan"]
     talk.until_gone("~configmaps/owner")
     assert "ownerReferences" not in talk.get("~configmaps/child", note=False)["metadata"]
     assert "ownerReferences" not in talk.get(f"{W}/child", note=False)["metadata"]
@@ -179,9 +179,9 @@ def foreground_deletion(talk: Talk) -> None:
     made = talk.post("~configmaps", config_map("owner"), note=False)
     reference = owner(made, blockOwnerDeletion=True)
     talk.post(W, widget("child", metadata={"ownerReferences": [reference], "finalizers": HOLD}), note=False)
-    said = talk.delete("~configmaps/owner", {"propagationPolicy": "Foreground"})
-    assert said["metadata"]["finalizers"] == ["foregroundDeletion"]
-    talk.until(f"{W}/child", lambda said: "deletionTimestamp" in said["metadata"], note=False)
+    reported = talk.delete("~configmaps/owner", {"propagationPolicy": "Foreground"})
+    assert reported["metadata"]["finalizers"] == ["foregroundDeletion"]
+    talk.until(f"{W}/child", lambda reported: "deletionTimestamp" in reported["metadata"], note=False)
     talk.get("~configmaps/owner")
     talk.patch(f"{W}/child", {"metadata": {"finalizers": None}}, note=False)
     talk.until_gone("~configmaps/owner")
@@ -195,7 +195,9 @@ def a_second_owner_keeps_a_dependent(talk: Talk) -> None:
     talk.post("~configmaps", config_map("child", ownerReferences=references), note=False)
     talk.delete("~configmaps/first", {"propagationPolicy": "Foreground"})
     talk.until_gone("~configmaps/first")
-    left = talk.until("~configmaps/child", lambda said: len(said["metadata"]["ownerReferences"]) == 1, note=False)
+    left = talk.until(
+        "~configmaps/child", lambda reported: len(reported["metadata"]["ownerReferences"]) == 1, note=False
+    )
     assert left["metadata"]["ownerReferences"][0]["name"] == "second"
     talk.delete("~configmaps/second")
     talk.until_gone("~configmaps/child")
@@ -257,8 +259,8 @@ def namespace_life(talk: Talk) -> None:
     here, customs = f"/api/v1/namespaces/{name}", f"/apis/{GROUP}/v1/namespaces/{name}/widgets"
     talk.post(f"{here}/configmaps", config_map(), note=False)
     talk.post(customs, widget(), note=False)
-    said = talk.delete(here)
-    assert said["status"]["phase"] == "Terminating"
+    reported = talk.delete(here)
+    assert reported["status"]["phase"] == "Terminating"
     talk.until_gone(here)
     assert talk.get(f"{here}/configmaps")["items"] == []
     assert talk.get(customs)["items"] == []
@@ -269,19 +271,19 @@ def namespace_life(talk: Talk) -> None:
 def a_terminating_namespace_takes_nothing_new(talk: Talk) -> None:
     talk.post("~configmaps", config_map(finalizers=HOLD), note=False)
     talk.delete(f"/api/v1/namespaces/{talk.ns}", note=False)
-    said = talk.post("~configmaps", config_map("two"), want=403)
-    assert said.causes[0]["reason"] == "NamespaceTerminating"
+    reported = talk.post("~configmaps", config_map("two"), want=403)
+    assert reported.causes[0]["reason"] == "NamespaceTerminating"
     talk.post(W, widget(), want=403)
     talk.patch("~configmaps/one", {"data": {"k": "w"}}, note=False)
 
-    def remaining(said: Any) -> bool:
-        kinds = {one["type"]: one["status"] for one in said["status"].get("conditions", [])}
+    def remaining(reported: Any) -> bool:
+        kinds = {one["type"]: one["status"] for one in reported["status"].get("conditions", [])}
         return kinds.get("NamespaceFinalizersRemaining") == "True"
 
-    said = talk.until(f"/api/v1/namespaces/{talk.ns}", remaining, note=False)
+    reported = talk.until(f"/api/v1/namespaces/{talk.ns}", remaining, note=False)
     talk.note(
         "conditions",
-        sorted([one["type"], one["status"], one["reason"], one["message"]] for one in said["status"]["conditions"]),
+        sorted([one["type"], one["status"], one["reason"], one["message"]] for one in reported["status"]["conditions"]),
     )
     talk.patch("~configmaps/one", {"metadata": {"finalizers": None}}, note=False)
     talk.until_gone(f"/api/v1/namespaces/{talk.ns}")
@@ -290,14 +292,16 @@ def a_terminating_namespace_takes_nothing_new(talk: Talk) -> None:
 @case("P1", "Namespaces should apply a finalizer to a Namespace")
 def namespace_finalize(talk: Talk) -> None:
     path = f"/api/v1/namespaces/{talk.ns}"
-    held = talk.get(path)
-    held.body["spec"]["finalizers"] = ["kubernetes", "conformance.test/hold"]
-    talk.put(f"{path}/finalize", held.body)
+    current = talk.get(path)
+    current.body["spec"]["finalizers"] = ["kubernetes", "conformance.test/hold"]
+    talk.put(f"{path}/finalize", current.body)
     talk.patch(path, {"spec": {"finalizers": []}})
     talk.delete(path)
-    said = talk.until(path, lambda said: said["spec"].get("finalizers") == ["conformance.test/hold"], note=False)
-    said.body["spec"]["finalizers"] = []
-    talk.put(f"{path}/finalize", said.body, note=False)
+    reported = talk.until(
+        path, lambda reported: reported["spec"].get("finalizers") == ["conformance.test/hold"], note=False
+    )
+    reported.body["spec"]["finalizers"] = []
+    talk.put(f"{path}/finalize", reported.body, note=False)
     talk.until_gone(path)
 
 
@@ -319,21 +323,21 @@ def namespace_status(talk: Talk) -> None:
 @case("P1")
 def standing_namespaces(talk: Talk) -> None:
     for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
-        said = talk.get(f"/api/v1/namespaces/{name}", note=False)
-        assert said["metadata"]["labels"]["kubernetes.io/metadata.name"] == name
+        reported = talk.get(f"/api/v1/namespaces/{name}", note=False)
+        assert reported["metadata"]["labels"]["kubernetes.io/metadata.name"] == name
     for name in ("default", "kube-system", "kube-public"):
         talk.delete(f"/api/v1/namespaces/{name}", want=403)
 
 
 @case("P1", "ServiceAccounts should guarantee kube-root-ca.crt exist in any namespace")
 def what_a_namespace_is_given(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200)
-    said = talk.until("~configmaps/kube-root-ca.crt", lambda said: said.code == 200, note=False)
-    talk.note("keys", [sorted(said["data"]), said["metadata"].get("annotations")])
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200)
+    reported = talk.until("~configmaps/kube-root-ca.crt", lambda reported: reported.code == 200, note=False)
+    talk.note("keys", [sorted(reported["data"]), reported["metadata"].get("annotations")])
     talk.delete("~serviceaccounts/default", note=False)
     talk.delete("~configmaps/kube-root-ca.crt", note=False)
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200)
-    talk.until("~configmaps/kube-root-ca.crt", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200)
+    talk.until("~configmaps/kube-root-ca.crt", lambda reported: reported.code == 200, note=False)
 
 
 # ---- pods
@@ -342,18 +346,18 @@ def what_a_namespace_is_given(talk: Talk) -> None:
 @case("P1", "Pods should be submitted and removed")
 def pod_deletion(talk: Talk) -> None:
     """At once while unbound; bound, the kubelet has its grace."""
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     talk.post("~pods", pod("loose"), note=False)
     talk.delete("~pods/loose", note=False)
     talk.get("~pods/loose", want=404)
     for name, body in (("bound", None), ("short", {"gracePeriodSeconds": 5}), ("now", {"gracePeriodSeconds": 0})):
         talk.post("~pods", pod(name, nodeName="conformance-no-node"), note=False)
-        said = talk.delete(f"~pods/{name}", body, note=False)
+        reported = talk.delete(f"~pods/{name}", body, note=False)
         talk.note(
             name,
             [
-                said["kind"],
-                said["metadata"].get("deletionGracePeriodSeconds"),
+                reported["kind"],
+                reported["metadata"].get("deletionGracePeriodSeconds"),
                 talk.get(f"~pods/{name}", want=None, note=False).code if name == "now" else 0,
             ],
         )
@@ -361,7 +365,7 @@ def pod_deletion(talk: Talk) -> None:
 
 @case("P1", "DisruptionController should block an eviction until the PDB is updated to allow it")
 def eviction(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     talk.post("~pods", pod("loose"), note=False)
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "loose"}}
     talk.post("~pods/loose/eviction", body)
@@ -372,7 +376,7 @@ def eviction(talk: Talk) -> None:
 
 @case("P1", "Pods binding")
 def binding(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     talk.post("~pods", pod(), note=False)
     body = {
         "apiVersion": "v1",
@@ -381,10 +385,10 @@ def binding(talk: Talk) -> None:
         "target": {"kind": "Node", "name": "conformance-no-node"},
     }
     talk.post("~pods/one/binding", body)
-    said = talk.get("~pods/one", want=None, note=False)
-    if said.code == 200:  # the pod garbage collector of a real cluster may have been quicker
-        assert said["spec"]["nodeName"] == "conformance-no-node"
-        assert said["metadata"]["annotations"] == {"a": "b"}
+    reported = talk.get("~pods/one", want=None, note=False)
+    if reported.code == 200:  # the pod garbage collector of a real cluster may have been quicker
+        assert reported["spec"]["nodeName"] == "conformance-no-node"
+        assert reported["metadata"]["annotations"] == {"a": "b"}
     talk.post("~pods/one/binding", body, want=409)
     talk.post("~pods/two/binding", body | {"metadata": {"name": "two"}}, want=404)
     talk.post("~pods", pod("three"), note=False)
@@ -398,7 +402,7 @@ def binding(talk: Talk) -> None:
 
 @case("P1")
 def pod_streams(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     talk.post("~pods", pod(), note=False)
     talk.get("~pods/none/log", want=404)
     talk.get("~pods/one/log", want=400, container="none")

@@ -10,9 +10,9 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryLi
 
 
 def health(talk: Talk, path: str) -> None:
-    said = talk.get(path, note=False)
-    assert said.body == "ok"
-    talk.note(path, said.body)
+    reported = talk.get(path, note=False)
+    assert reported.body == "ok"
+    talk.note(path, reported.body)
 
 
 rows(
@@ -27,17 +27,22 @@ rows(
 @case("P0", "server version should find the server version")
 def server_version(talk: Talk) -> None:
     for path in ("/version", "/version/"):
-        said = talk.get(path, note=False)
-        assert said["major"].isdigit()
-        assert said["minor"].isdigit()
+        reported = talk.get(path, note=False)
+        assert reported["major"].isdigit()
+        assert reported["minor"].isdigit()
         talk.note(
-            path, [said["major"], said["minor"], sorted(key for key in said.body if key in ("gitVersion", "platform"))]
+            path,
+            [
+                reported["major"],
+                reported["minor"],
+                sorted(key for key in reported.body if key in ("gitVersion", "platform")),
+            ],
         )
 
 
 def forbidden_to_all(talk: Talk, method: str, path: str, code: int, token: str) -> None:
-    said = talk.ask(method, path, want=code, token=token)
-    assert said["kind"] == "Status"
+    reported = talk.ask(method, path, want=code, token=token)
+    assert reported["kind"] == "Status"
 
 
 rows(
@@ -70,28 +75,28 @@ def anonymous_health(talk: Talk) -> None:
 
 @case("P0")
 def api_versions(talk: Talk) -> None:
-    said = talk.get("/api", note=False)
-    assert said["kind"] == "APIVersions"
-    talk.note("versions", [said["versions"], sorted(said.body)])
+    reported = talk.get("/api", note=False)
+    assert reported["kind"] == "APIVersions"
+    talk.note("versions", [reported["versions"], sorted(reported.body)])
 
 
 @case("P0", "Discovery should validate PreferredVersion for each APIGroup")
 def api_groups(talk: Talk) -> None:
-    said = talk.get("/apis", note=False)
-    assert said["kind"] == "APIGroupList"
-    for group in said["groups"]:
+    reported = talk.get("/apis", note=False)
+    assert reported["kind"] == "APIGroupList"
+    for group in reported["groups"]:
         assert group["preferredVersion"] in group["versions"]
         one = talk.get(f"/apis/{group['name']}", note=False)
         assert one["preferredVersion"] == group["preferredVersion"]
         assert one["kind"] == "APIGroup"
-    talk.note("ours", next(group for group in said["groups"] if group["name"] == GROUP))
-    talk.note("apps", next(group for group in said["groups"] if group["name"] == "apps"))
+    talk.note("ours", next(group for group in reported["groups"] if group["name"] == GROUP))
+    talk.note("apps", next(group for group in reported["groups"] if group["name"] == "apps"))
 
 
 def core_resources(talk: Talk, path: str, names: tuple[str, ...]) -> None:
-    said = talk.get(path, note=False)
-    assert said["kind"] == "APIResourceList"
-    found = {one["name"]: one for one in said["resources"]}
+    reported = talk.get(path, note=False)
+    assert reported["kind"] == "APIResourceList"
+    found = {one["name"]: one for one in reported["resources"]}
     for name in names:
         entry = dict(found[name])
         entry.pop("storageVersionHash", None)
@@ -133,12 +138,12 @@ rows(
 
 
 def aggregated(talk: Talk, path: str, form: str) -> None:
-    said = talk.get(path, accept=AGGREGATED.format(form), note=False)
-    assert said["kind"] == "APIGroupDiscoveryList"
-    assert said["apiVersion"] == f"apidiscovery.k8s.io/{form}"
-    talk.note("media", sorted(part.strip() for part in said.headers["content-type"].split(";")))
+    reported = talk.get(path, accept=AGGREGATED.format(form), note=False)
+    assert reported["kind"] == "APIGroupDiscoveryList"
+    assert reported["apiVersion"] == f"apidiscovery.k8s.io/{form}"
+    talk.note("media", sorted(part.strip() for part in reported.headers["content-type"].split(";")))
     wanted = {"": ("pods", "configmaps"), GROUP: ("widgets", "gadgets", "looses"), "apps": ("deployments",)}
-    for group in said["items"]:
+    for group in reported["items"]:
         name = group["metadata"].get("name", "")
         for served in group["versions"]:
             for one in served["resources"]:
@@ -161,12 +166,12 @@ rows(
 
 @case("P1", "AggregatedDiscovery should support raw aggregated discovery endpoint Accept headers")
 def aggregated_falls_back(talk: Talk) -> None:
-    said = talk.get(
+    reported = talk.get(
         "/apis",
         accept="application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json",
         note=False,
     )
-    assert said["kind"] == "APIGroupList"
+    assert reported["kind"] == "APIGroupList"
     talk.get("/apis", accept="application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList", want=406)
 
 
@@ -174,18 +179,18 @@ def aggregated_falls_back(talk: Talk) -> None:
 def aggregated_discovery_etag(talk: Talk) -> None:
     accept = AGGREGATED.format("v2")
     tag = talk.get("/api", accept=accept, note=False).headers["etag"]
-    said = talk.ask("GET", "/api", accept=accept, headers={"if-none-match": tag}, want=304)
-    assert said.body == ""
+    reported = talk.ask("GET", "/api", accept=accept, headers={"if-none-match": tag}, want=304)
+    assert reported.body == ""
 
 
 def nothing_here(talk: Talk, method: str, path: str, code: int) -> None:
-    said = talk.ask(
+    reported = talk.ask(
         method,
         path,
         widget() if method in ("POST", "PUT") and GROUP in path else {} if method in ("POST", "PUT") else None,
         want=code,
     )
-    talk.note("what", str(said.body)[:40])
+    talk.note("what", str(reported.body)[:40])
 
 
 rows(
@@ -230,7 +235,7 @@ rows(
 
 def openapi_paths(talk: Talk) -> dict[str, Any]:
     """The index of OpenAPI v3 once it names the suite's own group: a real server publishes a definition a little late."""
-    talk.until("/openapi/v3", lambda said: f"apis/{GROUP}/v1" in said["paths"], note=False)
+    talk.until("/openapi/v3", lambda reported: f"apis/{GROUP}/v1" in reported["paths"], note=False)
     found: dict[str, Any] = talk.get("/openapi/v3", note=False)["paths"]
     return found
 
@@ -314,16 +319,16 @@ def openapi_v3_patch_keys_of_built_ins(talk: Talk) -> None:
 
 @case("P1")
 def openapi_v2_names_the_kinds(talk: Talk) -> None:
-    talk.until("/openapi/v2", lambda said: "test.conformance.v1.Widget" in said["definitions"], note=False)
-    said = talk.get("/openapi/v2", note=False)
-    assert said["swagger"] == "2.0"
+    talk.until("/openapi/v2", lambda reported: "test.conformance.v1.Widget" in reported["definitions"], note=False)
+    reported = talk.get("/openapi/v2", note=False)
+    assert reported["swagger"] == "2.0"
     for name in (
         "io.k8s.api.core.v1.Pod",
         "test.conformance.v1.Widget",
         "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",
     ):
-        talk.note(name, said["definitions"][name].get("x-kubernetes-group-version-kind", [])[:1])
-    talk.note("paths", f"/apis/{GROUP}/v1/namespaces/{{namespace}}/widgets/{{name}}" in said["paths"])
+        talk.note(name, reported["definitions"][name].get("x-kubernetes-group-version-kind", [])[:1])
+    talk.note("paths", f"/apis/{GROUP}/v1/namespaces/{{namespace}}/widgets/{{name}}" in reported["paths"])
 
 
 @case("P1", "CustomResourcePublishOpenAPI removes definition from spec when one version gets changed to not be served")
@@ -335,22 +340,26 @@ def openapi_and_discovery_follow_served(talk: Talk) -> None:
     name = body["metadata"]["name"]
     talk.post(CRDS, body, note=False)
     group = "/apis/served.conformance.test"
-    talk.until(f"{group}/v2/fleetings", lambda said: said.code == 200)
-    talk.until("/openapi/v3", lambda said: "apis/served.conformance.test/v2" in said["paths"], note=False)
+    talk.until(f"{group}/v2/fleetings", lambda reported: reported.code == 200)
+    talk.until("/openapi/v3", lambda reported: "apis/served.conformance.test/v2" in reported["paths"], note=False)
     body["spec"]["versions"][1]["served"] = False
     talk.patch(f"{CRDS}/{name}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
-    talk.until(f"{group}/v2/fleetings", lambda said: said.code == 404)
-    talk.until(group, lambda said: len(said["versions"]) == 1)
+    talk.until(f"{group}/v2/fleetings", lambda reported: reported.code == 404)
+    talk.until(group, lambda reported: len(reported["versions"]) == 1)
     talk.delete(f"{CRDS}/{name}", note=False)
     talk.until_gone(f"{group}/v1/fleetings")
     talk.until_gone(group)
 
 
 def api_service(talk: Talk, name: str) -> None:
-    said = talk.until(f"/apis/apiregistration.k8s.io/v1/apiservices/{name}", lambda said: said.code == 200, note=False)
-    labels = said["metadata"].get("labels")
-    conditions = [{k: v for k, v in one.items() if k != "lastTransitionTime"} for one in said["status"]["conditions"]]
-    talk.note("service", {"spec": said["spec"], "labels": labels, "conditions": conditions})
+    reported = talk.until(
+        f"/apis/apiregistration.k8s.io/v1/apiservices/{name}", lambda reported: reported.code == 200, note=False
+    )
+    labels = reported["metadata"].get("labels")
+    conditions = [
+        {k: v for k, v in one.items() if k != "lastTransitionTime"} for one in reported["status"]["conditions"]
+    ]
+    talk.note("service", {"spec": reported["spec"], "labels": labels, "conditions": conditions})
     talk.note("printed", talk.kubectl("get", "apiservice", name, note=False).split()[:6])
 
 

@@ -171,7 +171,7 @@ rows(
 
 @case("P1")
 def pods_that_ended_mark_their_row(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     table = "application/json;as=Table;v=v1;g=meta.k8s.io"
     talk.post("~pods", pod(), note=False)
     waiting = {
@@ -188,14 +188,14 @@ def pods_that_ended_mark_their_row(talk: Talk) -> None:
         {"phase": "Succeeded", "reason": "", "containerStatuses": [waiting | {"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]},
     ):  # fmt: skip
         talk.patch("~pods/one/status", {"status": status}, note=False)
-        said = talk.get("~pods/one", accept=table, includeObject="None", note=False)
-        talk.note("row", {"kind": "Table", "row": said["rows"][0]})
+        reported = talk.get("~pods/one", accept=table, includeObject="None", note=False)
+        talk.note("row", {"kind": "Table", "row": reported["rows"][0]})
 
 
 def fixed(talk: Talk, path: str, body: dict[str, Any], change: dict[str, Any], code: int) -> None:
     name = talk.post(path, body, note=False)["metadata"]["name"]
     if path.endswith("resourcequotas"):  # a controller counts what is used, sooner or later
-        talk.until(f"{path}/{name}", lambda said: "used" in said.body.get("status", {}), note=False)
+        talk.until(f"{path}/{name}", lambda reported: "used" in reported.body.get("status", {}), note=False)
     talk.patch(f"{path}/{name}", change, want=code)
 
 
@@ -219,9 +219,9 @@ rows(
 )  # fmt: skip
 
 
-def own(said: Any) -> dict[str, Any]:
+def own(reported: Any) -> dict[str, Any]:
     """An object without what controllers write, who are quick."""
-    kept = {key: value for key, value in said.body.items() if key != "status"}
+    kept = {key: value for key, value in reported.body.items() if key != "status"}
     if kept["kind"] == "Node":
         kept["spec"] = {key: value for key, value in kept["spec"].items() if key != "taints"}
     if "metadata" not in kept:
@@ -240,14 +240,14 @@ WATCHED = ("Deployment", "DaemonSet", "ReplicaSet", "StatefulSet", "Job", "Repli
 def life(talk: Talk, path: str, body: dict[str, Any]) -> None:
     """Patched three ways, replaced, read in part, deleted."""
     if "pods" in path:
-        talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+        talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     name = f"{body['metadata']['name']}-life" if "drivers" not in path else "life.test"
     body = body | {"metadata": body["metadata"] | {"name": name}}
     at = f"{path}/{name}"
     talk.post(path, body, note=False)
 
-    def did(what: str, said: Any) -> None:
-        talk.note(what, [said.code, own(said)])
+    def did(what: str, reported: Any) -> None:
+        talk.note(what, [reported.code, own(reported)])
 
     did("merge", talk.patch(at, {"metadata": {"labels": {"a": "b"}}}, want=None, note=False))
     strategic = {"metadata": {"labels": {"a": None, "e": "f"}}}
@@ -264,12 +264,14 @@ def life(talk: Talk, path: str, body: dict[str, Any]) -> None:
         del fresh["metadata"]["resourceVersion"]
     did("put", talk.put(at, fresh, want=None, note=False))
     without = {"metadata": {"name": name}} | {key: value for key, value in body.items() if key != "metadata"}
-    said = talk.put(at, without, want=None, note=False)
-    talk.note("put without a version", [said.code, sorted([one["reason"], one["field"]] for one in said.causes)])
+    reported = talk.put(at, without, want=None, note=False)
+    talk.note(
+        "put without a version", [reported.code, sorted([one["reason"], one["field"]] for one in reported.causes)]
+    )
     partial = talk.get(at, accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", note=False)
     talk.note("partial", sorted(partial.body))
-    said = talk.delete(at, {"propagationPolicy": "Background"}, note=False)
-    talk.note("delete", [said.code, said["kind"]])
+    reported = talk.delete(at, {"propagationPolicy": "Background"}, note=False)
+    talk.note("delete", [reported.code, reported["kind"]])
 
 
 UNCHANGING = ("empties", "free headless service", "controller revision")

@@ -76,7 +76,7 @@ def kubectl_versions(talk: Talk) -> None:
 
 @case("P1")
 def kubectl_pods(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     say(talk, ("create -f -", pod("one")), "get pod one", "get pod one -o wide", "describe pod one", "label pod one a=b",
         "logs one", ("exec one -- true", None, "fails"), "delete pod one --now")  # fmt: skip
 
@@ -87,6 +87,6 @@ def kubectl_replaces_a_definition(talk: Talk) -> None:
 
     body = crd("kubectls", [version()], group="kubectl.test")
     say(talk, ("apply -f -", body), "wait --for=condition=Established crd/kubectls.kubectl.test --timeout=10s")
-    talk.until("/apis/kubectl.test/v1/kubectls", lambda said: said.code == 200, note=False)
+    talk.until("/apis/kubectl.test/v1/kubectls", lambda reported: reported.code == 200, note=False)
     say(talk, ("apply -f -", body), "get kubectls", "delete crd kubectls.kubectl.test")
     talk.until_gone(f"{CRDS}/kubectls.kubectl.test")

@@ -21,27 +21,29 @@ def list_shape(talk: Talk) -> None:
     assert empty["items"] == []
     assert empty["kind"] == "WidgetList"
     make_some(talk)
-    said = talk.get(W)
-    assert said.names == ["w0", "w1", "w2", "w3", "w4"]
-    assert all(item["kind"] == "Widget" for item in said["items"])
-    said = talk.get("~configmaps", labelSelector="color")
-    assert said["kind"] == "ConfigMapList"
-    assert all("kind" not in item for item in said["items"])
+    reported = talk.get(W)
+    assert reported.names == ["w0", "w1", "w2", "w3", "w4"]
+    assert all(item["kind"] == "Widget" for item in reported["items"])
+    reported = talk.get("~configmaps", labelSelector="color")
+    assert reported["kind"] == "ConfigMapList"
+    assert all("kind" not in item for item in reported["items"])
 
 
 @case("P0")
 def list_of_all_namespaces(talk: Talk) -> None:
     make_some(talk)
-    said = talk.get(f"/apis/{GROUP}/v1/widgets", labelSelector="tier in (a,b)", note=False)
-    talk.note("names", [item["metadata"]["name"] for item in said["items"] if item["metadata"]["namespace"] == talk.ns])
+    reported = talk.get(f"/apis/{GROUP}/v1/widgets", labelSelector="tier in (a,b)", note=False)
+    talk.note(
+        "names", [item["metadata"]["name"] for item in reported["items"] if item["metadata"]["namespace"] == talk.ns]
+    )
     assert talk.get("/api/v1/namespaces/not-there/configmaps")["items"] == []
 
 
 def labels(talk: Talk, path: str, selector: str, names: str) -> None:
     make_some(talk)
-    said = talk.get(path, labelSelector=selector, note=False)
-    talk.note("names", [name for name in said.names if name != "kube-root-ca.crt"])
-    assert "".join(name[1] for name in said.names if name != "kube-root-ca.crt") == names
+    reported = talk.get(path, labelSelector=selector, note=False)
+    talk.note("names", [name for name in reported.names if name != "kube-root-ca.crt"])
+    assert "".join(name[1] for name in reported.names if name != "kube-root-ca.crt") == names
 
 
 SELECTORS = [
@@ -54,9 +56,9 @@ rows("P1", "lists", "config maps with", [(text, "~configmaps", text, names) for 
 
 def fields(talk: Talk, path: str, selector: str, names: str) -> None:
     make_some(talk)
-    said = talk.get(path, fieldSelector=selector, note=False)
-    assert "".join(name[1] for name in said.names if name != "kube-root-ca.crt") == names
-    talk.note("names", said.names)
+    reported = talk.get(path, fieldSelector=selector, note=False)
+    assert "".join(name[1] for name in reported.names if name != "kube-root-ca.crt") == names
+    talk.note("names", reported.names)
 
 
 rows(
@@ -77,8 +79,8 @@ rows(
 
 
 def refused_list(talk: Talk, path: str, code: int, query: dict[str, Any]) -> None:
-    said = talk.get(path, want=code, **query)
-    assert said["kind"] == "Status"
+    reported = talk.get(path, want=code, **query)
+    assert reported["kind"] == "Status"
 
 
 rows(
@@ -117,17 +119,17 @@ def pages_show_one_snapshot(talk: Talk) -> None:
             query["labelSelector"] = "color"
         names: list[str] = []
         versions = set()
-        said = talk.get(path, **query)
-        first = said
+        reported = talk.get(path, **query)
+        first = reported
         talk.quietly("POST", path, widget("w9") if path == W else config_map("c9", labels={"color": "x"}))
-        talk.quietly("DELETE", f"{path}/{said.names[0][0]}4")
+        talk.quietly("DELETE", f"{path}/{reported.names[0][0]}4")
         while True:
-            names += said.names
-            versions.add(said.rv)
-            token = said["metadata"].get("continue")
+            names += reported.names
+            versions.add(reported.rv)
+            token = reported["metadata"].get("continue")
             if not token:
                 break
-            said = talk.get(path, **query | {"continue": token})
+            reported = talk.get(path, **query | {"continue": token})
         assert len(versions) == 1
         assert [name[1] for name in names] == list("01234")
         if path == W:
@@ -137,10 +139,10 @@ def pages_show_one_snapshot(talk: Talk) -> None:
 @case("P1")
 def page_of_all(talk: Talk) -> None:
     make_some(talk)
-    said = talk.get(W, limit=5)
-    assert not said["metadata"].get("continue")
-    said = talk.get(W, limit=500)
-    assert not said["metadata"].get("continue")
+    reported = talk.get(W, limit=5)
+    assert not reported["metadata"].get("continue")
+    reported = talk.get(W, limit=500)
+    assert not reported["metadata"].get("continue")
     talk.get(W, limit=0)
 
 
@@ -157,13 +159,15 @@ def list_at_versions(talk: Talk) -> None:
 @case("P1")
 def get_at_a_version(talk: Talk) -> None:
     made = talk.post("~configmaps", config_map())
-    talk.until("~configmaps/one", lambda said: said.code == 200, resourceVersion=made.rv)  # a slow cache says 504
+    talk.until(
+        "~configmaps/one", lambda reported: reported.code == 200, resourceVersion=made.rv
+    )  # a slow cache says 504
     talk.get("~configmaps/one", resourceVersion="0")
 
 
 @case("P1")
 def fields_of_pods_and_secrets(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     talk.quietly("POST", "~pods", pod("a"))
     talk.quietly("POST", "~pods", pod("b", nodeName="conformance-x", restartPolicy="Never"))
     talk.quietly("POST", "~secrets", secret("a", type="conformance.test/x"))

@@ -42,11 +42,11 @@ def custom_resource_life(talk: Talk) -> None:
 @case("P0")
 def server_fills_metadata(talk: Talk) -> None:
     """What a client says about uid, times and versions is not believed."""
-    lies = {"uid": "11111111-1111-1111-1111-111111111111", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 9, "selfLink": "/x",
+    location = {"uid": "11111111-1111-1111-1111-111111111111", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 9, "selfLink": "/x",
             "deletionTimestamp": "2001-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5}  # fmt: skip
-    for path, body in ((W, widget(metadata=lies)), ("~configmaps", config_map(**lies))):
+    for path, body in ((W, widget(metadata=location)), ("~configmaps", config_map(**location))):
         made = talk.post(path, body)
-        assert made["metadata"]["uid"] != lies["uid"]
+        assert made["metadata"]["uid"] != location["uid"]
         assert not made["metadata"]["creationTimestamp"].startswith("2001")
         assert "deletionTimestamp" not in made["metadata"]
 
@@ -76,10 +76,10 @@ def refused_create(
     query: dict[str, Any] | None = None,
     kind: str | None = "application/json",
 ) -> None:
-    said = talk.post(path, body, want=code, kind=kind, **(query or {}))
-    assert said["kind"] == "Status"
-    assert said["status"] == "Failure"
-    assert said["code"] == code
+    reported = talk.post(path, body, want=code, kind=kind, **(query or {}))
+    assert reported["kind"] == "Status"
+    assert reported["status"] == "Failure"
+    assert reported["code"] == code
 
 
 def no_name(body: dict[str, Any]) -> dict[str, Any]:
@@ -162,8 +162,8 @@ def create_from_yaml(talk: Talk) -> None:
 
 @case("P1")
 def too_large_a_body(talk: Talk) -> None:
-    said = talk.post("~configmaps", config_map(data={"k": "x" * (4 << 20)}), want=413)
-    talk.note("reason", said.reason)
+    reported = talk.post("~configmaps", config_map(data={"k": "x" * (4 << 20)}), want=413)
+    talk.note("reason", reported.reason)
 
 
 @case("P1")
@@ -195,9 +195,9 @@ def stale_update_is_refused(talk: Talk) -> None:
     ):
         first = talk.post(path, body)
         talk.put(f"{path}/one", first.body | change)
-        said = talk.put(f"{path}/one", first.body | {"data": {"k": "x"}}, want=409)
-        assert said.reason == "Conflict"
-        assert "the object has been modified" in said.message
+        reported = talk.put(f"{path}/one", first.body | {"data": {"k": "x"}}, want=409)
+        assert reported.reason == "Conflict"
+        assert "the object has been modified" in reported.message
 
 
 @case("P0")
@@ -205,8 +205,8 @@ def update_without_resource_version(talk: Talk) -> None:
     talk.post("~configmaps", config_map())
     talk.put("~configmaps/one", config_map(data={"k": "other"}))
     talk.post(W, widget())
-    said = talk.put(f"{W}/one", widget(), want=422)
-    assert "must be specified for an update" in said.message
+    reported = talk.put(f"{W}/one", widget(), want=422)
+    assert "must be specified for an update" in reported.message
 
 
 def refused_update(talk: Talk, path: str, body: dict[str, Any], change: dict[str, Any], code: int) -> None:
@@ -217,8 +217,8 @@ def refused_update(talk: Talk, path: str, body: dict[str, Any], change: dict[str
     if "deployments" in path:  # controllers write too
         sent["metadata"].pop("resourceVersion")
     talk.put(f"{path}/{name}", sent, want=code)
-    said = talk.get(f"{path}/{name}", note="deployments" not in path)
-    talk.note("kept", said.body.get("spec"))
+    reported = talk.get(f"{path}/{name}", note="deployments" not in path)
+    talk.note("kept", reported.body.get("spec"))
 
 
 rows(
@@ -319,16 +319,16 @@ def status_is_apart(talk: Talk) -> None:
     """The main resource leaves status alone, /status leaves the rest alone."""
     made = talk.post(W, widget(status={"phase": "Lie"}))
     assert "status" not in made.body
-    said = talk.patch(
+    reported = talk.patch(
         f"{W}/one/status", {"status": {"phase": "Good"}, "spec": {"size": 9}, "metadata": {"labels": {"a": "b"}}}
     )
-    assert said["status"] == {"phase": "Good"}
-    assert said["spec"]["size"] == 3
-    assert "labels" not in said["metadata"]
-    said = talk.patch(f"{W}/one", {"status": {"phase": "Bad"}})
-    assert said["status"] == {"phase": "Good"}
-    said = talk.put(f"{W}/one/status", said.body | {"status": {"phase": "New"}})
-    assert said["status"] == {"phase": "New"}
+    assert reported["status"] == {"phase": "Good"}
+    assert reported["spec"]["size"] == 3
+    assert "labels" not in reported["metadata"]
+    reported = talk.patch(f"{W}/one", {"status": {"phase": "Bad"}})
+    assert reported["status"] == {"phase": "Good"}
+    reported = talk.put(f"{W}/one/status", reported.body | {"status": {"phase": "New"}})
+    assert reported["status"] == {"phase": "New"}
     talk.get(f"{W}/one/status")
 
 
@@ -353,8 +353,8 @@ def dry_run_stores_nothing(talk: Talk) -> None:
 
 def unknown_fields(talk: Talk, path: str, body: Any, mode: str, code: int) -> None:
     query = {"fieldValidation": mode} if mode else {}
-    said = talk.post(path, body, want=code, **query)
-    talk.note("warnings", said.warnings)
+    reported = talk.post(path, body, want=code, **query)
+    talk.note("warnings", reported.warnings)
 
 
 DUPLICATE_CR = json.dumps(widget()).replace('"size": 3', '"size": 3, "size": 4')
@@ -487,7 +487,7 @@ SOUND: list[tuple[Any, ...]] = [
 
 def sound(talk: Talk, path: str, body: dict[str, Any]) -> None:
     if "pods" in path:
-        talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+        talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     defaulted(talk, path, body)
 
 
@@ -504,7 +504,7 @@ def secret_string_data(talk: Talk) -> None:
 
 @case("P1", "Pods should run through the lifecycle of Pods and PodStatus")
 def pod_spec_is_immutable(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     talk.post("~pods", pod())
     talk.patch("~pods/one", {"spec": {"containers": [{"name": "main", "image": "other:2"}]}})
     talk.patch("~pods/one", {"spec": {"activeDeadlineSeconds": 5}})
@@ -514,7 +514,7 @@ def pod_spec_is_immutable(talk: Talk) -> None:
 
 @case("P1", "Pods should patch a pod status")
 def pod_status(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     talk.post("~pods", pod())
     talk.patch(
         "~pods/one/status", {"status": {"message": "patched", "phase": "Running"}, "metadata": {"labels": {"a": "b"}}}
@@ -532,8 +532,8 @@ def node_life(talk: Talk) -> None:
         {"status": {"capacity": {"cpu": "4000m", "huawei.com/Ascend910": "8"}}},
         note=False,
     )
-    said = talk.get(f"/api/v1/nodes/{name}", note=False)
-    talk.note("capacity", said["status"]["capacity"])
+    reported = talk.get(f"/api/v1/nodes/{name}", note=False)
+    talk.note("capacity", reported["status"]["capacity"])
     talk.delete(f"/api/v1/nodes/{name}")
     talk.until_gone(f"/api/v1/nodes/{name}")
 
@@ -543,9 +543,11 @@ def service_account_life(talk: Talk) -> None:
     talk.post("~serviceaccounts", {"metadata": {"name": "x"}, "automountServiceAccountToken": False})
     talk.patch("~serviceaccounts/x", {"metadata": {"labels": {"a": "b"}}})
     talk.get("~serviceaccounts", labelSelector="a=b")
-    said = talk.post("~serviceaccounts/x/token", {"spec": {"expirationSeconds": 1000}}, note=False)
-    talk.note("kind", [said["kind"], said["spec"]["expirationSeconds"]])
-    me = talk.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token=said["status"]["token"], note=False)
+    reported = talk.post("~serviceaccounts/x/token", {"spec": {"expirationSeconds": 1000}}, note=False)
+    talk.note("kind", [reported["kind"], reported["spec"]["expirationSeconds"]])
+    me = talk.post(
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token=reported["status"]["token"], note=False
+    )
     talk.note("who", [me["status"]["userInfo"]["username"], me["status"]["userInfo"]["groups"]])
     talk.post("~serviceaccounts/x/token", {"spec": {"expirationSeconds": 10}}, want=422)
     talk.post("~serviceaccounts/none/token", {}, want=404)
@@ -620,8 +622,8 @@ def cluster_scoped_custom_resource(talk: Talk) -> None:
     }
     talk.post(G, body)
     older = f"/apis/{GROUP}/v1beta1/gadgets"
-    said = talk.get(f"{older}/conformance-gadget")
-    assert said["apiVersion"] == f"{GROUP}/v1beta1"
+    reported = talk.get(f"{older}/conformance-gadget")
+    assert reported["apiVersion"] == f"{GROUP}/v1beta1"
     talk.patch(f"{older}/conformance-gadget", {"spec": {"a": "c"}})
     talk.post(G, body | {"metadata": {"name": "conformance-gadget", "namespace": "default"}}, want=409)
     talk.delete(f"{G}/conformance-gadget")

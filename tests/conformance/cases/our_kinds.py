@@ -19,11 +19,11 @@ def ours(group: str, versions: tuple[str, ...], storage: str) -> dict[str, Any]:
     return crd
 
 
-def told(said: Any) -> dict[str, Any]:
+def told(reported: Any) -> dict[str, Any]:
     """What must not be lost of an object, whatever version it is read in."""
-    metadata = said["metadata"]
+    metadata = reported["metadata"]
     kept = {key: metadata.get(key) for key in ("name", "labels", "finalizers", "generation", "uid")}
-    return {"metadata": kept, "spec": said["spec"], "status": said.body.get("status")}
+    return {"metadata": kept, "spec": reported["spec"], "status": reported.body.get("status")}
 
 
 @case("P1", "CustomResourceConversionWebhook (the same steps, with nothing to convert)")
@@ -34,7 +34,7 @@ def our_kinds_gain_a_version(talk: Talk) -> None:
     def serve(versions: tuple[str, ...], storage: str) -> None:
         talk.apply(path, ours(group, versions, storage), "operator", want=None, note=False)
         for version in versions:
-            talk.until(things(version), lambda said: said.code == 200, note=False)
+            talk.until(things(version), lambda reported: reported.code == 200, note=False)
 
     def things(version: str, name: str = "") -> str:
         return f"~{group}/{version}/cloudmatrixinstances" + (f"/{name}" if name else "")
@@ -57,7 +57,7 @@ def our_kinds_gain_a_version(talk: Talk) -> None:
     talk.post(things(NEXT), one("new", NEXT), note=False)
 
     serve((VERSION, NEXT), NEXT)  # stored from now on
-    stored = talk.until(path, lambda said: len(said["status"]["storedVersions"]) == 2, note=False)
+    stored = talk.until(path, lambda reported: len(reported["status"]["storedVersions"]) == 2, note=False)
     talk.note("stored", stored["status"]["storedVersions"])
     assert {told(talk.get(things(version, "old"), note=False))["spec"]["nodes"] for version in (VERSION, NEXT)} == {4}
     dropping = ours(group, (NEXT,), NEXT)
@@ -68,7 +68,7 @@ def our_kinds_gain_a_version(talk: Talk) -> None:
         talk.put(things(NEXT, name), body, note=False)
     talk.patch(f"{path}/status", {"status": {"storedVersions": [NEXT]}}, note=False)
     serve((NEXT,), NEXT)
-    talk.until(things(VERSION), lambda said: said.code == 404, note=False)
+    talk.until(things(VERSION), lambda reported: reported.code == 404, note=False)
     after = talk.get(things(NEXT), note=False)
     assert sorted(item["metadata"]["name"] for item in after["items"]) == ["new", "old"]
     assert told(talk.get(things(NEXT, "old"), note=False)) == before
@@ -80,7 +80,7 @@ def our_kinds_refuse(talk: Talk) -> None:
     group = unique(talk)
     talk.post(CRDS, ours(group, (VERSION,), VERSION), note=False)
     path = f"~{group}/{VERSION}/cloudmatrixinstances"
-    talk.until(path, lambda said: said.code == 200, note=False)
+    talk.until(path, lambda reported: reported.code == 200, note=False)
     body = {"apiVersion": f"{group}/{VERSION}", "kind": "CloudMatrixInstance", "metadata": {"name": "one"}}
     talk.post(path, body | {"spec": {"nodes": 2, "network": {"ub": {"ceilingGbpsPerNpu": 50}}}})
     changes: list[dict[str, Any]] = [

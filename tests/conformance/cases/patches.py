@@ -123,8 +123,8 @@ def of_template(**spec: Any) -> dict[str, Any]:
 
 def strategic(talk: Talk, patch: Any, code: int = 200) -> None:
     talk.post("~apps/v1/deployments", TWO, note=False)
-    said = talk.patch("~apps/v1/deployments/one", patch, kind=STRATEGIC, want=code, note=False)
-    talk.note("result", said["spec"]["template"]["spec"] if code == 200 else said.body)
+    reported = talk.patch("~apps/v1/deployments/one", patch, kind=STRATEGIC, want=code, note=False)
+    talk.note("result", reported["spec"]["template"]["spec"] if code == 200 else reported.body)
 
 
 rows(
@@ -223,13 +223,13 @@ def apply_removes_what_it_owned(talk: Talk) -> None:
         ),
         want=201,
     )
-    said = talk.apply(
+    reported = talk.apply(
         f"{W}/one", widget(spec={"labels": {"a": "b"}, "ports": [{"name": "b", "port": 2}], "tags": ["y"]})
     )
-    assert "note" not in said["spec"]
-    assert said["spec"]["labels"] == {"a": "b"}
-    assert [port["name"] for port in said["spec"]["ports"]] == ["b"]
-    assert said["spec"]["tags"] == ["y"]
+    assert "note" not in reported["spec"]
+    assert reported["spec"]["labels"] == {"a": "b"}
+    assert [port["name"] for port in reported["spec"]["ports"]] == ["b"]
+    assert reported["spec"]["tags"] == ["y"]
 
 
 @case(
@@ -239,20 +239,20 @@ def apply_removes_what_it_owned(talk: Talk) -> None:
 def apply_leaves_what_others_own(talk: Talk) -> None:
     talk.apply(f"{W}/one", widget(spec={"note": "n", "tags": ["x", "y"]}), want=201)
     talk.apply(f"{W}/one", widget(spec={"note": "n", "tags": ["y", "z"]}), "two")
-    said = talk.apply(f"{W}/one", widget())
-    assert said["spec"]["note"] == "n"
-    assert said["spec"]["tags"] == ["y", "z"]
-    said = talk.apply(f"{W}/one", widget(), "two")
-    assert "note" not in said["spec"]
+    reported = talk.apply(f"{W}/one", widget())
+    assert reported["spec"]["note"] == "n"
+    assert reported["spec"]["tags"] == ["y", "z"]
+    reported = talk.apply(f"{W}/one", widget(), "two")
+    assert "note" not in reported["spec"]
 
 
 @case("P1", "ServerSideApply should ignore conflict errors if force apply is used")
 def apply_conflicts(talk: Talk) -> None:
     talk.apply(f"{W}/one", widget(spec={"note": "n"}), want=201)
-    said = talk.apply(f"{W}/one", widget(spec={"size": 4, "note": "m"}), "two", want=409)
-    assert {cause["reason"] for cause in said.causes} == {"FieldManagerConflict"}
-    said = talk.apply(f"{W}/one", widget(spec={"size": 4, "note": "m"}), "two", force=True)
-    assert said["spec"]["size"] == 4
+    reported = talk.apply(f"{W}/one", widget(spec={"size": 4, "note": "m"}), "two", want=409)
+    assert {cause["reason"] for cause in reported.causes} == {"FieldManagerConflict"}
+    reported = talk.apply(f"{W}/one", widget(spec={"size": 4, "note": "m"}), "two", force=True)
+    assert reported["spec"]["size"] == 4
     talk.apply(f"{W}/one", widget(spec={"size": 3}), want=409)
 
 
@@ -362,8 +362,8 @@ def managed_fields_of_built_ins(talk: Talk) -> None:
 @case("P1")
 def managed_fields_can_be_reset(talk: Talk) -> None:
     talk.post("~configmaps", config_map())
-    said = talk.patch("~configmaps/one", {"metadata": {"managedFields": [{}]}})
-    assert "managedFields" not in said["metadata"]
+    reported = talk.patch("~configmaps/one", {"metadata": {"managedFields": [{}]}})
+    assert "managedFields" not in reported["metadata"]
     talk.patch("~configmaps/one", {"data": {"x": "y"}})
     talk.patch("~configmaps/one", {"metadata": {"managedFields": []}})
 
@@ -377,8 +377,8 @@ def managed_fields_can_be_rewritten(talk: Talk) -> None:
         {"op": "replace", "path": "/metadata/managedFields", "value": [entry]},
         {"op": "replace", "path": "/metadata/resourceVersion", "value": made.rv},
     ]
-    said = talk.patch("~configmaps/one", patch, kind=JSON_PATCH)
-    assert said["metadata"]["managedFields"][0]["operation"] == "Apply"
+    reported = talk.patch("~configmaps/one", patch, kind=JSON_PATCH)
+    assert reported["metadata"]["managedFields"][0]["operation"] == "Apply"
     assert (
         talk.apply(
             "~configmaps/one", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}}, "kubectl"
@@ -413,9 +413,13 @@ def apply_to_keyed_lists_of_built_ins(talk: Talk) -> None:
         "spec": {"template": {"spec": {"containers": [{"name": "a", "image": "i:9"}]}}},
     }
     talk.apply(path, partly, "two", want=409)
-    said = talk.apply(path, partly, "two", force=True, note=False)
-    assert [one["image"] for one in said["spec"]["template"]["spec"]["containers"]] == ["i:9", "i:2"]
+    reported = talk.apply(path, partly, "two", force=True, note=False)
+    assert [one["image"] for one in reported["spec"]["template"]["spec"]["containers"]] == ["i:9", "i:2"]
     talk.note(
         "managers",
-        [[e["manager"], e["operation"]] for e in said["metadata"]["managedFields"] if e["manager"] in ("one", "two")],
+        [
+            [e["manager"], e["operation"]]
+            for e in reported["metadata"]["managedFields"]
+            if e["manager"] in ("one", "two")
+        ],
     )

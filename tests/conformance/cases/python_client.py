@@ -12,9 +12,9 @@ from tests.conformance.things import GROUP, deployment, pod, widget
 
 
 def connect(talk: Talk) -> client.ApiClient:
-    held = client.Configuration()
-    config.load_kube_config(talk.server.kubeconfig, client_configuration=held)
-    return client.ApiClient(held)
+    current = client.Configuration()
+    config.load_kube_config(talk.server.kubeconfig, client_configuration=current)
+    return client.ApiClient(current)
 
 
 def tell(talk: Talk, name: str, found: Any, api: client.ApiClient) -> None:
@@ -63,7 +63,7 @@ def python_core(talk: Talk) -> None:
 
 @case("P1", "client: typed calls for pods")
 def python_pods(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     with connect(talk) as api:
         core = client.CoreV1Api(api)
         tell(talk, "created", core.create_namespaced_pod(talk.ns, pod()), api)
@@ -112,8 +112,8 @@ def python_other_groups(talk: Talk) -> None:
         budget = client.V1PodDisruptionBudget(metadata={"name": "x"}, spec=spec)
         made = client.PolicyV1Api(api).create_namespaced_pod_disruption_budget(talk.ns, budget)
         talk.note("budget", made.spec.min_available)
-        wish = client.V1ResourceAttributes(verb="get", resource="pods", namespace=talk.ns)
-        spec = client.V1SelfSubjectAccessReviewSpec(resource_attributes=wish)
+        request = client.V1ResourceAttributes(verb="get", resource="pods", namespace=talk.ns)
+        spec = client.V1SelfSubjectAccessReviewSpec(resource_attributes=request)
         review = client.V1SelfSubjectAccessReview(spec=spec)
         answer = client.AuthorizationV1Api(api).create_self_subject_access_review(review)
         assert answer.status.allowed

@@ -20,12 +20,12 @@ def a_pod(name: str = "one", **spec: Any) -> dict[str, Any]:
 
 def quota(talk: Talk, hard: dict[str, str], **spec: Any) -> None:
     """A quota whose use has been counted once; a real counter looks for new resources every half minute."""
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
-    talk.until("~configmaps/kube-root-ca.crt", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
+    talk.until("~configmaps/kube-root-ca.crt", lambda reported: reported.code == 200, note=False)
     talk.post("~resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}})
 
-    def counted(said: Any) -> bool:
-        return set(hard) <= set((said.body.get("status") or {}).get("used") or {})
+    def counted(reported: Any) -> bool:
+        return set(hard) <= set((reported.body.get("status") or {}).get("used") or {})
 
     talk.until("~resourcequotas/q", counted, note=False, patience_s=60)
 
@@ -41,8 +41,10 @@ def room(talk: Talk, path: str, body: dict[str, Any]) -> None:
 def used(talk: Talk, **wanted: str) -> None:
     """Waits until the quota says so, and notes its status."""
     names = {key.replace("_", "."): value for key, value in wanted.items()}
-    said = talk.until("~resourcequotas/q", lambda said: names.items() <= said["status"]["used"].items(), note=False)
-    talk.note("status", said["status"])
+    reported = talk.until(
+        "~resourcequotas/q", lambda reported: names.items() <= reported["status"]["used"].items(), note=False
+    )
+    talk.note("status", reported["status"])
 
 
 @case("P1", "ResourceQuota should create a ResourceQuota and capture the life of a pod")
@@ -50,13 +52,13 @@ def quota_of_pods(talk: Talk) -> None:
     quota(talk, {"pods": "2", "requests.cpu": "1", "limits.memory": "1Gi"})
     sized = {"requests": {"cpu": "500m"}, "limits": {"memory": "512Mi"}}
     talk.post("~pods", a_pod("one", containers=[container(**sized)]))
-    said = talk.get("~resourcequotas/q")
-    assert said["status"]["used"] == {"pods": "1", "requests.cpu": "500m", "limits.memory": "512Mi"}
+    reported = talk.get("~resourcequotas/q")
+    assert reported["status"]["used"] == {"pods": "1", "requests.cpu": "500m", "limits.memory": "512Mi"}
     greedy = {"requests": {"cpu": "501m"}, "limits": {"memory": "1Mi"}}
-    said = talk.post("~pods", a_pod("two", containers=[container(**greedy)]), want=403)
-    assert "exceeded quota: q" in said.message
+    reported = talk.post("~pods", a_pod("two", containers=[container(**greedy)]), want=403)
+    assert "exceeded quota: q" in reported.message
     talk.post("~pods", a_pod("two", containers=[container(**sized)]))
-    said = talk.post("~pods", a_pod("three", containers=[container(**sized)]), want=403)
+    reported = talk.post("~pods", a_pod("three", containers=[container(**sized)]), want=403)
     talk.post("~pods", a_pod("three"), want=403)
     talk.delete("~pods/one", note=False)
     used(talk, pods="1")
@@ -98,8 +100,8 @@ def quota_of_services(talk: Talk) -> None:
     quota(talk, {"services": "2", "services.nodeports": "1", "services.loadbalancers": "0"})
     ports = [{"port": 80, "name": "a"}, {"port": 81, "name": "b"}]
     talk.post("~services", {"metadata": {"name": "a"}, "spec": {"ports": ports}}, note=False)
-    said = talk.get("~resourcequotas/q")
-    assert said["status"]["used"]["services"] == "1"
+    reported = talk.get("~resourcequotas/q")
+    assert reported["status"]["used"]["services"] == "1"
     talk.post("~services", {"metadata": {"name": "b"}, "spec": {"type": "NodePort", "ports": ports}}, want=403)
     talk.patch("~services/a", {"spec": {"type": "NodePort"}}, want=403)
     talk.post("~services", {"metadata": {"name": "b"}, "spec": {"type": "LoadBalancer", "ports": ports[:1]}}, want=403)
@@ -130,8 +132,10 @@ def quota_scopes(talk: Talk) -> None:
 def quota_life(talk: Talk) -> None:
     quota(talk, {"pods": "0"})
     talk.patch("~resourcequotas/q", {"spec": {"hard": {"pods": "1", "services": "2"}}})
-    said = talk.until("~resourcequotas/q", lambda said: said["status"]["hard"].get("services") == "2", note=False)
-    talk.note("status", said["status"])
+    reported = talk.until(
+        "~resourcequotas/q", lambda reported: reported["status"]["hard"].get("services") == "2", note=False
+    )
+    talk.note("status", reported["status"])
     talk.patch("~resourcequotas/q", {"spec": {"scopes": ["BestEffort"]}}, want=422)
     talk.delete("~resourcequotas/q")
     talk.post("~pods", a_pod("one"))
@@ -159,7 +163,7 @@ rows(
 
 
 def limits(talk: Talk, *items: dict[str, Any]) -> None:
-    talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     talk.post("~limitranges", {"metadata": {"name": "l"}, "spec": {"limits": list(items)}})
 
 

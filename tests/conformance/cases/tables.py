@@ -15,10 +15,10 @@ def table_of_custom_resources(talk: Talk) -> None:
     talk.post(W, widget(), note=False)
     talk.post(W, widget("two", spec={"color": "blue"}), note=False)
     talk.patch(f"{W}/two/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, note=False)
-    said = talk.get(W, accept=TABLE)
-    assert [column["name"] for column in said["columnDefinitions"]] == ["Name", "Size", "Color", "Ready", "Age"]
-    assert said["rows"][0]["cells"][:4] == ["one", 3, "red", None]
-    assert said["rows"][1]["cells"][:4] == ["two", 3, "blue", "True"]
+    reported = talk.get(W, accept=TABLE)
+    assert [column["name"] for column in reported["columnDefinitions"]] == ["Name", "Size", "Color", "Ready", "Age"]
+    assert reported["rows"][0]["cells"][:4] == ["one", 3, "red", None]
+    assert reported["rows"][1]["cells"][:4] == ["two", 3, "blue", "True"]
     talk.get(f"{W}/one", accept=TABLE)
 
 
@@ -40,14 +40,14 @@ def table_without_columns(talk: Talk) -> None:
 @case("P1")
 def table_in_the_older_form(talk: Talk) -> None:
     talk.post(W, widget(), note=False)
-    said = talk.get(W, accept="application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json")
-    assert said["apiVersion"] == "meta.k8s.io/v1beta1"
+    reported = talk.get(W, accept="application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json")
+    assert reported["apiVersion"] == "meta.k8s.io/v1beta1"
 
 
 @case("P1")
 def table_of_an_empty_list(talk: Talk) -> None:
-    said = talk.get(W, accept=TABLE)
-    assert said["rows"] == []
+    reported = talk.get(W, accept=TABLE)
+    assert reported["rows"] == []
 
 
 @case("P1")
@@ -76,16 +76,16 @@ def partial_forms(talk: Talk) -> None:
 
 @case("P1")
 def table_of_a_write(talk: Talk) -> None:
-    said = talk.post(W, widget(), accept=TABLE)
-    assert said["kind"] == "Table"
+    reported = talk.post(W, widget(), accept=TABLE)
+    assert reported["kind"] == "Table"
     talk.patch(f"{W}/one", {"spec": {"size": 4}}, accept=TABLE)
 
 
 def built_in(talk: Talk, path: str, bodies: list[dict[str, Any]]) -> None:
     if "pods" in path:
-        talk.until("~serviceaccounts/default", lambda said: said.code == 200, note=False)
+        talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     if path == "~resourcequotas":
-        talk.until("~configmaps/kube-root-ca.crt", lambda said: said.code == 200, note=False)
+        talk.until("~configmaps/kube-root-ca.crt", lambda reported: reported.code == 200, note=False)
     selector = f"case={talk.case}"
     for body in bodies:
         if "involvedObject" in body:
@@ -93,13 +93,13 @@ def built_in(talk: Talk, path: str, bodies: list[dict[str, Any]]) -> None:
         body = body | {"metadata": body["metadata"] | {"labels": {"case": talk.case}}}
         talk.post(path, body, note=False)
     if path.endswith("/jobs"):  # the job controller says that it is suspended
-        talk.until(f"{path}/one", lambda said: (said.body.get("status") or {}).get("conditions"), note=False)
+        talk.until(f"{path}/one", lambda reported: (reported.body.get("status") or {}).get("conditions"), note=False)
     if path == "~resourcequotas":  # and the quota controller what is used
-        talk.until(f"{path}/one", lambda said: (said.body.get("status") or {}).get("used"), note=False)
-    said = talk.get(path, accept=TABLE, labelSelector=selector, note=False)
-    columns = [[c["name"], c["type"], c["format"], c["priority"]] for c in said["columnDefinitions"]]
+        talk.until(f"{path}/one", lambda reported: (reported.body.get("status") or {}).get("used"), note=False)
+    reported = talk.get(path, accept=TABLE, labelSelector=selector, note=False)
+    columns = [[c["name"], c["type"], c["format"], c["priority"]] for c in reported["columnDefinitions"]]
     talk.note("columns", columns)
-    talk.note("rows", {"kind": "Table", "cells": [row["cells"] for row in said["rows"]]})
+    talk.note("rows", {"kind": "Table", "cells": [row["cells"] for row in reported["rows"]]})
 
 
 SPEC = {"containers": [{"name": "c", "image": "i:1"}, {"name": "d", "image": "j:2"}], "restartPolicy": "Never"}
@@ -144,6 +144,6 @@ rows(
 
 @case("P1")
 def table_of_definitions(talk: Talk) -> None:
-    said = talk.get(f"{CRDS}/widgets.{GROUP}", accept=TABLE, note=False)
-    talk.note("columns", said["columnDefinitions"])
-    talk.note("name", said["rows"][0]["cells"][0])
+    reported = talk.get(f"{CRDS}/widgets.{GROUP}", accept=TABLE, note=False)
+    talk.note("columns", reported["columnDefinitions"])
+    talk.note("name", reported["rows"][0]["cells"][0])

@@ -39,11 +39,11 @@ STOP_S = 10.0
 
 def free_ports(count: int) -> list[int]:
     """Ports of loopback nobody listens on now."""
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
+    current = [socket.socket() for _ in range(count)]
+    for one in current:
         one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
+    ports = [one.getsockname()[1] for one in current]
+    for one in current:
         one.close()
     return ports
 
@@ -180,8 +180,8 @@ class RealKube:
                 pass
             ended = self.programs[program].poll() is not None
             if ended or time.monotonic() > deadline:
-                said = self.log(program)[-3000:]
-                raise RuntimeError(f"{program} {'ended' if ended else 'is not ready'}; it said last:\n{said}")
+                text = self.log(program)[-3000:]
+                raise RuntimeError(f"{program} {'ended' if ended else 'is not ready'}; it said last:\n{text}")
             time.sleep(0.05)
 
     # ---- stop
@@ -205,11 +205,11 @@ class RealKube:
     def write_kubeconfig(self, path: Path, client: str) -> None:
         """A kubeconfig of one of the client certificates, with everything inside it."""
 
-        def held(file: str) -> str:
+        def current(file: str) -> str:
             return base64.b64encode((self.folder / file).read_bytes()).decode()
 
-        cluster = {"server": self.url, "certificate-authority-data": held("ca.crt")}
-        user = {"client-certificate-data": held(f"{client}.crt"), "client-key-data": held(f"{client}.key")}
+        cluster = {"server": self.url, "certificate-authority-data": current("ca.crt")}
+        user = {"client-certificate-data": current(f"{client}.crt"), "client-key-data": current(f"{client}.key")}
         document = {
             "apiVersion": "v1",
             "kind": "Config",

@@ -53,9 +53,9 @@ class Talk:
     def acting_as(self, user: str, *groups: str, **more: str) -> Talk:
         """The same token, impersonating somebody; `more` are further headers with _ for -."""
         found = Talk(self.app, self.clock, self.token)
-        said = [("impersonate-user", user), *(("impersonate-group", group) for group in groups)]
-        said += [(key.replace("_", "-"), value) for key, value in more.items()]
-        found.headers = [(name.encode(), value.encode()) for name, value in said if value]
+        reported = [("impersonate-user", user), *(("impersonate-group", group) for group in groups)]
+        reported += [(key.replace("_", "-"), value) for key, value in more.items()]
+        found.headers = [(name.encode(), value.encode()) for name, value in reported if value]
         return found
 
     async def ask(
@@ -127,15 +127,15 @@ class Talk:
     async def until(self, path: str, wanted: Any, tries: int = 200) -> Said:
         """Ask again until `wanted(answer)` holds; controllers work between the turns."""
         for _ in range(tries):
-            said = await self.get(path)
-            if wanted(said):
-                return said
+            reported = await self.get(path)
+            if wanted(reported):
+                return reported
             await asyncio.sleep(0.005)
-        raise AssertionError(f"{path} never came to be as wanted: {said.code} {said.body}")
+        raise AssertionError(f"{path} never came to be as wanted: {reported.code} {reported.body}")
 
     async def define(self, crd: dict[str, Any]) -> None:
-        said = await self.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-        assert said.code == 201, said.body
+        reported = await self.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        assert reported.code == 201, reported.body
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}"
         await self.until(path, lambda s: condition(s.body, "Established") == "True")
 

@@ -165,8 +165,8 @@ async def test_custom_metrics_of_pods_objects_and_the_outside(cluster: Cluster) 
     assert (one["metric"]["name"], one["value"]) == ("queue", "15")
     missing = await cluster.get(f"{custom}/namespaces/default/deployments.apps/web/none")
     assert (missing.code, missing.body["reason"]) == (404, "NotFound")
-    (told,) = (await cluster.get(f"{outside}/namespaces/default/queue")).body["items"]
-    assert (told["metricName"], told["value"]) == ("queue", "20")
+    (reported,) = (await cluster.get(f"{outside}/namespaces/default/queue")).body["items"]
+    assert (reported["metricName"], reported["value"]) == ("queue", "20")
     await cluster.patch(WEB, {"metadata": {"annotations": {"custom.metrics.cloudmatrix.io/queue": "10"}}})
     await cluster.patch(
         "/api/v1/namespaces/default", {"metadata": {"annotations": {"external.metrics.cloudmatrix.io/queue": "70"}}}
@@ -197,10 +197,10 @@ async def test_a_target_that_is_not_there(cluster: Cluster) -> None:
     body = await cluster.eventually(HPA, lambda b: condition_of(b, "AbleToScale"))
     assert condition_of(body, "AbleToScale")["reason"] == "FailedGetScale"
     assert await cluster.quiet(600) == 0
-    said = await cluster.post(
+    reported = await cluster.post(
         HPAS, an_autoscaler({"type": "Pods"}, maxReplicas=0, minReplicas=2) | {"metadata": {"name": "bad"}}
     )
-    assert {"spec.maxReplicas", "spec.metrics[0].pods"} <= said.causes.keys()
+    assert {"spec.maxReplicas", "spec.metrics[0].pods"} <= reported.causes.keys()
     assert (await cluster.items(f"{NS}/pods")) == []
 
 

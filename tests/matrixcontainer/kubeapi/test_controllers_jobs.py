@@ -134,6 +134,6 @@ async def test_deleting_a_job_leaves_no_pod_behind(cluster: Cluster) -> None:
 
 @in_virtual_time
 async def test_what_nobody_acts_on_is_refused(cluster: Cluster) -> None:
-    said = await cluster.post(JOBS, a_job(successPolicy={"rules": [{"succeededCount": 1}]}))
-    assert said.code == 422
-    assert "spec.successPolicy" in said.causes
+    reported = await cluster.post(JOBS, a_job(successPolicy={"rules": [{"succeededCount": 1}]}))
+    assert reported.code == 422
+    assert "spec.successPolicy" in reported.causes

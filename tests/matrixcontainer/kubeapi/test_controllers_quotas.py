@@ -28,16 +28,16 @@ def a_map(name: str) -> dict[str, Any]:
 
 @in_virtual_time
 async def test_a_crowd_does_not_get_past_a_quota(cluster: Cluster) -> None:
-    standing = len(await cluster.items(MAPS))
-    await a_quota(cluster, configmaps=str(standing + 5))
-    said = await asyncio.gather(*(cluster.post(MAPS, a_map(f"m{i}")) for i in range(20)))
-    assert sorted(one.code for one in said) == [201] * 5 + [403] * 15
-    assert await used(cluster) == {"configmaps": str(standing + 5)}
-    refusal = next(one for one in said if one.code == 403)
+    status = len(await cluster.items(MAPS))
+    await a_quota(cluster, configmaps=str(status + 5))
+    reported = await asyncio.gather(*(cluster.post(MAPS, a_map(f"m{i}")) for i in range(20)))
+    assert sorted(one.code for one in reported) == [201] * 5 + [403] * 15
+    assert await used(cluster) == {"configmaps": str(status + 5)}
+    refusal = next(one for one in reported if one.code == 403)
     assert "exceeded quota: q, requested: configmaps=1, used: configmaps=" in refusal.body["message"]
-    gone = next(one.body["metadata"]["name"] for one in said if one.code == 201)
+    gone = next(one.body["metadata"]["name"] for one in reported if one.code == 201)
     await cluster.delete(f"{MAPS}/{gone}")
-    await cluster.eventually(QUOTA, lambda body: body["status"]["used"] == {"configmaps": str(standing + 4)})
+    await cluster.eventually(QUOTA, lambda body: body["status"]["used"] == {"configmaps": str(status + 4)})
     assert (await cluster.post(MAPS, a_map("late"))).code == 201
     assert await cluster.quiet() == 0
 

@@ -88,9 +88,9 @@ def test_old_sets_shrink_while_enough_serve(unavailable: int, new: Any, olds: li
 def test_a_wish_is_shared_by_the_sets_of_a_rollout() -> None:
     notes = {DESIRED: "10", MAXIMUM: "12"}
     sets = Sets(a_set("n2", 8, 3, notes), [a_set("o1", 4, 4, notes)])
-    wished = deployment(20, 2, 0)
-    assert spec_changed(wished, sets)
-    sizes = scaled(wished, sets)
+    desired = deployment(20, 2, 0)
+    assert spec_changed(desired, sets)
+    sizes = scaled(desired, sets)
     assert sum(sizes.values()) == 22
     assert sizes["n2"] > sizes["o1"] > 4
     assert scaled(deployment(0, 2, 0), sets) == {"n2": 0, "o1": 0}

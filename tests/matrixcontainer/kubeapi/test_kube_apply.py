@@ -24,11 +24,11 @@ def fields(obj: dict[str, Any], manager: str, subresource: str = "") -> dict[str
 
 
 async def test_apply_creates_and_owns(widgets: Talk) -> None:
-    said = await widgets.apply(
+    reported = await widgets.apply(
         ONE, a_widget(spec={"size": 3, "tags": ["x"], "ports": [{"name": "a", "port": 1}]}), "me"
     )
-    assert said.code == 201
-    assert fields(said.body, "me") == {
+    assert reported.code == 201
+    assert fields(reported.body, "me") == {
         "f:spec": {
             "f:size": {},
             "f:tags": {'v:"x"': {}},
@@ -38,15 +38,15 @@ async def test_apply_creates_and_owns(widgets: Talk) -> None:
     again = await widgets.apply(
         ONE, a_widget(spec={"size": 3, "tags": ["x"], "ports": [{"name": "a", "port": 1}]}), "me"
     )
-    assert again.body["metadata"]["resourceVersion"] == said.body["metadata"]["resourceVersion"]
+    assert again.body["metadata"]["resourceVersion"] == reported.body["metadata"]["resourceVersion"]
 
 
 async def test_conflict_names_fields_and_managers(widgets: Talk) -> None:
     await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n"}), "me")
-    said = await widgets.apply(ONE, a_widget(spec={"size": 4, "note": "m"}), "you")
-    assert (said.code, said.body["reason"]) == (409, "Conflict")
-    assert said.body["message"] == 'Apply failed with 2 conflicts: conflicts with "me":\n- .spec.note\n- .spec.size'
-    cause = said.body["details"]["causes"][0]
+    reported = await widgets.apply(ONE, a_widget(spec={"size": 4, "note": "m"}), "you")
+    assert (reported.code, reported.body["reason"]) == (409, "Conflict")
+    assert reported.body["message"] == 'Apply failed with 2 conflicts: conflicts with "me":\n- .spec.note\n- .spec.size'
+    cause = reported.body["details"]["causes"][0]
     assert cause == {"reason": "FieldManagerConflict", "field": ".spec.note", "message": 'conflict with "me"'}
     one = await widgets.apply(ONE, a_widget(spec={"size": 4}), "you")
     assert one.body["message"] == 'Apply failed with 1 conflict: conflict with "me": .spec.size'
@@ -54,8 +54,8 @@ async def test_conflict_names_fields_and_managers(widgets: Talk) -> None:
 
 async def test_update_conflict_names_the_version(widgets: Talk) -> None:
     await widgets.post(WIDGETS, a_widget(), agent="kubectl/v1")
-    said = await widgets.apply(ONE, a_widget(spec={"size": 4}), "me")
-    assert 'conflict with "kubectl" using example.test/v1: .spec.size' in said.body["message"]
+    reported = await widgets.apply(ONE, a_widget(spec={"size": 4}), "me")
+    assert 'conflict with "kubectl" using example.test/v1: .spec.size' in reported.body["message"]
 
 
 async def test_equal_values_are_shared_and_force_takes(widgets: Talk) -> None:
@@ -71,8 +71,8 @@ async def test_equal_values_are_shared_and_force_takes(widgets: Talk) -> None:
 async def test_what_is_no_longer_listed_goes_unless_owned(widgets: Talk) -> None:
     await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n", "color": "blue", "labels": {"a": "1"}}), "me")
     await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n"}), "you")
-    said = await widgets.apply(ONE, a_widget(spec={"size": 3}), "me")
-    assert said.body["spec"] == {"size": 3, "note": "n", "color": "red"}
+    reported = await widgets.apply(ONE, a_widget(spec={"size": 3}), "me")
+    assert reported.body["spec"] == {"size": 3, "note": "n", "color": "red"}
 
 
 async def test_list_items_have_owners(widgets: Talk) -> None:
@@ -83,24 +83,24 @@ async def test_list_items_have_owners(widgets: Talk) -> None:
         [{"name": "a", "port": 1}, {"name": "b", "port": 2}],
         ["x", "y"],
     )
-    said = await widgets.apply(ONE, a_widget(spec={"size": 3}), "me")
-    assert (said.body["spec"]["ports"], said.body["spec"]["tags"]) == ([{"name": "b", "port": 2}], ["y"])
+    reported = await widgets.apply(ONE, a_widget(spec={"size": 3}), "me")
+    assert (reported.body["spec"]["ports"], reported.body["spec"]["tags"]) == ([{"name": "b", "port": 2}], ["y"])
 
 
 async def test_updates_take_ownership_of_what_they_change(widgets: Talk) -> None:
     await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n"}), "me")
-    said = await widgets.patch(ONE, {"spec": {"size": 9}}, fieldManager="editor")
-    assert fields(said.body, "me") == {"f:spec": {"f:note": {}}}
-    assert fields(said.body, "editor") == {"f:spec": {"f:size": {}}}
+    reported = await widgets.patch(ONE, {"spec": {"size": 9}}, fieldManager="editor")
+    assert fields(reported.body, "me") == {"f:spec": {"f:note": {}}}
+    assert fields(reported.body, "editor") == {"f:spec": {"f:size": {}}}
     assert (await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n"}), "me")).code == 409
 
 
 async def test_status_and_main_own_apart(widgets: Talk) -> None:
     await widgets.apply(ONE, a_widget(status={"size": 9}), "me")
-    said = await widgets.apply(f"{ONE}/status", a_widget(spec={"size": 80}, status={"size": 3}), "me")
-    assert (said.body["spec"]["size"], said.body["status"]) == (3, {"size": 3})
-    assert fields(said.body, "me", "status") == {"f:status": {"f:size": {}}}
-    assert fields(said.body, "me") == {"f:spec": {"f:size": {}}}
+    reported = await widgets.apply(f"{ONE}/status", a_widget(spec={"size": 80}, status={"size": 3}), "me")
+    assert (reported.body["spec"]["size"], reported.body["status"]) == (3, {"size": 3})
+    assert fields(reported.body, "me", "status") == {"f:status": {"f:size": {}}}
+    assert fields(reported.body, "me") == {"f:spec": {"f:size": {}}}
 
 
 async def test_finalizers_are_a_set_and_metadata_granular(widgets: Talk) -> None:
@@ -126,9 +126,9 @@ async def test_finalizers_are_a_set_and_metadata_granular(widgets: Talk) -> None
     ],
 )
 async def test_refused_applies(widgets: Talk, body: dict, query: dict, code: int, text: str) -> None:
-    said = await widgets.apply(ONE, body, query.pop("fieldManager", "me"), **query)
-    assert said.code == code
-    assert text in said.body["message"]
+    reported = await widgets.apply(ONE, body, query.pop("fieldManager", "me"), **query)
+    assert reported.code == code
+    assert text in reported.body["message"]
 
 
 async def test_force_is_for_apply_only(widgets: Talk) -> None:
@@ -138,8 +138,8 @@ async def test_force_is_for_apply_only(widgets: Talk) -> None:
 
 async def test_apply_takes_real_yaml(widgets: Talk) -> None:
     text = b"apiVersion: example.test/v1\nkind: Widget\nmetadata: {name: one}\nspec:\n  size: 3\n  note: 2020-01-01\n"
-    said = await widgets.apply(ONE, text, "me")
-    assert (said.code, said.body["spec"]["note"]) == (201, "2020-01-01")
+    reported = await widgets.apply(ONE, text, "me")
+    assert (reported.code, reported.body["spec"]["note"]) == (201, "2020-01-01")
 
 
 async def test_managed_fields_can_be_rewritten_and_reset(widgets: Talk) -> None:
@@ -151,9 +151,9 @@ async def test_managed_fields_can_be_rewritten_and_reset(widgets: Talk) -> None:
         {"op": "replace", "path": "/metadata/managedFields", "value": entries},
         {"op": "replace", "path": "/metadata/resourceVersion", "value": revision},
     ]
-    said = await widgets.patch(ONE, patch, JSON_PATCH)
-    assert (said.code, said.body["metadata"]["managedFields"][0]["manager"]) == (200, "renamed")
-    assert said.body["metadata"]["resourceVersion"] != revision
+    reported = await widgets.patch(ONE, patch, JSON_PATCH)
+    assert (reported.code, reported.body["metadata"]["managedFields"][0]["manager"]) == (200, "renamed")
+    assert reported.body["metadata"]["resourceVersion"] != revision
     reset = await widgets.patch(ONE, {"metadata": {"managedFields": [{}]}})
     assert "managedFields" not in reset.body["metadata"]
 
@@ -183,10 +183,10 @@ async def test_apply_on_a_builtin(talk: Talk) -> None:
     }
     assert (await talk.apply(path, body, "me")).code == 201
     body["spec"]["template"]["spec"]["containers"][0]["image"] = "i:2"
-    said = await talk.apply(path, body, "me")
-    assert said.body["spec"]["template"]["spec"]["containers"][0]["image"] == "i:2"
-    assert said.body["metadata"]["generation"] == 2
-    assert len(said.body["spec"]["template"]["spec"]["containers"][0]["ports"]) == 1
+    reported = await talk.apply(path, body, "me")
+    assert reported.body["spec"]["template"]["spec"]["containers"][0]["image"] == "i:2"
+    assert reported.body["metadata"]["generation"] == 2
+    assert len(reported.body["spec"]["template"]["spec"]["containers"][0]["ports"]) == 1
     container = {"name": "side", "image": "s:1"}
     patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
     merged = await talk.patch(path, patch, STRATEGIC)
@@ -276,13 +276,17 @@ async def test_what_is_given_up_goes_with_everything_in_it(widgets: Talk) -> Non
     meta = {"labels": {"l": "1"}, "finalizers": ["example.test/a"]}
     await widgets.apply(ONE, a_widget(metadata=meta, spec={"size": 1, "ports": [{"name": "a", "port": 1}]}), "me")
     await widgets.apply(ONE, a_widget(spec={"size": 1, "tags": ["x"]}), "you")
-    said = await widgets.apply(
+    reported = await widgets.apply(
         ONE, {"apiVersion": "example.test/v1", "kind": "Widget", "metadata": {"name": "one"}}, "me"
     )
-    assert said.code == 200
-    assert "labels" not in said.body["metadata"]
-    assert "finalizers" not in said.body["metadata"]
-    assert (said.body["spec"].get("ports"), said.body["spec"]["size"], said.body["spec"]["tags"]) == (None, 1, ["x"])
+    assert reported.code == 200
+    assert "labels" not in reported.body["metadata"]
+    assert "finalizers" not in reported.body["metadata"]
+    assert (reported.body["spec"].get("ports"), reported.body["spec"]["size"], reported.body["spec"]["tags"]) == (
+        None,
+        1,
+        ["x"],
+    )
 
 
 async def test_client_side_applies_are_taken_over_where_nothing_changed(widgets: Talk) -> None:
@@ -290,9 +294,9 @@ async def test_client_side_applies_are_taken_over_where_nothing_changed(widgets:
     note = {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": last}}
     made = await widgets.post(WIDGETS, a_widget(metadata=note, spec={"size": 3, "note": "n"}), fieldManager="client")
     assert made.code == 201
-    said = await widgets.apply(ONE, a_widget(spec={"size": 4, "note": "m"}), "kubectl")
-    assert (said.code, said.body["spec"]["size"]) == (200, 4)
-    assert '"size":4' in said.body["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"]
+    reported = await widgets.apply(ONE, a_widget(spec={"size": 4, "note": "m"}), "kubectl")
+    assert (reported.code, reported.body["spec"]["size"]) == (200, 4)
+    assert '"size":4' in reported.body["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"]
     await widgets.patch(ONE, {"spec": {"size": 7}}, fieldManager="hand")
     assert (await widgets.apply(ONE, a_widget(spec={"size": 5, "note": "m"}), "kubectl")).code == 409
 
@@ -307,5 +311,5 @@ async def test_malformed_managed_fields_change_nothing(widgets: Talk) -> None:
         "fieldsV1": {},
     }
     for change in ({"operation": "Odd"}, {"apiVersion": ""}, {"fieldsType": "V2"}, {"fieldsV1": {"spec": {}}}):
-        said = await widgets.patch(ONE, {"metadata": {"managedFields": [entry | change]}})
-        assert said.body["metadata"]["managedFields"] == made.body["metadata"]["managedFields"]
+        reported = await widgets.patch(ONE, {"metadata": {"managedFields": [entry | change]}})
+        assert reported.body["metadata"]["managedFields"] == made.body["metadata"]["managedFields"]

@@ -13,9 +13,11 @@ POD: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"containers": [{"name
 
 
 async def test_secrets(talk: Talk) -> None:
-    said = await talk.post(f"{NS}/secrets", {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "immutable": True})
-    assert said.body["data"] == {"a": base64.b64encode(b"b").decode()}
-    assert (said.body["type"], "stringData" in said.body) == ("Opaque", False)
+    reported = await talk.post(
+        f"{NS}/secrets", {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "immutable": True}
+    )
+    assert reported.body["data"] == {"a": base64.b64encode(b"b").decode()}
+    assert (reported.body["type"], "stringData" in reported.body) == ("Opaque", False)
     changed = await talk.patch(f"{NS}/secrets/s", {"data": {"a": "Yw=="}})
     assert changed.causes == {"data": "Forbidden: field is immutable when `immutable` is set"}
     assert (await talk.post(f"{NS}/secrets", {"metadata": {"name": "t"}, "data": {"a": "***"}})).code == 400
@@ -44,16 +46,16 @@ async def test_a_pod_from_birth_to_end(talk: Talk) -> None:
     listed = await talk.get("/api/v1/pods", fieldSelector="spec.nodeName=n1,status.phase!=Running")
     assert len(listed.body["items"]) == 1
     status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
-    said = await talk.patch(f"{NS}/pods/p/status", status, STRATEGIC)
-    assert {c["type"] for c in said.body["status"]["conditions"]} == {"PodScheduled", "Ready"}
+    reported = await talk.patch(f"{NS}/pods/p/status", status, STRATEGIC)
+    assert {c["type"] for c in reported.body["status"]["conditions"]} == {"PodScheduled", "Ready"}
     fixed = await talk.patch(f"{NS}/pods/p", {"spec": {"restartPolicy": "Never"}})
     assert "pod updates may not change fields" in fixed.causes["spec"]
     image = [{"op": "replace", "path": "/spec/containers/0/image", "value": "j"}]
     assert (await talk.patch(f"{NS}/pods/p", image, "application/json-patch+json")).code == 200
-    said = await talk.delete(f"{NS}/pods/p")
-    assert said.body["metadata"]["deletionGracePeriodSeconds"] == 30
-    said = await talk.delete(f"{NS}/pods/p", {"gracePeriodSeconds": 5})
-    assert said.body["metadata"]["deletionGracePeriodSeconds"] == 5
+    reported = await talk.delete(f"{NS}/pods/p")
+    assert reported.body["metadata"]["deletionGracePeriodSeconds"] == 30
+    reported = await talk.delete(f"{NS}/pods/p", {"gracePeriodSeconds": 5})
+    assert reported.body["metadata"]["deletionGracePeriodSeconds"] == 5
     assert (await talk.delete(f"{NS}/pods/p", {"gracePeriodSeconds": 0})).code == 200
     assert (await talk.get(f"{NS}/pods/p")).code == 404
 
@@ -70,11 +72,11 @@ async def test_amounts_become_text(talk: Talk) -> None:
         "metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c", "image": "i", "resources": {"limits": limits}}]},
     }
-    said = await talk.post(f"{NS}/pods", body)
-    resources = said.body["spec"]["containers"][0]["resources"]
+    reported = await talk.post(f"{NS}/pods", body)
+    resources = reported.body["spec"]["containers"][0]["resources"]
     assert resources["limits"] == {"cpu": "2", "huawei.com/Ascend910": "8", "memory": "1Gi"}
     assert resources["requests"] == resources["limits"]
-    assert said.body["status"]["qosClass"] == "Guaranteed"
+    assert reported.body["status"]["qosClass"] == "Guaranteed"
 
 
 @pytest.mark.parametrize(
@@ -93,9 +95,9 @@ async def test_amounts_become_text(talk: Talk) -> None:
     ],
 )  # fmt: skip
 async def test_refused_builtins(talk: Talk, path: str, body: dict, field: str) -> None:
-    said = await talk.post(path, {"metadata": {"name": "x"}} | body)
-    assert said.code == 422, said.body
-    assert field in said.causes
+    reported = await talk.post(path, {"metadata": {"name": "x"}} | body)
+    assert reported.code == 422, reported.body
+    assert field in reported.causes
 
 
 async def test_events_in_both_groups(talk: Talk) -> None:
@@ -111,8 +113,8 @@ async def test_events_in_both_groups(talk: Talk) -> None:
         "note": "done",
         "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
     }
-    said = await talk.post(new, body)
-    assert said.code == 201, said.body
+    reported = await talk.post(new, body)
+    assert reported.code == 201, reported.body
     old = (await talk.get(f"{NS}/events", fieldSelector="involvedObject.name=p,reason=Built")).body["items"]
     assert (old[0]["message"], old[0]["involvedObject"]["name"], old[0]["reportingComponent"]) == ("done", "p", "me")
     again = await talk.get(f"{new}/e")
@@ -125,26 +127,26 @@ async def test_events_in_both_groups(talk: Talk) -> None:
 
 async def test_leases_may_be_made_by_put(talk: Talk) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
-    said = await talk.put(path, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}})
-    assert said.code == 201
+    reported = await talk.put(path, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}})
+    assert reported.code == 201
     other = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "you"}}
     assert (await talk.put(path, other)).code == 422, "which version is replaced has to be said"
-    other["metadata"]["resourceVersion"] = said.body["metadata"]["resourceVersion"]
+    other["metadata"]["resourceVersion"] = reported.body["metadata"]["resourceVersion"]
     assert (await talk.put(path, other)).code == 200
 
 
 async def test_services_keep_their_address(talk: Talk) -> None:
-    said = await talk.post(f"{NS}/services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
-    address = said.body["spec"]["clusterIP"]
-    assert said.body["spec"]["clusterIPs"] == [address]
-    assert said.body["spec"]["ports"][0] == {"port": 80, "protocol": "TCP", "targetPort": 80}
+    reported = await talk.post(f"{NS}/services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    address = reported.body["spec"]["clusterIP"]
+    assert reported.body["spec"]["clusterIPs"] == [address]
+    assert reported.body["spec"]["ports"][0] == {"port": 80, "protocol": "TCP", "targetPort": 80}
     assert (await talk.patch(f"{NS}/services/s", {"spec": {"clusterIP": "10.9.9.9"}})).code == 422
 
 
 async def test_reviews_tell_what_is_enforced(talk: Talk) -> None:
     root = "/apis/authorization.k8s.io/v1"
-    said = await talk.post(f"{root}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": {"verb": "get"}}})
-    assert (said.code, said.body["status"]["allowed"]) == (201, True)
+    reported = await talk.post(f"{root}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": {"verb": "get"}}})
+    assert (reported.code, reported.body["status"]["allowed"]) == (201, True)
     question = {"user": "system:anonymous", "resourceAttributes": {"verb": "get", "resource": "pods"}}
     other = await talk.post(f"{root}/subjectaccessreviews", {"spec": question})
     assert other.body["status"]["allowed"] is False
@@ -156,8 +158,8 @@ async def test_reviews_tell_what_is_enforced(talk: Talk) -> None:
 
 
 async def test_service_account_tokens(talk: Talk) -> None:
-    said = await talk.post(f"{NS}/serviceaccounts/default/token", {"spec": {"expirationSeconds": 600}})
-    token = said.body["status"]["token"]
+    reported = await talk.post(f"{NS}/serviceaccounts/default/token", {"spec": {"expirationSeconds": 600}})
+    token = reported.body["status"]["token"]
     robot = Talk(talk.app, talk.clock, token)
     who = await robot.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
     assert who.body["status"]["userInfo"]["username"] == "system:serviceaccount:default:default"
@@ -212,7 +214,7 @@ async def test_protobuf_bodies(talk: Talk) -> None:
         + field(5, 0)
     )
     raw = field(1, meta) + field(2, spec) + field(3, b"")
-    said = await talk.ask(
+    reported = await talk.ask(
         "POST",
         "/apis/apps/v1/namespaces/default/deployments",
         protobuf("apps/v1", "Deployment", raw),
@@ -220,8 +222,8 @@ async def test_protobuf_bodies(talk: Talk) -> None:
         accept=ACCEPT,
         fieldValidation="Strict",
     )
-    assert said.code == 201, said.body
-    spec_read = said.body["spec"]
+    assert reported.code == 201, reported.body
+    spec_read = reported.body["spec"]
     pod = spec_read["template"]["spec"]
     assert (spec_read["replicas"], "paused" in spec_read) == (0, False)
     assert pod["automountServiceAccountToken"] is False
@@ -239,8 +241,8 @@ async def test_protobuf_deletes_and_nonsense(talk: Talk) -> None:
         protobuf("v9", "Nothing", b""),
         protobuf("v1", "ConfigMap", b"\x0a\xff\x01"),
     ):
-        said = await talk.ask("POST", f"{NS}/configmaps", raw, content_type=BODY)
-        assert (said.code, said.body["reason"]) == (400, "BadRequest")
+        reported = await talk.ask("POST", f"{NS}/configmaps", raw, content_type=BODY)
+        assert (reported.code, reported.body["reason"]) == (400, "BadRequest")
     options = protobuf("v1", "DeleteOptions", field(4, "Background") + field(5, "All"))
     assert (await talk.ask("DELETE", f"{NS}/configmaps/c", options, content_type=BODY)).code == 200
     assert (await talk.get(f"{NS}/configmaps/c")).code == 200
@@ -271,13 +273,13 @@ def test_the_readme_lists_every_kind() -> None:
 async def test_priority_classes(talk: Talk) -> None:
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     await talk.post(classes, {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"})
-    said = await talk.post(
+    reported = await talk.post(
         f"{NS}/pods", {"metadata": {"name": "p"}, "spec": POD["spec"] | {"priorityClassName": "high"}}
     )
-    assert (said.body["spec"]["priority"], said.body["spec"]["preemptionPolicy"]) == (1000, "Never")
+    assert (reported.body["spec"]["priority"], reported.body["spec"]["preemptionPolicy"]) == (1000, "Never")
     unknown = POD["spec"] | {"priorityClassName": "none"}
-    said = await talk.post(f"{NS}/pods", {"metadata": {"name": "q"}, "spec": unknown})
-    assert (said.code, said.body["message"]) == (
+    reported = await talk.post(f"{NS}/pods", {"metadata": {"name": "q"}, "spec": unknown})
+    assert (reported.code, reported.body["message"]) == (
         403,
         'pods "q" is forbidden: no PriorityClass with name none was found',
     )

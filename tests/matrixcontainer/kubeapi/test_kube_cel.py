@@ -100,14 +100,14 @@ def test_what_a_call_and_a_request_may_cost(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(cost, "REQUEST_MAX", 1000)
     pairs = Schema(rules(TEXTS, {"rule": "self.all(x, self.exists(y, x == y))", "message": "odd"}))
     assert check(pairs, ["a"] * 5, None) == []  # type: ignore[arg-type]
-    said = check(pairs, ["a"] * 2000, None)  # type: ignore[arg-type]
-    assert [cause.message for cause in said] == [
+    reported = check(pairs, ["a"] * 2000, None)  # type: ignore[arg-type]
+    assert [cause.message for cause in reported] == [
         'Invalid value: "array": call cost exceeds limit for rule: odd, no further validation rules will be run'
     ]
     many = Schema({"type": "array", "items": rules(TEXTS, "self.all(x, self.exists(y, x == y))")})
-    said = check(many, [["a"] * 8] * 40, None)  # type: ignore[arg-type]
-    assert "running out of cost budget, no further validation rules will be run" in said[-1].message
-    assert len(said) == 1
+    reported = check(many, [["a"] * 8] * 40, None)  # type: ignore[arg-type]
+    assert "running out of cost budget, no further validation rules will be run" in reported[-1].message
+    assert len(reported) == 1
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_as_the_original_evaluates(expression: str) -> None:
 def test_values_and_words_of_failures(expression: str, value: Any) -> None:
     _, run = environment().compile(expression)
     try:
-        found = run({name: plain_cel(held) for name, held in VALUES.items()})
+        found = run({name: plain_cel(current) for name, current in VALUES.items()})
     except FAILURES as failure:
         found = str(failure)
     assert found == value

@@ -28,8 +28,8 @@ async def _owner(talk: Talk, name: str = "owner", **meta: Any) -> dict[str, Any]
     return (await talk.post(CM, {"metadata": {"name": name} | meta})).body
 
 
-def gone(said: Any) -> bool:
-    return said.code == 404
+def gone(reported: Any) -> bool:
+    return reported.code == 404
 
 
 async def test_background_deletion_takes_dependents_along(talk: Talk) -> None:
@@ -45,8 +45,8 @@ async def test_foreground_waits_for_blocking_dependents(talk: Talk) -> None:
     owner = await _owner(talk)
     await talk.post(CM, owned("held", owner, finalizers=["example.test/hold"]))
     await talk.post(CM, owned("loose", owner, block=False))
-    said = await talk.delete(f"{CM}/owner", {"propagationPolicy": "Foreground"})
-    assert said.body["metadata"]["finalizers"] == ["foregroundDeletion"]
+    reported = await talk.delete(f"{CM}/owner", {"propagationPolicy": "Foreground"})
+    assert reported.body["metadata"]["finalizers"] == ["foregroundDeletion"]
     await talk.until(f"{CM}/loose", gone)
     await talk.until(f"{CM}/held", lambda s: "deletionTimestamp" in s.body["metadata"])
     assert (await talk.get(f"{CM}/owner")).code == 200
@@ -66,8 +66,8 @@ async def test_a_second_living_owner_keeps_the_dependent(talk: Talk) -> None:
     one, two = await _owner(talk, "one"), await _owner(talk, "two")
     await talk.post(CM, owned("child", one, two))
     await talk.delete(f"{CM}/one", {"propagationPolicy": "Background"})
-    said = await talk.until(f"{CM}/child", lambda s: len(s.body["metadata"]["ownerReferences"]) == 1)
-    assert said.body["metadata"]["ownerReferences"][0]["name"] == "two"
+    reported = await talk.until(f"{CM}/child", lambda s: len(s.body["metadata"]["ownerReferences"]) == 1)
+    assert reported.body["metadata"]["ownerReferences"][0]["name"] == "two"
 
 
 async def test_a_circle_does_not_hang(talk: Talk) -> None:
@@ -101,15 +101,15 @@ async def test_standing_namespaces(talk: Talk) -> None:
     names = [item["metadata"]["name"] for item in (await talk.get(NS)).body["items"]]
     assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
     for name in ("default", "kube-system", "kube-public"):
-        said = await talk.delete(f"{NS}/{name}")
-        assert (said.code, said.body["reason"]) == (403, "Forbidden")
+        reported = await talk.delete(f"{NS}/{name}")
+        assert (reported.code, reported.body["reason"]) == (403, "Forbidden")
 
 
 async def test_birth_of_a_namespace(talk: Talk) -> None:
-    said = await talk.post(NS, {"metadata": {"name": "team"}})
-    assert said.body["status"] == {"phase": "Active"}
-    assert said.body["spec"] == {"finalizers": ["kubernetes"]}
-    assert said.body["metadata"]["labels"] == {"kubernetes.io/metadata.name": "team"}
+    reported = await talk.post(NS, {"metadata": {"name": "team"}})
+    assert reported.body["status"] == {"phase": "Active"}
+    assert reported.body["spec"] == {"finalizers": ["kubernetes"]}
+    assert reported.body["metadata"]["labels"] == {"kubernetes.io/metadata.name": "team"}
     await talk.until(f"{NS}/team/serviceaccounts/default", lambda s: s.code == 200)
     missing = await talk.post(f"{NS}/none/configmaps", {"metadata": {"name": "x"}})
     assert (missing.code, missing.body["message"]) == (404, 'namespaces "none" not found')
@@ -120,18 +120,18 @@ async def test_a_deleted_namespace_is_emptied(widgets: Talk) -> None:
     team = WIDGETS.replace("default", "team")
     await widgets.post(team, a_widget("held", metadata={"finalizers": ["example.test/hold"]}))
     await widgets.post(f"{NS}/team/secrets", {"metadata": {"name": "s"}})
-    said = await widgets.delete(f"{NS}/team")
-    assert said.body["status"]["phase"] == "Terminating"
+    reported = await widgets.delete(f"{NS}/team")
+    assert reported.body["status"]["phase"] == "Terminating"
     refused = await widgets.post(f"{NS}/team/secrets", {"metadata": {"name": "t"}})
     assert refused.code == 403
     assert refused.body["details"]["causes"][0]["reason"] == "NamespaceTerminating"
     await widgets.until(f"{NS}/team/secrets/s", gone)
 
-    def told(said: Any) -> bool:
-        return any(c["type"] == "NamespaceFinalizersRemaining" for c in said.body["status"].get("conditions", []))
+    def described(reported: Any) -> bool:
+        return any(c["type"] == "NamespaceFinalizersRemaining" for c in reported.body["status"].get("conditions", []))
 
-    said = await widgets.until(f"{NS}/team", told)
-    text = next(c["message"] for c in said.body["status"]["conditions"] if c["type"] == "NamespaceContentRemaining")
+    reported = await widgets.until(f"{NS}/team", described)
+    text = next(c["message"] for c in reported.body["status"]["conditions"] if c["type"] == "NamespaceContentRemaining")
     assert "widgets.example.test has 1 resource instances" in text
     await widgets.patch(f"{team}/held", {"metadata": {"finalizers": None}})
     await widgets.until(f"{NS}/team", gone)
@@ -143,8 +143,8 @@ async def test_a_namespace_with_a_bound_pod_waits_for_its_kubelet(talk: Talk) ->
     await talk.post(pods, {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
     await talk.post(f"{pods}/p/binding", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}})
     await talk.delete(f"{NS}/team")
-    said = await talk.until(f"{pods}/p", lambda s: "deletionTimestamp" in s.body["metadata"])
-    assert said.body["metadata"]["deletionGracePeriodSeconds"] == 30
+    reported = await talk.until(f"{pods}/p", lambda s: "deletionTimestamp" in s.body["metadata"])
+    assert reported.body["metadata"]["deletionGracePeriodSeconds"] == 30
     await talk.delete(f"{pods}/p", {"gracePeriodSeconds": 0})
     await talk.until(f"{NS}/team", gone)
 

@@ -66,9 +66,9 @@ CONVERSION = {
     ],
 )  # fmt: skip
 async def test_refused_definitions(talk: Talk, change, field: str) -> None:
-    said = await talk.post(CRDS, _broken(change))
-    assert (said.code, said.body["reason"]) == (422, "Invalid"), said.body
-    assert field in said.causes, said.causes
+    reported = await talk.post(CRDS, _broken(change))
+    assert (reported.code, reported.body["reason"]) == (422, "Invalid"), reported.body
+    assert field in reported.causes, reported.causes
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ async def test_refused_definitions(talk: Talk, change, field: str) -> None:
     ],
 )
 async def test_refused_rules(talk: Talk, rule: str, text: str) -> None:
-    said = await talk.post(CRDS, a_crd(rules=[{"rule": rule}]))
-    assert said.code == 422
-    assert text in said.causes[f"{ROOT}.properties[spec].x-kubernetes-validations[0].rule"]
+    reported = await talk.post(CRDS, a_crd(rules=[{"rule": rule}]))
+    assert reported.code == 422
+    assert text in reported.causes[f"{ROOT}.properties[spec].x-kubernetes-validations[0].rule"]
 
 
 async def test_rules_judge_objects_and_changes(talk: Talk) -> None:
@@ -95,8 +95,8 @@ async def test_rules_judge_objects_and_changes(talk: Talk) -> None:
     odd = await talk.post(WIDGETS, a_widget())
     assert odd.causes == {"spec": 'Invalid value: "object": size must be even'}
     assert (await talk.post(WIDGETS, a_widget(spec={"size": 2}))).code == 201
-    said = await talk.patch(f"{WIDGETS}/one", {"spec": {"color": "blue"}})
-    assert said.causes == {"spec.color": 'Invalid value: "object": color is immutable'}
+    reported = await talk.patch(f"{WIDGETS}/one", {"spec": {"color": "blue"}})
+    assert reported.causes == {"spec.color": 'Invalid value: "object": color is immutable'}
     ports = await talk.patch(f"{WIDGETS}/one", {"spec": {"ports": [{"name": "a", "port": 9001}]}})
     assert ports.causes["spec"].startswith("Forbidden: failed rule: !has(self.ports)")
     assert (await talk.patch(f"{WIDGETS}/one/scale", {"spec": {"replicas": 3}})).code == 422
@@ -129,9 +129,9 @@ async def test_versions_with_conversion_none(talk: Talk) -> None:
     await talk.define(a_crd(versions=[one, two]))
     await talk.post(WIDGETS, a_widget())
     other = WIDGETS.replace("/v1/", "/v2beta1/")
-    said = await talk.get(f"{other}/one")
-    assert (said.body["apiVersion"], said.body["spec"]["size"]) == ("example.test/v2beta1", 3)
-    assert "v2beta1 Widget is deprecated" in said.warnings[0]
+    reported = await talk.get(f"{other}/one")
+    assert (reported.body["apiVersion"], reported.body["spec"]["size"]) == ("example.test/v2beta1", 3)
+    assert "v2beta1 Widget is deprecated" in reported.warnings[0]
     patched = await talk.patch(f"{other}/one", {"spec": {"size": 4}})
     assert patched.body["apiVersion"] == "example.test/v2beta1"
     assert (await talk.get(f"{WIDGETS}/one")).body["spec"]["size"] == 4
@@ -152,17 +152,17 @@ async def test_taken_names_are_not_accepted(widgets: Talk) -> None:
     crd["metadata"]["name"] = "gadgets.example.test"
     await widgets.post(CRDS, crd)
     path = f"{CRDS}/gadgets.example.test"
-    said = await widgets.until(path, lambda s: condition(s.body, "Established") == "False")
-    reasons = {c["type"]: c["reason"] for c in said.body["status"]["conditions"]}
+    reported = await widgets.until(path, lambda s: condition(s.body, "Established") == "False")
+    reasons = {c["type"]: c["reason"] for c in reported.body["status"]["conditions"]}
     assert reasons == {"NamesAccepted": "ListKindConflict", "Established": "NotAccepted"}
-    assert said.body["status"]["acceptedNames"] == {"plural": "gadgets", "singular": "gadget", "kind": ""}
+    assert reported.body["status"]["acceptedNames"] == {"plural": "gadgets", "singular": "gadget", "kind": ""}
     assert (await widgets.get("/apis/example.test/v1/gadgets")).code == 404
 
 
 async def test_deletion_waits_for_finalizers_of_objects(widgets: Talk) -> None:
     await widgets.post(WIDGETS, a_widget(metadata={"finalizers": ["example.test/hold"]}))
-    said = await widgets.delete(ONE)
-    assert said.body["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+    reported = await widgets.delete(ONE)
+    assert reported.body["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
     await widgets.until(ONE, lambda s: condition(s.body, "Terminating") == "True")
     await widgets.until(f"{WIDGETS}/one", lambda s: "deletionTimestamp" in s.body["metadata"])
     assert (await widgets.post(WIDGETS, a_widget("two"))).code == 405
@@ -182,18 +182,18 @@ async def test_preserved_unknown_fields_and_embedded_objects(talk: Talk) -> None
     }
     await talk.define(a_crd(spec=spec))
     inner = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "data": "d", "more": 1}
-    said = await talk.post(
+    reported = await talk.post(
         WIDGETS, a_widget(spec={"size": 1, "free": {"a": {"b": 1}}, "amount": "10%", "inner": inner})
     )
-    assert said.body["spec"]["free"] == {"a": {"b": 1}}
-    assert "more" not in said.body["spec"]["inner"]
+    assert reported.body["spec"]["free"] == {"a": {"b": 1}}
+    assert "more" not in reported.body["spec"]["inner"]
     wrong = await talk.post(WIDGETS, a_widget("two", spec={"size": 1, "amount": True, "inner": {}}))
     assert {"spec.amount", "spec.inner.kind", "spec.inner.apiVersion"} <= set(wrong.causes)
 
 
 async def test_nulls(widgets: Talk) -> None:
-    said = await widgets.post(WIDGETS, a_widget(spec={"size": 1, "color": None, "note": None}))
-    assert said.body["spec"] == {"size": 1, "color": "red", "note": None}
+    reported = await widgets.post(WIDGETS, a_widget(spec={"size": 1, "color": None, "note": None}))
+    assert reported.body["spec"] == {"size": 1, "color": "red", "note": None}
     assert (await widgets.post(WIDGETS, a_widget("two", spec={"size": None}))).code == 422
 
 

@@ -24,10 +24,10 @@ async def test_old_discovery(widgets: Talk) -> None:
 
 
 async def test_aggregated_discovery_and_etags(widgets: Talk) -> None:
-    said = await widgets.ask("GET", "/apis", accept=AGGREGATED)
-    assert said.headers["content-type"] == "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    assert (said.body["kind"], said.body["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
-    group = next(item for item in said.body["items"] if item["metadata"]["name"] == "example.test")
+    reported = await widgets.ask("GET", "/apis", accept=AGGREGATED)
+    assert reported.headers["content-type"] == "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    assert (reported.body["kind"], reported.body["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
+    group = next(item for item in reported.body["items"] if item["metadata"]["name"] == "example.test")
     resource = group["versions"][0]["resources"][0]
     assert (resource["resource"], resource["scope"]) == ("widgets", "Namespaced")
     assert {s["subresource"] for s in resource["subresources"]} == {"status", "scale"}
@@ -35,7 +35,7 @@ async def test_aggregated_discovery_and_etags(widgets: Talk) -> None:
     assert len(core.body["items"]) == 1
     plain = await widgets.get("/apis")
     assert plain.body["kind"] == "APIGroupList"
-    tag = said.headers["etag"]
+    tag = reported.headers["etag"]
     await widgets.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.test")
     await widgets.until("/apis/example.test", lambda s: s.code == 404)
     assert (await widgets.ask("GET", "/apis", accept=AGGREGATED)).headers["etag"] != tag
@@ -101,12 +101,12 @@ async def test_hashes_move_with_content_only(widgets: Talk) -> None:
 
 
 async def test_openapi_2(widgets: Talk) -> None:
-    said = await widgets.get("/openapi/v2")
-    assert said.body["swagger"] == "2.0"
-    assert "test.example.v1.Widget" in said.body["definitions"]
+    reported = await widgets.get("/openapi/v2")
+    assert reported.body["swagger"] == "2.0"
+    assert "test.example.v1.Widget" in reported.body["definitions"]
     references: set[str] = set()
-    _collect(said.body, references)
-    assert not {r for r in references if r.rpartition("/")[2] not in said.body["definitions"]}
+    _collect(reported.body, references)
+    assert not {r for r in references if r.rpartition("/")[2] not in reported.body["definitions"]}
     form = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
     bare = await widgets.ask("GET", "/openapi/v2", accept=form)
     assert (bare.code, "Kubernetes" in bare.body) == (200, True)

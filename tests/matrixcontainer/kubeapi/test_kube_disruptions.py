@@ -15,16 +15,16 @@ LABELS = {"app": "web"}
 
 async def a_pod(talk: Talk, name: str, ready: bool = True, **meta: Any) -> None:
     spec = {"containers": [{"name": "c", "image": "i"}], "schedulerName": "nobody"}
-    said = await talk.post(f"{NS}/pods", {"metadata": {"name": name, "labels": LABELS} | meta, "spec": spec})
-    assert said.code == 201, said.body
+    reported = await talk.post(f"{NS}/pods", {"metadata": {"name": name, "labels": LABELS} | meta, "spec": spec})
+    assert reported.code == 201, reported.body
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     await talk.patch(f"{NS}/pods/{name}/status", {"status": {"phase": "Running", "conditions": conditions}})
 
 
 async def a_budget(talk: Talk, name: str = "b", **spec: Any) -> None:
     body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": LABELS}} | spec}
-    said = await talk.post(BUDGETS, body)
-    assert said.code == 201, said.body
+    reported = await talk.post(BUDGETS, body)
+    assert reported.code == 201, reported.body
 
 
 async def evict(talk: Talk, name: str, **more: Any) -> Said:
@@ -35,7 +35,7 @@ async def evict(talk: Talk, name: str, **more: Any) -> Said:
 async def counted(talk: Talk, *wanted: int) -> None:
     """(healthy, desired, expected, allowed)"""
     keys = ("currentHealthy", "desiredHealthy", "expectedPods", "disruptionsAllowed")
-    await talk.until(f"{BUDGETS}/b", lambda said: tuple(said.body["status"].get(key) for key in keys) == wanted)
+    await talk.until(f"{BUDGETS}/b", lambda reported: tuple(reported.body["status"].get(key) for key in keys) == wanted)
 
 
 async def test_evictions_take_from_the_budget_until_none_is_left(talk: Talk) -> None:
@@ -46,9 +46,9 @@ async def test_evictions_take_from_the_budget_until_none_is_left(talk: Talk) -> 
     assert (await evict(talk, "p1", deleteOptions={"dryRun": ["All"]})).code == 201
     assert (await evict(talk, "p1")).code == 201
     assert (await talk.get(f"{NS}/pods/p1")).code == 404
-    said = await evict(talk, "p2")
-    assert (said.code, said.body["reason"]) == (429, "TooManyRequests")
-    assert said.body["message"] == "Cannot evict pod as it would violate the pod's disruption budget."
+    reported = await evict(talk, "p2")
+    assert (reported.code, reported.body["reason"]) == (429, "TooManyRequests")
+    assert reported.body["message"] == "Cannot evict pod as it would violate the pod's disruption budget."
     await counted(talk, 2, 2, 2, 0)
     cause = (await evict(talk, "p2")).body["details"]["causes"][0]
     text = "The disruption budget b needs 2 healthy pods and has 2 currently"
@@ -92,8 +92,8 @@ async def test_two_budgets_over_one_pod(talk: Talk) -> None:
     await a_pod(talk, "p")
     await a_budget(talk, "b", minAvailable=0)
     await a_budget(talk, "c", minAvailable=0)
-    said = await evict(talk, "p")
-    assert (said.code, "more than one PodDisruptionBudget" in said.body["message"]) == (500, True)
+    reported = await evict(talk, "p")
+    assert (reported.code, "more than one PodDisruptionBudget" in reported.body["message"]) == (500, True)
 
 
 @pytest.mark.parametrize(

@@ -111,19 +111,19 @@ async def test_spoiled_objects(talk: Talk, kind: str) -> None:
     counts: dict[int, int] = {}
     for _ in range(20):
         created = await talk.post(path, spoiled(body, chance))
-        held = (await talk.get(one)).code == 200
-        if not held:
+        current = (await talk.get(one)).code == 200
+        if not current:
             await talk.post(path, body)
-        said = [created]
+        reported = [created]
         patch_kind = chance.choice([MERGE, STRATEGIC, APPLY])
         query = {"fieldManager": "m"} if patch_kind == APPLY else {}
-        said.append(await talk.patch(one, spoiled(body, chance), patch_kind, **query))
+        reported.append(await talk.patch(one, spoiled(body, chance), patch_kind, **query))
         operation = {"op": chance.choice(["add", "replace", "remove", "test"]), "value": chance.choice(JUNK)}
         operation["path"] = "".join(f"/{step}" for step in chance.choice(places(body)[1:]))
-        said.append(await talk.patch(one, [operation], JSON_PATCH))
-        said.append(await talk.put(one, spoiled(body, chance)))
-        said.append(await talk.patch(f"{one}/status", {"status": chance.choice(JUNK)}))
-        for answer in said:
+        reported.append(await talk.patch(one, [operation], JSON_PATCH))
+        reported.append(await talk.put(one, spoiled(body, chance)))
+        reported.append(await talk.patch(f"{one}/status", {"status": chance.choice(JUNK)}))
+        for answer in reported:
             counts[answer.code] = counts.get(answer.code, 0) + 1
             assert answer.code < 500 or "reason" not in answer.body, answer.body  # only a crash names a reason
             assert isinstance(answer.body, dict)
@@ -151,15 +151,15 @@ async def test_spoiled_objects(talk: Talk, kind: str) -> None:
     ],
 )
 async def test_odd_queries(talk: Talk, query: dict[str, str]) -> None:
-    said = await talk.get(f"{NS}/configmaps", **query)
-    known = said.body.get("reason") == "Timeout" or "invalid syntax" in said.body.get(
+    reported = await talk.get(f"{NS}/configmaps", **query)
+    known = reported.body.get("reason") == "Timeout" or "invalid syntax" in reported.body.get(
         "message", ""
     )  # as upstream answers it
-    assert said.code < 500 or known
+    assert reported.code < 500 or known
 
 
 @pytest.mark.parametrize("path", ["//api/v1", "/api/v1/", "/apis//v1/x", "/api/v1/namespaces//pods", "/api/v1/%ff%fe", "/api/v1/pods/../x", "/apis/a/b/c/d/e/f/g/h/i", "/openapi/v3/apis", "/openapi"])  # fmt: skip
 async def test_odd_paths(talk: Talk, path: str) -> None:
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"):
-        said = await talk.ask(method, path, {} if method != "GET" else None)
-        assert said.code < 500
+        reported = await talk.ask(method, path, {} if method != "GET" else None)
+        assert reported.code < 500

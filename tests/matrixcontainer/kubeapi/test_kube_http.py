@@ -159,10 +159,10 @@ async def test_large_bodies_both_ways(place: tuple[App, Connect]) -> None:
 
 async def test_too_much_is_refused(place: tuple[App, Connect]) -> None:
     client = await place[1]()
-    code, said = await client.request_deploy(
+    code, reported = await client.request_deploy(
         "POST", MAPS, b"", f"content-length: {4 * 2**20}\r\nexpect: 100-continue\r\n"
     )
-    assert (code, said["reason"]) == (413, "RequestEntityTooLarge")
+    assert (code, reported["reason"]) == (413, "RequestEntityTooLarge")
     client = await place[1]()
     text = f"POST {MAPS} HTTP/1.1\r\n{HEAD}transfer-encoding: chunked\r\n\r\n".encode()
     await client.send(text + b"".join(b"10000\r\n%b\r\n" % (b"x" * 65536) for _ in range(52)) + b"0\r\n\r\n")

@@ -18,23 +18,23 @@ CM = "/api/v1/namespaces/default/configmaps"
 
 
 async def test_create_sets_metadata_and_defaults(widgets: Talk) -> None:
-    said = await widgets.post(WIDGETS, a_widget(metadata={"uid": "mine", "creationTimestamp": None}))
-    assert said.code == 201
-    meta = said.body["metadata"]
+    reported = await widgets.post(WIDGETS, a_widget(metadata={"uid": "mine", "creationTimestamp": None}))
+    assert reported.code == 201
+    meta = reported.body["metadata"]
     assert meta["namespace"] == "default"
     assert meta["uid"] != "mine"
     assert meta["generation"] == 1
     assert meta["creationTimestamp"].endswith("Z")
-    assert said.body["spec"]["color"] == "red"
+    assert reported.body["spec"]["color"] == "red"
     assert meta["managedFields"][0]["manager"] == "tests"
 
 
 async def test_create_twice_is_already_exists(widgets: Talk) -> None:
     await widgets.post(WIDGETS, a_widget())
-    said = await widgets.post(WIDGETS, a_widget())
-    assert (said.code, said.body["reason"]) == (409, "AlreadyExists")
-    assert said.body["message"] == 'widgets.example.test "one" already exists'
-    assert said.body["details"] == {"name": "one", "group": "example.test", "kind": "widgets"}
+    reported = await widgets.post(WIDGETS, a_widget())
+    assert (reported.code, reported.body["reason"]) == (409, "AlreadyExists")
+    assert reported.body["message"] == 'widgets.example.test "one" already exists'
+    assert reported.body["details"] == {"name": "one", "group": "example.test", "kind": "widgets"}
 
 
 async def test_generate_name(widgets: Talk) -> None:
@@ -81,16 +81,16 @@ async def test_generate_name(widgets: Talk) -> None:
 )
 async def test_invalid_names_the_field(widgets: Talk, change: dict, field: str, text: str) -> None:
     before = widgets.api.store.revision
-    said = await widgets.post(WIDGETS, a_widget(**change))
-    assert (said.code, said.body["reason"]) == (422, "Invalid"), said.body
-    assert text in said.causes[field]
+    reported = await widgets.post(WIDGETS, a_widget(**change))
+    assert (reported.code, reported.body["reason"]) == (422, "Invalid"), reported.body
+    assert text in reported.causes[field]
     assert widgets.api.store.revision == before
 
 
 async def test_all_mistakes_are_told_together(widgets: Talk) -> None:
-    said = await widgets.post(WIDGETS, a_widget(spec={"size": 0, "color": "pink"}))
-    assert set(said.causes) == {"spec.size", "spec.color"}
-    assert said.body["message"].startswith('Widget.example.test "one" is invalid: [spec.size: Invalid value: 0')
+    reported = await widgets.post(WIDGETS, a_widget(spec={"size": 0, "color": "pink"}))
+    assert set(reported.causes) == {"spec.size", "spec.color"}
+    assert reported.body["message"].startswith('Widget.example.test "one" is invalid: [spec.size: Invalid value: 0')
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ async def test_all_mistakes_are_told_together(widgets: Talk) -> None:
 )
 async def test_bad_bodies_get_a_status(widgets: Talk, body: bytes, code: int, text: str) -> None:
     before = widgets.api.store.revision
-    said = await widgets.ask("POST", WIDGETS, body)
-    assert (said.code, said.body["kind"]) == (code, "Status"), said.body
-    assert text in said.body["message"]
+    reported = await widgets.ask("POST", WIDGETS, body)
+    assert (reported.code, reported.body["kind"]) == (code, "Status"), reported.body
+    assert text in reported.body["message"]
     assert widgets.api.store.revision == before
 
 
@@ -137,8 +137,8 @@ async def test_deep_nesting_is_refused(talk: Talk, depth: int) -> None:
         + b"1"
         + b"}" * (depth + 1)
     )
-    said = await talk.ask("POST", WIDGETS, body)
-    assert (said.code, said.body["reason"]) == (400, "BadRequest")
+    reported = await talk.ask("POST", WIDGETS, body)
+    assert (reported.code, reported.body["reason"]) == (400, "BadRequest")
     assert (await talk.get(WIDGETS)).body["items"] == []
 
 
@@ -161,8 +161,8 @@ async def test_unknown_fields_by_validation_level(widgets: Talk) -> None:
 
 async def test_duplicate_keys(widgets: Talk) -> None:
     body = b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":"d"},"spec":{"size":1,"size":2}}'
-    said = await widgets.ask("POST", WIDGETS, body, fieldValidation="Strict")
-    assert (said.code, 'duplicate field "spec.size"' in said.body["message"]) == (400, True)
+    reported = await widgets.ask("POST", WIDGETS, body, fieldValidation="Strict")
+    assert (reported.code, 'duplicate field "spec.size"' in reported.body["message"]) == (400, True)
 
 
 async def test_update_needs_the_present_version(widgets: Talk) -> None:
@@ -180,15 +180,15 @@ async def test_update_needs_the_present_version(widgets: Talk) -> None:
 async def test_parallel_updates_have_one_winner(widgets: Talk) -> None:
     made = (await widgets.post(WIDGETS, a_widget())).body
     bodies = [made | {"spec": {"size": size}} for size in range(10, 20)]
-    said = await asyncio.gather(*(widgets.put(f"{WIDGETS}/one", body) for body in bodies))
-    assert sorted(answer.code for answer in said) == [200] + [409] * 9
+    reported = await asyncio.gather(*(widgets.put(f"{WIDGETS}/one", body) for body in bodies))
+    assert sorted(answer.code for answer in reported) == [200] + [409] * 9
 
 
 async def test_parallel_patches_all_hold(widgets: Talk) -> None:
     await widgets.post(WIDGETS, a_widget())
     patches = [{"metadata": {"labels": {f"l{index}": "x"}}} for index in range(12)]
-    said = await asyncio.gather(*(widgets.patch(f"{WIDGETS}/one", patch) for patch in patches))
-    assert {answer.code for answer in said} == {200}
+    reported = await asyncio.gather(*(widgets.patch(f"{WIDGETS}/one", patch) for patch in patches))
+    assert {answer.code for answer in reported} == {200}
     assert len((await widgets.get(f"{WIDGETS}/one")).body["metadata"]["labels"]) == 12
 
 
@@ -204,14 +204,14 @@ async def test_nothing_changed_keeps_the_version(widgets: Talk) -> None:
 async def test_status_is_an_endpoint_of_its_own(widgets: Talk) -> None:
     made = await widgets.post(WIDGETS, a_widget(status={"size": 9}))
     assert "status" not in made.body
-    said = await widgets.patch(
+    reported = await widgets.patch(
         f"{WIDGETS}/one/status", {"status": {"size": 3}, "spec": {"size": 50}, "metadata": {"labels": {"a": "b"}}}
     )
-    assert said.code == 200
-    assert said.body["status"] == {"size": 3}
-    assert said.body["spec"]["size"] == 3
-    assert said.body["metadata"]["generation"] == 1
-    assert "labels" not in said.body["metadata"]
+    assert reported.code == 200
+    assert reported.body["status"] == {"size": 3}
+    assert reported.body["spec"]["size"] == 3
+    assert reported.body["metadata"]["generation"] == 1
+    assert "labels" not in reported.body["metadata"]
     main = await widgets.patch(f"{WIDGETS}/one", {"status": {"size": 7}, "metadata": {"labels": {"a": "b"}}})
     assert main.body["status"] == {"size": 3}
     assert main.body["metadata"]["generation"] == 1
@@ -221,8 +221,8 @@ async def test_scale(widgets: Talk) -> None:
     await widgets.post(WIDGETS, a_widget())
     scale = await widgets.get(f"{WIDGETS}/one/scale")
     assert (scale.body["kind"], scale.body["spec"]) == ("Scale", {"replicas": 3})
-    said = await widgets.patch(f"{WIDGETS}/one/scale", {"spec": {"replicas": 5}})
-    assert (said.code, said.body["spec"]) == (200, {"replicas": 5})
+    reported = await widgets.patch(f"{WIDGETS}/one/scale", {"spec": {"replicas": 5}})
+    assert (reported.code, reported.body["spec"]) == (200, {"replicas": 5})
     one = (await widgets.get(f"{WIDGETS}/one")).body
     assert (one["spec"]["size"], one["metadata"]["generation"]) == (5, 2)
     assert (await widgets.patch(f"{WIDGETS}/one/scale", {"spec": {"replicas": -1}})).code == 422
@@ -263,8 +263,12 @@ async def test_dry_run_changes_nothing(widgets: Talk) -> None:
 
 async def test_delete_answers_status_with_uid(widgets: Talk) -> None:
     made = (await widgets.post(WIDGETS, a_widget())).body
-    said = await widgets.delete(f"{WIDGETS}/one", {"propagationPolicy": "Background"})
-    assert (said.code, said.body["status"], said.body["details"]["uid"]) == (200, "Success", made["metadata"]["uid"])
+    reported = await widgets.delete(f"{WIDGETS}/one", {"propagationPolicy": "Background"})
+    assert (reported.code, reported.body["status"], reported.body["details"]["uid"]) == (
+        200,
+        "Success",
+        made["metadata"]["uid"],
+    )
     assert (await widgets.get(f"{WIDGETS}/one")).body["message"] == 'widgets.example.test "one" not found'
     assert (await widgets.delete(f"{WIDGETS}/one")).code == 404
 
@@ -287,16 +291,16 @@ async def test_finalizers_hold_a_deleted_object(widgets: Talk) -> None:
 
 async def test_delete_preconditions(widgets: Talk) -> None:
     made = (await widgets.post(WIDGETS, a_widget())).body
-    said = await widgets.delete(f"{WIDGETS}/one", {"preconditions": {"uid": "other"}})
-    assert (said.code, "the UID in the precondition" in said.body["message"]) == (409, True)
+    reported = await widgets.delete(f"{WIDGETS}/one", {"preconditions": {"uid": "other"}})
+    assert (reported.code, "the UID in the precondition" in reported.body["message"]) == (409, True)
     assert (await widgets.delete(f"{WIDGETS}/one", {"preconditions": {"uid": made["metadata"]["uid"]}})).code == 200
 
 
 async def test_delete_collection_by_selector(widgets: Talk) -> None:
     for name in ("a", "b", "c"):
         await widgets.post(WIDGETS, a_widget(name, metadata={"labels": {"x": "1" if name < "c" else "2"}}))
-    said = await widgets.delete(WIDGETS, labelSelector="x=1")
-    assert [item["metadata"]["name"] for item in said.body["items"]] == ["a", "b"]
+    reported = await widgets.delete(WIDGETS, labelSelector="x=1")
+    assert [item["metadata"]["name"] for item in reported.body["items"]] == ["a", "b"]
     left = (await widgets.get(WIDGETS)).body["items"]
     assert [item["metadata"]["name"] for item in left] == ["c"]
 
@@ -305,8 +309,8 @@ async def test_builtin_unconditional_update_and_plain_items(talk: Talk) -> None:
     made = await talk.post(CM, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     assert (made.body["kind"], made.body["apiVersion"]) == ("ConfigMap", "v1")
     assert "generation" not in made.body["metadata"]
-    said = await talk.put(f"{CM}/c", {"metadata": {"name": "c"}, "data": {"a": "2"}})
-    assert (said.code, said.body["data"]) == (200, {"a": "2"})
+    reported = await talk.put(f"{CM}/c", {"metadata": {"name": "c"}, "data": {"a": "2"}})
+    assert (reported.code, reported.body["data"]) == (200, {"a": "2"})
     listed = (await talk.get(CM)).body
     assert (listed["kind"], listed["apiVersion"]) == ("ConfigMapList", "v1")
     assert "kind" not in listed["items"][0]
@@ -339,9 +343,12 @@ async def test_who_may(talk: Talk) -> None:
     ],
 )
 async def test_wrong_paths_and_methods(talk: Talk, method: str, path: str, code: int) -> None:
-    said = await talk.ask(method, path)
+    reported = await talk.ask(method, path)
     page = path.startswith(("/nothing", "/apis/none.test"))  # outside of every group there is no Status
-    assert (said.code, said.body if page else said.body["kind"]) == (code, "404 page not found\n" if page else "Status")
+    assert (reported.code, reported.body if page else reported.body["kind"]) == (
+        code,
+        "404 page not found\n" if page else "Status",
+    )
 
 
 async def test_everything_survives_a_restart(tmp_path) -> None:
@@ -367,5 +374,5 @@ async def test_numbers_read_back_as_they_were_meant(talk: Talk) -> None:
     await talk.define(a_crd(spec={"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
     spec = b'{"a":1.0,"b":9223372036854775807,"c":1.5,"d":-0.0,"e":1e3,"f":9223372036854775808}'
     body = b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":"n"},"spec":' + spec + b"}"
-    said = await talk.ask("POST", WIDGETS, body)
-    assert said.body["spec"] == {"a": 1, "b": 2**63 - 1, "c": 1.5, "d": 0, "e": 1000, "f": 2.0**63}
+    reported = await talk.ask("POST", WIDGETS, body)
+    assert reported.body["spec"] == {"a": 1, "b": 2**63 - 1, "c": 1.5, "d": 0, "e": 1000, "f": 2.0**63}

@@ -20,13 +20,13 @@ def a_rule(verbs: str, resources: str, group: str = "", names: str = "") -> dict
 
 async def give(talk: Talk, subject: dict[str, Any] | str, *rules: dict[str, Any], cluster: bool = False) -> None:
     """A role of these rules and a binding to the subject, in default or everywhere."""
-    said = {"kind": "User", "name": subject} if isinstance(subject, str) else subject
+    reported = {"kind": "User", "name": subject} if isinstance(subject, str) else subject
     kind, root = ("ClusterRole", RBAC) if cluster else ("Role", f"{RBAC}/namespaces/default")
-    name = said["name"].replace(":", "-")
+    name = reported["name"].replace(":", "-")
     role = await talk.post(f"{root}/{kind.lower()}s", {"metadata": {"name": name}, "rules": list(rules)})
     assert role.code == 201, role.body
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
-    body = {"metadata": {"name": name}, "roleRef": ref, "subjects": [said]}
+    body = {"metadata": {"name": name}, "roleRef": ref, "subjects": [reported]}
     binding = await talk.post(f"{root}/{kind.lower()}bindings", body)
     assert binding.code == 201, binding.body
 
@@ -35,8 +35,10 @@ async def bind(talk: Talk, user: str, cluster_role: str, namespace: str = "") ->
     root = f"{RBAC}/namespaces/{namespace}/rolebindings" if namespace else f"{RBAC}/clusterrolebindings"
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_role}
     subjects = [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}]
-    said = await talk.post(root, {"metadata": {"name": f"{user}-{cluster_role}"}, "roleRef": ref, "subjects": subjects})
-    assert said.code == 201, said.body
+    reported = await talk.post(
+        root, {"metadata": {"name": f"{user}-{cluster_role}"}, "roleRef": ref, "subjects": subjects}
+    )
+    assert reported.code == 201, reported.body
 
 
 @pytest.mark.parametrize(
@@ -53,8 +55,8 @@ async def bind(talk: Talk, user: str, cluster_role: str, namespace: str = "") ->
 )  # fmt: skip
 async def test_refusals_name_everything(talk: Talk, method: str, path: str, text: str) -> None:
     plain, _, query = path.partition("?")
-    said = await talk.acting_as("ann").ask(method, plain, **dict(p.split("=") for p in query.split("&") if p))
-    assert (said.code, said.body["reason"], said.body["message"]) == (403, "Forbidden", text)
+    reported = await talk.acting_as("ann").ask(method, plain, **dict(p.split("=") for p in query.split("&") if p))
+    assert (reported.code, reported.body["reason"], reported.body["message"]) == (403, "Forbidden", text)
 
 
 async def test_a_role_gives_its_verbs_in_its_namespace_only(widgets: Talk) -> None:
@@ -82,8 +84,8 @@ async def test_rights_end_with_the_binding(talk: Talk) -> None:
 
 async def test_a_missing_role_is_named(talk: Talk) -> None:
     await bind(talk, "ann", "nowhere")
-    said = await talk.acting_as("ann").get("/api/v1/nodes")
-    assert said.body["message"].endswith('RBAC: clusterrole.rbac.authorization.k8s.io "nowhere" not found')
+    reported = await talk.acting_as("ann").get("/api/v1/nodes")
+    assert reported.body["message"].endswith('RBAC: clusterrole.rbac.authorization.k8s.io "nowhere" not found')
 
 
 async def test_service_accounts_have_no_rights_of_their_own(talk: Talk) -> None:
@@ -110,7 +112,7 @@ async def test_the_usual_roles(widgets: Talk) -> None:
     rules = [a_rule("get list watch", "widgets", "example.test")]
     await widgets.post(f"{RBAC}/clusterroles", {"metadata": {"name": "see-widgets", "labels": label}, "rules": rules})
     for someone in (viewer, editor, admin):
-        await someone.until(WIDGETS, lambda said: said.code == 200)
+        await someone.until(WIDGETS, lambda reported: reported.code == 200)
 
 
 async def test_default_roles_are_put_back(talk: Talk) -> None:
@@ -126,9 +128,9 @@ async def test_nobody_grants_more_than_they_have(talk: Talk) -> None:
     )
     ann, path = talk.acting_as("ann"), f"{RBAC}/namespaces/default/roles"
     assert (await ann.post(path, {"metadata": {"name": "less"}, "rules": [a_rule("get", "pods")]})).code == 201
-    said = await ann.post(path, {"metadata": {"name": "more"}, "rules": [a_rule("get list", "pods secrets")]})
-    assert said.code == 403
-    assert said.body["message"] == (
+    reported = await ann.post(path, {"metadata": {"name": "more"}, "rules": [a_rule("get list", "pods secrets")]})
+    assert reported.code == 403
+    assert reported.body["message"] == (
         'roles.rbac.authorization.k8s.io "more" is forbidden: user "ann" (groups=["system:authenticated"]) is attempting '
         'to grant RBAC permissions not currently held:\n{APIGroups:[""], Resources:["pods"], Verbs:["list"]}\n'
         '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}'
@@ -145,9 +147,9 @@ async def test_nobody_grants_more_than_they_have(talk: Talk) -> None:
 
 async def test_impersonation_is_a_right(talk: Talk) -> None:
     who = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-    said = await talk.acting_as("zoe", "a", "b", impersonate_uid="7", impersonate_extra_why="x").post(who, {})
+    reported = await talk.acting_as("zoe", "a", "b", impersonate_uid="7", impersonate_extra_why="x").post(who, {})
     expected = {"username": "zoe", "groups": ["a", "b", "system:authenticated"], "uid": "7", "extra": {"why": ["x"]}}
-    assert said.body["status"]["userInfo"] == expected
+    assert reported.body["status"]["userInfo"] == expected
     robot = await talk.acting_as("system:serviceaccount:default:bot").post(who, {})
     assert "system:serviceaccounts:default" in robot.body["status"]["userInfo"]["groups"]
     token = (await talk.post(f"{NS}/serviceaccounts/default/token", {})).body["status"]["token"]
@@ -168,8 +170,8 @@ async def test_reviews_answer_as_requests_are_judged(talk: Talk) -> None:
         asked = {"verb": verb, "resource": resource, "subresource": subresource, "namespace": namespace}
         own = await ann.post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": asked}})
         spec = {"user": "ann", "groups": ["system:authenticated"], "resourceAttributes": asked}
-        told = await talk.post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": spec})
-        assert own.body["status"] == told.body["status"]
+        described = await talk.post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": spec})
+        assert own.body["status"] == described.body["status"]
         return bool(own.body["status"]["allowed"])
 
     assert await can("list", "pods")
@@ -181,8 +183,8 @@ async def test_reviews_answer_as_requests_are_judged(talk: Talk) -> None:
     assert {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]} in rules.body["status"]["resourceRules"]
     local = f"{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews"
     asked = {"verb": "list", "resource": "pods", "namespace": "kube-system"}
-    said = await talk.post(local, {"spec": {"user": "ann", "resourceAttributes": asked}})
-    assert said.code == 422
+    reported = await talk.post(local, {"spec": {"user": "ann", "resourceAttributes": asked}})
+    assert reported.code == 422
 
 
 @pytest.mark.parametrize(
@@ -200,5 +202,5 @@ async def test_reviews_answer_as_requests_are_judged(talk: Talk) -> None:
     ],
 )
 async def test_roles_and_bindings_that_say_too_little(talk: Talk, plural: str, parts: Any, fields: set[str]) -> None:
-    said = await talk.post(f"{RBAC}/namespaces/default/{plural}", {"metadata": {"name": "x"}} | parts)
-    assert (said.code, set(said.causes)) == (422, fields)
+    reported = await talk.post(f"{RBAC}/namespaces/default/{plural}", {"metadata": {"name": "x"}} | parts)
+    assert (reported.code, set(reported.causes)) == (422, fields)

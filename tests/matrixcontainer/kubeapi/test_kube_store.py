@@ -51,7 +51,7 @@ async def test_expectations_are_checked() -> None:
 async def test_writes_of_one_moment_are_one_transaction() -> None:
     store = a_store()
     commits = []
-    store.database.connection.set_trace_callback(lambda said: commits.append(1) if said == "COMMIT" else None)
+    store.database.connection.set_trace_callback(lambda reported: commits.append(1) if reported == "COMMIT" else None)
     await asyncio.gather(*(store.put(("things", "", f"n{i}"), obj(f"n{i}"), None) for i in range(50)))
     assert (len(commits), store.revision, store.count("things")) == (1, 50, 50)
 

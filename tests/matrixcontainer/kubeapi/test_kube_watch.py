@@ -10,8 +10,8 @@ from tests.matrixcontainer.kubeapi.talk import TABLE, WIDGETS, Talk, a_crd, a_wi
 
 async def _make(widgets: Talk, *names: str, **labels: str) -> None:
     for name in names:
-        said = await widgets.post(WIDGETS, a_widget(name, metadata={"labels": labels} if labels else {}))
-        assert said.code == 201
+        reported = await widgets.post(WIDGETS, a_widget(name, metadata={"labels": labels} if labels else {}))
+        assert reported.code == 201
 
 
 async def test_list_is_sorted_and_whole(widgets: Talk) -> None:
@@ -251,6 +251,6 @@ async def test_definition_again_after_deletion(widgets: Talk) -> None:
     await _make(widgets, "a")
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.test"
     await widgets.delete(path)
-    await widgets.until(path, lambda said: said.code == 404)
+    await widgets.until(path, lambda reported: reported.code == 404)
     await widgets.define(a_crd())
     assert (await widgets.get(WIDGETS)).body["items"] == []

@@ -24,8 +24,8 @@ async def hooks(widgets: Talk, tmp_path: Path) -> AsyncIterator[Hooks]:
 
 async def configure(talk: Talk, sort: str, *hooks: dict[str, Any], name: str = "tests") -> None:
     body = {"metadata": {"name": name}, "webhooks": list(hooks)}
-    said = await talk.post(f"{CONFIGURATIONS}/{sort}webhookconfigurations", body)
-    assert said.code == 201, said.body
+    reported = await talk.post(f"{CONFIGURATIONS}/{sort}webhookconfigurations", body)
+    assert reported.code == 201, reported.body
 
 
 def deny(**status: Any) -> Any:
@@ -34,9 +34,9 @@ def deny(**status: Any) -> Any:
 
 async def test_a_validating_webhook_sees_the_request_and_refuses(widgets: Talk, hooks: Hooks) -> None:
     await configure(widgets, "validating", hooks.hook("/no", deny(message="too big", code=403, reason="Forbidden")))
-    said = await widgets.post(WIDGETS, a_widget(), fieldManager="me", fieldValidation="Strict")
-    assert (said.code, said.body["reason"]) == (403, "Forbidden")
-    assert said.body["message"] == 'admission webhook "no.hooks.test" denied the request: too big'
+    reported = await widgets.post(WIDGETS, a_widget(), fieldManager="me", fieldValidation="Strict")
+    assert (reported.code, reported.body["reason"]) == (403, "Forbidden")
+    assert reported.body["message"] == 'admission webhook "no.hooks.test" denied the request: too big'
     assert (await widgets.get(f"{WIDGETS}/one")).code == 404
     seen = hooks.seen["/no"][0]
     assert seen["kind"] == {"group": "example.test", "version": "v1", "kind": "Widget"}
@@ -53,8 +53,11 @@ async def test_a_validating_webhook_sees_the_request_and_refuses(widgets: Talk, 
 )
 async def test_the_words_of_a_denial(widgets: Talk, hooks: Hooks, status: Any, code: int, text: str) -> None:
     await configure(widgets, "validating", hooks.hook("/no", deny(**status)))
-    said = await widgets.post(WIDGETS, a_widget())
-    assert (said.code, said.body["message"]) == (code, f'admission webhook "no.hooks.test" denied the request{text}')
+    reported = await widgets.post(WIDGETS, a_widget())
+    assert (reported.code, reported.body["message"]) == (
+        code,
+        f'admission webhook "no.hooks.test" denied the request{text}',
+    )
 
 
 async def test_a_mutation_is_pruned_defaulted_validated_and_judged(widgets: Talk, hooks: Hooks) -> None:
@@ -136,12 +139,12 @@ async def test_who_cannot_be_asked(widgets: Talk, hooks: Hooks) -> None:
     await configure(widgets, "validating", gone | {"failurePolicy": "Ignore"})
     assert (await widgets.post(WIDGETS, a_widget())).code == 201
     await widgets.patch(f"{CONFIGURATIONS}/validatingwebhookconfigurations/tests", {"webhooks": [gone]})
-    said = await widgets.post(WIDGETS, a_widget("two"))
-    assert (said.code, said.body["reason"]) == (500, "InternalError")
+    reported = await widgets.post(WIDGETS, a_widget("two"))
+    assert (reported.code, reported.body["reason"]) == (500, "InternalError")
     text = (
         'Internal error occurred: failed calling webhook "gone.hooks.test": failed to call webhook: Post "https://127'
     )
-    assert said.body["message"].startswith(text)
+    assert reported.body["message"].startswith(text)
     stranger = gone | {"clientConfig": hooks.client("/gone") | {"caBundle": ""}}
     await widgets.patch(f"{CONFIGURATIONS}/validatingwebhookconfigurations/tests", {"webhooks": [stranger]})
     assert "certificate" in (await widgets.post(WIDGETS, a_widget("two"))).body["message"]
@@ -158,9 +161,9 @@ async def test_who_cannot_be_asked(widgets: Talk, hooks: Hooks) -> None:
 )
 async def test_answers_that_are_none(widgets: Talk, hooks: Hooks, answer: dict[str, Any]) -> None:
     await configure(widgets, "mutating", hooks.hook("/odd", lambda request: dict(answer)))
-    said = await widgets.post(WIDGETS, a_widget())
-    assert said.code == 500
-    assert said.body["message"].startswith('Internal error occurred: failed calling webhook "odd.hooks.test": ')
+    reported = await widgets.post(WIDGETS, a_widget())
+    assert reported.code == 500
+    assert reported.body["message"].startswith('Internal error occurred: failed calling webhook "odd.hooks.test": ')
 
 
 async def test_dry_runs_warnings_and_second_turns(widgets: Talk, hooks: Hooks) -> None:
@@ -171,8 +174,8 @@ async def test_dry_runs_warnings_and_second_turns(widgets: Talk, hooks: Hooks) -
     await configure(
         widgets, "mutating", hooks.hook("/a", first, reinvocationPolicy="IfNeeded"), hooks.hook("/b", change)
     )
-    said = await widgets.post(WIDGETS, a_widget(), dryRun="All")
-    assert [text.split('"')[1] for text in said.warnings] == ["first saw 3", "first saw 9"]
+    reported = await widgets.post(WIDGETS, a_widget(), dryRun="All")
+    assert [text.split('"')[1] for text in reported.warnings] == ["first saw 3", "first saw 9"]
     assert hooks.seen["/a"][0]["dryRun"] is True
     assert len(hooks.seen["/b"]) == 1
     assert (await widgets.get(f"{WIDGETS}/one")).code == 404
@@ -198,8 +201,10 @@ async def test_configurations_are_filled_in_and_checked(talk: Talk) -> None:
     path = f"{CONFIGURATIONS}/mutatingwebhookconfigurations"
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     hook = {"name": "a.b.c", "clientConfig": {"url": "https://x"}, "sideEffects": "None", "rules": [rule]}
-    said = await talk.post(path, {"metadata": {"name": "w"}, "webhooks": [hook | {"admissionReviewVersions": ["v1"]}]})
-    made = said.body["webhooks"][0]
+    reported = await talk.post(
+        path, {"metadata": {"name": "w"}, "webhooks": [hook | {"admissionReviewVersions": ["v1"]}]}
+    )
+    made = reported.body["webhooks"][0]
     assert (made["failurePolicy"], made["matchPolicy"], made["timeoutSeconds"]) == ("Fail", "Equivalent", 10)
     assert (made["reinvocationPolicy"], made["namespaceSelector"], made["rules"][0]["scope"]) == ("Never", {}, "*")
     bad = {
@@ -208,10 +213,10 @@ async def test_configurations_are_filled_in_and_checked(talk: Talk) -> None:
         "timeoutSeconds": 60,
         "rules": [rule | {"operations": ["X"]}],
     }
-    said = await talk.post(path, {"metadata": {"name": "v"}, "webhooks": [bad]})
-    assert set(said.causes) == {
+    reported = await talk.post(path, {"metadata": {"name": "v"}, "webhooks": [bad]})
+    assert set(reported.causes) == {
         "webhooks[0].name", "webhooks[0].admissionReviewVersions", "webhooks[0].rules[0].operations[0]",
         "webhooks[0].sideEffects", "webhooks[0].timeoutSeconds", "webhooks[0].clientConfig.url",
     }  # fmt: skip
-    said = await talk.patch(f"{path}/w", [{"op": "remove", "path": "/webhooks"}], JSON_PATCH)
-    assert said.code == 200
+    reported = await talk.patch(f"{path}/w", [{"op": "remove", "path": "/webhooks"}], JSON_PATCH)
+    assert reported.code == 200

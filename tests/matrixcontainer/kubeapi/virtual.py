@@ -38,32 +38,32 @@ class Cluster(Talk):
     async def node(self, name: str = "n1", **capacity: str) -> None:
         """A Ready node."""
         await self.post("/api/v1/nodes", {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
-        held = {"cpu": "8", "memory": "32Gi", "pods": "110"} | {
+        current = {"cpu": "8", "memory": "32Gi", "pods": "110"} | {
             k.replace("__", "/").replace("_", "."): v for k, v in capacity.items()
         }
-        status = {"conditions": [{"type": "Ready", "status": "True"}], "capacity": held, "allocatable": held}
-        said = await self.patch(f"/api/v1/nodes/{name}/status", {"status": status})
-        assert said.code == 200, said.body
+        status = {"conditions": [{"type": "Ready", "status": "True"}], "capacity": current, "allocatable": current}
+        reported = await self.patch(f"/api/v1/nodes/{name}/status", {"status": status})
+        assert reported.code == 200, reported.body
 
     async def eventually(self, path: str, wanted: Callable[[Any], Any], within_s: float = 120.0) -> Any:
         """The body at `path` once `wanted` holds of it."""
         ends = self.now + within_s
         while True:
-            said = await self.get(path)
-            if said.code == 200 and wanted(said.body):
-                return said.body
-            assert self.now < ends, f"{path} never came to be as wanted: {said.body}"
+            reported = await self.get(path)
+            if reported.code == 200 and wanted(reported.body):
+                return reported.body
+            assert self.now < ends, f"{path} never came to be as wanted: {reported.body}"
             await asyncio.sleep(0.25)
 
     async def items(self, path: str, **query: Any) -> list[Any]:
-        said = await self.get(path, **query)
-        assert said.code == 200, said.body
-        return said.body["items"]  # type: ignore[no-any-return]
+        reported = await self.get(path, **query)
+        assert reported.code == 200, reported.body
+        return reported.body["items"]  # type: ignore[no-any-return]
 
     async def made(self, path: str, body: dict[str, Any]) -> Said:
-        said = await self.post(path, body)
-        assert said.code == 201, said.body
-        return said
+        reported = await self.post(path, body)
+        assert reported.code == 201, reported.body
+        return reported
 
     async def quiet(self, for_s: float = 3600.0) -> int:
         """Writes during the next hour in which nobody asks for anything."""
@@ -103,13 +103,13 @@ def in_virtual_time(story: Story) -> Callable[[], None]:
 
     @functools.wraps(story)
     def test() -> None:
-        async def told() -> None:
+        async def reported() -> None:
             async with a_cluster() as cluster:
                 await story(cluster)
 
         loop = looptime.patch_event_loop(asyncio.new_event_loop(), start=0)
         try:
-            loop.run_until_complete(told())
+            loop.run_until_complete(reported())
         finally:
             loop.close()
 

@@ -14,18 +14,18 @@ class Plain:
     def up(self, kind, *at, drains=True):
         """Whether an element stands, with the chips that it hangs on."""
         condition, nodes = self.condition, self.shape.nodes
-        standing = condition.share[kind][at] > 0 and not (drains and condition.drained[kind][at])
+        status = condition.share[kind][at] > 0 and not (drains and condition.drained[kind][at])
         if kind == "end":
-            return standing and self.up("l1", *at[:2], drains=drains)
+            return status and self.up("l1", *at[:2], drains=drains)
         if kind == "cable":
             p, node, k = at
             return (
-                standing and self.up("l1", p, node, drains=drains) and self.up("l2", p, node // nodes, k, drains=drains)
+                status and self.up("l1", p, node, drains=drains) and self.up("l2", p, node // nodes, k, drains=drains)
             )
         if kind == "trunk":
             p, s, k, j = at
-            return standing and self.up("l2", p, s, k, drains=drains) and self.up("l3", p, k, j, drains=drains)
-        return bool(standing)
+            return status and self.up("l2", p, s, k, drains=drains) and self.up("l3", p, k, j, drains=drains)
+        return bool(status)
 
     def spines(self, p, k, a, b):
         return [j for j in range(self.shape.spines) if self.up("trunk", p, a, k, j) and self.up("trunk", p, b, k, j)]

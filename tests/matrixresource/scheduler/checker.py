@@ -80,46 +80,46 @@ class Accountant:
         before: dict[str, Any] | None = None,
     ) -> None:
         """Everything the request asks for, and nothing anybody else holds; what it had `before` it may have kept."""
-        said = self.wrong.append
-        held = {die for other, tenant in self.live.items() if other != name for die in self.dies_of(tenant.place)}
+        reported = self.wrong.append
+        current = {die for other, tenant in self.live.items() if other != name for die in self.dies_of(tenant.place)}
         mine = self.dies_of(place)
         nodes = list(place.get("npu", {}))
-        if len(set(mine)) != len(mine) or held & set(mine):
-            said(f"{name}: a die is held twice")
+        if len(set(mine)) != len(mine) or current & set(mine):
+            reported(f"{name}: a die is held twice")
         used = self.used(place)
         stayed = self.used(before) if before else set()
         if (used - stayed) & (self.down | self.closed):
-            said(f"{name}: a node is down")
+            reported(f"{name}: a node is down")
         if self.broken & set(mine) - set(self.dies_of(before or {})):
-            said(f"{name}: a die is broken")
+            reported(f"{name}: a die is broken")
         if event.get("rest"):
             return  # what is left of a reservation answers no request
         npus = event.get("npus", 0)
         per = event.get("per_node") or min(npus, self.topology["npus"])
         if len(nodes) != (npus / per if npus else 0):
-            said(f"{name}: {len(nodes)} nodes for {npus} NPUs")
+            reported(f"{name}: {len(nodes)} nodes for {npus} NPUs")
         for node, dies in place.get("npu", {}).items():
             listed = range(2 * self.topology["npus"]) if dies == "*" else dies
             if len(listed) != 2 * per or (per >= 1 and Counter(die // 2 for die in listed).most_common(1)[0][1] != 2):
-                said(f"{name}: {node} gives {len(listed)} dies, some of them half NPUs")
+                reported(f"{name}: {node} gives {len(listed)} dies, some of them half NPUs")
         self._pools(name, event, place)
         if (within := event.get("within")) and len({domain(node, within) for node in used}) > 1:
-            said(f"{name}: not inside one {within}")
+            reported(f"{name}: not inside one {within}")
         spares = len(place.get("spare", ()))
         if spares > event.get("spares", 0) or (spares < event.get("spares", 0) and not repair):
-            said(f"{name}: {len(place.get('spare', ()))} spares")
+            reported(f"{name}: {len(place.get('spare', ()))} spares")
         if {domain(n, "supernode") for n in place.get("spare", ())} - {domain(n, "supernode") for n in nodes}:
-            said(f"{name}: a spare in a supernode without members")
+            reported(f"{name}: a spare in a supernode without members")
         blocks = Counter(domain(node, "supernode") for node in nodes)
         if event.get("block") and any(count * per % event["block"] for count in blocks.values()):
-            said(f"{name}: a block is cut")
+            reported(f"{name}: a block is cut")
         cells = Counter(domain(node, "cabinet") for node in nodes)
         if event.get("cell") and any(count * per % event["cell"] for count in cells.values()):
-            said(f"{name}: a cell is cut")
+            reported(f"{name}: a cell is cut")
         if spread := event.get("spread"):
             shares = Counter(domain(node, spread.get("over", "cabinet")) for node in nodes)
             if max(shares.values()) > spread["max"]:
-                said(f"{name}: spread broken")
+                reported(f"{name}: spread broken")
         for key, others, inside in (("apart", "from", False), ("near", "to", True)):
             rule = event.get(key)
             for other in rule[others] if rule else ():
@@ -127,7 +127,7 @@ class Accountant:
                     over = rule.get("over", "cabinet")
                     theirs = {domain(node, over) for node in self.live[other].place.get("npu", {})}
                     if any((domain(node, over) in theirs) is not inside for node in nodes if node not in stayed):
-                        said(f"{name}: not {key} {other}")
+                        reported(f"{name}: not {key} {other}")
 
     def _pools(self, name: str, event: dict[str, Any], place: dict[str, Any]) -> None:
         for key, most in (("cpu", self.topology.get("cpus", 0)), ("mem", self.topology.get("mem_gib", 0))):

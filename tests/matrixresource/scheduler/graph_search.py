@@ -27,24 +27,26 @@ class Search:
     def _outward(self, vertex: Any, kind: str) -> Any:
         return next(other for other in self.graph.adj[vertex] if self.graph.nodes[other]["kind"] == kind)
 
-    def fits(self, wish: PlacementRequest) -> bool:
+    def fits(self, request: PlacementRequest) -> bool:
         """Whether some set of nodes keeps every rule."""
-        return any(self._completed(wish, members) for members in self._gangs(wish))
+        return any(self._completed(request, members) for members in self._gangs(request))
 
-    def _gangs(self, wish: PlacementRequest) -> Iterator[tuple[Any, ...]]:
-        room = [node for node in self.nodes if self._has_room(node, wish.npus_per_node) and self._allowed(node, wish)]
-        for members in combinations(room, wish.nodes):
+    def _gangs(self, request: PlacementRequest) -> Iterator[tuple[Any, ...]]:
+        room = [
+            node for node in self.nodes if self._has_room(node, request.npus_per_node) and self._allowed(node, request)
+        ]
+        for members in combinations(room, request.nodes):
             supernodes = Counter(self.home[node]["supernode"] for node in members)
             cabinets = Counter(self.home[node]["cabinet"] for node in members)
-            if any(n % wish.supernode_block for n in supernodes.values()) or any(
-                n % wish.cabinet_block for n in cabinets.values()
+            if any(n % request.supernode_block for n in supernodes.values()) or any(
+                n % request.cabinet_block for n in cabinets.values()
             ):
                 continue
-            if wish.required_domain and len({self.home[node][wish.required_domain] for node in members}) > 1:
+            if request.required_domain and len({self.home[node][request.required_domain] for node in members}) > 1:
                 continue
             if (
-                wish.spread
-                and max(Counter(self.home[n][wish.spread.over] for n in members).values()) > wish.spread.most
+                request.spread
+                and max(Counter(self.home[n][request.spread.over] for n in members).values()) > request.spread.most
             ):
                 continue
             yield members
@@ -57,8 +59,8 @@ class Search:
         whole = sum(a and b for a, b in zip(free, other, strict=True))
         return about["up"] and (whole >= per if per >= 1 else any(free) or any(other))
 
-    def _allowed(self, node: Any, wish: PlacementRequest) -> bool:
-        for rule, inside in ((wish.anti_affinity, False), (wish.affinity, True)):
+    def _allowed(self, node: Any, request: PlacementRequest) -> bool:
+        for rule, inside in ((request.anti_affinity, False), (request.affinity, True)):
             for name in rule.others if rule else ():
                 theirs = {self.home[n][rule.over] for n in self.nodes if self._holds_dies(n, name)}
                 if theirs and (self.home[node][rule.over] in theirs) is not inside:
@@ -69,11 +71,13 @@ class Search:
         share = self.graph.nodes[node]["held"].get(name)
         return share is not None and share.dies > 0 and not share.spare
 
-    def _completed(self, wish: PlacementRequest, members: tuple[Any, ...]) -> bool:
+    def _completed(self, request: PlacementRequest, members: tuple[Any, ...]) -> bool:
         """Whether spares, sockets and memory are to be had beside these members."""
-        scopes = {self.home[node][wish.required_domain] for node in members} if wish.required_domain else {None}
+        scopes = {self.home[node][request.required_domain] for node in members} if request.required_domain else {None}
         around = [
-            node for node in self.nodes if not wish.required_domain or self.home[node][wish.required_domain] in scopes
+            node
+            for node in self.nodes
+            if not request.required_domain or self.home[node][request.required_domain] in scopes
         ]
         homes = {self.home[node]["supernode"] for node in members}
         beside = [n for n in around if n not in members and self.home[n]["supernode"] in homes]
@@ -81,4 +85,4 @@ class Search:
         up = [self.graph.nodes[node] for node in around if self.graph.nodes[node]["up"]]
         cpus = sum(about["cpus"] - used_of(about["held"]).cpus for about in up)
         mem = sum(about["mem_gib"] - used_of(about["held"]).mem_gib for about in up)
-        return spares >= wish.spares and cpus >= wish.cpus and mem >= wish.mem
+        return spares >= request.spares and cpus >= request.cpus and mem >= request.mem

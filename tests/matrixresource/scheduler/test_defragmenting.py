@@ -29,12 +29,12 @@ def scattered(seed: int, shape: ClusterShape) -> Ledger:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
     ledger = scattered(seed, ClusterShape(1, 4, 4))
-    wish = PlacementRequest(capacity_metrics.largest_blocks(ledger.index)[over] + 1, required_domain=over)
+    request = PlacementRequest(capacity_metrics.largest_blocks(ledger.index)[over] + 1, required_domain=over)
     before = ledger.index.state(), list(ledger.index.dies)
-    found = defragmentation.plan_defragmentation(ledger, wish, 20_000)
+    found = defragmentation.plan_defragmentation(ledger, request, 20_000)
     assert (ledger.index.state(), ledger.index.dies) == before
     if found is None:
-        assert wish.nodes > 4 or 2 * wish.nodes * 8 > sum(dies.bit_count() for dies in ledger.index.dies)
+        assert request.nodes > 4 or 2 * request.nodes * 8 > sum(dies.bit_count() for dies in ledger.index.dies)
         return
     assert found.npus == sum(move.npus for move in found.moves) == sum(step.npus for step in found.steps)
     dies = list(ledger.index.dies)
@@ -52,8 +52,8 @@ def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
         ledger.take(move.name, move.new)
         ledger.allocations[move.name].place = move.new
     assert ledger.index.state() == ledger.rebuilt().state()
-    assert capacity_metrics.largest_blocks(ledger.index)[over] == found.after >= wish.nodes > found.before
-    ledger.hold("gang", wish, found.place, 0.0)
+    assert capacity_metrics.largest_blocks(ledger.index)[over] == found.after >= request.nodes > found.before
+    ledger.hold("gang", request, found.place, 0.0)
     assert ledger.index.state() == ledger.rebuilt().state()
 
 
@@ -88,7 +88,7 @@ def test_what_metrics_show() -> None:
 
 
 def test_no_move_cuts_a_cell_and_one_can_make_room_for_it() -> None:
-    for cell, wish, place in (
+    for cell, request, place in (
         (2, PlacementRequest(2, required_domain="cabinet"), None),
         (1, PlacementRequest(2, cabinet_block=2), [(0, 0b11)]),
     ):
@@ -96,5 +96,5 @@ def test_no_move_cuts_a_cell_and_one_can_make_room_for_it() -> None:
         ledger.hold("gang", PlacementRequest(2, cabinet_block=cell), Placement(whole=[(0, 0b11)]), 0.0)
         ledger.set_up(2, False)
         ledger.set_up(4, False)
-        found = defragmentation.plan_defragmentation(ledger, wish)
+        found = defragmentation.plan_defragmentation(ledger, request)
         assert (found.place.whole if found else None) == place

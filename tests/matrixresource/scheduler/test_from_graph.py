@@ -91,7 +91,7 @@ class Followed(RuleBasedStateMachine):
 
     @rule(node=st.integers(0, SMALL.all_nodes - 1))
     def fail(self, node: int) -> None:
-        wishes = {name: held.request for name, held in self.ledger.allocations.items()}
+        requests = {name: allocation.request for name, allocation in self.ledger.allocations.items()}
         moved, lost = self.ledger.fail(node)
         self.graph.nodes[node]["up"] = False
         for name in [*moved, *lost]:
@@ -99,7 +99,7 @@ class Followed(RuleBasedStateMachine):
         for name, place in moved.items():
             hold(self.graph, name, place)
         if lost and not moved:
-            assert not Search(self.graph).fits(replace(wishes[lost[-1]], spares=0))
+            assert not Search(self.graph).fits(replace(requests[lost[-1]], spares=0))
 
     @rule(node=st.integers(0, SMALL.all_nodes - 1))
     def close_or_open(self, node: int) -> None:
@@ -232,7 +232,7 @@ def test_no_decision_reads_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ImportError):
         __import__("networkx")
     gang = PlacementRequest(3, spares=1, spread=DomainConstraint("cabinet", 1), priority=2, preempts=True)
-    for number, wish in enumerate(
+    for number, request in enumerate(
         [
             PlacementRequest(1, 0.5),
             PlacementRequest(1, 3),
@@ -242,7 +242,7 @@ def test_no_decision_reads_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
             gang,
         ]
     ):
-        ledger.allocate(f"j{number}", wish, float(number))
+        ledger.allocate(f"j{number}", request, float(number))
     assert ledger.allocations
     for node in range(3):
         ledger.fail(node)

@@ -127,9 +127,9 @@ class Machine(RuleBasedStateMachine):
     def change(self, name: str, event: dict[str, Any], place: Placement | None) -> dict[str, Any] | None:
         if place is None:
             return None
-        said = self.replay.written(place)
-        self.accountant.change(name, {"t": self.now} | event, said)
-        return said
+        reported = self.replay.written(place)
+        self.accountant.change(name, {"t": self.now} | event, reported)
+        return reported
 
     @precondition(lambda self: self.changeable())
     @rule(which=st.integers(0, 50), more=st.integers(0, 4), spares=st.integers(0, 1), cpus=st.integers(0, 6))
@@ -142,11 +142,11 @@ class Machine(RuleBasedStateMachine):
         elif asked.get("npus", 0) >= 1:
             asked["npus"] = min(8, asked["npus"] + more)
         asked["cpus"] = asked.get("cpus", 0) + cpus
-        said = self.change(name, asked, self.replay.ledger.grow(name, wish_of(asked, self.now)))
-        if said is not None:
-            assert set(self.accountant.dies_of(before)) <= set(self.accountant.dies_of(said))
-            assert all(said["cpu"][node] >= amount for node, amount in before.get("cpu", {}).items())
-            assert len(said.get("spare", ())) == len(before.get("spare", ())) + asked.get("spares", 0) - event.get(
+        reported = self.change(name, asked, self.replay.ledger.grow(name, wish_of(asked, self.now)))
+        if reported is not None:
+            assert set(self.accountant.dies_of(before)) <= set(self.accountant.dies_of(reported))
+            assert all(reported["cpu"][node] >= amount for node, amount in before.get("cpu", {}).items())
+            assert len(reported.get("spare", ())) == len(before.get("spare", ())) + asked.get("spares", 0) - event.get(
                 "spares", 0
             )
 
@@ -161,22 +161,24 @@ class Machine(RuleBasedStateMachine):
         if len(ranks) > less:
             asked["npus"] -= less * per
         asked |= {"spares": min(spares, asked.get("spares", 0)), "cpus": asked.get("cpus", 0) // 2}
-        wish = wish_of(asked, self.now)
-        if wish.nodes % wish.supernode_block:
+        request = wish_of(asked, self.now)
+        if request.nodes % request.supernode_block:
             return
         try:
-            said = self.change(name, asked, self.replay.ledger.shrink(name, wish, ranks))
+            reported = self.change(name, asked, self.replay.ledger.shrink(name, request, ranks))
         except ValueError:
             # ranks out of order cut a block or a cell, or the lease begins anew and reaches into a reservation
             assert (
-                wish.supernode_block > 1
-                or wish.cabinet_block > 1
-                or (wish.lease_end < inf and self.accountant.promised)
+                request.supernode_block > 1
+                or request.cabinet_block > 1
+                or (request.lease_end < inf and self.accountant.promised)
             )
             return
-        assert said is not None
-        assert [self.replay.numbers[node] in ranks[: wish.nodes] for node in said["npu"]] == [True] * wish.nodes
-        assert set(self.accountant.dies_of(said)) <= set(self.accountant.dies_of(before))
+        assert reported is not None
+        assert [self.replay.numbers[node] in ranks[: request.nodes] for node in reported["npu"]] == [
+            True
+        ] * request.nodes
+        assert set(self.accountant.dies_of(reported)) <= set(self.accountant.dies_of(before))
 
     @precondition(lambda self: self.changeable())
     @rule(which=st.integers(0, 50), seed=st.randoms())
@@ -184,12 +186,12 @@ class Machine(RuleBasedStateMachine):
         name, event, before = self.one(which)
         gone = seed.choice(sorted(self.accountant.used(before)))
         avoid = frozenset(seed.sample(range(36), 6))
-        said = self.change(name, event, self.replay.ledger.replace(name, self.replay.numbers[gone], avoid))
-        if said is not None:
-            used, had = self.accountant.used(said), self.accountant.used(before)
+        reported = self.change(name, event, self.replay.ledger.replace(name, self.replay.numbers[gone], avoid))
+        if reported is not None:
+            used, had = self.accountant.used(reported), self.accountant.used(before)
             assert gone not in used
             assert not (used - had) & {self.replay.names[node] for node in avoid}
-            assert set(before["npu"]) - {gone} <= set(said["npu"])
+            assert set(before["npu"]) - {gone} <= set(reported["npu"])
 
     @precondition(lambda self: self.changeable())
     @rule(which=st.integers(0, 50), asked=requests())
@@ -201,9 +203,9 @@ class Machine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 50))
     def refill(self, which: int) -> None:
         name, event, before = self.one(which)
-        said = self.change(name, event, self.replay.ledger.refill(name))
-        assert said is not None
-        assert set(before.get("spare", ())) <= set(said.get("spare", ()))
+        reported = self.change(name, event, self.replay.ledger.refill(name))
+        assert reported is not None
+        assert set(before.get("spare", ())) <= set(reported.get("spare", ()))
 
     # ---- reservations
 
@@ -214,8 +216,8 @@ class Machine(RuleBasedStateMachine):
         event = {"op": "alloc", "t": self.now} | asked | {"lease_s": start + stay - self.now}
         place = self.replay.ledger.reserve(name, wish_of(event, self.now), start, start + stay)
         if place is not None:
-            said = self.replay.written(place)
-            self.accountant.promise(name, Promise(event, said, self.now, start, start + stay))
+            reported = self.replay.written(place)
+            self.accountant.promise(name, Promise(event, reported, self.now, start, start + stay))
 
     @rule(seconds=st.integers(1, 10))
     def wait(self, seconds: int) -> None:
@@ -227,14 +229,14 @@ class Machine(RuleBasedStateMachine):
             gone = accountant.promised.pop(name, None) or accountant.live.pop(name)
             assert gone.until <= self.now
         assert left == sorted(name for name, tenant in accountant.live.items() if tenant.until <= self.now)
-        held, failed = ledger.activate_due(self.now)
+        current, failed = ledger.activate_due(self.now)
         waiting = {name for name, promise in accountant.promised.items() if promise.start <= self.now}
-        assert {*held, *failed} == waiting
-        for name, place in held.items():
-            promise, said = accountant.promised.pop(name), self.replay.written(place)
-            accountant.check(name, promise.event, said, before=promise.place)
-            accountant.live[name] = Tenant(promise.event, said, self.now)
-            assert not accountant.broken & set(accountant.dies_of(said))
+        assert {*current, *failed} == waiting
+        for name, place in current.items():
+            promise, reported = accountant.promised.pop(name), self.replay.written(place)
+            accountant.check(name, promise.event, reported, before=promise.place)
+            accountant.live[name] = Tenant(promise.event, reported, self.now)
+            assert not accountant.broken & set(accountant.dies_of(reported))
         overdue = [name for name, tenant in accountant.live.items() if tenant.until <= self.now]
         if not overdue and not accountant.down | accountant.closed and not accountant.broken:
             assert failed == []
@@ -252,19 +254,19 @@ class Machine(RuleBasedStateMachine):
         if place is None:
             assert not whole
             return
-        said = self.replay.written(place)
+        reported = self.replay.written(place)
         rest = self.replay.written(ledger.allocations[name].place) if name in ledger.allocations else {}
-        pieces = accountant.dies_of(said) + accountant.dies_of(rest)
+        pieces = accountant.dies_of(reported) + accountant.dies_of(rest)
         assert sorted(pieces) == sorted(accountant.dies_of(tenant.place))
         for key in ("cpu", "mem"):
-            assert Counter(said.get(key, {})) + Counter(rest.get(key, {})) == Counter(tenant.place.get(key, {}))
+            assert Counter(reported.get(key, {})) + Counter(rest.get(key, {})) == Counter(tenant.place.get(key, {}))
         if rest:
             accountant.live[name] = Tenant(tenant.event | {"rest": True}, rest, tenant.since)
         else:
             del accountant.live[name]
         event = tenant.event if whole else event
-        accountant.check(f"j{self.count}", event, said, repair=whole, before=tenant.place)
-        accountant.live[f"j{self.count}"] = Tenant(event, said, self.now)
+        accountant.check(f"j{self.count}", event, reported, repair=whole, before=tenant.place)
+        accountant.live[f"j{self.count}"] = Tenant(event, reported, self.now)
 
     @precondition(lambda self: self.replay.ledger.reservations)
     @rule(which=st.integers(0, 9))

@@ -61,34 +61,34 @@ def wishes(draw: st.DrawFn, ledger: Ledger) -> PlacementRequest:
 def test_what_a_refusal_names_helps_and_nothing_smaller_would(data: st.DataObject) -> None:
     """Against every possibility, tried."""
     ledger = data.draw(machines())
-    wish = data.draw(wishes(ledger))
+    request = data.draw(wishes(ledger))
     before = ledger.index.state(), list(ledger.index.dies), list(ledger.allocations)
-    said = explain.answer(ledger, wish, 1.0, explain.THOROUGH)
+    reported = explain.answer(ledger, request, 1.0, explain.THOROUGH)
     assert (ledger.index.state(), ledger.index.dies, list(ledger.allocations)) == before
-    assert (said.place is not None) == exhaustive.fits(ledger, wish)
-    if said.place is not None:
+    assert (reported.place is not None) == exhaustive.fits(ledger, request)
+    if reported.place is not None:
         return
-    assert said.why
-    assert all(domain.short or domain.obstacles for domain in said.why)
-    found = {change.kind: change for change in said.changes}
-    assert (found["fewer"].nodes if "fewer" in found else 0) == exhaustive.most_nodes(ledger, wish)
+    assert reported.why
+    assert all(domain.short or domain.obstacles for domain in reported.why)
+    found = {change.kind: change for change in reported.changes}
+    assert (found["fewer"].nodes if "fewer" in found else 0) == exhaustive.most_nodes(ledger, request)
     relaxed: dict[str, str] = {}
-    for rule, to, changed in exhaustive.weaker(wish):
+    for rule, to, changed in exhaustive.weaker(request):
         if rule not in relaxed and exhaustive.fits(ledger, changed):
             relaxed[rule] = to
-    assert {change.rule: change.to for change in said.changes if change.kind == "relax"} == relaxed
-    least = exhaustive.least_release(ledger, wish)
+    assert {change.rule: change.to for change in reported.changes if change.kind == "relax"} == relaxed
+    least = exhaustive.least_release(ledger, request)
     assert (found["release"].npus if "release" in found else None) == least
     if least is not None:
         assert found["release"].exact
-        assert exhaustive.fits(ledger, wish, found["release"].names)
-    leaving = sorted({held.request.lease_end for held in ledger.allocations.values()})
+        assert exhaustive.fits(ledger, request, found["release"].names)
+    leaving = sorted({allocation.request.lease_end for allocation in ledger.allocations.values()})
     fitting = (
         t
         for t in leaving
-        if exhaustive.fits(ledger, wish, (n for n, h in ledger.allocations.items() if h.request.lease_end <= t))
+        if exhaustive.fits(ledger, request, (n for n, h in ledger.allocations.items() if h.request.lease_end <= t))
     )
-    assert said.earliest == next(fitting, None)
+    assert reported.earliest == next(fitting, None)
 
 
 @settings(max_examples=60, deadline=None)
@@ -105,14 +105,14 @@ def test_no_cheaper_moves_would_do(tenants: list[tuple[int, int]], nodes: int, w
         if npus <= free:
             mask = ((1 << 2 * npus) - 1) << 2 * (8 - free)
             ledger.hold(f"t{number}", PlacementRequest(1, npus), Placement(parts=[(node, mask)]), 0.0)
-    wish = PlacementRequest(nodes, required_domain=within, cabinet_block=cell)
-    said = explain.answer(ledger, wish, 0.0, explain.THOROUGH)
-    if said.place is None:
-        moved = next((change for change in said.changes if change.kind == "move"), None)
+    request = PlacementRequest(nodes, required_domain=within, cabinet_block=cell)
+    reported = explain.answer(ledger, request, 0.0, explain.THOROUGH)
+    if reported.place is None:
+        moved = next((change for change in reported.changes if change.kind == "move"), None)
         if cell == 1 or within or (moved and moved.exact):
-            assert (moved.npus if moved else None) == exhaustive.least_moved(ledger, wish)
+            assert (moved.npus if moved else None) == exhaustive.least_moved(ledger, request)
         elif moved:
-            assert (found := exhaustive.least_moved(ledger, wish)) is not None
+            assert (found := exhaustive.least_moved(ledger, request)) is not None
             assert moved.npus >= found
 
 
@@ -134,47 +134,51 @@ def busy(seed: int, shape: ClusterShape) -> Ledger:
 def test_in_little_time_it_is_still_true_and_none_named_could_stay(seed: int, shape: ClusterShape) -> None:
     ledger = busy(seed, shape)
     spread = DomainConstraint("cabinet", 1) if seed % 4 == 0 else None
-    wish = PlacementRequest(2 + seed % 9, required_domain=("cabinet", "supernode", "")[seed % 3], spread=spread)
-    said = explain.answer(ledger, wish, 5.0)
+    request = PlacementRequest(2 + seed % 9, required_domain=("cabinet", "supernode", "")[seed % 3], spread=spread)
+    reported = explain.answer(ledger, request, 5.0)
     assert ledger.index.state() == ledger.rebuilt().state()
-    for change in said.changes:
+    for change in reported.changes:
         with trial(ledger) as released:
-            assert change.kind != "release" or released.fits_without(change.names, wish)
+            assert change.kind != "release" or released.fits_without(change.names, request)
             for one in change.names if change.kind == "release" else ():
-                assert not released.fits_without((name for name in change.names if name != one), wish)
-    if said.place is None and said.earliest is not None:
+                assert not released.fits_without((name for name in change.names if name != one), request)
+    if reported.place is None and reported.earliest is not None:
         with trial(ledger) as released:
-            left = [name for name, held in ledger.allocations.items() if held.request.lease_end <= said.earliest]
-            sooner = [name for name in left if ledger.allocations[name].request.lease_end < said.earliest]
-            assert released.fits_without(left, wish)
-            assert not released.fits_without(sooner, wish)
+            left = [
+                name
+                for name, allocation in ledger.allocations.items()
+                if allocation.request.lease_end <= reported.earliest
+            ]
+            sooner = [name for name in left if ledger.allocations[name].request.lease_end < reported.earliest]
+            assert released.fits_without(left, request)
+            assert not released.fits_without(sooner, request)
 
 
 def test_a_higher_priority_sees_whom_it_would_put_out() -> None:
     ledger = Ledger(ClusterShape(1, 1, 2))
     for name, npus, priority in (("low", 4, 1), ("lower", 3, 0), ("high", 8, 3)):
         ledger.allocate(name, wish_of({"npus": npus, "prio": priority}, 0.0), 0.0)
-    said = explain.answer(ledger, PlacementRequest(1, 5, priority=2), 0.0)
-    assert [change.names for change in said.changes if change.kind == "preempt"] == [("low",)]
-    assert [change.names for change in said.changes if change.kind == "release"] == [("low",)]
+    reported = explain.answer(ledger, PlacementRequest(1, 5, priority=2), 0.0)
+    assert [change.names for change in reported.changes if change.kind == "preempt"] == [("low",)]
+    assert [change.names for change in reported.changes if change.kind == "release"] == [("low",)]
     assert sorted(ledger.allocations) == ["high", "low", "lower"]
-    said = explain.answer(ledger, PlacementRequest(2, priority=2), 0.0)
-    assert [change.kind for change in said.changes] == ["release"]
+    reported = explain.answer(ledger, PlacementRequest(2, priority=2), 0.0)
+    assert [change.kind for change in reported.changes] == ["release"]
 
 
 def test_sockets_and_memory_are_told_apart() -> None:
     ledger = Ledger(ClusterShape(1, 1, 2))
     ledger.allocate("pool", PlacementRequest(0, cpus=5, mem=1000), 0.0)
-    said = explain.answer(ledger, PlacementRequest(0, cpus=4, mem=3000), 0.0)
-    assert [domain.obstacles for domain in said.why] == [{"cpus": 1, "mem": 928}]
-    assert [(c.kind, c.cpus, c.mem) for c in said.changes if c.kind == "fewer"] == [("fewer", 3, 2072)]
-    assert [(c.names, c.exact) for c in said.changes if c.kind == "release"] == [(("pool",), True)]
+    reported = explain.answer(ledger, PlacementRequest(0, cpus=4, mem=3000), 0.0)
+    assert [domain.obstacles for domain in reported.why] == [{"cpus": 1, "mem": 928}]
+    assert [(c.kind, c.cpus, c.mem) for c in reported.changes if c.kind == "fewer"] == [("fewer", 3, 2072)]
+    assert [(c.names, c.exact) for c in reported.changes if c.kind == "release"] == [(("pool",), True)]
 
 
 def test_a_place_comes_with_what_a_loss_would_take() -> None:
-    said = explain.answer(Ledger(ClusterShape(1, 3, 4)), PlacementRequest(6), 7.0)
-    assert said.earliest == 7.0
-    assert [(loss.over, loss.members, round(loss.ub_share, 4)) for loss in said.radius] == [
+    reported = explain.answer(Ledger(ClusterShape(1, 3, 4)), PlacementRequest(6), 7.0)
+    assert reported.earliest == 7.0
+    assert [(loss.over, loss.members, round(loss.ub_share, 4)) for loss in reported.radius] == [
         ("node", 1, 0.1667),
         ("cabinet", 4, 0.6667),
         ("supernode", 6, 1.0),
@@ -188,7 +192,7 @@ def test_a_cell_waits_for_nodes_of_one_cabinet() -> None:
     ledger = Ledger(ClusterShape(1, 3, 2))
     for number, end in enumerate((30.0, 10.0, 20.0)):
         ledger.hold(f"t{number}", PlacementRequest(1, lease_end=end), Placement(whole=[(number, 0b01)]), 0.0)
-    said = explain.answer(ledger, PlacementRequest(2, cabinet_block=2), 1.0)
-    assert (said.earliest, said.why[0].short, said.why[0].obstacles) == (10.0, 2, {"held": 3, "cell": 3})
-    assert {change.rule: change.to for change in said.changes if change.kind == "relax"} == {"cell": "1"}
-    assert [change.npus for change in said.changes if change.kind == "release"] == [8]
+    reported = explain.answer(ledger, PlacementRequest(2, cabinet_block=2), 1.0)
+    assert (reported.earliest, reported.why[0].short, reported.why[0].obstacles) == (10.0, 2, {"held": 3, "cell": 3})
+    assert {change.rule: change.to for change in reported.changes if change.kind == "relax"} == {"cell": "1"}
+    assert [change.npus for change in reported.changes if change.kind == "release"] == [8]

@@ -40,8 +40,8 @@ def test_it_is_held_when_its_time_comes_and_handed_over_bit_by_bit() -> None:
     with pytest.raises(ValueError, match="not held yet"):
         ledger.claim("mine", "early", None, 5.0)
     assert ledger.activate_due(9.0) == ({}, [])
-    held, failed = ledger.activate_due(10.0)
-    assert (list(held), failed) == (["mine"], [])
+    current, failed = ledger.activate_due(10.0)
+    assert (list(current), failed) == (["mine"], [])
     promised = nodes(ledger, "mine")
     assert ledger.claim("mine", "first", PlacementRequest(2, cpus=1), 11.0) is not None
     assert ledger.claim("mine", "part", PlacementRequest(1, 2), 12.0) is not None
@@ -64,12 +64,12 @@ def test_what_is_down_is_chosen_anew_and_what_cannot_be_is_said() -> None:
     assert place is not None
     assert ledger.reserve("pool", PlacementRequest(1, 4), 10.0, 20.0) is not None
     ledger.set_up(min(members_of(ledger.index, place)), False)
-    held, failed = ledger.activate_due(10.0)
-    assert (list(held), failed) == (["pool"], ["gang"])
+    current, failed = ledger.activate_due(10.0)
+    assert (list(current), failed) == (["pool"], ["gang"])
     ledger.release("two")
     ledger.release("one")
-    held, failed = ledger.activate_due(11.0)
-    assert (list(held), failed) == (["gang"], [])
+    current, failed = ledger.activate_due(11.0)
+    assert (list(current), failed) == (["gang"], [])
     assert all(ledger.index.up[node] for node in nodes(ledger, "gang"))
     assert ledger.expire(20.0) == (["gang", "pool"], [])
     assert list(ledger.allocations) == ["stays"]
@@ -93,17 +93,17 @@ def test_the_earliest_start_is_the_first_at_which_it_fits(seed: int) -> None:
     for number in range(4):
         start = chance.randint(1, 25)
         ledger.reserve(f"r{number}", PlacementRequest(chance.randint(1, 5)), start, start + chance.randint(1, 15))
-    wish = PlacementRequest(
+    request = PlacementRequest(
         chance.randint(2, 8),
         spread=DomainConstraint("cabinet", 2) if seed % 3 == 0 else None,
         lease_end=chance.randint(1, 12),
     )
     before = ledger.index.state(), ledger.chooser.node_ends, ledger.chooser.cabinet_ends
-    first = earliest_start.earliest(ledger, wish, 0.0)
+    first = earliest_start.earliest(ledger, request, 0.0)
     assert (ledger.index.state(), ledger.chooser.node_ends, ledger.chooser.cabinet_ends) == before
 
     def fits(start: int) -> bool:
-        later = PlacementRequest(wish.nodes, spread=wish.spread, lease_end=start + wish.lease_end)
+        later = PlacementRequest(request.nodes, spread=request.spread, lease_end=start + request.lease_end)
         return advance_reservation.place_between(ledger, later, start) is not None
 
     assert first == next((start for start in range(60) if fits(start)), None)
@@ -115,11 +115,11 @@ def test_nobody_is_put_out_for_what_is_promised() -> None:
     ledger.allocate("other", PlacementRequest(1, required_domain="cabinet"), 5.0)
     place = ledger.reserve("promised", PlacementRequest(2, required_domain="cabinet"), 10.0, 20.0)
     assert place is not None
-    wish = PlacementRequest(2, required_domain="cabinet", priority=5, preempts=True)
+    request = PlacementRequest(2, required_domain="cabinet", priority=5, preempts=True)
     before = ledger.index.state(), list(ledger.chooser.cabinet_ends)
-    assert preemption.victims(ledger, wish, 6.0) == ["other"]
+    assert preemption.victims(ledger, request, 6.0) == ["other"]
     assert (ledger.index.state(), ledger.chooser.cabinet_ends) == before
-    taken, evicted = ledger.allocate("vip", wish, 6.0)
+    taken, evicted = ledger.allocate("vip", request, 6.0)
     assert taken is not None
     assert evicted == ["other"]
     assert not used_nodes(ledger.index, taken) & used_nodes(ledger.index, place)

@@ -27,23 +27,26 @@ def crowded(seed: int) -> tuple[Ledger, random.Random]:
     return ledger, chance
 
 
-def may_have(ledger: Ledger, wish: PlacementRequest, own: set[int], nodes: tuple[int, ...]) -> bool:
+def may_have(ledger: Ledger, request: PlacementRequest, own: set[int], nodes: tuple[int, ...]) -> bool:
     """Written out once more, for whole nodes: free or its own, and in keeping with the rules."""
     free = {node for node in range(18) if ledger.index.whole[node // 3] >> node % 3 & 1}
     if not set(nodes) <= free | own:
         return False
-    if wish.required_domain and len({node // (3 if wish.required_domain == "cabinet" else 9) for node in nodes}) > 1:
+    if (
+        request.required_domain
+        and len({node // (3 if request.required_domain == "cabinet" else 9) for node in nodes}) > 1
+    ):
         return False
-    if wish.spread:
-        each = 3 if wish.spread.over == "cabinet" else 9
-        if max(Counter(node // each for node in nodes).values()) > wish.spread.most:
+    if request.spread:
+        each = 3 if request.spread.over == "cabinet" else 9
+        if max(Counter(node // each for node in nodes).values()) > request.spread.most:
             return False
-    if any(count % wish.cabinet_block for count in Counter(node // 3 for node in nodes).values()):
+    if any(count % request.cabinet_block for count in Counter(node // 3 for node in nodes).values()):
         return False
-    if any(count % wish.supernode_block for count in Counter(node // 9 for node in nodes).values()):
+    if any(count % request.supernode_block for count in Counter(node // 9 for node in nodes).values()):
         return False
-    size = 3 if wish.required_domain == "cabinet" else 9
-    return sum(node // size in {other // size for other in nodes} for node in free - set(nodes)) >= wish.spares
+    size = 3 if request.required_domain == "cabinet" else 9
+    return sum(node // size in {other // size for other in nodes} for node in free - set(nodes)) >= request.spares
 
 
 def another(chance: random.Random, nodes: int, spares: int = 0) -> PlacementRequest:
@@ -61,12 +64,16 @@ def test_a_move_keeps_as_many_nodes_as_any_could(seed: int) -> None:
     ledger, chance = crowded(seed)
     own = members_of(ledger.index, ledger.allocations["it"].place)
     up = {node for node in own if ledger.index.up[node]}
-    wish = another(chance, chance.randint(1, 6))
+    request = another(chance, chance.randint(1, 6))
     most = max(
-        (len(own & set(nodes)) for nodes in combinations(range(18), wish.nodes) if may_have(ledger, wish, up, nodes)),
+        (
+            len(own & set(nodes))
+            for nodes in combinations(range(18), request.nodes)
+            if may_have(ledger, request, up, nodes)
+        ),
         default=None,
     )
-    place = ledger.move("it", wish)
+    place = ledger.move("it", request)
     assert (len(own & members_of(ledger.index, place)) if place else None) == most
     assert ledger.index.state() == ledger.rebuilt().state()
 
@@ -75,11 +82,11 @@ def test_a_move_keeps_as_many_nodes_as_any_could(seed: int) -> None:
 def test_it_grows_when_that_can_be(seed: int) -> None:
     ledger, chance = crowded(seed)
     own = members_of(ledger.index, ledger.allocations["it"].place)
-    wish = another(chance, len(own) + chance.randint(1, 3), chance.choice([0, 0, 1, 3, 6]))
+    request = another(chance, len(own) + chance.randint(1, 3), chance.choice([0, 0, 1, 3, 6]))
     others = [node for node in range(18) if node not in own]
-    can = any(may_have(ledger, wish, own, (*own, *more)) for more in combinations(others, wish.nodes - len(own)))
+    can = any(may_have(ledger, request, own, (*own, *more)) for more in combinations(others, request.nodes - len(own)))
     before = ledger.index.state(), ledger.allocations["it"].request
-    place = ledger.grow("it", wish)
+    place = ledger.grow("it", request)
     assert (place is not None) == can
     if place is None:
         assert (ledger.index.state(), ledger.allocations["it"].request) == before

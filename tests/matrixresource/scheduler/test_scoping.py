@@ -22,14 +22,14 @@ def used(seed: int, shape: ClusterShape) -> Ledger:
     chance = random.Random(seed)
     ledger = Ledger(shape)
     for number in range(shape.all_nodes):
-        wish = chance.choice(
+        request = chance.choice(
             [
                 PlacementRequest(1, chance.choice([0.5, 1, 2, 4])),
                 PlacementRequest(chance.randint(1, 4)),
                 PlacementRequest(2, 2),
             ]
         )
-        ledger.allocate(f"j{number}", wish, 0.0)
+        ledger.allocate(f"j{number}", request, 0.0)
         if chance.random() < 0.45:
             ledger.release(chance.choice(sorted(ledger.allocations)))
     for node in chance.sample(range(shape.all_nodes), shape.all_nodes // 10):
@@ -69,12 +69,12 @@ def test_a_gang_of_parts_lies_where_trying_every_scope_puts_it(seed: int, within
     ledger = used(seed, ClusterShape(12, 3, 4))
     index, chance, found = ledger.index, random.Random(seed), 0
     for _ in range(60):
-        wish = PlacementRequest(
+        request = PlacementRequest(
             chance.randint(2, 4 if within == "cabinet" else 9), chance.choice([0.5, 1, 2, 4, 6]), within
         )
         places: list[tuple[int, int, int, Placement]] = []
-        for number, scope in enumerate(candidate_domains.started_scopes(index, wish)):
-            place = in_scope(ledger, wish, scope, AffinityFilter(ledger, wish))
+        for number, scope in enumerate(candidate_domains.started_scopes(index, request)):
+            place = in_scope(ledger, request, scope, AffinityFilter(ledger, request))
             if place is not None:
                 whole = sum(index.whole[cabinet].bit_count() for cabinet in scope)
                 places.append((len(place.cabinets(index.nodes)), whole, number, place))
@@ -82,7 +82,7 @@ def test_a_gang_of_parts_lies_where_trying_every_scope_puts_it(seed: int, within
                 break
         if places:
             found += 1
-            assert ledger.choose(wish) == min(places, key=lambda entry: entry[:3])[3]
+            assert ledger.choose(request) == min(places, key=lambda entry: entry[:3])[3]
         elif within:
-            assert ledger.choose(wish) is None
+            assert ledger.choose(request) is None
     assert found

@@ -137,10 +137,12 @@ def test_who_holds_a_closed_node_keeps_it_through_trials() -> None:
 
 def test_another_number_of_nodes_changes_nothing_else() -> None:
     rule = DomainConstraint("node", 1, ("other",), required=False)
-    wish = PlacementRequest(
+    request = PlacementRequest(
         4, 2, "cabinet", 2, rule, rule, rule, 1, 2, 3, 4, True, 5.0, 6.0, frozenset({7}), "cabinet", cabinet_block=2
     )  # fmt: skip
     plain = PlacementRequest(1)
-    kept = {field.name for field in fields(PlacementRequest) if getattr(wish, field.name) == getattr(plain, field.name)}
+    kept = {
+        field.name for field in fields(PlacementRequest) if getattr(request, field.name) == getattr(plain, field.name)
+    }
     assert not kept, "every field differs from what it is by default"
-    assert wish.with_nodes(6) == replace(wish, nodes=6)
+    assert request.with_nodes(6) == replace(request, nodes=6)

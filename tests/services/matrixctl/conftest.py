@@ -49,9 +49,9 @@ class Bench:
         self.folder = Folder(path)
         self.processes = standins()
 
-    def up(self, **wish: Any) -> Stack:
-        wish = {"processes": self.processes, "shared": ()} | wish
-        supervisor = start(self.folder, Request(**wish).to_json())
+    def up(self, **desired: Any) -> Stack:
+        desired = {"processes": self.processes, "shared": ()} | desired
+        supervisor = start(self.folder, Request(**desired).to_json())
         for stack in until_ready(self.folder, supervisor, PATIENCE_WALL_S):
             last = stack
         return last
@@ -62,8 +62,8 @@ class Bench:
         return stack
 
     def settings(self, name: str) -> dict[str, Any]:
-        held: dict[str, Any] = httpx.get(self.stack().children[name].url + "/settings", trust_env=False).json()
-        return held
+        current: dict[str, Any] = httpx.get(self.stack().children[name].url + "/settings", trust_env=False).json()
+        return current
 
     def pid(self, name: str) -> int:
         """Of the living process of that name, 0 where there is none."""

@@ -48,15 +48,15 @@ def test_status_shows_each_process_for_people_and_programs(ctl: Ctl, bench: Benc
     assert "alpha" in out
     assert "Ready" in out
     code, out, _ = ctl("status", "--state", state, "-o", "json")
-    held = json.loads(out)
+    current = json.loads(out)
     assert code == 0
-    assert [row["name"] for row in held["processes"]] == ["alpha", "beta"]
-    row = held["processes"][0]
+    assert [row["name"] for row in current["processes"]] == ["alpha", "beta"]
+    row = current["processes"][0]
     assert row["pid"] == bench.pid("alpha")
     assert row["ready"] is True
     assert row["restarts"] == 0
     assert row["memory"]["rss"] >= row["memory"]["pss"] > 0
-    assert held["memory"]["pss"] > sum(row["memory"]["pss"] for row in held["processes"])
+    assert current["memory"]["pss"] > sum(row["memory"]["pss"] for row in current["processes"])
     _, out, _ = ctl("status", "--state", state, "-o", "yaml")
     assert yaml.safe_load(out)["timeScale"] == 60.0
 
@@ -130,8 +130,8 @@ def test_a_token_is_shown_once_and_known_at_once(ctl: Ctl, tmp_path: Path) -> No
     code, out, _ = ctl("token", "create", "reader", "--role", "viewer", "--project", "blue", "--state", str(state))
     principal = Tokens(state / "tokens.json").principal(f"Bearer {out.strip()}")
     assert (code, principal.name, principal.project, principal.role) == (0, "reader", "blue", "viewer")
-    held = json.loads(ctl("token", "list", "--state", str(state), "-o", "json")[1])["items"]
-    assert [item["name"] for item in held] == ["matrixctl", "agents", "reader"]
+    current = json.loads(ctl("token", "list", "--state", str(state), "-o", "json")[1])["items"]
+    assert [item["name"] for item in current] == ["matrixctl", "agents", "reader"]
     assert out.strip() not in (state / "tokens.json").read_text()
     assert (state / "admin-token").stat().st_mode & 0o077 == 0
 
@@ -175,10 +175,10 @@ def test_down_ends_a_stack_whose_record_is_damaged(ctl: Ctl, bench: Bench) -> No
 def test_a_record_of_another_version_is_read_as_far_as_it_is_known(bench: Bench) -> None:
     stack = bench.up()
     halt(bench.folder)
-    held = json.loads(bench.folder.stack_file.read_text())
-    del held["contained"]
-    held["children"]["alpha"]["mood"] = "cheerful"
-    bench.folder.stack_file.write_text(json.dumps(held))
+    current = json.loads(bench.folder.stack_file.read_text())
+    del current["contained"]
+    current["children"]["alpha"]["mood"] = "cheerful"
+    bench.folder.stack_file.write_text(json.dumps(current))
     again = bench.folder.read()
     assert again is not None
     assert again.children["alpha"].port == stack.children["alpha"].port

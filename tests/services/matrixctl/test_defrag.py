@@ -45,10 +45,10 @@ def test_from_a_plan_to_the_room(desk: Desk) -> None:
     assert code == 0
     assert "p is Proposed: 0 of 2 members moved, 0 of 16 NPUs" in out
     assert "the largest block in one cabinet goes from 2 to 4 nodes" in out
-    code, out, told = desk.say("defrag approve p --wait -o json")
+    code, out, text = desk.say("defrag approve p --wait -o json")
     assert (code, json.loads(out)["state"]) == (0, "Done")
-    assert "0 of 2 moved" in told
-    assert "1 of 2 moved" in told
+    assert "0 of 2 moved" in text
+    assert "1 of 2 moved" in text
     code, out, _ = desk.say("defrag get")
     assert (code, out.split()[:1], "p Done 2" in out) == (0, ["NAME"], True)
 
@@ -72,9 +72,9 @@ def test_what_does_not_go_as_wished_has_another_exit_code(desk: Desk) -> None:
     assert desk.say("defrag cancel p --wait")[:1] == (0,)
     code, out, _ = desk.say("defrag get p --wait")
     assert (code, "p is Cancelled: 1 of 2 members moved" in out) == (1, True)
-    code, _, told = desk.say("defrag approve p")
-    assert (code, told.startswith("Conflict")) == (1, True)
-    code, _, told = desk.say("defrag plan --nodes 4 --level planet")
-    assert (code, told.startswith("InvalidField")) == (1, True)
-    code, _, told = desk.say("defrag get --wait")
-    assert (code, "[field --wait]" in told) == (2, True)
+    code, _, text = desk.say("defrag approve p")
+    assert (code, text.startswith("Conflict")) == (1, True)
+    code, _, text = desk.say("defrag plan --nodes 4 --level planet")
+    assert (code, text.startswith("InvalidField")) == (1, True)
+    code, _, text = desk.say("defrag get --wait")
+    assert (code, "[field --wait]" in text) == (2, True)

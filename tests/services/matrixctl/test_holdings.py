@@ -21,12 +21,12 @@ NOTHING = {
 
 
 def test_every_option_reaches_the_request():
-    said = {
+    reported = {
         "nodes": 24, "npus_per_node": 4.0, "spares": 2, "policy": "spread", "level": "supernode", "required": True,
         "max_per_domain": 12, "block": ["8", "2@cabinet"], "affinity": ["db@supernode"], "anti_affinity": ["web", "api@node"],
         "priority": 9, "preempt": True, "lease_s": 60.0, "exclude": ["sn0-c00-n0"],
     }  # fmt: skip
-    assert allocation_options.request(NOTHING | said) == {
+    assert allocation_options.request(NOTHING | reported) == {
         "nodes": 24,
         "npusPerNode": 4.0,
         "spares": 2,
@@ -57,8 +57,8 @@ def test_what_cannot_be_read_is_refused_by_its_flag(said, flag):
 
 def test_quotas_are_set_shown_and_taken_away(here: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert ctl(capsys, "quota set ml --npus 64") == (0, "ml may hold 64 npus (0 held)\n")
-    code, told = ctl(capsys, "get quotas")
-    assert (code, told.split()[-7:]) == (0, ["ml", "64", "0", "-", "0", "-", "0"])
+    code, text = ctl(capsys, "get quotas")
+    assert (code, text.split()[-7:]) == (0, ["ml", "64", "0", "-", "0", "-", "0"])
     assert ctl(capsys, "quota delete ml") == (0, "ml has no limit\n")
     assert ctl(capsys, "quota set ml")[0] == 2
 
@@ -66,11 +66,11 @@ def test_quotas_are_set_shown_and_taken_away(here: None, capsys: pytest.CaptureF
 def test_a_plan_names_what_stands_in_the_way_and_a_reservation_is_refused_alike(
     here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, told = ctl(capsys, "plan --npus 2 --priority 3 --preempt --affinity nobody -o json")
+    code, text = ctl(capsys, "plan --npus 2 --priority 3 --preempt --affinity nobody -o json")
     assert code == 1
-    answer = json.loads(told)
+    answer = json.loads(text)
     assert (answer["fits"], answer["npus"]) == (False, 2)
-    code, told = ctl(capsys, "reserve later --at 2030-01-01T00:00:00Z --for 3600 --nodes 2")
+    code, text = ctl(capsys, "reserve later --at 2030-01-01T00:00:00Z --for 3600 --nodes 2")
     assert code == 1
-    assert "InsufficientCapacity" in told
+    assert "InsufficientCapacity" in text
     assert ctl(capsys, "allocation renew nobody --lease 60")[0] == 1

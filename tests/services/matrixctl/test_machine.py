@@ -40,27 +40,27 @@ def test_a_cabinet_and_a_supernode_on_the_command_line(here: TestClient, capsys:
         "sn1 has 48 nodes and 384 NPUs; they come up one after another\n",
     )
     assert ctl(capsys, "supernode remove sn1") == (0, "sn1 is out of the inventory; its cabinets are down\n")
-    code, told = ctl(capsys, "supernode remove sn1")
+    code, text = ctl(capsys, "supernode remove sn1")
     assert code == 1
-    assert "NotFound" in told
-    code, told = ctl(capsys, "get topology-versions")
-    lines = [" ".join(line.split()) for line in told.splitlines()]
+    assert "NotFound" in text
+    code, text = ctl(capsys, "get topology-versions")
+    lines = [" ".join(line.split()) for line in text.splitlines()]
     assert [line.partition("-")[0] for line in lines[-5:]] == ["v1", "v2", "v3", "v4", "v5"]
     assert "Superseded DomainClosed sn0-c03 anyone" in lines[-4]
     assert "Current SupernodeRemoved sn1 anyone" in lines[-1]
-    code, told = ctl(capsys, "get domains sn0-c03 -o json")
-    assert (code, '"state": "Open"' in told) == (0, True)
+    code, text = ctl(capsys, "get domains sn0-c03 -o json")
+    assert (code, '"state": "Open"' in text) == (0, True)
 
 
 def test_an_npu_that_failed_often_is_taken_back(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
     report = {"node": "sn0-c03-n2", "epoch": 1, "leaseS": 60, "status": "Clean", "generation": 1}
     often = [{"code": "80E39200", "component": "npu3"}]
     for sequence, faults in enumerate((often, [], often, [])):
-        said = {**report, "sequence": sequence, "faults": faults}
-        (answer,) = here.post("/v1/node-reports", json={"reports": [said]}).json()["answers"]
+        reported = {**report, "sequence": sequence, "faults": faults}
+        (answer,) = here.post("/v1/node-reports", json={"reports": [reported]}).json()["answers"]
         assert answer["accepted"]
-    code, told = ctl(capsys, "get npus sn0-c03-n2-npu3 -o json")
-    assert (code, '"raisedBy": "Frequency"' in told) == (0, True)
+    code, text = ctl(capsys, "get npus sn0-c03-n2-npu3 -o json")
+    assert (code, '"raisedBy": "Frequency"' in text) == (0, True)
     assert ctl(capsys, "npu release sn0-c03-n2-npu3") == (0, "sn0-c03-n2-npu3 is Healthy\n")
-    code, told = ctl(capsys, "npu release sn9-c03-n2-npu3")
-    assert (code, "NotFound" in told) == (1, True)
+    code, text = ctl(capsys, "npu release sn9-c03-n2-npu3")
+    assert (code, "NotFound" in text) == (1, True)

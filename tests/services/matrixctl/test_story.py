@@ -8,12 +8,12 @@ from services.matrixctl.demo.story import Step, StepFailed, check, tell, until
 
 
 def test_a_story_that_holds_is_timed_to_its_end() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     steps = [Step("one", "First", lambda telling: telling.append("one")), Step("two", "Then", lambda telling: None)]
-    outcome = tell(steps, told)
+    outcome = tell(steps, reported)
     assert outcome.ok
     assert list(outcome.took_wall_s) == ["one", "two"]
-    assert told == ["one"]
+    assert reported == ["one"]
 
 
 @pytest.mark.parametrize("wrong", [StepFailed("seen this"), Conflict("seen this", field="x")])

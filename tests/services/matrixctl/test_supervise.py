@@ -124,13 +124,13 @@ def test_a_deaf_process_is_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_taken_port_is_exchanged_and_callers_hear_of_it(bench: Bench) -> None:
     bench.up()
-    held = bench.stack().children["alpha"]
+    current = bench.stack().children["alpha"]
     halt(bench.folder)
     import socket
 
-    with socket.create_server(("127.0.0.1", held.port)):
+    with socket.create_server(("127.0.0.1", current.port)):
         stack = bench.up()
-        assert stack.children["alpha"].port != held.port
+        assert stack.children["alpha"].port != current.port
         assert bench.settings("beta")["CLOUDMATRIX_ALPHA_URL"] == stack.children["alpha"].url
 
 

@@ -28,7 +28,7 @@ class Cards(FleetStore):
         self.kept: dict[tuple[str, str], Any] = {}
 
     def all(self, kind: str) -> dict[str, Any]:
-        return {name: body for (held, name), body in self.kept.items() if held == kind}
+        return {name: body for (current, name), body in self.kept.items() if current == kind}
 
     def put(self, kind: str, documents: dict[str, Any]) -> None:
         self.kept |= {(kind, name): body for name, body in documents.items()}
