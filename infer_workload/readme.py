@@ -48,7 +48,8 @@ def sizes_table() -> str:
         decode = f"{len(pools.decode) * NPUS_PER_NODE} NPUs, EP{layout.dies}"
         redundant = layout.redundant(current.model.routed_experts)
         lines.append(
-            f"| {nodes} | {prefill} | {decode} | {layout.experts_per_die} | {redundant} | {current.kv_tokens_per_die:,} |"
+            f"| {nodes} | {prefill} | {decode} | {layout.experts_per_die} | {redundant} "
+            f"| {current.kv_tokens_per_die:,} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -190,7 +190,8 @@ def _instance_spec() -> dict[str, Any]:
             "fieldPath": ".placement.blocks",
         },
         {
-            "rule": "!has(self.affinity) || !has(self.antiAffinity) || self.affinity.level != self.antiAffinity.level || "
+            "rule": "!has(self.affinity) || !has(self.antiAffinity) || "
+            "self.affinity.level != self.antiAffinity.level || "
             "!self.affinity.instances.exists(name, name in self.antiAffinity.instances)",
             "message": "affinity and antiAffinity name the same instance at the same level",
             "fieldPath": ".antiAffinity.instances",

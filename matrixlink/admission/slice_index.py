@@ -50,8 +50,8 @@ def terms_of(row: SliceRow) -> SliceState:
     withdrawing = state == WITHDRAWING
     kept, qos = get("kept"), QosClass(current["qos_class"])
     return SliceState(
-        current["name"], get("project") or "default", Plane(current["plane"]), tuple(current["members"]), current["floor_gbps"],
-        get("ceiling_gbps"), current["weight"], (TERMS[qos].rank, get("admitted_order") or 0),
+        current["name"], get("project") or "default", Plane(current["plane"]), tuple(current["members"]),
+        current["floor_gbps"], get("ceiling_gbps"), current["weight"], (TERMS[qos].rank, get("admitted_order") or 0),
         Protection(get("protection") or Protection.NONE), get("isolation") or "", get("isolation_key") or 0,
         1.0 if kept is None else kept, get("unprotected") or "", get("ports_seen") or {},
         (get("fabric_view") or {}).get("nodes", {}), withdrawing,

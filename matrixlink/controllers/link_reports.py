@@ -169,10 +169,10 @@ class LinkReportProcessor:
             self._store.say(session, row.slice, "TablesDrifted", text, self._clock.now(), warning=True)
 
     def _strange(self, row: ProgramRow, reported: ReportedProgram | None) -> bool:
-        """Whether the agent holds the wished generation by name, but not by what is in the table."""
+        """Whether the agent holds the desired generation by name, but not by what is in the table."""
         return (
-            reported is not None and reported.digest is not None and row.action == "program" and reported.status == "Programmed"
-            and reported.generation == row.generation and reported.digest != self._digest(row)
+            reported is not None and reported.digest is not None and row.action == "program"
+            and reported.status == "Programmed" and reported.generation == row.generation and reported.digest != self._digest(row)
         )  # fmt: skip
 
     def _digest(self, row: ProgramRow) -> str:

@@ -87,7 +87,8 @@ def _looser(request: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]
 def _cabinet(ledger: LedgerSync, request: PlacementRequest) -> str:
     largest = max((mask.bit_count() for mask in ledger.ledger.index.whole), default=0)
     if request.npus_per_node < ledger.ledger.shape.npus:
-        return f"no single cabinet has {request.nodes} nodes with {request.npus_per_node:g} free NPUs; make the placement preferred"
+        nodes = f"{request.nodes} nodes with {request.npus_per_node:g} free NPUs"
+        return f"no single cabinet has {nodes}; make the placement preferred"
     return (
         f"no single cabinet has {request.nodes + request.spares} free nodes (the largest has {largest}); "
         "make the placement preferred"
@@ -103,14 +104,16 @@ def _spread(ledger: LedgerSync, request: PlacementRequest) -> str:
     )
 
 
-def _near(ledger: LedgerSync, request: PlacementRequest) -> str:
+def _no_affinity(ledger: LedgerSync, request: PlacementRequest) -> str:
     assert request.affinity is not None
-    return f"there is no room for them in a {request.affinity.over} that {' and '.join(request.affinity.others)} use (near)"
+    others = " and ".join(request.affinity.others)
+    return f"there is no room for them in a {request.affinity.over} that {others} use (affinity)"
 
 
-def _apart(ledger: LedgerSync, request: PlacementRequest) -> str:
+def _no_anti_affinity(ledger: LedgerSync, request: PlacementRequest) -> str:
     assert request.anti_affinity is not None
-    return f"there is no room for them in a {request.anti_affinity.over} without {' or '.join(request.anti_affinity.others)} (apart)"
+    others = " or ".join(request.anti_affinity.others)
+    return f"there is no room for them in a {request.anti_affinity.over} without {others} (antiAffinity)"
 
 
 def _supernode(ledger: LedgerSync, request: PlacementRequest) -> str:
@@ -122,8 +125,8 @@ def _supernode(ledger: LedgerSync, request: PlacementRequest) -> str:
 _RULES: dict[str, Any] = {
     "cabinet": _cabinet,
     "spread": _spread,
-    "affinity": _near,
-    "anti_affinity": _apart,
+    "affinity": _no_affinity,
+    "anti_affinity": _no_anti_affinity,
     "cell": lambda ledger, request: f"no supernode has them in blocks of {request.cabinet_block} in a cabinet",
     "block": lambda ledger, request: (
         f"they cannot be cut into blocks of {request.block} that lie in one supernode each"

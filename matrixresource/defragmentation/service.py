@@ -46,14 +46,15 @@ class DefragmentationService:
             version = checked_version(session, request.topology_version)
             ledger = self._ledger.open(session)
             allocation_request = self._ledger.placement_request(request.spec(), self._clock.now())
+            wanted = describe_request(allocation_request)
             if ledger.choose(allocation_request) is not None:
-                raise Conflict(f"there is room for {describe_request(allocation_request)} already; nothing has to move")
+                raise Conflict(f"there is room for {wanted} already; nothing has to move")
             found = plan_room(session, self._store, self._ledger, allocation_request)
             if found is None or found.plan is None:
                 raise InsufficientCapacity(
-                    f"no moves of whole nodes were found that make room for {describe_request(allocation_request)}"
+                    f"no moves of whole nodes were found that make room for {wanted}"
                     if found is None
-                    else f"there will be room for {describe_request(allocation_request)} once {', '.join(found.nodes)} are clean",
+                    else f"there will be room for {wanted} once {', '.join(found.nodes)} are clean",
                     blocking=blocking(self._store.nodes(session)),
                 )
             row = DefragmentationRow(

@@ -204,7 +204,8 @@ def refusal(user: User, attributes: Attributes, reason: str = "") -> ApiError:
         failure.shows_details = True
         return failure
     scope = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
-    text = f'User "{user.name}" cannot {attributes.verb} resource "{attributes.full}" in API group "{attributes.group}" {scope}'
+    verb, resource = attributes.verb, f'"{attributes.full}" in API group "{attributes.group}"'
+    text = f'User "{user.name}" cannot {verb} resource {resource} {scope}'
     return errors.forbidden(
         attributes.resource, attributes.group, attributes.name, f"{text}: {reason}" if reason else text
     )

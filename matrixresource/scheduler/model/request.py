@@ -51,14 +51,16 @@ class PlacementRequest:
     def __post_init__(self) -> None:
         self.unconstrained = not (
             self.spread or self.anti_affinity or self.affinity or self.spares or self.cpus or self.mem
-            or self.excluded_nodes or self.preferred_domain or self.cabinet_block > 1 or (self.nodes > 1 and self.npus_per_node != 8)
+            or self.excluded_nodes or self.preferred_domain or self.cabinet_block > 1
+            or (self.nodes > 1 and self.npus_per_node != 8)
         )  # fmt: skip
 
     def with_nodes(self, nodes: int) -> PlacementRequest:
         """The same for another number of nodes."""
         return PlacementRequest(
-            nodes, self.npus_per_node, self.required_domain, self.supernode_block, self.spread, self.anti_affinity, self.affinity, self.spares, self.cpus,
-            self.mem, self.priority, self.preempts, self.weight, self.lease_end, self.excluded_nodes, self.preferred_domain, self.cabinet_block,
+            nodes, self.npus_per_node, self.required_domain, self.supernode_block, self.spread, self.anti_affinity,
+            self.affinity, self.spares, self.cpus, self.mem, self.priority, self.preempts, self.weight, self.lease_end,
+            self.excluded_nodes, self.preferred_domain, self.cabinet_block,
         )  # fmt: skip
 
     @property
