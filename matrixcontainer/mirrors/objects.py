@@ -112,7 +112,7 @@ def supernode_object(supernode: SupernodeView) -> tuple[dict[str, Any], dict[str
             "npus": supernode.npus,
             "cpus": supernode.cpus,
             "availableNodes": supernode.available_nodes,
-            "heldNodes": supernode.allocated_nodes,
+            "allocatedNodes": supernode.allocated_nodes,
             "lostNodes": supernode.lost_nodes,
         },
     )

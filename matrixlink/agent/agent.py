@@ -234,14 +234,14 @@ class LinkAgent:
         """What outlives the agent: the card's memory, and the switches' tables, which are not on the card but go on
         without it."""
         program = {slice: dict(vars(program)) for slice, program in self._programs.items()}
-        return {"epoch": self.epoch, "held": program, "tables": dict(self.hardware.tables)}
+        return {"epoch": self.epoch, "programs": program, "tables": dict(self.hardware.tables)}
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Begin the next life where the last one ended, one epoch on; what was half programmed is begun anew."""
         known = {each.name for each in fields(HeldProgram)}  # a card written by an older version may say more
         self._programs = {
             slice: HeldProgram(**{key: value for key, value in current.items() if key in known})
-            for slice, current in memory["held"].items()
+            for slice, current in memory["programs"].items()
         }
         tables = dict(memory.get("tables", {}))
         self.hardware.tables.clear()

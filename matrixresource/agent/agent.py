@@ -208,7 +208,7 @@ class ResourceAgent:
             "epoch": self.epoch,
             "status": self.status,
             "holds": self.holds,
-            "wanted": self.desired_role,
+            "desired_role": self.desired_role,
             "allocation": self.allocation,
             "generation": self.generation,
             "deployed": self.deployed,
@@ -218,7 +218,7 @@ class ResourceAgent:
     def restore(self, memory: dict[str, Any]) -> None:
         """Begin the next life where the last one ended: one epoch on, work in progress from its first stage."""
         self.status, self.holds = memory["status"], memory["holds"]
-        self.desired_role, self.allocation = memory["wanted"], memory["allocation"]
+        self.desired_role, self.allocation = memory["desired_role"], memory["allocation"]
         self.generation, self.deployed = memory["generation"], memory["deployed"]
         self.epoch = memory["epoch"] + 1
         self.sequence = 0

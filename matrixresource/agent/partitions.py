@@ -169,8 +169,8 @@ class Partitions:
         """What the card keeps, by allocation."""
         return {
             allocation: {
-                "wish": part.desired.wire() if part.desired is not None else None,
-                "held": sorted(part.assigned_dies),
+                "desired": part.desired.wire() if part.desired is not None else None,
+                "assigned_dies": sorted(part.assigned_dies),
                 "prepared": part.prepared.wire() if part.prepared is not None else None,
             }
             for allocation, part in self._parts.items()
@@ -179,7 +179,7 @@ class Partitions:
     def restore(self, memory: dict[str, Any]) -> None:
         """Begin the next life with these parts; work in progress begins again."""
         self._parts = {
-            allocation: Part(_read(kept["wish"]), frozenset(kept["held"]), _read(kept["prepared"]))
+            allocation: Part(_read(kept["desired"]), frozenset(kept["assigned_dies"]), _read(kept["prepared"]))
             for allocation, kept in memory.items()
         }
 

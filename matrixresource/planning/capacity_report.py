@@ -95,7 +95,7 @@ class CapacityReport:
                         "nodes": there[number],
                         "up": up[number],
                         "free": free,
-                        "held": current[number],
+                        "allocated": current[number],
                         "spares": spares[number],
                         "kept": kept[number],
                         "utilisation": _share(shares[number]),

@@ -289,7 +289,7 @@ class AssignmentRow(ResourceRow, Base):
 
     def view(self) -> AssignmentView:
         desired = {
-            "wanted": self.desired_role,
+            "desired_role": self.desired_role,
             "allocation": self.allocation,
             "rank": self.rank,
             "parts": self.parts or [],

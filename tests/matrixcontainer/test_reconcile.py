@@ -144,7 +144,7 @@ def test_a_pod_per_node_is_named_after_owner_role_and_node():
 def node(**changes) -> NodeView:
     current = {
         "name": "sn0-c00-n0", "supernode": "sn0", "cabinet": "sn0-c00", "npus": 8, "cpus": 4, "schedulable": True,
-        "power": "On", "health": "Healthy", "agent": "Connected", "epoch": 1, "wanted": "Clean", "state": "Available",
+        "power": "On", "health": "Healthy", "agent": "Connected", "epoch": 1, "desiredRole": "Clean", "state": "Available",
         "assignment_generation": 1, "observed_generation": 1,
     }  # fmt: skip
     return NodeView(**(current | changes))

@@ -43,7 +43,7 @@ def test_every_cabinet_is_shown_as_it_is(tmp_path: Path) -> None:
             assert cabinet.spares == sum(node.role == "spare" for node in nodes)
     for supernode in seen.supernodes:
         inside = [each for each in seen.cabinets if each.domain.startswith(f"{supernode.domain}-")]
-        for count in ("nodes", "up", "free", "held", "spares", "kept"):
+        for count in ("nodes", "up", "free", "allocated", "spares", "kept"):
             assert getattr(supernode, count) == sum(getattr(each, count) for each in inside), count
     assert cabinets[machine.held("gang").members[0].cabinet].utilisation == 1
 

@@ -59,7 +59,7 @@ async def test_a_resource_becomes_an_instance_that_serves_and_leaves_nothing(tmp
         assert len((await cluster.kube.list(NETWORK_SLICE))[0]) == 3
         supernode = await cluster.kube.find(SUPERNODE, "sn0")
         assert supernode is not None
-        assert supernode["status"]["heldNodes"] == 7
+        assert supernode["status"]["allocatedNodes"] == 7
 
         await cluster.kube.merge(INSTANCE, "one", {"spec": {"replicas": 4}}, "default", "scale")
         await cluster.settles(INSTANCE, "one", ready(4), "scaled by the scale subresource")

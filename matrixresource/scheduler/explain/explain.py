@@ -140,7 +140,7 @@ def _counted(ledger: Ledger, request: PlacementRequest, first: int, size: int) -
         sum(rooms[at : at + nodes]) % request.cabinet_block
         for at in (range(0, size, nodes) if request.cabinet_block > 1 else ())
     )
-    return _domain(ledger, request, first, size, room, cut, {"down": down, "held": size - down - room})
+    return _domain(ledger, request, first, size, room, cut, {"down": down, "allocated": size - down - room})
 
 
 def _rooms(ledger: Ledger, request: PlacementRequest, first: int, size: int) -> list[bool]:

@@ -93,18 +93,18 @@ def hold(graph: nx.Graph, name: str, place: Placement) -> None:
 def _hold(abouts: list[dict[str, Any]], shape: ClusterShape, name: str, place: Placement) -> None:
     shares = shares_of(place, shape)
     for number, share in shares.items():
-        used = used_of(abouts[number]["held"])
+        used = used_of(abouts[number]["allocated"])
         over = used.cpus + share.cpus > shape.cpus or used.mem_gib + share.mem_gib > shape.mem_gib
         if used.dies & share.dies or over:
             raise DoubleAllocation(f"{name} takes of {abouts[number]['name']} what is held already")
     for number, share in shares.items():
-        abouts[number]["held"][name] = share
+        abouts[number]["allocated"][name] = share
 
 
 def let_go(graph: nx.Graph, name: str) -> None:
     """One allocation gives everything back."""
     for node in nodes_of(graph):
-        graph.nodes[node]["held"].pop(name, None)
+        graph.nodes[node]["allocated"].pop(name, None)
 
 
 def shares_of(place: Placement, shape: ClusterShape) -> dict[int, Share]:
@@ -161,9 +161,9 @@ def _read_cabinet(graph: nx.Graph, index: FreeCapacityIndex, cabinet: int, nodes
             down.append(first + offset)
         if about["broken"]:
             broken.append((first + offset, about["broken"]))
-        if not about["held"]:
+        if not about["allocated"]:
             continue
-        used = used_of(about["held"])
+        used = used_of(about["allocated"])
         index.cpus[first + offset] -= used.cpus
         index.mem[first + offset] -= used.mem_gib
         if used.dies == full:
@@ -197,7 +197,7 @@ def holders_of(graph: nx.Graph, npu: Any) -> list[str]:
     """Who holds an NPU's dies; two where each has one."""
     node = next(iter(graph.adj[npu]))
     place = list(_inside(graph, node, "npu")).index(npu)
-    return sorted(name for name, share in graph.nodes[node]["held"].items() if share.dies >> 2 * place & 3)
+    return sorted(name for name, share in graph.nodes[node]["allocated"].items() if share.dies >> 2 * place & 3)
 
 
 def _cabinets(graph: nx.Graph) -> Iterator[list[Any]]:

@@ -33,7 +33,7 @@ def top_capacity(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> N
         f"largest block: {largest['cabinet']} nodes in a cabinet, {largest['supernode']} in a supernode; "
         f"fragmentation {scattered['cabinet']:.0%} and {scattered['supernode']:.0%}"
     )
-    columns = ["nodes", "up", "free", "held", "spares", "kept"]
+    columns = ["nodes", "up", "free", "allocated", "spares", "kept"]
     rows = [
         [
             domain["domain"],

@@ -53,7 +53,7 @@ class Search:
 
     def _has_room(self, node: Any, per: float) -> bool:
         about = self.graph.nodes[node]
-        taken = used_of(about["held"]).dies | about["broken"]
+        taken = used_of(about["allocated"]).dies | about["broken"]
         free = [not taken >> 2 * npu & 1 for npu in range(self.shape.npus)]
         other = [not taken >> 2 * npu + 1 & 1 for npu in range(self.shape.npus)]
         whole = sum(a and b for a, b in zip(free, other, strict=True))
@@ -68,7 +68,7 @@ class Search:
         return True
 
     def _holds_dies(self, node: Any, name: str) -> bool:
-        share = self.graph.nodes[node]["held"].get(name)
+        share = self.graph.nodes[node]["allocated"].get(name)
         return share is not None and share.dies > 0 and not share.spare
 
     def _completed(self, request: PlacementRequest, members: tuple[Any, ...]) -> bool:
@@ -83,6 +83,6 @@ class Search:
         beside = [n for n in around if n not in members and self.home[n]["supernode"] in homes]
         spares = sum(self._has_room(node, self.shape.npus) for node in beside)
         up = [self.graph.nodes[node] for node in around if self.graph.nodes[node]["up"]]
-        cpus = sum(about["cpus"] - used_of(about["held"]).cpus for about in up)
-        mem = sum(about["mem_gib"] - used_of(about["held"]).mem_gib for about in up)
+        cpus = sum(about["cpus"] - used_of(about["allocated"]).cpus for about in up)
+        mem = sum(about["mem_gib"] - used_of(about["allocated"]).mem_gib for about in up)
         return spares >= request.spares and cpus >= request.cpus and mem >= request.mem

@@ -166,13 +166,13 @@ def test_the_graph_says_who_holds_each_npu() -> None:
     npus = [npu for npu in graph.adj[1] if graph.nodes[npu]["kind"] == "npu"]
     assert [holders_of(graph, npu) for npu in npus[:3]] == [["a", "b"], ["a"], []]
     assert graph.nodes[3] == {
-        "kind": "node", "name": "sn7-c01-n1", "up": True, "broken": 0, "cpus": 4, "mem_gib": 1536, "held": {"b": Share(65535, 0, 0, True)}
+        "kind": "node", "name": "sn7-c01-n1", "up": True, "broken": 0, "cpus": 4, "mem_gib": 1536, "allocated": {"b": Share(65535, 0, 0, True)}
     }  # fmt: skip
-    before = {node: dict(graph.nodes[node]["held"]) for node in nodes_of(graph)}
+    before = {node: dict(graph.nodes[node]["allocated"]) for node in nodes_of(graph)}
     for place in (Placement(parts=[(0, 1), (1, 0b0100)]), Placement(cpus=[(0, 2)]), Placement(whole=[(1, 0b10)])):
         with pytest.raises(DoubleAllocation):
             hold(graph, "c", place)
-    assert {node: graph.nodes[node]["held"] for node in nodes_of(graph)} == before
+    assert {node: graph.nodes[node]["allocated"] for node in nodes_of(graph)} == before
     graph.remove_node(3)
     with pytest.raises(ValueError, match="has 1 nodes"):
         index_of(graph)

@@ -193,6 +193,10 @@ def test_a_cell_waits_for_nodes_of_one_cabinet() -> None:
     for number, end in enumerate((30.0, 10.0, 20.0)):
         ledger.hold(f"t{number}", PlacementRequest(1, lease_end=end), Placement(whole=[(number, 0b01)]), 0.0)
     reported = explain.answer(ledger, PlacementRequest(2, cabinet_block=2), 1.0)
-    assert (reported.earliest, reported.why[0].short, reported.why[0].obstacles) == (10.0, 2, {"held": 3, "cell": 3})
+    assert (reported.earliest, reported.why[0].short, reported.why[0].obstacles) == (
+        10.0,
+        2,
+        {"allocated": 3, "cell": 3},
+    )
     assert {change.rule: change.to for change in reported.changes if change.kind == "relax"} == {"cell": "1"}
     assert [change.npus for change in reported.changes if change.kind == "release"] == [8]
