@@ -57,10 +57,9 @@ class Conductor:
             raise Conflict(
                 f"{name!r} is too long: its slices are named after it; use {INSTANCE_NAME_LENGTH_MAX} letters"
             )
-        for field in ("affinity", "anti_affinity"):
-            spec = getattr(request, field)
+        for field, spec in (("affinity", request.affinity), ("antiAffinity", request.anti_affinity)):
             if spec is not None and name in spec.instances:
-                raise InvalidField(f"{name} cannot be {field} itself", field=f"{field}.instances")
+                raise InvalidField(f"{field} of {name} names {name} itself", field=f"{field}.instances")
         planned: AllocationView | None = None
         if validate_only:
             planned = await self._planned(name, request)

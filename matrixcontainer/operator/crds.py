@@ -293,7 +293,7 @@ def _definitions() -> list[dict[str, Any]]:
             rules=[
                 {
                     "rule": f"!has(self.spec.{field}) || !(self.metadata.name in self.spec.{field}.instances)",
-                    "message": f"an instance cannot be {field} itself",
+                    "message": f"{field} cannot name the instance itself",
                     "fieldPath": f".spec.{field}.instances",
                 }
                 for field in ("affinity", "antiAffinity")

@@ -172,7 +172,8 @@ class LinkReportProcessor:
         """Whether the agent holds the desired generation by name, but not by what is in the table."""
         return (
             reported is not None and reported.digest is not None and row.action == "program"
-            and reported.status == "Programmed" and reported.generation == row.generation and reported.digest != self._digest(row)
+            and reported.status == "Programmed" and reported.generation == row.generation
+            and reported.digest != self._digest(row)
         )  # fmt: skip
 
     def _digest(self, row: ProgramRow) -> str:

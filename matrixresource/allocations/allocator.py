@@ -259,12 +259,12 @@ class Allocator:
         checked_version(session, request.topology_version)
         near = request.affinity.allocations if request.affinity else []
         apart = request.anti_affinity.allocations if request.anti_affinity else []
-        for field, others in (("affinity", near), ("anti_affinity", apart)):
+        for field, others in (("affinity", near), ("antiAffinity", apart)):
             if name in others:
-                raise InvalidField(f"{name} cannot be {field} itself", field=f"{field}.allocations")
+                raise InvalidField(f"{field} of {name} names {name} itself", field=f"{field}.allocations")
         missing = [other for other in near if session.get(AllocationRow, other) is None]
         if missing and request.affinity and request.affinity.required:
-            raise InvalidField(f"there is no allocation {missing[0]!r} to be near to", field="affinity.allocations")
+            raise InvalidField(f"there is no allocation {missing[0]!r} for the affinity", field="affinity.allocations")
         if (
             request.affinity
             and request.anti_affinity

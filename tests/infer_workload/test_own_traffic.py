@@ -34,7 +34,7 @@ def a_live(name="r1", batch=10, nodes=NODES, step_s=0.03, serves=True):
     pool = SimpleNamespace(step_s=step_s, active=batch * dies, dies=[None] * dies, timing=timing)
     deployment = SimpleNamespace(pools=SimpleNamespace(decode=nodes))
     engine = SimpleNamespace(pool=pool, deployment=deployment)
-    return SimpleNamespace(name=name, engine=engine, serves=serves, wish=SimpleNamespace(instance="i"))
+    return SimpleNamespace(name=name, engine=engine, serves=serves, spec=SimpleNamespace(instance="i"))
 
 
 def test_the_rate_is_bytes_over_the_step_as_far_as_they_leave_the_node():

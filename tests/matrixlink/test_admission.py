@@ -129,7 +129,7 @@ class Floors(RuleBasedStateMachine):
         super().__init__()
         self.fabric = Fabric([Supernode()])
         self.book = BandwidthLedger(self.fabric, self.fabric.usable)
-        self.when_whole = BandwidthLedger(self.fabric, lambda plane, owner: self.fabric.whole(plane))
+        self.healthy_ledger = BandwidthLedger(self.fabric, lambda plane, owner: self.fabric.whole(plane))
         self.wishes = {}
 
     def claim(self, name, members, floor, level, fabric=None):
@@ -145,24 +145,24 @@ class Floors(RuleBasedStateMachine):
     def wish(self, name, members, floor, level):
         try:
             booked = admit(self.book, self.claim(name, members, floor, level))
-            when_whole = admit(self.when_whole, self.claim(name, members, floor, level, self.fabric.as_built()))
+            healthy_ledger = admit(self.healthy_ledger, self.claim(name, members, floor, level, self.fabric.as_built()))
         except InsufficientBandwidth:
             return
         self.book.put(name, booked)
-        self.when_whole.put(name, when_whole)
+        self.healthy_ledger.put(name, healthy_ledger)
         self.wishes[name] = (members, floor, level)
 
     @rule(name=st.sampled_from("stuvw"))
     def withdraw(self, name):
         self.book.release(name)
-        self.when_whole.release(name)
+        self.healthy_ledger.release(name)
         self.wishes.pop(name, None)
 
     @rule(node=st.sampled_from(NODES), ports=st.dictionaries(st.sampled_from(PORTS), st.sampled_from([0.0, 7.0, 14.0])))
     def lose_or_repair(self, node, ports):
         self.fabric.set_ports(node, ports)
         kept = reallocate(
-            self.book, [self.claim(name, *request) for name, request in self.wishes.items()], self.when_whole
+            self.book, [self.claim(name, *request) for name, request in self.wishes.items()], self.healthy_ledger
         )
         if not any(self.fabric.degraded_ports(each) for each in NODES):
             assert all((each.part, each.unprotected) == (1.0, "") for each in kept.values())
@@ -170,7 +170,7 @@ class Floors(RuleBasedStateMachine):
     @invariant()
     def no_link_is_promised_beyond_what_it_has(self):
         assert self.book.overbooked() == []
-        assert self.when_whole.overbooked() == []
+        assert self.healthy_ledger.overbooked() == []
 
 
 TestFloors = Floors.TestCase

@@ -31,7 +31,9 @@ class Board:
         self.fabric = Fabric([Supernode()])
         self.pristine = self.fabric.as_built()
         self.book = BandwidthLedger(self.fabric, self.fabric.usable)
-        self.when_whole = BandwidthLedger(self.fabric, lambda plane, owner: self.fabric.whole(plane, "leaf" in owner))
+        self.healthy_ledger = BandwidthLedger(
+            self.fabric, lambda plane, owner: self.fabric.whole(plane, "leaf" in owner)
+        )
         self.wishes = {}
 
     def claim(self, name, fabric=None):
@@ -44,7 +46,7 @@ class Board:
         self.wishes[name] = (plane, members, floor, Protection(level), (rank, len(self.wishes)))
         try:
             self.book.put(name, admit(self.book, self.claim(name)))
-            self.when_whole.put(name, admit(self.when_whole, self.claim(name, self.pristine)))
+            self.healthy_ledger.put(name, admit(self.healthy_ledger, self.claim(name, self.pristine)))
         except InsufficientBandwidth:
             del self.wishes[name]
             raise
@@ -53,7 +55,7 @@ class Board:
         """What each slice keeps once these ports (by owner) are dead; all is mended again afterwards."""
         for owner, ports in lost.items():
             self.fabric.set_ports(owner, dict.fromkeys(ports, 0.0))
-        kept = reallocate(self.book, [self.claim(name) for name in self.wishes], self.when_whole)
+        kept = reallocate(self.book, [self.claim(name) for name in self.wishes], self.healthy_ledger)
         assert self.book.overbooked() == []
         for owner in lost:
             self.fabric.set_ports(owner, {})

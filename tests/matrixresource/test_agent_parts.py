@@ -23,7 +23,7 @@ def agent(seed: int = 1) -> ResourceAgent:
     """An agent of which every change is looked at: no die is ever in two hands."""
 
     def changed() -> None:
-        current = [die for kept in one.memory()["parts"].values() for die in kept["held"]]
+        current = [die for kept in one.memory()["parts"].values() for die in kept["assigned_dies"]]
         assert len(current) == len(set(current)), "a die in two hands"
 
     one = ResourceAgent(EmulatedNode(NODE), node_stages(), LoopClock(), Random(seed), changed, 30.0)
@@ -82,7 +82,7 @@ async def test_a_die_goes_from_hand_to_hand_only_when_wiped():
     one.ensure(wish(3, part("a", 1), part("b", 0)))
     await settled(one)
     kept = one.memory()["parts"]
-    assert (kept["a"]["held"], kept["b"]["held"]) == ([1], [0])
+    assert (kept["a"]["assigned_dies"], kept["b"]["assigned_dies"]) == ([1], [0])
     life.cancel()
 
 
@@ -152,7 +152,7 @@ async def test_whatever_happens_in_between_the_newest_wish_is_what_stands_in_the
     assert not life.done(), "the agent died of what it saw"
     await settled(one)
     kept = one.memory()["parts"]
-    assert {name: frozenset(each["held"]) for name, each in kept.items()} == last
+    assert {name: frozenset(each["assigned_dies"]) for name, each in kept.items()} == last
     assert seen(one) == dict.fromkeys(last, "Active")
     life.cancel()
 

@@ -52,10 +52,10 @@ def test_sockets_and_memory_are_pooled_whoever_holds_the_npus(machine):
     assert sum(member.cpus or 0 for member in pool.members) == 6
     assert sum(member.memory_gib or 0 for member in pool.members) == 4000
     with pytest.raises(InsufficientCapacity, match="186 CPU sockets are free"):
-        machine.request_deploy("more", cpus=187)
+        machine.ask("more", cpus=187)
     machine.allocator.release("pool")
     machine.obey()
-    machine.request_deploy("more", cpus=187)
+    machine.ask("more", cpus=187)
 
 
 def test_it_grows_and_shrinks_in_place_and_the_last_ranks_go(machine):
@@ -94,12 +94,12 @@ def test_higher_priority_puts_out_who_has_least_to_lose(machine):
     machine.clock.at += 3600
     machine.have("young", nodes=24, priority=1)
     with pytest.raises(InsufficientCapacity):
-        machine.request_deploy("urgent", nodes=20, priority=5)
-    preview = machine.request_deploy("urgent", validate_only=True, nodes=20, priority=5, preemption="LowerPriority")
+        machine.ask("urgent", nodes=20, priority=5)
+    preview = machine.ask("urgent", validate_only=True, nodes=20, priority=5, preemption="LowerPriority")
     assert preview.preempts == ["young"]
     assert "urgent" not in machine.names()
     assert machine.held("young").state == "Bound", "a preview changes nothing"
-    taken = machine.request_deploy("urgent", nodes=20, priority=5, preemption="LowerPriority")
+    taken = machine.ask("urgent", nodes=20, priority=5, preemption="LowerPriority")
     assert [m.node for m in taken.members] == [m.node for m in preview.members]
     assert machine.held("young").state == "Releasing"
     assert next(c for c in machine.held("young").conditions if c.type == "Preempted").status == "True"
@@ -107,18 +107,18 @@ def test_higher_priority_puts_out_who_has_least_to_lose(machine):
     machine.obey()
     assert machine.names() == ["old", "urgent"]
     with pytest.raises(InsufficientCapacity):
-        machine.request_deploy("same", nodes=20, priority=1, preemption="LowerPriority")
+        machine.ask("same", nodes=20, priority=1, preemption="LowerPriority")
 
 
 def test_affinity_and_its_opposite(machine):
     machine.have("base", nodes=2)
     here = cabinets(machine.held("base"))
-    near = machine.request_deploy("near", nodes=1, affinity={"allocations": ["base"]})
+    near = machine.ask("near", nodes=1, affinity={"allocations": ["base"]})
     assert set(cabinets(near)) == set(here)
-    apart = machine.request_deploy("apart", npus=1, antiAffinity={"allocations": ["base"]})
+    apart = machine.ask("apart", npus=1, antiAffinity={"allocations": ["base"]})
     assert not set(cabinets(apart)) & set(here)
-    with pytest.raises(InsufficientCapacity, match="near"):
-        machine.request_deploy("crowd", nodes=3, affinity={"allocations": ["base"]})
+    with pytest.raises(InsufficientCapacity, match="affinity"):
+        machine.ask("crowd", nodes=3, affinity={"allocations": ["base"]})
 
 
 def test_a_lease_ends_unless_it_is_renewed(machine):
@@ -136,12 +136,12 @@ def test_a_quota_holds_whatever_is_asked(machine):
     machine.quotas.put("team", QuotaRequest(npus=24, cpus=4))
     machine.have("one", project="team", nodes=2)
     with pytest.raises(QuotaExceeded, match="may hold 8 more"):
-        machine.request_deploy("two", project="team", nodes=2)
+        machine.ask("two", project="team", nodes=2)
     with pytest.raises(QuotaExceeded):
-        machine.request_deploy("one", project="team", nodes=4)
-    machine.request_deploy("three", project="team", npus=8)
+        machine.ask("one", project="team", nodes=4)
+    machine.ask("three", project="team", npus=8)
     assert machine.quotas.get("team").used_npus == 24
-    machine.request_deploy("free", project="other", nodes=4)
+    machine.ask("free", project="other", nodes=4)
 
 
 def test_a_closed_cabinet_takes_nobody_and_a_plan_knows_its_version(machine):
@@ -149,14 +149,14 @@ def test_a_closed_cabinet_takes_nobody_and_a_plan_knows_its_version(machine):
     assert plan.fits
     for number in range(11):
         machine.surveyor.close(f"sn0-c{number:02d}", by="test", reason="cooling")
-    assert machine.request_deploy("one", nodes=4).members[0].cabinet == "sn0-c11"
+    assert machine.ask("one", nodes=4).members[0].cabinet == "sn0-c11"
     with pytest.raises(StaleTopology):
-        machine.request_deploy("two", nodes=1, topologyVersion=plan.topology_version)
+        machine.ask("two", nodes=1, topologyVersion=plan.topology_version)
     refused = machine.planner.plan(PlanRequest(nodes=1))
     assert not refused.fits
     assert refused.blocking[0].reasons["DomainClosed"] == 44
     machine.surveyor.open("sn0-c00", by="test")
-    assert machine.request_deploy("two", nodes=4).members[0].cabinet == "sn0-c00"
+    assert machine.ask("two", nodes=4).members[0].cabinet == "sn0-c00"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,12 @@ def test_a_closed_cabinet_takes_nobody_and_a_plan_knows_its_version(machine):
             InvalidField,
             "placement.blocks[0].nodes",
         ),
-        ("near itself", {"nodes": 1, "affinity": {"allocations": ["new"]}}, InvalidField, "affinity.allocations"),
+        (
+            "affinity to itself",
+            {"nodes": 1, "affinity": {"allocations": ["new"]}},
+            InvalidField,
+            "affinity.allocations",
+        ),
         ("near to nobody", {"nodes": 1, "affinity": {"allocations": ["ghost"]}}, InvalidField, "affinity.allocations"),
         (
             "many members on one node",
@@ -186,7 +191,7 @@ def test_a_closed_cabinet_takes_nobody_and_a_plan_knows_its_version(machine):
 )
 def test_what_cannot_be_is_refused_with_its_field(machine, sentence, wish, error, field):
     with pytest.raises(error) as refused:
-        machine.request_deploy("new", **wish)
+        machine.ask("new", **wish)
     assert refused.value.field == field, sentence
     assert machine.names() == []
 
@@ -197,7 +202,7 @@ def test_affinity_that_goes_round_is_refused(machine):
     machine.allocator.release("a")
     machine.obey()
     with pytest.raises(InvalidField, match="a is near b is near a"):
-        machine.request_deploy("a", nodes=1, affinity={"allocations": ["b"]})
+        machine.ask("a", nodes=1, affinity={"allocations": ["b"]})
 
 
 def test_everything_is_found_again_by_the_next_life(machine):
@@ -210,7 +215,7 @@ def test_everything_is_found_again_by_the_next_life(machine):
     machine.check()
     machine.obey()
     with pytest.raises(Conflict):
-        machine.request_deploy("part", npus=2)
+        machine.ask("part", npus=2)
 
 
 def later(machine, seconds):
@@ -226,12 +231,12 @@ def test_a_reservation_is_kept_from_who_would_still_be_there_then_held_and_taken
     promised = promise(machine, "tomorrow", 500, nodes=40)
     assert (promised.state, len(promised.nodes)) == ("Promised", 40)
     with pytest.raises(InsufficientCapacity):
-        machine.request_deploy("forever", nodes=9)
-    machine.request_deploy("small", nodes=8)
+        machine.ask("forever", nodes=9)
+    machine.ask("small", nodes=8)
     machine.have("guest", nodes=20, leaseS=400)
     machine.restart()
     with pytest.raises(InsufficientCapacity):
-        machine.request_deploy("forever", nodes=9)
+        machine.ask("forever", nodes=9)
     machine.clock.at += 450
     machine.allocator.expire()
     machine.obey()
@@ -244,7 +249,7 @@ def test_a_reservation_is_kept_from_who_would_still_be_there_then_held_and_taken
     assert {m.node for m in taken.members} <= set(promised.nodes)
     assert machine.held("tomorrow").nodes == 10
     machine.check()
-    machine.request_deploy("rest", nodes=10, reservation="tomorrow")
+    machine.ask("rest", nodes=10, reservation="tomorrow")
     assert machine.allocator.reservations.get("tomorrow").state == "Ended"
 
 
@@ -273,7 +278,7 @@ def test_a_reservation_that_was_held_and_released_promises_nothing(machine):
     machine.allocator.release("tomorrow")
     machine.obey()
     machine.restart()
-    machine.request_deploy("all", nodes=20)
+    machine.ask("all", nodes=20)
     machine.allocator.reservations.reconcile()
     assert machine.allocator.reservations.get("tomorrow").state == "Ended"
-    machine.request_deploy("all", nodes=48)
+    machine.ask("all", nodes=48)

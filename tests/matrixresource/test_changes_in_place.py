@@ -33,7 +33,7 @@ def test_a_move_leaves_the_lease_as_it_is(machine, asked):
     machine.allocator.bind("one")
     machine.obey()
     assert machine.allocator.cut_over("one", request).expires_at == ends
-    changed = machine.request_deploy("one", nodes=2, placement=SPREAD, leaseS=5000)
+    changed = machine.ask("one", nodes=2, placement=SPREAD, leaseS=5000)
     assert changed.expires_at == timestamp(machine.clock.at + 5000), "a wish in place changes it"
 
 
@@ -60,13 +60,13 @@ def test_who_grows_may_put_others_out_as_newcomers_may(machine, guest, grown):
     machine.have("guest", **guest)
     machine.have("equal", nodes=1, priority=5)
     with pytest.raises(InsufficientCapacity):
-        machine.request_deploy("high", **grown, priority=5)
+        machine.ask("high", **grown, priority=5)
     before = machine.held("high")
-    preview = machine.request_deploy("high", validate_only=True, **grown, **URGENT)
+    preview = machine.ask("high", validate_only=True, **grown, **URGENT)
     assert preview.preempts == ["guest"]
     assert machine.held("high") == before
     assert machine.held("guest").state == "Bound"
-    taken = machine.request_deploy("high", **grown, **URGENT)
+    taken = machine.ask("high", **grown, **URGENT)
     assert taken.members == preview.members
     assert {m.node for m in before.members} <= {m.node for m in taken.members}, "it stays where it was"
     assert taken.preempts == ["guest"]
@@ -79,19 +79,19 @@ def test_who_grows_may_put_others_out_as_newcomers_may(machine, guest, grown):
 
 def test_who_has_come_back_was_put_out_no_more(machine):
     machine.have("guest", nodes=40)
-    machine.request_deploy("high", nodes=20, **URGENT)
+    machine.ask("high", nodes=20, **URGENT)
     machine.have("higher", nodes=1, priority=9)
     machine.obey()
     assert machine.held("high").preempts == ["guest"]
     machine.restart()
     with pytest.raises(InsufficientCapacity):
-        machine.request_deploy("guest", nodes=40)
-    machine.request_deploy("guest", validate_only=True, nodes=20)
+        machine.ask("guest", nodes=40)
+    machine.ask("guest", validate_only=True, nodes=20)
     assert machine.held("high").preempts == ["guest"], "refused or only tried, it is not back"
-    machine.request_deploy("guest", nodes=20)
+    machine.ask("guest", nodes=20)
     assert machine.held("high").preempts == []
     machine.allocator.release("guest")
     machine.obey()
     assert machine.held("high").preempts == [], "lost again, it was not put out"
     machine.have("late", nodes=20)
-    assert machine.request_deploy("high", validate_only=True, nodes=30, **URGENT).preempts == ["late"]
+    assert machine.ask("high", validate_only=True, nodes=30, **URGENT).preempts == ["late"]

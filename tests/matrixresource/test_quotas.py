@@ -33,7 +33,7 @@ def its_time_comes(machine):
 
 
 def ask(machine, name, **desired):
-    machine.request_deploy(name, **{"project": "team"} | desired)
+    machine.ask(name, **{"project": "team"} | desired)
 
 
 TAKEN = [

@@ -25,10 +25,10 @@ def test_who_was_refused_still_sees_what_the_other_gave_since(replicas):
     one, other = replicas
     one.have("leaving", nodes=1)
     with pytest.raises(InsufficientCapacity):
-        one.request_deploy("refused", nodes=48)
-    theirs = other.request_deploy("theirs", nodes=6)
+        one.ask("refused", nodes=48)
+    theirs = other.ask("theirs", nodes=6)
     one.allocator.release("leaving")  # decides nothing on the books, and changes what is in them
-    ours = one.request_deploy("ours", nodes=6)
+    ours = one.ask("ours", nodes=6)
     assert not {member.node for member in theirs.members} & {member.node for member in ours.members}
 
 
@@ -43,7 +43,7 @@ def test_verbs_by_turns_never_give_anything_twice(replicas, seed):
                 machine.allocator.release(chance.choice(current))
         else:
             try:
-                machine.request_deploy(f"a{step}", **chance.choice(WISHES))
+                machine.ask(f"a{step}", **chance.choice(WISHES))
             except InsufficientCapacity:
                 refused += 1
         if step % 20 == 19:  # no oftener: to look into the books is to open them

@@ -202,7 +202,7 @@ class Lives(RuleBasedStateMachine):
     @deed(
         size=SIZES,
         which=ANY,
-        key=st.sampled_from(["near", "apart"]),
+        key=st.sampled_from(["affinity", "antiAffinity"]),
         level=st.sampled_from(["node", "cabinet", "supernode"]),
         required=st.booleans(),
     )

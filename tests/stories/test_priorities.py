@@ -229,7 +229,7 @@ async def test_affinity_moves_the_instance_and_priority_does_not(tmp_path):
         await stack.apply("second", 2, priority=7, affinity={"instances": ["first"]})
         assert cabinets(await stack.active("second", 2)) == {home}
         await stack.check()
-        with pytest.raises(InvalidField, match="near itself") as refused:
+        with pytest.raises(InvalidField, match="affinity of second names second itself") as refused:
             await stack.apply("second", 2, affinity={"instances": ["second"]})
         assert refused.value.field == "affinity.instances"
         nobody = InstanceRequest.model_validate({"nodes": 2, "affinity": {"instances": ["nobody"]}})

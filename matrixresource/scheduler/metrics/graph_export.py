@@ -1,8 +1,8 @@
 """The machine with who holds what as a NetworkX graph, and the index of free capacity made from it.
 
 The graph is the model: supernodes, cabinets, nodes and NPUs, each joined to what it stands in. A node says whether it
-is `up` and what is `held` of it: by allocation a Share of dies (a mask), sockets and GiB. Keys are whole numbers and
-edges share one empty attribute dict, so that 20,736 nodes with their 165,888 NPUs are a graph one can keep; dies are
+is `up` and what is `allocated` of it: by allocation a Share of dies (a mask), sockets and GiB. Keys are whole numbers
+and edges share one empty attribute dict, so that 20,736 nodes with their 165,888 NPUs are a graph one can keep; dies are
 bits of their node. No decision reads it: it is what the index is held against, and what others ask and draw.
 """
 
@@ -48,7 +48,7 @@ def graph_of(shape: ClusterShape, supernodes: Sequence[str] | None = None) -> nx
     """A machine of this shape with everything up and free. `supernodes` are their names, else sn0, sn1 and so on.
 
     Vertex n is node n of the index; NPUs, cabinets and supernodes follow. Attributes: `kind`, `name` of all but NPUs,
-    and of nodes `up`, `cpus`, `mem_gib`, `held` and `broken`, the dies that take nobody new.
+    and of nodes `up`, `cpus`, `mem_gib`, `allocated` and `broken`, the dies that take nobody new.
     """
     names = supernodes or [f"sn{number}" for number in range(shape.supernodes)]
     npus = shape.all_nodes
@@ -63,7 +63,7 @@ def graph_of(shape: ClusterShape, supernodes: Sequence[str] | None = None) -> nx
     whole = {"kind": "node", "up": True, "broken": 0, "cpus": shape.cpus, "mem_gib": shape.mem_gib}
     for number in range(shape.all_nodes):
         place = f"{graph.nodes[cabinets + number // shape.nodes]['name']}-n{number % shape.nodes}"
-        graph.add_node(number, **whole, name=place, held={})
+        graph.add_node(number, **whole, name=place, allocated={})
     graph.add_nodes_from(range(npus, cabinets), kind="npu")
     graph.add_edges_from((first + number // shape.cabinets, cabinets + number) for number in range(shape.all_cabinets))
     graph.add_edges_from((cabinets + number // shape.nodes, number) for number in range(shape.all_nodes))
@@ -78,7 +78,7 @@ def annotate(graph: nx.Graph, ledger: Ledger) -> None:
     """Write into the graph who holds what and which nodes are up, all anew. Raises HeldTwice."""
     abouts = [graph.nodes[node] for node in nodes_of(graph)]
     for about, up in zip(abouts, ledger.index.up, strict=True):
-        about.update(up=up, held={}, broken=0)
+        about.update(up=up, allocated={}, broken=0)
     for node, dies in ledger.index.faulty_dies.items():
         abouts[node]["broken"] = dies
     for name, allocation in ledger.allocations.items():

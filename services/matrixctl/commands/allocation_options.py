@@ -52,7 +52,7 @@ def request(reported: Mapping[str, Any]) -> dict[str, Any]:
         memoryGib=reported["memory_gib"],
         spares=reported["spares"],
         affinity=_affinity(reported["affinity"], "--affinity"),
-        anti_affinity=_affinity(reported["anti_affinity"], "--anti-affinity"),
+        antiAffinity=_affinity(reported["anti_affinity"], "--anti-affinity"),
         priority=reported["priority"],
         preemption="LowerPriority" if reported.get("preempt") else "",
         leaseS=reported.get("lease_s"),

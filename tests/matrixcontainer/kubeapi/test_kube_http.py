@@ -117,12 +117,12 @@ async def test_requests_follow_each_other(place: tuple[App, Connect]) -> None:
     client = await place[1]()
     for number in range(3):
         body = json.dumps({"metadata": {"name": f"m{number}"}}).encode()
-        assert (await client.request_deploy("POST", MAPS, body))[0] == 201
-    code, found = await client.request_deploy("GET", MAPS)
+        assert (await client.ask("POST", MAPS, body))[0] == 201
+    code, found = await client.ask("GET", MAPS)
     assert (code, len(found["items"])) == (200, 3)
-    assert (await client.request_deploy("HEAD", MAPS)) == (200, b"")
-    assert (await client.request_deploy("GET", f"{MAPS}/none"))[0] == 404
-    assert (await client.request_deploy("DELETE", f"{MAPS}/m0"))[0] == 200
+    assert (await client.ask("HEAD", MAPS)) == (200, b"")
+    assert (await client.ask("GET", f"{MAPS}/none"))[0] == 404
+    assert (await client.ask("DELETE", f"{MAPS}/m0"))[0] == 200
 
 
 async def test_pipelined_requests_are_answered_in_order(place: tuple[App, Connect]) -> None:
@@ -149,19 +149,17 @@ async def test_bytes_one_by_one_and_bodies_in_chunks(place: tuple[App, Connect])
 async def test_large_bodies_both_ways(place: tuple[App, Connect]) -> None:
     client = await place[1]()
     big = json.dumps({"metadata": {"name": "big"}, "data": {"k": "x" * 900_000}}).encode()
-    assert (await client.request_deploy("POST", MAPS, big))[0] == 201
+    assert (await client.ask("POST", MAPS, big))[0] == 201
     for number in range(8):
         big = json.dumps({"metadata": {"name": f"b{number}"}, "data": {"k": "y" * 900_000}}).encode()
-        assert (await client.request_deploy("POST", MAPS, big))[0] == 201
-    _, found = await client.request_deploy("GET", MAPS)
+        assert (await client.ask("POST", MAPS, big))[0] == 201
+    _, found = await client.ask("GET", MAPS)
     assert {len(item["data"]["k"]) for item in found["items"]} == {900_000}
 
 
 async def test_too_much_is_refused(place: tuple[App, Connect]) -> None:
     client = await place[1]()
-    code, reported = await client.request_deploy(
-        "POST", MAPS, b"", f"content-length: {4 * 2**20}\r\nexpect: 100-continue\r\n"
-    )
+    code, reported = await client.ask("POST", MAPS, b"", f"content-length: {4 * 2**20}\r\nexpect: 100-continue\r\n")
     assert (code, reported["reason"]) == (413, "RequestEntityTooLarge")
     client = await place[1]()
     text = f"POST {MAPS} HTTP/1.1\r\n{HEAD}transfer-encoding: chunked\r\n\r\n".encode()
@@ -190,7 +188,7 @@ async def test_nonsense_ends_the_connection(place: tuple[App, Connect], text: st
     await client.send(text + "\r\n" * 4)
     assert (await client.head())[0] == 400
     assert await client.ended()
-    assert (await (await place[1]()).request_deploy("GET", "/version"))[0] == 200
+    assert (await (await place[1]()).ask("GET", "/version"))[0] == 200
 
 
 async def test_old_clients_and_those_who_say_goodbye(place: tuple[App, Connect]) -> None:
@@ -205,10 +203,10 @@ async def test_a_watch_streams_and_ends(place: tuple[App, Connect]) -> None:
     watcher, writer = await place[1](), await place[1]()
     await watcher.send(f"GET {MAPS}?watch=true&timeoutSeconds=1 HTTP/1.1\r\n{HEAD}\r\n")
     assert (await watcher.head())[1]["transfer-encoding"] == "chunked"
-    await writer.request_deploy("POST", MAPS, json.dumps({"metadata": {"name": "a"}}).encode())
+    await writer.ask("POST", MAPS, json.dumps({"metadata": {"name": "a"}}).encode())
     assert json.loads(await watcher.chunk())["type"] == "ADDED"
     assert await watcher.chunk() == b""
-    assert (await watcher.request_deploy("GET", "/version"))[0] == 200, "the connection serves on"
+    assert (await watcher.ask("GET", "/version"))[0] == 200, "the connection serves on"
 
 
 async def test_a_slow_watcher_holds_up_nobody_and_misses_nothing(
@@ -220,7 +218,7 @@ async def test_a_slow_watcher_holds_up_nobody_and_misses_nothing(
     await watcher.head()
     for number in range(40):
         body = json.dumps({"metadata": {"name": f"m{number:02}"}, "data": {"k": "x" * 400_000}}).encode()
-        assert (await writer.request_deploy("POST", MAPS, body))[0] == 201
+        assert (await writer.ask("POST", MAPS, body))[0] == 201
     text = b""
     while text.count(b"\n") < 40:
         text += await watcher.chunk()
