@@ -2,8 +2,8 @@
 
 The graph is the model: supernodes, cabinets, nodes and NPUs, each joined to what it stands in. A node says whether it
 is `up` and what is `allocated` of it: by allocation a Share of dies (a mask), sockets and GiB. Keys are whole numbers
-and edges share one empty attribute dict, so that 20,736 nodes with their 165,888 NPUs are a graph one can keep; dies are
-bits of their node. No decision reads it: it is what the index is held against, and what others ask and draw.
+and edges share one empty attribute dict, so that 20,736 nodes with their 165,888 NPUs are a graph one can keep; dies
+are bits of their node. No decision reads it: it is what the index is compared with, and what others ask and draw.
 """
 
 from __future__ import annotations
