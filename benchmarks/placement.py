@@ -24,9 +24,9 @@ from typing import Any
 from matrixresource.scheduler.changes import batch
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.best_fit import POLICIES
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest
-from matrixresource.scheduler.placement.best_fit import POLICIES
 
 Event = dict[str, Any]
 

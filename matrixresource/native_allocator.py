@@ -8,19 +8,12 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
 from matrixcommon.native.build import Failed, build, missing
-from matrixcommon.native.loader import Package, folder_for
+from matrixcommon.native.loader import folder_for
+from matrixresource.scheduler import ALLOCATOR, FORM
 
 CANNOT = 3
-# What reads NetworkX graphs is the oracle of tests, and what a loss would take is asked of the topology in Python.
-ALLOCATOR = Package(
-    "matrixresource.scheduler",
-    Path(__file__).with_name("scheduler"),
-    excluded=frozenset({"metrics.graph_export", "metrics.blast_radius"}),
-    entry_point="ledger",
-)
 
 
 def main(arguments: list[str]) -> int:
@@ -40,8 +33,6 @@ def main(arguments: list[str]) -> int:
 
 
 def check() -> int:
-    from matrixresource.scheduler import FORM
-
     print(f"the allocator is {FORM}")
     return 0 if FORM.compiled else 1
 

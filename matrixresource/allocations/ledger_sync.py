@@ -20,11 +20,12 @@ from matrixresource.allocations.request_mapping import NEVER, map_request
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.nodes.fault_rules import unusable_dies
 from matrixresource.scheduler.changes import advance_reservation as ledger_reserving
-from matrixresource.scheduler.ledger import HeldAllocation, Ledger
+from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.best_fit import POLICIES
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
-from matrixresource.scheduler.placement.best_fit import POLICIES
-from matrixresource.scheduler.placement.reserved_capacity import Reservation
+from matrixresource.scheduler.model.reservations import Reservation
+from matrixresource.scheduler.model.state import HeldAllocation
 from matrixresource.store.reservations import (
     ReservationRow,
     active_reservations,

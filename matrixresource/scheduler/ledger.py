@@ -5,42 +5,15 @@ The index is kept in step with every change. Times are seconds on the caller's c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf
-
 from matrixresource.scheduler.changes import advance_reservation, preemption, repair
 from matrixresource.scheduler.changes import resize as resizing
-from matrixresource.scheduler.model.cluster_shape import ClusterShape
-from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
-from matrixresource.scheduler.placement import preferences
-from matrixresource.scheduler.placement.best_fit import POLICIES, BestFit, Policy
-from matrixresource.scheduler.placement.reserved_capacity import Reservation, ReservedCapacity, hide_reservations
+from matrixresource.scheduler.model.state import HeldAllocation, LedgerState
+from matrixresource.scheduler.placement.choose import choose
 
 
-@dataclass(slots=True, init=False)
-class HeldAllocation:
-    """One allocation."""
-
-    request: PlacementRequest
-    place: Placement
-    since: float
-
-    def __init__(self, request: PlacementRequest, place: Placement, since: float) -> None:
-        self.request, self.place, self.since = request, place, since
-
-
-class Ledger:
+class Ledger(LedgerState):
     """The verbs over one machine."""
-
-    def __init__(self, shape: ClusterShape, policy: Policy = POLICIES["best"]) -> None:
-        self.shape = shape
-        self.index = FreeCapacityIndex(shape)
-        self.chooser = BestFit(self.index, policy)
-        self.allocations: dict[str, HeldAllocation] = {}
-        self.reservations: dict[str, Reservation] = {}
-        self.promises = ReservedCapacity()  # those of them that wait for their start
-        self.tenants: list[set[str]] = [set() for _ in range(shape.all_cabinets)]  # who has anything in a cabinet
 
     # ---- verbs
 
@@ -49,13 +22,13 @@ class Ledger:
         if name in self.allocations or name in self.reservations:
             raise ValueError(f"{name}: held already")
         self.chooser.observe_size(request)
-        place = self.choose(request)
+        place = choose(self, request)
         evicted: list[str] = []
         if place is None and request.preempts:
             evicted = preemption.victims(self, request, now) or []
             for other in evicted:
                 self.release(other)
-            place = self.choose(request) if evicted else None
+            place = choose(self, request) if evicted else None
         if place is not None:
             self.take(name, place, request.lease_end)  # chosen on the index as it is, so it is free
             self.allocations[name] = HeldAllocation(request, place, now)
@@ -63,83 +36,34 @@ class Ledger:
 
     def choose(self, request: PlacementRequest) -> Placement | None:
         """A place that keeps every rule of the request on what is free now, or None."""
-        if self.promises.waiting or request.excluded_nodes:
-            with hide_reservations(self, request):
-                return self.choose_unreserved(request)
-        if not request.unconstrained:
-            return self.choose_unreserved(request)
-        if request.nodes % request.supernode_block:
-            return None  # no number of whole blocks
-        if request.nodes == 1 and request.npus_per_node < self.shape.npus:
-            return self.chooser.part(request)
-        return self.chooser.gang(request)
-
-    def choose_unreserved(self, request: PlacementRequest) -> Placement | None:
-        """The same on the index as it stands, where what the request must not have is withheld already."""
-        if request.nodes % request.supernode_block or request.nodes % request.cabinet_block:
-            return None  # no number of whole blocks
-        if not request.unconstrained:
-            return preferences.choose(self, request)
-        if request.nodes == 1 and request.npus_per_node < self.shape.npus:
-            return self.chooser.part(request)
-        return self.chooser.gang(request)
-
-    def hold(self, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
-        """Take a place that is free; ValueError when the name or any of the place is held already."""
-        if name in self.reservations:
-            raise ValueError(f"{name}: held already, as a reservation")
-        self.activate(name, request, place, now)
-
-    def activate(self, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
-        """The same for a reservation's own name."""
-        if name in self.allocations or not self.index.has(place):
-            raise ValueError(f"{name}: held already, or its place is not free")
-        self.take(name, place, request.lease_end)
-        self.allocations[name] = HeldAllocation(request, place, now)
-
-    def release(self, name: str) -> None:
-        self.give(name, self.allocations.pop(name).place)
-        if self.reservations:
-            self.reservations.pop(name, None)
+        return choose(self, request)
 
     def grow(self, name: str, request: PlacementRequest) -> Placement | None:
         """The place with more beside what is held, as `resizing.grow` says; None when it does not fit."""
-        return self._changed(name, request, resizing.grow(self, name, request))
+        return self.change(name, request, resizing.grow(self, name, request))
 
     def shrink(self, name: str, request: PlacementRequest, keep: list[int]) -> Placement:
         """The place with less: of the members in `keep`, in the order of their ranks, the last go."""
         place = resizing.shrink(self, name, request, keep)
-        self._changed(name, request, place)
+        self.change(name, request, place)
         return place
 
     def resize(self, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
         """More of one thing and less of another, at once."""
-        return self._changed(name, request, resizing.resize(self, name, request, keep))
+        return self.change(name, request, resizing.resize(self, name, request, keep))
 
     def replace(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
         """The place with another node for this one; None when there is none."""
-        return self._changed(name, self.allocations[name].request, resizing.replace(self, name, node, avoid))
+        return self.change(name, self.allocations[name].request, resizing.replace(self, name, node, avoid))
 
     def move(self, name: str, request: PlacementRequest) -> Placement | None:
         """A place under another wish, as near to the present one as can be."""
-        return self._changed(name, request, resizing.move(self, name, request))
+        return self.change(name, request, resizing.move(self, name, request))
 
     def refill(self, name: str) -> Placement:
         """The place with missing spares, as many as can be had."""
         place = resizing.refill(self, name)
-        self._changed(name, self.allocations[name].request, place)
-        return place
-
-    def _changed(self, name: str, request: PlacementRequest, place: Placement | None) -> Placement | None:
-        if place is None:
-            return None
-        allocation = self.allocations[name]
-        self.give(name, allocation.place)
-        if not self.index.has(place):
-            self.take(name, allocation.place, allocation.request.lease_end)
-            raise ValueError(f"{name}: its new place is not free")
-        self.take(name, place, request.lease_end)
-        allocation.request, allocation.place = request, place
+        self.change(name, self.allocations[name].request, place)
         return place
 
     def extend(self, name: str, end: float) -> bool:
@@ -172,79 +96,3 @@ class Ledger:
     def fail(self, node: int) -> tuple[dict[str, Placement], list[str]]:
         """A node is lost: the new places of whom it touched, and whom nothing could be found for."""
         return repair.repair(self, node)
-
-    # ---- the index in step
-
-    def take(self, name: str, place: Placement, end: float = inf) -> None:
-        index, tenants, nodes = self.index, self.tenants, self.shape.nodes
-        ends = self.chooser.cabinet_ends
-        finite = end != inf
-        for cabinet, mask in place.whole:
-            index.take_whole(cabinet, mask)
-            tenants[cabinet].add(name)
-            if finite and ends[cabinet] < end:
-                ends[cabinet] = end
-        for node, dies in place.parts:
-            index.take(node, dies)
-            cabinet = node // nodes
-            tenants[cabinet].add(name)
-            if finite:
-                node_ends = self.chooser.node_ends
-                if node_ends[node] < end:
-                    node_ends[node] = end
-                if ends[cabinet] < end:
-                    ends[cabinet] = end
-        for cabinet, mask in place.spares:
-            index.take_whole(cabinet, mask)
-            tenants[cabinet].add(name)
-        if place.cpus or place.mem:
-            self._pool(name, place, -1)
-
-    def give(self, name: str, place: Placement) -> None:
-        index, tenants, nodes, npus = self.index, self.tenants, self.shape.nodes, self.shape.npus
-        ends = self.chooser.cabinet_ends
-        if place.cpus or place.mem:
-            self._pool(name, place, 1)
-        for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
-            index.give_whole(cabinet, mask)
-            here = tenants[cabinet]
-            here.discard(name)
-            if not here:
-                ends[cabinet] = 0.0
-        for node, dies in place.parts:
-            index.give(node, dies)
-            cabinet = node // nodes
-            here = tenants[cabinet]
-            here.discard(name)
-            if index.free[node] == npus:
-                self.chooser.node_ends[node] = 0.0
-            if not here:
-                ends[cabinet] = 0.0
-
-    def _pool(self, name: str, place: Placement, sign: int) -> None:
-        for amounts, left in ((place.cpus, self.index.cpus), (place.mem, self.index.mem)):
-            for node, amount in amounts:
-                left[node] += sign * amount
-                if sign < 0:
-                    self.tenants[node // self.shape.nodes].add(name)
-                else:
-                    self.tenants[node // self.shape.nodes].discard(name)
-
-    def rebuilt(self) -> FreeCapacityIndex:
-        """The index made anew from who holds what and which nodes are up."""
-        index = FreeCapacityIndex(self.shape)
-        for node, up in enumerate(self.index.up):
-            index.set_up(node, up)
-        for allocation in self.allocations.values():
-            for cabinet, mask in allocation.place.whole + allocation.place.spares:
-                for offset in index.offsets(mask):
-                    index.take(cabinet * self.shape.nodes + offset, self.shape.dies)
-            for node, dies in allocation.place.parts:
-                index.take(node, dies)
-            for node, amount in allocation.place.cpus:
-                index.cpus[node] -= amount
-            for node, amount in allocation.place.mem:
-                index.mem[node] -= amount
-        for node, dies in self.index.faulty_dies.items():
-            index.block(node, dies)
-        return index

@@ -15,7 +15,8 @@ from matrixcommon.native import build as compiling
 from matrixcommon.native import loader
 from matrixcommon.native.build import Failed, build
 from matrixcommon.native.loader import Package, folder_for, found
-from matrixresource.native_allocator import ALLOCATOR, CANNOT, main
+from matrixresource.native_allocator import CANNOT, main
+from matrixresource.scheduler import ALLOCATOR
 
 ROOT = Path(loader.__file__).parents[1]
 # In a process of its own, as importing cannot be undone: how the stand-in says it was loaded, and its answer.

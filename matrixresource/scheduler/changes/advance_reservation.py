@@ -12,27 +12,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.changes.minimal_move_layout import satisfies
 from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 from matrixresource.scheduler.model.placement_arithmetic import members_of, nodes_in, subtract, used_nodes
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
-from matrixresource.scheduler.placement.reserved_capacity import (
-    Reservation,
-    ReservedCapacity,
-    conflicts_with_reservations,
-    hide_reservations,
-)
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
-
+from matrixresource.scheduler.model.reservations import Reservation, ReservedCapacity
+from matrixresource.scheduler.model.state import LedgerState
+from matrixresource.scheduler.placement.choose import choose, choose_unreserved
+from matrixresource.scheduler.placement.reserved_capacity import conflicts_with_reservations, hide_reservations
 
 # ---- ahead of time
 
 
-def reserve(ledger: Ledger, name: str, request: PlacementRequest, start: float, end: float) -> Placement | None:
+def reserve(ledger: LedgerState, name: str, request: PlacementRequest, start: float, end: float) -> Placement | None:
     """The place promised from `start` to `end`, or None. ValueError when the name is used or the end comes first."""
     if name in ledger.reservations or name in ledger.allocations or start >= end:
         raise ValueError(f"{name}: the name is used already, or the end is not after the start")
@@ -43,21 +36,21 @@ def reserve(ledger: Ledger, name: str, request: PlacementRequest, start: float, 
     return place
 
 
-def restore(ledger: Ledger, name: str, reservation: Reservation) -> None:
+def restore(ledger: LedgerState, name: str, reservation: Reservation) -> None:
     """A reservation known from before, as it was."""
     ledger.reservations[name] = reservation
     ledger.promises = ReservedCapacity(ledger.reservations.values())
 
 
-def place_between(ledger: Ledger, request: PlacementRequest, start: float) -> Placement | None:
+def place_between(ledger: LedgerState, request: PlacementRequest, start: float) -> Placement | None:
     """A place on what will be free from `start` to the end of the wish; nothing is promised yet."""
     with leaving(ledger) as gone:
         gone.by(start)
         with hide_reservations(ledger, request, start):
-            return ledger.choose_unreserved(request)
+            return choose_unreserved(ledger, request)
 
 
-def first_start(ledger: Ledger, request: PlacementRequest, now: float, least: float) -> float | None:
+def first_start(ledger: LedgerState, request: PlacementRequest, now: float, least: float) -> float | None:
     """The first moment from `least` on at which it fits for as long as it stays, beside leases and reservations."""
     stay = request.lease_end - now
     ends = {allocation.request.lease_end for allocation in ledger.allocations.values()} | {
@@ -68,13 +61,13 @@ def first_start(ledger: Ledger, request: PlacementRequest, now: float, least: fl
             gone.by(start)
             later = replace(request, lease_end=start + stay)
             with hide_reservations(ledger, later, start):
-                if ledger.choose_unreserved(later) is not None:
+                if choose_unreserved(ledger, later) is not None:
                     return start
     return None
 
 
 @contextmanager
-def without_promises(ledger: Ledger) -> Iterator[None]:
+def without_promises(ledger: LedgerState) -> Iterator[None]:
     """As if nothing were promised."""
     kept, ledger.promises = ledger.promises, ReservedCapacity()
     try:
@@ -86,7 +79,7 @@ def without_promises(ledger: Ledger) -> Iterator[None]:
 class DepartureTimeline:
     """Tenants in the order in which they leave, given back as time goes on."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: LedgerState) -> None:
         self.ledger = ledger
         self.gone: list[str] = []
         reported = (
@@ -104,7 +97,7 @@ class DepartureTimeline:
 
 
 @contextmanager
-def leaving(ledger: Ledger) -> Iterator[DepartureTimeline]:
+def leaving(ledger: LedgerState) -> Iterator[DepartureTimeline]:
     """At the end everybody is back and everything as it was, hints about leaving times included."""
     ends = list(ledger.chooser.node_ends), list(ledger.chooser.cabinet_ends)
     found = DepartureTimeline(ledger)
@@ -119,7 +112,7 @@ def leaving(ledger: Ledger) -> Iterator[DepartureTimeline]:
 # ---- as time goes on
 
 
-def activate_due(ledger: Ledger, now: float) -> tuple[dict[str, Placement], list[str]]:
+def activate_due(ledger: LedgerState, now: float) -> tuple[dict[str, Placement], list[str]]:
     """(places now held by reservations whose start has come, those for which there is none now)."""
     current: dict[str, Placement] = {}
     failed: list[str] = []
@@ -129,7 +122,7 @@ def activate_due(ledger: Ledger, now: float) -> tuple[dict[str, Placement], list
         request, place = reservation.request, reservation.place
         reservation.holds = True
         ledger.promises = ReservedCapacity(ledger.reservations.values())
-        anew = place if ledger.index.serves(place) else ledger.choose(request)
+        anew = place if ledger.index.serves(place) else choose(ledger, request)
         if anew is None:
             reservation.holds = False
             ledger.promises = ReservedCapacity(ledger.reservations.values())
@@ -140,7 +133,9 @@ def activate_due(ledger: Ledger, now: float) -> tuple[dict[str, Placement], list
     return current, failed
 
 
-def claim(ledger: Ledger, name: str, allocation: str, request: PlacementRequest | None, now: float) -> Placement | None:
+def claim(
+    ledger: LedgerState, name: str, allocation: str, request: PlacementRequest | None, now: float
+) -> Placement | None:
     """The held reservation's place for an allocation, or the part of it that its wish finds there; None if nothing.
 
     The rest stays with the reservation. ValueError when it does not hold its place, or the allocation's name is used.
@@ -152,7 +147,7 @@ def claim(ledger: Ledger, name: str, allocation: str, request: PlacementRequest 
     request = request or current.request
     ledger.give(name, current.place)
     with with_only(ledger.index, current.place), hide_reservations(ledger, request):
-        found = current.place if request is current.request else ledger.choose_unreserved(request)
+        found = current.place if request is current.request else choose_unreserved(ledger, request)
     if found is None or conflicts_with_reservations(ledger, name, found, request.lease_end):
         ledger.take(name, current.place, current.request.lease_end)
         return None
@@ -167,7 +162,7 @@ def claim(ledger: Ledger, name: str, allocation: str, request: PlacementRequest 
     return found
 
 
-def cancel(ledger: Ledger, name: str) -> None:
+def cancel(ledger: LedgerState, name: str) -> None:
     """A reservation ends, and what it still holds is free."""
     if ledger.reservations[name].holds:
         ledger.release(name)
@@ -176,7 +171,7 @@ def cancel(ledger: Ledger, name: str) -> None:
         ledger.promises = ReservedCapacity(ledger.reservations.values())
 
 
-def expire(ledger: Ledger, now: float) -> tuple[list[str], list[str]]:
+def expire(ledger: LedgerState, now: float) -> tuple[list[str], list[str]]:
     """(reservations past their end, which are gone now; allocations past the end of their lease, which are not)."""
     ended = sorted(name for name, reservation in ledger.reservations.items() if reservation.end <= now)
     for name in ended:
@@ -184,7 +179,7 @@ def expire(ledger: Ledger, now: float) -> tuple[list[str], list[str]]:
     return ended, sorted(name for name, allocation in ledger.allocations.items() if allocation.request.lease_end <= now)
 
 
-def extend(ledger: Ledger, name: str, end: float) -> bool:
+def extend(ledger: LedgerState, name: str, end: float) -> bool:
     """A lease until another moment; False when what it holds is promised to somebody before that."""
     allocation = ledger.allocations[name]
     if conflicts_with_reservations(ledger, name, allocation.place, end):
@@ -233,7 +228,7 @@ def _bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def remaining_request(ledger: Ledger, request: PlacementRequest, rest: Placement) -> PlacementRequest:
+def remaining_request(ledger: LedgerState, request: PlacementRequest, rest: Placement) -> PlacementRequest:
     """The request that a rest answers, for repairs; one for no nodes where its members differ in size."""
     index = ledger.index
     sizes = {dies.bit_count() / 2 for _, dies in rest.parts} | ({float(index.npus)} if rest.whole else set())

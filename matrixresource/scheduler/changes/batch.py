@@ -7,18 +7,16 @@ more, or as much with gangs in fewer cabinets. Everything is tried on the ledger
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.state import LedgerState
+from matrixresource.scheduler.placement.choose import choose
 
 PLACEMENTS = 12_000  # tried in all, about a third of a second
 
 
 def allocate_together(
-    ledger: Ledger,
+    ledger: LedgerState,
     requests: dict[str, PlacementRequest],
     now: float,
     chance: random.Random,
@@ -50,19 +48,21 @@ def allocate_together(
                 best, order = rank, other
     placed: dict[str, Placement | None] = dict.fromkeys(requests)
     for name in order:
-        place = placed[name] = ledger.choose(requests[name])
+        place = placed[name] = choose(ledger, requests[name])
         if place is not None:
             ledger.hold(name, requests[name], place, now)
     return placed
 
 
-def _tried(ledger: Ledger, requests: dict[str, PlacementRequest], order: list[str], now: float) -> tuple[float, int]:
+def _tried(
+    ledger: LedgerState, requests: dict[str, PlacementRequest], order: list[str], now: float
+) -> tuple[float, int]:
     """(weighted NPUs placed, cabinets of gangs below zero), after which everything is as it was."""
     value, cabinets = 0.0, 0
     taken: list[str] = []
     for name in order:
         request = requests[name]
-        place = ledger.choose(request)
+        place = choose(ledger, request)
         if place is None:
             continue
         ledger.hold(name, request, place, now)

@@ -7,19 +7,16 @@ already, then in the tightest that hold the rest.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.model.bitmasks import lowest
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 from matrixresource.scheduler.model.placement_arithmetic import masks_of, members_of, nodes_in, used_nodes
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement import constrained
 from matrixresource.scheduler.placement.affinity import AffinityFilter
 from matrixresource.scheduler.placement.block_distribution import CabinetCapacity, distribute
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
 
 
 def domain_size(shape: ClusterShape, over: str) -> int:
@@ -27,7 +24,7 @@ def domain_size(shape: ClusterShape, over: str) -> int:
     return {"node": 1, "cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[over]
 
 
-def satisfies(ledger: Ledger, request: PlacementRequest, place: Placement, stayed: set[int] | None = None) -> bool:
+def satisfies(ledger: LedgerState, request: PlacementRequest, place: Placement, stayed: set[int] | None = None) -> bool:
     """Whether a place has the members asked for and keeps every required rule; fewer spares are no breach.
 
     Members that `stayed` need not be near to or apart from others: those may have moved since.
@@ -55,7 +52,7 @@ def satisfies(ledger: Ledger, request: PlacementRequest, place: Placement, staye
 
 
 def choose_members(
-    ledger: Ledger, request: PlacementRequest, own: set[int], scope: range, *, stay: bool, spares: int = 0
+    ledger: LedgerState, request: PlacementRequest, own: set[int], scope: range, *, stay: bool, spares: int = 0
 ) -> set[int] | None:
     """The members inside some cabinets, as many of `own` among them as can be; None when there are too few.
 

@@ -6,30 +6,28 @@ What a request avoids and what is promised to reservations stays out of reach, s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.changes import resize as resizing
 from matrixresource.scheduler.changes.trial import trial
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.scheduler.model.state import HeldAllocation, LedgerState
+from matrixresource.scheduler.placement.choose import choose
 
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import HeldAllocation, Ledger
 
-
-def victims(ledger: Ledger, request: PlacementRequest, now: float) -> list[str] | None:
+def victims(ledger: LedgerState, request: PlacementRequest, now: float) -> list[str] | None:
     """Allocations to release so that the request fits, or None when that would not help. Nothing is changed.
 
     They are released one after another on trial, the cheapest first, until it fits; then each that the place does not
     need is kept after all, the dearest first.
     """
-    return _victims(ledger, request, now, lambda: ledger.choose(request) is not None)
+    return _victims(ledger, request, now, lambda: choose(ledger, request) is not None)
 
 
 def resize(
-    ledger: Ledger, name: str, request: PlacementRequest, keep: list[int], now: float
+    ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int], now: float
 ) -> tuple[Placement | None, list[str]]:
     """`Ledger.resize` for one that may put others out: the new place, or None, and whom it put out."""
-    place = ledger.resize(name, request, keep)
+    place = _resized(ledger, name, request, keep)
     if place is not None or not request.preempts:
         return place, []
     evicted = (
@@ -37,11 +35,15 @@ def resize(
     )
     for other in evicted:
         ledger.release(other)
-    return (ledger.resize(name, request, keep) if evicted else None), evicted
+    return (_resized(ledger, name, request, keep) if evicted else None), evicted
+
+
+def _resized(ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
+    return ledger.change(name, request, resizing.resize(ledger, name, request, keep))
 
 
 def _victims(
-    ledger: Ledger, request: PlacementRequest, now: float, fits: Callable[[], bool], spared: str = ""
+    ledger: LedgerState, request: PlacementRequest, now: float, fits: Callable[[], bool], spared: str = ""
 ) -> list[str] | None:
     work = {
         name: lost(allocation, now)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.changes.minimal_move_layout import choose_members, domain_size, satisfies
 from matrixresource.scheduler.model.placement_arithmetic import add, masks_of, members_of, nodes_in, normalise
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement import constrained
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.placement.choose import choose_unreserved
 
 
-def relayout(ledger: Ledger, old: Placement, request: PlacementRequest) -> Placement | None:
+def relayout(ledger: LedgerState, old: Placement, request: PlacementRequest) -> Placement | None:
     """In the domain where the most can stay; anywhere when none of them will do. The old place is given back."""
     index = ledger.index
     own, spares = members_of(index, old), nodes_in(index, old.spares)
@@ -44,10 +42,10 @@ def relayout(ledger: Ledger, old: Placement, request: PlacementRequest) -> Place
         rank = (len(members & own), -len(found.cabinets(index.nodes)))
         if best is None or rank > best[0]:
             best = (rank, found)
-    return best[1] if best else ledger.choose_unreserved(request)
+    return best[1] if best else choose_unreserved(ledger, request)
 
 
-def scopes_of(ledger: Ledger, request: PlacementRequest, nodes: set[int]) -> list[range]:
+def scopes_of(ledger: LedgerState, request: PlacementRequest, nodes: set[int]) -> list[range]:
     """The cabinets of each domain that holds some of the nodes, the one with the most first."""
     size = domain_size(ledger.shape, request.required_domain)
     cabinets = size // ledger.shape.nodes
@@ -66,7 +64,7 @@ def trim_amounts(amounts: list[tuple[int, int]], wanted: int, stay: set[int]) ->
     return found
 
 
-def pools_again(ledger: Ledger, request: PlacementRequest, place: Placement) -> bool:
+def pools_again(ledger: LedgerState, request: PlacementRequest, place: Placement) -> bool:
     """Sockets and memory that lay on the lost node, from elsewhere."""
     cpus = request.cpus - sum(amount for _, amount in place.cpus)
     mem = request.mem - sum(amount for _, amount in place.mem)

@@ -7,22 +7,20 @@ no single node will do is the whole gang placed anew. What cannot be repaired is
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.changes.relayout import pools_again, relayout
 from matrixresource.scheduler.model.bitmasks import lowest
 from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement import constrained
 from matrixresource.scheduler.placement.affinity import AffinityFilter
+from matrixresource.scheduler.placement.choose import choose_unreserved
 from matrixresource.scheduler.placement.preferences import first_that_fits
 from matrixresource.scheduler.placement.reserved_capacity import hide_reservations
 
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
 
-
-def repair(ledger: Ledger, node: int) -> tuple[dict[str, Placement], list[str]]:
+def repair(ledger: LedgerState, node: int) -> tuple[dict[str, Placement], list[str]]:
     """(new places by allocation, who had to go). The node takes nobody until it is set up again."""
     ledger.index.set_up(node, False)
     hit = [name for name in sorted(ledger.tenants[node // ledger.shape.nodes]) if touches(ledger, name, node)]
@@ -44,7 +42,7 @@ def repair(ledger: Ledger, node: int) -> tuple[dict[str, Placement], list[str]]:
     return moved, lost
 
 
-def touches(ledger: Ledger, name: str, node: int) -> bool:
+def touches(ledger: LedgerState, name: str, node: int) -> bool:
     place = ledger.allocations[name].place
     cabinet, offset = divmod(node, ledger.shape.nodes)
     return any(c == cabinet and mask >> offset & 1 for c, mask in place.whole + place.spares) or any(
@@ -52,7 +50,7 @@ def touches(ledger: Ledger, name: str, node: int) -> bool:
     )
 
 
-def repaired(ledger: Ledger, name: str, node: int) -> Placement | None:
+def repaired(ledger: LedgerState, name: str, node: int) -> Placement | None:
     """The place without the node; the allocation's own has just been given back to the index."""
     allocation = ledger.allocations[name]
     old, request = allocation.place, allocation.request
@@ -65,15 +63,15 @@ def repaired(ledger: Ledger, name: str, node: int) -> Placement | None:
         ruled = request.spread or request.anti_affinity or request.affinity or request.required_domain
         if found is None and request.cabinet_block > 1:  # the whole cell goes where there is one
             return first_that_fits(ledger.shape, request, lambda firm: relayout(ledger, kept, firm)) or (
-                ledger.choose_unreserved(without_spares(request)) if request.spares else None
+                choose_unreserved(ledger, without_spares(request)) if request.spares else None
             )
         if found is None and request.supernode_block > 1 and request.npus_per_node == ledger.shape.npus and not ruled:
             found = _block_elsewhere(ledger, name, request, kept, cabinet)
         if found is not None and pools_again(ledger, request, found):
             return found
-    again = ledger.choose_unreserved(request)
+    again = choose_unreserved(ledger, request)
     if again is None and request.spares:
-        again = ledger.choose_unreserved(without_spares(request))
+        again = choose_unreserved(ledger, without_spares(request))
     return again
 
 
@@ -98,7 +96,7 @@ def without_spares(request: PlacementRequest) -> PlacementRequest:
 
 
 def _with_one_more(
-    ledger: Ledger, name: str, request: PlacementRequest, kept: Placement, lost_cabinet: int
+    ledger: LedgerState, name: str, request: PlacementRequest, kept: Placement, lost_cabinet: int
 ) -> Placement | None:
     """The place with another node for the lost one: a spare of its own, else a free one, the nearest first."""
     index, shape = ledger.index, ledger.shape
@@ -139,7 +137,7 @@ def _with_one_more(
 
 
 def _block_elsewhere(
-    ledger: Ledger, name: str, request: PlacementRequest, kept: Placement, lost_cabinet: int
+    ledger: LedgerState, name: str, request: PlacementRequest, kept: Placement, lost_cabinet: int
 ) -> Placement | None:
     """The place with the lost node's block in another supernode; the rest of the gang keeps its nodes."""
     supernode, left = lost_cabinet // ledger.shape.cabinets, request.supernode_block - 1
@@ -170,7 +168,7 @@ def _block_elsewhere(
     return found
 
 
-def keeps_rules(ledger: Ledger, request: PlacementRequest, members: set[int], node: int) -> bool:
+def keeps_rules(ledger: LedgerState, request: PlacementRequest, members: set[int], node: int) -> bool:
     """Whether a node may join the members, by `within`, `spread`, `apart` and `near`."""
     sizes = {"node": 1, "cabinet": ledger.shape.nodes, "supernode": ledger.shape.of_supernode}
     if (
@@ -186,7 +184,7 @@ def keeps_rules(ledger: Ledger, request: PlacementRequest, members: set[int], no
     return AffinityFilter(ledger, request)(node)
 
 
-def _added(ledger: Ledger, request: PlacementRequest, kept: Placement, node: int) -> Placement:
+def _added(ledger: LedgerState, request: PlacementRequest, kept: Placement, node: int) -> Placement:
     cabinet, offset = divmod(node, ledger.shape.nodes)
     if request.npus_per_node < ledger.shape.npus:
         kept.parts.append((node, constrained.part_dies(ledger.index.dies[node], request.npus_per_node)))

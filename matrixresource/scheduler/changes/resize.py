@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace as changed
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.changes import repair
 from matrixresource.scheduler.changes.minimal_move_layout import choose_members, satisfies
@@ -25,18 +24,16 @@ from matrixresource.scheduler.model.placement_arithmetic import (
     used_nodes,
 )
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement import constrained
+from matrixresource.scheduler.placement.choose import choose_unreserved
 from matrixresource.scheduler.placement.preferences import first_that_fits
 from matrixresource.scheduler.placement.reserved_capacity import closed, conflicts_with_reservations, hide_reservations
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
-
 
 AMOUNTS = ("nodes", "npus_per_node", "spares", "cpus", "mem")
 
 
-def grow(ledger: Ledger, name: str, request: PlacementRequest) -> Placement | None:
+def grow(ledger: LedgerState, name: str, request: PlacementRequest) -> Placement | None:
     """Everything held stays; members, spares, sockets and GiB are added near it. ValueError when the wish is smaller.
 
     A part of a node grows on its node. Spares lost before are not asked for again here (`refill` does).
@@ -54,7 +51,7 @@ def grow(ledger: Ledger, name: str, request: PlacementRequest) -> Placement | No
         )
 
 
-def shrink(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]) -> Placement:
+def shrink(ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int]) -> Placement:
     """Of the members in `keep`, in the order of their ranks, the last go; spares and pools go down to what is asked.
 
     ValueError when the wish is larger, when `keep` names a node that is no member, or too few, or when what is left
@@ -70,7 +67,7 @@ def shrink(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]
     return place
 
 
-def resize(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
+def resize(ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
     """Where some of it grows and some shrinks: first what goes, then what is added."""
     index, allocation = ledger.index, ledger.allocations[name]
     old = allocation.place
@@ -86,7 +83,7 @@ def resize(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]
         return first_that_fits(ledger.shape, request, lambda firm: grown(ledger, less, firm))
 
 
-def replace(ledger: Ledger, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
+def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
     """A member or spare is given up, with what else lies on its node: a held spare steps in, else a free node.
 
     A spare that is given up is replaced by a free node. Nobody else moves. ValueError when nothing lies there.
@@ -100,7 +97,7 @@ def replace(ledger: Ledger, name: str, node: int, avoid: frozenset[int] = frozen
     stayed = members_of(index, kept)
     with closed(index, avoid | {node}), hide_reservations(ledger, request):
         if not used_nodes(index, kept):
-            return ledger.choose_unreserved(request)
+            return choose_unreserved(ledger, request)
         if node in members_of(index, old):
             for stepped_in in _with_spare(index, kept, request, node):
                 found = grown(ledger, stepped_in, changed(request, spares=count - 1), stayed)
@@ -110,7 +107,7 @@ def replace(ledger: Ledger, name: str, node: int, avoid: frozenset[int] = frozen
         return first_that_fits(ledger.shape, wanted, lambda firm: grown(ledger, kept, firm, stayed))
 
 
-def move(ledger: Ledger, name: str, request: PlacementRequest) -> Placement | None:
+def move(ledger: LedgerState, name: str, request: PlacementRequest) -> Placement | None:
     """A layout under the new wish that keeps as many of the present nodes as it can."""
     allocation = ledger.allocations[name]
     ledger.give(name, allocation.place)
@@ -121,7 +118,7 @@ def move(ledger: Ledger, name: str, request: PlacementRequest) -> Placement | No
         ledger.take(name, allocation.place, allocation.request.lease_end)
 
 
-def refill(ledger: Ledger, name: str) -> Placement:
+def refill(ledger: LedgerState, name: str) -> Placement:
     """Missing spares taken, as many as can be had."""
     allocation = ledger.allocations[name]
     place = copied(allocation.place)
@@ -137,7 +134,7 @@ def refill(ledger: Ledger, name: str) -> Placement:
 
 
 def grown(
-    ledger: Ledger, place: Placement, request: PlacementRequest, stayed: set[int] | None = None
+    ledger: LedgerState, place: Placement, request: PlacementRequest, stayed: set[int] | None = None
 ) -> Placement | None:
     """A place and what it lacks of a request; the index holds the place as taken. `stayed` is as in `obeys`."""
     index = ledger.index
@@ -169,7 +166,7 @@ def grown(
 
 
 def _with_members(
-    ledger: Ledger, place: Placement, request: PlacementRequest, scope: range, spares: int
+    ledger: LedgerState, place: Placement, request: PlacementRequest, scope: range, spares: int
 ) -> Placement | None:
     """The place with the members it lacks, which leave whole nodes for so many spares."""
     found, own = copied(place), members_of(ledger.index, place)
@@ -219,7 +216,7 @@ def _wider(free: int, own: int, per: float) -> int | None:
 # ---- less
 
 
-def shrunk(ledger: Ledger, place: Placement, request: PlacementRequest, keep: list[int]) -> Placement:
+def shrunk(ledger: LedgerState, place: Placement, request: PlacementRequest, keep: list[int]) -> Placement:
     index = ledger.index
     members, stay = members_of(index, place), set(keep[: request.nodes])
     if not set(keep) <= members or len(stay) != request.nodes:

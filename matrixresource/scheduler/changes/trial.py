@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.model.request import PlacementRequest
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import HeldAllocation, Ledger
+from matrixresource.scheduler.model.state import HeldAllocation, LedgerState
+from matrixresource.scheduler.placement.choose import choose
 
 MANY = 16  # allocations, from which on they come back several at a time
 
@@ -17,7 +15,7 @@ MANY = 16  # allocations, from which on they come back several at a time
 class Trial:
     """Allocations that are gone on trial, in order. Call it to let one more go."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: LedgerState) -> None:
         self.ledger = ledger
         self.gone: dict[str, HeldAllocation] = {}
 
@@ -38,7 +36,7 @@ class Trial:
         names = tuple(names)
         for name in names:
             self(name)
-        fits = self.ledger.choose(request) is not None
+        fits = choose(self.ledger, request) is not None
         for name in names:
             self.undo(name)
         return fits
@@ -72,7 +70,7 @@ class Trial:
                     continue  # without these nodes there are too few
                 for name in some:
                     self.undo(name)
-                if self.ledger.choose(request) is None:
+                if choose(self.ledger, request) is None:
                     for name in some:
                         self(name)
             if stride == 1:
@@ -82,7 +80,7 @@ class Trial:
 
 
 @contextmanager
-def trial(ledger: Ledger) -> Iterator[Trial]:
+def trial(ledger: LedgerState) -> Iterator[Trial]:
     """Let allocations go for a while; at the end everything is as it was, hints about leaving times included."""
     ends = list(ledger.chooser.node_ends), list(ledger.chooser.cabinet_ends)
     current, ledger.allocations = ledger.allocations, dict(ledger.allocations)

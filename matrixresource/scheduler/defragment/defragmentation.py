@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, lcm
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.defragment.search import (
     CHAIN,
@@ -29,10 +28,9 @@ from matrixresource.scheduler.defragment.search import (
 from matrixresource.scheduler.metrics.capacity_metrics import largest_blocks, largest_of
 from matrixresource.scheduler.model.bitmasks import part_dies
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.scheduler.model.state import LedgerState
+from matrixresource.scheduler.placement.choose import choose
 from matrixresource.scheduler.placement.reserved_capacity import closed
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
 
 STEPS = 120_000
 
@@ -91,14 +89,14 @@ def allow_all(name: str) -> bool:
 
 
 def plan_defragmentation(
-    ledger: Ledger, request: PlacementRequest, steps: int = STEPS, movable: Callable[[str], bool] = allow_all
+    ledger: LedgerState, request: PlacementRequest, steps: int = STEPS, movable: Callable[[str], bool] = allow_all
 ) -> DefragmentationPlan | None:
     """The moves, as few NPUs as were found, after which the gang fits: for a refused request, or for a block of so
     many nodes as `Wish(nodes, within="cabinet")` or `"supernode"`. None when nothing is to be done or no way was found
     within so many steps of the search. Only allocations that are `movable` are moved. Whole nodes only; nothing is
     changed."""
     found = (
-        None if ledger.choose(request) is not None else plan(ledger, request, steps, one_by_one=True, movable=movable)
+        None if choose(ledger, request) is not None else plan(ledger, request, steps, one_by_one=True, movable=movable)
     )
     if found is None:
         return None
@@ -113,7 +111,7 @@ def plan_defragmentation(
     )
 
 
-def _whole_after(ledger: Ledger, moves: dict[str, Placement]) -> list[int]:
+def _whole_after(ledger: LedgerState, moves: dict[str, Placement]) -> list[int]:
     """The whole nodes of each cabinet as they will be."""
     shape, index = ledger.shape, ledger.index
     dies: dict[int, int] = {}
@@ -133,7 +131,7 @@ def _whole_after(ledger: Ledger, moves: dict[str, Placement]) -> list[int]:
 
 
 def plan(
-    ledger: Ledger,
+    ledger: LedgerState,
     request: PlacementRequest,
     steps: int = STEPS,
     *,
@@ -158,7 +156,7 @@ def plan(
 
 
 def _plan_on_open_nodes(
-    ledger: Ledger, request: PlacementRequest, steps: int, one_by_one: bool, movable: Callable[[str], bool]
+    ledger: LedgerState, request: PlacementRequest, steps: int, one_by_one: bool, movable: Callable[[str], bool]
 ) -> Plan | None:
     search = EvacuationSearch(ledger, list(ledger.index.dies), pieces_of(ledger), rooms_of(ledger), one_by_one)
     for there in search.pieces.values():
@@ -186,7 +184,7 @@ def _plan_on_open_nodes(
     return made
 
 
-def _plan(ledger: Ledger, nodes: frozenset[int], moved: dict[Fragment, int]) -> Plan:
+def _plan(ledger: LedgerState, nodes: frozenset[int], moved: dict[Fragment, int]) -> Plan:
     """The places after everybody has moved at once."""
     shape = ledger.shape
     dies = list(ledger.index.dies)

@@ -13,14 +13,11 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import combinations
 from math import comb
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.model.bitmasks import low_bits, part_dies
 from matrixresource.scheduler.model.free_capacity_index import EVEN
 from matrixresource.scheduler.model.request import PlacementRequest
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.state import LedgerState
 
 CHAIN = 3  # how many tenants may make room for one another
 DIRECT = 100  # steps below which nobody makes room for anybody
@@ -44,7 +41,7 @@ class Fragment:
 class EvacuationSearch:
     """The state of one search: dies free by node, pieces by node and by name, what has moved where."""
 
-    ledger: Ledger
+    ledger: LedgerState
     dies: list[int]
     pieces: dict[int, list[Fragment]]
     rooms: list[int]  # nodes that pieces may move to
@@ -58,7 +55,7 @@ class EvacuationSearch:
     won: tuple[frozenset[int], dict[Fragment, int]] | None = None
 
 
-def pieces_of(ledger: Ledger) -> dict[int, list[Fragment]]:
+def pieces_of(ledger: LedgerState) -> dict[int, list[Fragment]]:
     """Every piece by node, with the dies that others may have after it; spares, sockets and memory stay."""
     found: dict[int, list[Fragment]] = {}
     shape, index = ledger.shape, ledger.index
@@ -76,7 +73,7 @@ def pieces_of(ledger: Ledger) -> dict[int, list[Fragment]]:
     return found
 
 
-def immovable_allocations(ledger: Ledger) -> set[str]:
+def immovable_allocations(ledger: LedgerState) -> set[str]:
     """Whose members no search moves: with spares, cells or rules about where others are, and whom such rules name."""
     found: set[str] = set()
     for name, allocation in ledger.allocations.items():
@@ -91,7 +88,7 @@ def immovable_allocations(ledger: Ledger) -> set[str]:
 
 
 def candidates(
-    ledger: Ledger, request: PlacementRequest, pieces: dict[int, list[Fragment]], bound: set[str], steps: int
+    ledger: LedgerState, request: PlacementRequest, pieces: dict[int, list[Fragment]], bound: set[str], steps: int
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
     """(NPUs that must leave, nodes) for each set the gang could have, the cheapest first; without nodes where spares
     or anybody `bound` to stay lies."""
@@ -137,7 +134,7 @@ def whole(nodes: tuple[int, ...], size: int, each: int) -> bool:
     return not any(count % each for count in counts.values())
 
 
-def _starts(ledger: Ledger, size: int) -> list[int]:
+def _starts(ledger: LedgerState, size: int) -> list[int]:
     """The first nodes of the domains to look at, those with the most free nodes where there are very many."""
     shape, index = ledger.shape, ledger.index
     starts = list(range(0, shape.all_nodes, size))
@@ -148,7 +145,7 @@ def _starts(ledger: Ledger, size: int) -> list[int]:
     return nlargest(DOMAINS_SEEN, starts, key=lambda first: index.left[first // size])
 
 
-def rooms_of(ledger: Ledger) -> list[int]:
+def rooms_of(ledger: LedgerState) -> list[int]:
     """Nodes that tenants may move to: all, or on a wide machine those in use with the least left."""
     shape, index = ledger.shape, ledger.index
     if shape.all_nodes <= WIDE:
@@ -275,7 +272,7 @@ def _may_go(search: EvacuationSearch, piece: Fragment, node: int, moved: dict[Fr
     )
 
 
-def executable_order(ledger: Ledger, moved: dict[Fragment, int]) -> list[Fragment]:
+def executable_order(ledger: LedgerState, moved: dict[Fragment, int]) -> list[Fragment]:
     """The pieces in an order in which each finds room on its new node; shorter than all of them when there is none."""
     dies = {node: ledger.index.dies[node] for piece, target in moved.items() for node in (piece.node, target)}
     waiting, order = list(moved), list[Fragment]()

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.model.request import PlacementRequest
+from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement import constrained
 from matrixresource.scheduler.placement.affinity import AffinityFilter
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
 
 Holders = dict[int, dict[str, int]]
 
 
-def holders(ledger: Ledger, cabinets: range | set[int]) -> Holders:
+def holders(ledger: LedgerState, cabinets: range | set[int]) -> Holders:
     """By node of these cabinets: who holds which dies there, spares included."""
     shape, index = ledger.shape, ledger.index
     found: Holders = {}
@@ -40,7 +37,7 @@ def holders(ledger: Ledger, cabinets: range | set[int]) -> Holders:
 class DomainEvacuation:
     """One domain: `size` nodes from `first` on, of which `wanted` are to be free. `here` are at least its holders."""
 
-    def __init__(self, ledger: Ledger, first: int, size: int, wanted: int, here: Holders) -> None:
+    def __init__(self, ledger: LedgerState, first: int, size: int, wanted: int, here: Holders) -> None:
         index, nodes = ledger.index, ledger.shape.nodes
         cabinets = range(first // nodes, (first + size) // nodes)
         self.owners: dict[int, frozenset[str]] = {}
@@ -93,7 +90,7 @@ class DomainEvacuation:
         return sum(map(self.npus.__getitem__, names))
 
 
-def greedy_evacuation(ledger: Ledger, request: PlacementRequest, first: int, size: int) -> tuple[set[str], float]:
+def greedy_evacuation(ledger: LedgerState, request: PlacementRequest, first: int, size: int) -> tuple[set[str], float]:
     """(who goes, a bound on the NPUs): the nodes that cost the least, as the rules allow, without a search.
 
     `size` nodes from `first` on are looked at. The bound holds for whole nodes without further rules.

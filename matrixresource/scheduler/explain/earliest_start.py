@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.changes import advance_reservation
 from matrixresource.scheduler.changes.trial import trial
 from matrixresource.scheduler.explain.release_set import domain_of_whole, possible
 from matrixresource.scheduler.model.request import PlacementRequest
+from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement import constrained
 from matrixresource.scheduler.placement.affinity import AffinityFilter
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.placement.choose import choose
 
 
-def earliest(ledger: Ledger, request: PlacementRequest, now: float) -> float | None:
+def earliest(ledger: LedgerState, request: PlacementRequest, now: float) -> float | None:
     """The first moment at which it fits if everybody leaves as said; None when that never happens.
 
     Beside reservations it must fit for as long as it means to stay.
@@ -26,7 +24,7 @@ def earliest(ledger: Ledger, request: PlacementRequest, now: float) -> float | N
         return None
     if ledger.promises:
         with advance_reservation.without_promises(ledger):
-            least = now if ledger.choose(request) is not None else earliest(ledger, request, now)
+            least = now if choose(ledger, request) is not None else earliest(ledger, request, now)
         return None if least is None else advance_reservation.first_start(ledger, request, now, least)
     if size := domain_of_whole(ledger, request):
         moment = _when_empty(ledger, request, size)
@@ -36,11 +34,11 @@ def earliest(ledger: Ledger, request: PlacementRequest, now: float) -> float | N
         )
     else:
         missing = _missing(ledger, request, range(ledger.shape.all_cabinets))
-        moment = _first(ledger, ledger.allocations, inf, lambda: ledger.choose(request) is not None, missing)
+        moment = _first(ledger, ledger.allocations, inf, lambda: choose(ledger, request) is not None, missing)
     return None if moment == inf else max(moment, now)
 
 
-def _when_empty(ledger: Ledger, request: PlacementRequest, size: int) -> float:
+def _when_empty(ledger: LedgerState, request: PlacementRequest, size: int) -> float:
     """For requests that fit as soon as a domain has enough nodes that are entirely free."""
     wanted, until, best = request.nodes + request.spares, _ready(ledger, request), inf
     for first in range(0, ledger.shape.all_nodes, size):
@@ -48,7 +46,7 @@ def _when_empty(ledger: Ledger, request: PlacementRequest, size: int) -> float:
     return best
 
 
-def _in_a_domain(ledger: Ledger, request: PlacementRequest, size: int) -> float:
+def _in_a_domain(ledger: LedgerState, request: PlacementRequest, size: int) -> float:
     """For any rules inside one cabinet or supernode: one after another, those whose nodes may be ready first."""
     nodes = ledger.shape.nodes
     if size == ledger.shape.all_nodes:
@@ -76,7 +74,7 @@ def _in_a_domain(ledger: Ledger, request: PlacementRequest, size: int) -> float:
     return best
 
 
-def _fits_in(ledger: Ledger, request: PlacementRequest, scope: range) -> Callable[[], bool]:
+def _fits_in(ledger: LedgerState, request: PlacementRequest, scope: range) -> Callable[[], bool]:
     def fits() -> bool:
         allowed = AffinityFilter(ledger, request)
         return not allowed.nothing and constrained.in_scope(ledger, request, scope, allowed) is not None
@@ -84,14 +82,14 @@ def _fits_in(ledger: Ledger, request: PlacementRequest, scope: range) -> Callabl
     return fits
 
 
-def _missing(ledger: Ledger, request: PlacementRequest, scope: range) -> int:
+def _missing(ledger: LedgerState, request: PlacementRequest, scope: range) -> int:
     """How many whole nodes fewer than the request needs there are in these cabinets."""
     wanted = request.spares + (request.nodes if request.npus_per_node == ledger.shape.npus else 0)
     whole = ledger.index.whole
     return wanted - sum([whole[cabinet].bit_count() for cabinet in scope]) if wanted else 0
 
 
-def _ready(ledger: Ledger, request: PlacementRequest) -> list[float]:
+def _ready(ledger: LedgerState, request: PlacementRequest) -> list[float]:
     """By node a moment before which it has no room for a member: when the last, or for parts the first, has left."""
     shape, index = ledger.shape, ledger.index
     nodes, last = shape.nodes, request.npus_per_node == shape.npus
@@ -115,7 +113,7 @@ def _ready(ledger: Ledger, request: PlacementRequest) -> list[float]:
     return until
 
 
-def _first(ledger: Ledger, names: Iterable[str], before: float, fits: Callable[[], bool], missing: int) -> float:
+def _first(ledger: LedgerState, names: Iterable[str], before: float, fits: Callable[[], bool], missing: int) -> float:
     """The first moment at which it fits as these leave: in growing strides, then in halves; infinite from `before`.
 
     Before so many nodes are given back as are `missing` it is not tried.

@@ -13,19 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.changes import preemption
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.explain import earliest_start, relaxation, release_set
 from matrixresource.scheduler.metrics.blast_radius import FailureImpact, blast_radius
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.affinity import AffinityFilter
+from matrixresource.scheduler.placement.choose import choose
 from matrixresource.scheduler.placement.emptiest_domains import emptiest_domains
 from matrixresource.scheduler.placement.reserved_capacity import hide_reservations
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
 
 DOMAINS_SHOWN = 16
 NARROW = 128  # nodes up to which moves are sought without being asked for
@@ -96,9 +94,11 @@ class PlacementExplanation:
     radius: tuple[FailureImpact, ...] = ()
 
 
-def answer(ledger: Ledger, request: PlacementRequest, now: float, effort: SearchBudget = QUICK) -> PlacementExplanation:
+def answer(
+    ledger: LedgerState, request: PlacementRequest, now: float, effort: SearchBudget = QUICK
+) -> PlacementExplanation:
     """Everything there is to say about a request."""
-    place = ledger.choose(request)
+    place = choose(ledger, request)
     if place is not None:
         return PlacementExplanation(place, earliest=now, radius=blast_radius(ledger, place))
     return PlacementExplanation(
@@ -112,7 +112,7 @@ def answer(ledger: Ledger, request: PlacementRequest, now: float, effort: Search
 # ---- why not
 
 
-def blocking_domains(ledger: Ledger, request: PlacementRequest) -> tuple[DomainDiagnosis, ...]:
+def blocking_domains(ledger: LedgerState, request: PlacementRequest) -> tuple[DomainDiagnosis, ...]:
     """The domains nearest to serving it, the best first."""
     shape = ledger.shape
     size = shape.nodes if request.required_domain == "cabinet" else shape.of_supernode
@@ -130,7 +130,7 @@ def blocking_domains(ledger: Ledger, request: PlacementRequest) -> tuple[DomainD
     return tuple(found[:DOMAINS_SHOWN])
 
 
-def _counted(ledger: Ledger, request: PlacementRequest, first: int, size: int) -> DomainDiagnosis:
+def _counted(ledger: LedgerState, request: PlacementRequest, first: int, size: int) -> DomainDiagnosis:
     """Without rules about single nodes."""
     free = ledger.index.free[first : first + size]
     down = free.count(-1)
@@ -143,7 +143,7 @@ def _counted(ledger: Ledger, request: PlacementRequest, first: int, size: int) -
     return _domain(ledger, request, first, size, room, cut, {"down": down, "allocated": size - down - room})
 
 
-def _rooms(ledger: Ledger, request: PlacementRequest, first: int, size: int) -> list[bool]:
+def _rooms(ledger: LedgerState, request: PlacementRequest, first: int, size: int) -> list[bool]:
     """Of each node whether it has room for a member."""
     free = ledger.index.free[first : first + size]
     if request.npus_per_node >= 1:
@@ -152,7 +152,7 @@ def _rooms(ledger: Ledger, request: PlacementRequest, first: int, size: int) -> 
 
 
 def _walked(
-    ledger: Ledger, request: PlacementRequest, first: int, size: int, allowed: AffinityFilter, shown: list[bool]
+    ledger: LedgerState, request: PlacementRequest, first: int, size: int, allowed: AffinityFilter, shown: list[bool]
 ) -> DomainDiagnosis:
     """Node by node; `shown` says of each whether it has room beside what is promised and to be avoided."""
     obstacles: dict[str, int] = {}
@@ -179,7 +179,13 @@ def _walked(
 
 
 def _domain(
-    ledger: Ledger, request: PlacementRequest, first: int, size: int, room: int, cut: int, obstacles: dict[str, int]
+    ledger: LedgerState,
+    request: PlacementRequest,
+    first: int,
+    size: int,
+    room: int,
+    cut: int,
+    obstacles: dict[str, int],
 ) -> DomainDiagnosis:
     """`room` is in nodes of which `cut` make up no cell."""
     index = ledger.index
@@ -206,7 +212,7 @@ def _domain(
 # ---- what would help
 
 
-def changes(ledger: Ledger, request: PlacementRequest, now: float, effort: SearchBudget) -> Iterator[Suggestion]:
+def changes(ledger: LedgerState, request: PlacementRequest, now: float, effort: SearchBudget) -> Iterator[Suggestion]:
     """Each kind of change that helps, the smallest that was found."""
     exact = request.unconstrained or request.nodes <= relaxation.FEW
     if nodes := relaxation.most_nodes(ledger, request):

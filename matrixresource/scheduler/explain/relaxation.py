@@ -10,23 +10,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations
 from math import lcm
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.model.request import DomainConstraint, PlacementRequest
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.state import LedgerState
+from matrixresource.scheduler.placement.choose import choose
 
 FEW = 8  # numbers that are tried one by one
 
 
-def most_nodes(ledger: Ledger, request: PlacementRequest) -> int:
+def most_nodes(ledger: LedgerState, request: PlacementRequest) -> int:
     """The most nodes, in whole blocks and cells, that fit under the same rules; 0 for none."""
     step = lcm(request.supernode_block, request.cabinet_block)
     return step * _most((request.nodes - 1) // step, lambda count: _fits(ledger, request.with_nodes(count * step)))
 
 
-def most_pools(ledger: Ledger, request: PlacementRequest) -> PlacementRequest | None:
+def most_pools(ledger: LedgerState, request: PlacementRequest) -> PlacementRequest | None:
     """A request for sockets and memory alone, with what there is of each where most of it fits; None for nothing."""
     shape, index = ledger.shape, ledger.index
     size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}[request.required_domain]
@@ -40,7 +38,7 @@ def most_pools(ledger: Ledger, request: PlacementRequest) -> PlacementRequest | 
     return less if best[0] and _fits(ledger, less) else None
 
 
-def relaxed(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple[str, str, PlacementRequest]]:
+def relaxed(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, str, PlacementRequest]]:
     """(rule, what it would have to be, the request with it so) for each single rule that can give way far enough."""
     for rule, steps in (
         ("within", _levels(ledger, request)),
@@ -58,8 +56,8 @@ def relaxed(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple[str, st
                 break
 
 
-def _fits(ledger: Ledger, request: PlacementRequest) -> bool:
-    return ledger.choose(request) is not None
+def _fits(ledger: LedgerState, request: PlacementRequest) -> bool:
+    return choose(ledger, request) is not None
 
 
 def _most(high: int, fits: Callable[[int], bool]) -> int:
@@ -76,14 +74,14 @@ def _most(high: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _levels(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
+def _levels(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
     if request.required_domain == "cabinet":
         yield "supernode", replace(request, required_domain="supernode")
     if request.required_domain == "cabinet" or (request.required_domain and ledger.shape.supernodes > 1):
         yield "", replace(request, required_domain="")
 
 
-def _spreads(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
+def _spreads(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
     if request.spread is None or not request.spread.required:
         return
     over, most = request.spread.over, request.spread.most
@@ -100,7 +98,7 @@ def _spreads(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple[str, P
     yield "", replace(request, spread=None)
 
 
-def _spares(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
+def _spares(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
     if request.spares:
         left = _most(request.spares - 1, lambda count: _fits(ledger, replace(request, spares=count)))
         yield str(left), replace(request, spares=left)

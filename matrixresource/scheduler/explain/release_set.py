@@ -12,7 +12,6 @@ import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import inf, lcm
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.changes.trial import Trial, trial
 from matrixresource.scheduler.defragment.search import WIDE
@@ -21,10 +20,9 @@ from matrixresource.scheduler.model.bitmasks import low_bits
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.free_capacity_index import EVEN, FreeCapacityIndex
 from matrixresource.scheduler.model.request import PlacementRequest
+from matrixresource.scheduler.model.state import LedgerState
+from matrixresource.scheduler.placement.choose import choose
 from matrixresource.scheduler.placement.emptiest_domains import emptiest_domains
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
 
 DOMAINS_TRIED = 16
 NODES_TRIED = 64
@@ -42,7 +40,7 @@ class ReleaseSet:
     exact: bool
 
 
-def least(ledger: Ledger, request: PlacementRequest, effort: int) -> ReleaseSet | None:
+def least(ledger: LedgerState, request: PlacementRequest, effort: int) -> ReleaseSet | None:
     """The cheapest release found for a refused request; None when it would not fit on an empty machine either.
 
     `effort` bounds the steps of each search. Nothing is changed.
@@ -65,7 +63,7 @@ def least(ledger: Ledger, request: PlacementRequest, effort: int) -> ReleaseSet 
         return _searched(ledger, request, effort, released)
 
 
-def domain_of_whole(ledger: Ledger, request: PlacementRequest) -> int:
+def domain_of_whole(ledger: LedgerState, request: PlacementRequest) -> int:
     """The nodes of a domain in which it fits as soon as so many are entirely free; 0 for requests with other rules."""
     shape = ledger.shape
     ruled = (
@@ -106,7 +104,7 @@ def possible(shape: ClusterShape, request: PlacementRequest) -> bool:
 # ---- whole nodes
 
 
-def _emptied(ledger: Ledger, request: PlacementRequest, size: int, effort: int) -> ReleaseSet | None:
+def _emptied(ledger: LedgerState, request: PlacementRequest, size: int, effort: int) -> ReleaseSet | None:
     shape = ledger.shape
     if size > MANY and effort < size:
         return _emptied_at_once(ledger, request, size)
@@ -126,7 +124,7 @@ def _emptied(ledger: Ledger, request: PlacementRequest, size: int, effort: int) 
     return ReleaseSet(tuple(sorted(best)), cost, exact) if best else None
 
 
-def _emptied_at_once(ledger: Ledger, request: PlacementRequest, size: int) -> ReleaseSet | None:
+def _emptied_at_once(ledger: LedgerState, request: PlacementRequest, size: int) -> ReleaseSet | None:
     shape = ledger.shape
     if shape.all_nodes > WIDE and request.nodes + request.spares <= shape.of_supernode:
         size = min(size, shape.of_supernode)  # all of a wide machine is not looked at
@@ -143,7 +141,7 @@ def _emptied_at_once(ledger: Ledger, request: PlacementRequest, size: int) -> Re
 # ---- a part of a node
 
 
-def _vacated(ledger: Ledger, request: PlacementRequest) -> ReleaseSet | None:
+def _vacated(ledger: LedgerState, request: PlacementRequest) -> ReleaseSet | None:
     index, shape = ledger.index, ledger.shape
     nodes: list[int] = []
     for free in range(shape.npus - 1, -1, -1):
@@ -179,7 +177,7 @@ def _room(index: FreeCapacityIndex, here: Holders, node: int, names: tuple[str, 
 # ---- any rules
 
 
-def by_npus(ledger: Ledger, names: list[str], below: float) -> Iterator[tuple[float, tuple[str, ...]]]:
+def by_npus(ledger: LedgerState, names: list[str], below: float) -> Iterator[tuple[float, tuple[str, ...]]]:
     """Every set of these allocations with fewer NPUs than `below`, in order of their NPUs."""
     sizes = {name: ledger.allocations[name].request.npus for name in names}
     order = sorted(names, key=lambda name: (sizes[name], name))
@@ -196,7 +194,7 @@ def by_npus(ledger: Ledger, names: list[str], below: float) -> Iterator[tuple[fl
             heapq.heappush(waiting, (cost + following - sizes[order[last]], (*places[:-1], last + 1)))
 
 
-def _searched(ledger: Ledger, request: PlacementRequest, effort: int, released: Trial) -> ReleaseSet | None:
+def _searched(ledger: LedgerState, request: PlacementRequest, effort: int, released: Trial) -> ReleaseSet | None:
     """First a set found by domain, of which none could stay; then smaller ones, as far as the effort goes."""
     best: list[str] | None = None
     cost = inf
@@ -219,7 +217,7 @@ def _searched(ledger: Ledger, request: PlacementRequest, effort: int, released: 
     return ReleaseSet(tuple(sorted(best)), cost, not crowded)
 
 
-def _domains(ledger: Ledger, request: PlacementRequest) -> list[tuple[int, int]]:
+def _domains(ledger: LedgerState, request: PlacementRequest) -> list[tuple[int, int]]:
     """(first node, nodes) of a few domains near to serving it, the last the largest that it may span."""
     shape = ledger.shape
     size = shape.nodes if request.required_domain == "cabinet" else shape.of_supernode
@@ -228,14 +226,14 @@ def _domains(ledger: Ledger, request: PlacementRequest) -> list[tuple[int, int]]
     return found if request.required_domain or near or size == shape.all_nodes else [*found, (0, shape.all_nodes)]
 
 
-def _owners(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
+def _owners(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
     """(who is on the nodes of a domain that cost the least, how many go at a time)."""
     for first, size in _domains(ledger, request):
         names, _ = greedy_evacuation(ledger, request, first, size)
         yield sorted(names), max(1, len(names))
 
 
-def _smallest_first(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
+def _smallest_first(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
     """(tenants of a domain, the smallest first, how many go at a time)."""
     shape = ledger.shape
     for first, size in _domains(ledger, request):
@@ -244,14 +242,14 @@ def _smallest_first(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple
         yield sorted(here, key=lambda name: (ledger.allocations[name].request.npus, name)), 2
 
 
-def _anybody(ledger: Ledger, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
+def _anybody(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
     """Everybody at once, where there are few."""
     if len(ledger.allocations) <= CROWD:
         yield sorted(ledger.allocations), len(ledger.allocations)
 
 
 def _enough(
-    ledger: Ledger, request: PlacementRequest, names: list[str], stride: int, released: Trial, tests: float
+    ledger: LedgerState, request: PlacementRequest, names: list[str], stride: int, released: Trial, tests: float
 ) -> list[str] | None:
     """As many of the first as it takes, in growing strides, without those that could stay."""
     done = 0
@@ -259,10 +257,10 @@ def _enough(
         for name in names[done : done + stride]:
             released(name)
         done, stride = done + stride, stride * 2
-        if ledger.choose(request) is not None:
+        if choose(ledger, request) is not None:
             return released.minimal_subset(request, tests)
     return None
 
 
-def npus_of(ledger: Ledger, names: Iterable[str]) -> float:
+def npus_of(ledger: LedgerState, names: Iterable[str]) -> float:
     return sum(ledger.allocations[name].request.npus for name in names)

@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.model.request import Placement
+from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.topology.supernode import Supernode
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ class FailureImpact:
     ub_share: float
 
 
-def blast_radius(ledger: Ledger, place: Placement) -> tuple[FailureImpact, ...]:
+def blast_radius(ledger: LedgerState, place: Placement) -> tuple[FailureImpact, ...]:
     """For each kind of failure, the worst one. Spares, sockets and memory do not count."""
     shape = ledger.shape
     npus = {c * shape.nodes + o: float(shape.npus) for c, mask in place.whole for o in ledger.index.offsets(mask)}

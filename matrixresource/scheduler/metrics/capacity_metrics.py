@@ -8,13 +8,10 @@ neither what is free on it nor what is held there. Nor does a broken die that no
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.state import LedgerState
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class CapacitySnapshot:
         return 1 - self.dies_free / self.dies_up if self.dies_up else 0.0
 
 
-def views(ledger: Ledger, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48)) -> CapacitySnapshot:
+def views(ledger: LedgerState, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48)) -> CapacitySnapshot:
     """Everything at once. `sizes` are the blocks, in nodes, that are counted inside supernodes; cabinets have all."""
     index, shape = ledger.index, ledger.shape
     each = 2 * shape.npus

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import networkx as nx
 
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 from matrixresource.scheduler.model.request import Placement
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.state import LedgerState
 
 
 class Share(NamedTuple):
@@ -74,7 +72,7 @@ def graph_of(shape: ClusterShape, supernodes: Sequence[str] | None = None) -> nx
 # ---- from the index's side into the graph
 
 
-def annotate(graph: nx.Graph, ledger: Ledger) -> None:
+def annotate(graph: nx.Graph, ledger: LedgerState) -> None:
     """Write into the graph who holds what and which nodes are up, all anew. Raises HeldTwice."""
     abouts = [graph.nodes[node] for node in nodes_of(graph)]
     for about, up in zip(abouts, ledger.index.up, strict=True):

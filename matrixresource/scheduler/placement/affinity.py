@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from matrixresource.scheduler.model.request import PlacementRequest
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.state import LedgerState
 
 
 class AffinityFilter:
     """What `apart` and `near` leave over, as a test of a node."""
 
-    def __init__(self, ledger: Ledger, request: PlacementRequest) -> None:
+    def __init__(self, ledger: LedgerState, request: PlacementRequest) -> None:
         self.nodes, self.of_supernode = ledger.shape.nodes, ledger.shape.of_supernode
         self.rules: list[tuple[int, set[int], bool]] = []
         self.nothing = False
@@ -28,7 +25,7 @@ class AffinityFilter:
                 self.rules.append((size, kept, inside))
                 self.nothing = self.nothing or (inside and not kept)
 
-    def _domains(self, ledger: Ledger, other: str, size: int) -> set[int]:
+    def _domains(self, ledger: LedgerState, other: str, size: int) -> set[int]:
         place = ledger.allocations[other].place
         if size >= self.nodes:
             return {cabinet * self.nodes // size for cabinet in place.cabinets(self.nodes)}

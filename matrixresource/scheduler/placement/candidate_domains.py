@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from matrixresource.scheduler.model.best_fit import CANDIDATES
 from matrixresource.scheduler.model.bitmasks import low_bits
 from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 from matrixresource.scheduler.model.request import PlacementRequest
-from matrixresource.scheduler.placement.best_fit import CANDIDATES
 
 ROOMY = 24  # how many supernodes without enough whole nodes are looked at for parts
 

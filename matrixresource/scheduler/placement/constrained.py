@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from math import lcm
-from typing import TYPE_CHECKING
 
+from matrixresource.scheduler.model.best_fit import CANDIDATES
 from matrixresource.scheduler.model.bitmasks import lowest, part_dies
 from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest
+from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.affinity import AffinityFilter
-from matrixresource.scheduler.placement.best_fit import CANDIDATES
 from matrixresource.scheduler.placement.block_distribution import CabinetCapacity, distribute
 from matrixresource.scheduler.placement.candidate_domains import (
     ROOMY,
@@ -24,11 +24,8 @@ from matrixresource.scheduler.placement.candidate_domains import (
     whole_in,
 )
 
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
 
-
-def choose(ledger: Ledger, request: PlacementRequest) -> Placement | None:
+def choose(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
     """A place that keeps every rule that is required, or None."""
     index = ledger.index
     if request.required_domain == "cabinet" and request.nodes + request.spares > index.nodes:
@@ -80,7 +77,7 @@ def too_few(index: FreeCapacityIndex, request: PlacementRequest) -> bool:
     return wanted > (index.most_left() if request.required_domain or index.shape.supernodes == 1 else sum(index.left))
 
 
-def with_spares(ledger: Ledger, request: PlacementRequest) -> Placement | None:
+def with_spares(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
     """Whole nodes and spares and no other rule: found from the index alone."""
     index, chooser = ledger.index, ledger.chooser
     both = request.nodes + request.spares
@@ -109,7 +106,7 @@ def with_spares(ledger: Ledger, request: PlacementRequest) -> Placement | None:
     return leaving_spares(index, request, free, range(index.shape.all_cabinets))
 
 
-def in_scope(ledger: Ledger, request: PlacementRequest, scope: range, allowed: AffinityFilter) -> Placement | None:
+def in_scope(ledger: LedgerState, request: PlacementRequest, scope: range, allowed: AffinityFilter) -> Placement | None:
     """The whole request inside some cabinets, or None."""
     index = ledger.index
     place = Placement()
@@ -307,7 +304,7 @@ def place_spares(index: FreeCapacityIndex, request: PlacementRequest, scope: Ite
     return False
 
 
-def place_pools(ledger: Ledger, request: PlacementRequest, around: Iterable[int], place: Placement) -> bool:
+def place_pools(ledger: LedgerState, request: PlacementRequest, around: Iterable[int], place: Placement) -> bool:
     """Sockets and GiB from any nodes that are up, the gang's own cabinets first."""
     index = ledger.index
     own = place.cabinets(index.nodes)
@@ -330,7 +327,7 @@ def place_pools(ledger: Ledger, request: PlacementRequest, around: Iterable[int]
     return not cpus and not mem
 
 
-def over_supernodes(ledger: Ledger, request: PlacementRequest, allowed: AffinityFilter) -> Placement | None:
+def over_supernodes(ledger: LedgerState, request: PlacementRequest, allowed: AffinityFilter) -> Placement | None:
     """A gang larger than any supernode: the emptiest whole, in blocks, the rest where it is tightest."""
     index, shape = ledger.index, ledger.shape
     if not request.nodes or (request.npus_per_node == index.npus and sum(index.left) < request.nodes + request.spares):

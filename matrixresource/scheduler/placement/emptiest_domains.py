@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from matrixresource.scheduler.model.bitmasks import low_bits
-
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.state import LedgerState
 
 
-def emptiest_domains(ledger: Ledger, size: int, most: int) -> list[int]:
+def emptiest_domains(ledger: LedgerState, size: int, most: int) -> list[int]:
     """The first node of each of the cabinets or supernodes (`size` nodes each) with the most whole free nodes, up to
     `most` of them, the best first."""
     index, shape = ledger.index, ledger.shape

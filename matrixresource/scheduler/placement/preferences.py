@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.request import DomainConstraint, Placement, PlacementRequest
+from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement import constrained
 
-if TYPE_CHECKING:
-    from matrixresource.scheduler.ledger import Ledger
 
-
-def choose(ledger: Ledger, request: PlacementRequest) -> Placement | None:
+def choose(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
     """A place that keeps what is required and as many of the preferences as fit, or None."""
     return first_that_fits(ledger.shape, request, lambda firm: _firmly(ledger, firm))
 
@@ -36,8 +34,8 @@ def first_that_fits(
     return None
 
 
-def _firmly(ledger: Ledger, request: PlacementRequest) -> Placement | None:
-    return constrained.choose(ledger, request) if not request.unconstrained else ledger.choose_unreserved(request)
+def _firmly(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
+    return constrained.choose(ledger, request) if not request.unconstrained else ledger.chooser.choose(request)
 
 
 def _firmed(request: PlacementRequest) -> Iterator[PlacementRequest]:

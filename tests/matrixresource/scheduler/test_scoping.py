@@ -7,13 +7,13 @@ import random
 import pytest
 
 from matrixresource.scheduler.ledger import Ledger
+from matrixresource.scheduler.model.best_fit import CANDIDATES
 from matrixresource.scheduler.model.bitmasks import low_bits
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.free_capacity_index import WORD_BITS
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.placement import candidate_domains
 from matrixresource.scheduler.placement.affinity import AffinityFilter
-from matrixresource.scheduler.placement.best_fit import CANDIDATES
 from matrixresource.scheduler.placement.constrained import has_room, in_scope
 
 

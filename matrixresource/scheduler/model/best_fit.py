@@ -46,6 +46,14 @@ class BestFit:
 
     # ---- parts of a node
 
+    def choose(self, request: PlacementRequest) -> Placement | None:
+        """A place for a request without rules, or None."""
+        if request.nodes % request.supernode_block or request.nodes % request.cabinet_block:
+            return None  # no number of whole blocks
+        return (
+            self.part(request) if request.nodes == 1 and request.npus_per_node < self.index.npus else self.gang(request)
+        )
+
     def part(self, request: PlacementRequest) -> Placement | None:
         """One NPU or several, or a die, on one node."""
         index, npus = self.index, self.index.npus

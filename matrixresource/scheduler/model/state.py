@@ -1,0 +1,142 @@
+"""Who holds what of one machine, with the index, the tenants of each cabinet and the choice's statistics in step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from matrixresource.scheduler.model.best_fit import POLICIES, BestFit, Policy
+from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
+from matrixresource.scheduler.model.request import Placement, PlacementRequest
+from matrixresource.scheduler.model.reservations import Reservation, ReservedCapacity
+
+
+@dataclass(slots=True, init=False)
+class HeldAllocation:
+    """One allocation."""
+
+    request: PlacementRequest
+    place: Placement
+    since: float
+
+    def __init__(self, request: PlacementRequest, place: Placement, since: float) -> None:
+        self.request, self.place, self.since = request, place, since
+
+
+class LedgerState:
+    """Allocations and reservations, and the changes of both that leave everything in step."""
+
+    def __init__(self, shape: ClusterShape, policy: Policy = POLICIES["best"]) -> None:
+        self.shape = shape
+        self.index = FreeCapacityIndex(shape)
+        self.chooser = BestFit(self.index, policy)
+        self.allocations: dict[str, HeldAllocation] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.promises = ReservedCapacity()  # those of them that wait for their start
+        self.tenants: list[set[str]] = [set() for _ in range(shape.all_cabinets)]  # who has anything in a cabinet
+
+    def hold(self, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
+        """Take a place that is free; ValueError when the name or any of the place is held already."""
+        if name in self.reservations:
+            raise ValueError(f"{name}: held already, as a reservation")
+        self.activate(name, request, place, now)
+
+    def activate(self, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
+        """The same for a reservation's own name."""
+        if name in self.allocations or not self.index.has(place):
+            raise ValueError(f"{name}: held already, or its place is not free")
+        self.take(name, place, request.lease_end)
+        self.allocations[name] = HeldAllocation(request, place, now)
+
+    def release(self, name: str) -> None:
+        self.give(name, self.allocations.pop(name).place)
+        if self.reservations:
+            self.reservations.pop(name, None)
+
+    def change(self, name: str, request: PlacementRequest, place: Placement | None) -> Placement | None:
+        """Have it in another place, under another request; None where there is no place."""
+        if place is None:
+            return None
+        allocation = self.allocations[name]
+        self.give(name, allocation.place)
+        if not self.index.has(place):
+            self.take(name, allocation.place, allocation.request.lease_end)
+            raise ValueError(f"{name}: its new place is not free")
+        self.take(name, place, request.lease_end)
+        allocation.request, allocation.place = request, place
+        return place
+
+    def take(self, name: str, place: Placement, end: float = inf) -> None:
+        index, tenants, nodes = self.index, self.tenants, self.shape.nodes
+        ends = self.chooser.cabinet_ends
+        finite = end != inf
+        for cabinet, mask in place.whole:
+            index.take_whole(cabinet, mask)
+            tenants[cabinet].add(name)
+            if finite and ends[cabinet] < end:
+                ends[cabinet] = end
+        for node, dies in place.parts:
+            index.take(node, dies)
+            cabinet = node // nodes
+            tenants[cabinet].add(name)
+            if finite:
+                node_ends = self.chooser.node_ends
+                if node_ends[node] < end:
+                    node_ends[node] = end
+                if ends[cabinet] < end:
+                    ends[cabinet] = end
+        for cabinet, mask in place.spares:
+            index.take_whole(cabinet, mask)
+            tenants[cabinet].add(name)
+        if place.cpus or place.mem:
+            self._pool(name, place, -1)
+
+    def give(self, name: str, place: Placement) -> None:
+        index, tenants, nodes, npus = self.index, self.tenants, self.shape.nodes, self.shape.npus
+        ends = self.chooser.cabinet_ends
+        if place.cpus or place.mem:
+            self._pool(name, place, 1)
+        for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
+            index.give_whole(cabinet, mask)
+            here = tenants[cabinet]
+            here.discard(name)
+            if not here:
+                ends[cabinet] = 0.0
+        for node, dies in place.parts:
+            index.give(node, dies)
+            cabinet = node // nodes
+            here = tenants[cabinet]
+            here.discard(name)
+            if index.free[node] == npus:
+                self.chooser.node_ends[node] = 0.0
+            if not here:
+                ends[cabinet] = 0.0
+
+    def _pool(self, name: str, place: Placement, sign: int) -> None:
+        for amounts, left in ((place.cpus, self.index.cpus), (place.mem, self.index.mem)):
+            for node, amount in amounts:
+                left[node] += sign * amount
+                if sign < 0:
+                    self.tenants[node // self.shape.nodes].add(name)
+                else:
+                    self.tenants[node // self.shape.nodes].discard(name)
+
+    def rebuilt(self) -> FreeCapacityIndex:
+        """The index made anew from who holds what and which nodes are up."""
+        index = FreeCapacityIndex(self.shape)
+        for node, up in enumerate(self.index.up):
+            index.set_up(node, up)
+        for allocation in self.allocations.values():
+            for cabinet, mask in allocation.place.whole + allocation.place.spares:
+                for offset in index.offsets(mask):
+                    index.take(cabinet * self.shape.nodes + offset, self.shape.dies)
+            for node, dies in allocation.place.parts:
+                index.take(node, dies)
+            for node, amount in allocation.place.cpus:
+                index.cpus[node] -= amount
+            for node, amount in allocation.place.mem:
+                index.mem[node] -= amount
+        for node, dies in self.index.faulty_dies.items():
+            index.block(node, dies)
+        return index
