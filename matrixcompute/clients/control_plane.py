@@ -10,7 +10,7 @@ from typing import Protocol
 
 from matrixcommon.api.client import WatchEvent
 from matrixcompute.contract import SliceSummary
-from matrixcompute.instances.composition import SliceSpec
+from matrixcompute.model.composition import SliceSpec
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.contract.defragmentations import DefragmentationView, MoveRefused, RelocateRequest
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.errors import MatrixError
 from matrixcompute.contract import SliceSummary
-from matrixcompute.instances.composition import OWNER_LABEL, SliceSpec
+from matrixcompute.model.composition import OWNER_LABEL, SliceSpec
 from matrixlink.client import LinkClient
 from matrixlink.contract.slices import SliceRequest, SliceView
 from matrixresource.client import ResourceClient

@@ -17,11 +17,11 @@ from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.persistence.database_session import check_etag
 from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.contract import InstanceRequest, InstanceView
-from matrixcompute.instances.composition import PLACEMENT_FIELDS, compose
+from matrixcompute.model.composition import PLACEMENT_FIELDS, compose
 from matrixcompute.operations.saga import RELOCATE, SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter
 from matrixcompute.recovery.loss import active_or_none
-from matrixcompute.store import ComputeStore, InstanceRow
+from matrixcompute.store.store import ComputeStore, InstanceRow
 from matrixresource.contract.allocations import AllocationView
 
 INSTANCE_NAME_LENGTH_MAX = 58

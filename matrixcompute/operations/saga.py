@@ -21,7 +21,7 @@ from matrixcommon.model.errors import MatrixError, from_problem
 from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.recovery.policy import RecoveryPolicy
-from matrixcompute.store import OPEN, ComputeStore, InstanceRow, SagaRow
+from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, SagaRow
 
 log = logging.getLogger(__name__)
 

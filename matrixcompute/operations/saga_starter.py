@@ -7,9 +7,9 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import InstanceRequest
-from matrixcompute.instances.composition import placement_changed
+from matrixcompute.model.composition import placement_changed
 from matrixcompute.operations.saga import MOVE, SagaRunner
-from matrixcompute.store import ComputeStore, InstanceRow
+from matrixcompute.store.store import ComputeStore, InstanceRow
 
 
 def change_verb(instance: InstanceRow) -> str:

@@ -12,7 +12,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.instances.service import Conductor
 from matrixcompute.operations.saga import RELOCATE
-from matrixcompute.store import ComputeStore, InstanceRow, SagaRow
+from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 from matrixresource.contract.defragmentations import MoveRefused, MoveView
 
 PASSING = ("Conflict", "StaleGeneration")

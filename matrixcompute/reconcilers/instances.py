@@ -10,13 +10,13 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_model import condition
 from matrixcompute.clients.control_plane import ControlPlaneClients
-from matrixcompute.instances.decision import Observed, conditions_of
 from matrixcompute.operations.saga import REPAIR, SagaRunner
 from matrixcompute.operations.saga_starter import SagaStarter, change_verb
+from matrixcompute.reconcilers.decision import Observed, conditions_of
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
 from matrixcompute.recovery.loss import AllocationLoss, active_or_none
 from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, plan_recovery
-from matrixcompute.store import ComputeStore, InstanceRow
+from matrixcompute.store.store import ComputeStore, InstanceRow
 
 
 class InstanceReconciler:

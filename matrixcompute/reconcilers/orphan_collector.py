@@ -6,8 +6,8 @@ A thing is let go only when it was ownerless on two looks in a row, so that one 
 from __future__ import annotations
 
 from matrixcompute.clients.control_plane import ControlPlaneClients
-from matrixcompute.instances.composition import OWNER_LABEL
-from matrixcompute.store import ComputeStore
+from matrixcompute.model.composition import OWNER_LABEL
+from matrixcompute.store.store import ComputeStore
 
 
 class OrphanCollector:

@@ -13,14 +13,14 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_model import condition
 from matrixcompute.clients.control_plane import ControlPlaneClients
-from matrixcompute.instances.composition import compose
-from matrixcompute.instances.decision import Observed
+from matrixcompute.model.composition import compose
 from matrixcompute.operations.saga import MOVE, YIELD_CAPACITY
 from matrixcompute.operations.saga_starter import SagaStarter
-from matrixcompute.reconcilers.draining import lying_in, who_can_leave
+from matrixcompute.reconcilers.decision import Observed
 from matrixcompute.recovery.loss import AllocationLoss, diagnose_loss
-from matrixcompute.store import ComputeStore, InstanceRow
+from matrixcompute.store.store import ComputeStore, InstanceRow
 from matrixcompute.workflows.create_instance import RETRY_S
+from matrixcompute.workflows.draining import lying_in, who_can_leave
 from matrixresource.contract.allocations import AllocationView
 
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import MatrixError, StaleGeneration
 from matrixcommon.model.resource_model import condition
 from matrixcompute.operations.saga import MOVE, RELOCATE, REPAIR, Saga, Step
-from matrixcompute.store import InstanceRow
+from matrixcompute.store.store import InstanceRow
 from matrixcompute.workflows import moving_steps, steps
 from matrixcompute.workflows.create_instance import RETRY_S
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_model import condition
 from matrixcompute.operations.saga import Saga, Step
-from matrixcompute.store import InstanceRow
+from matrixcompute.store.store import InstanceRow
 from matrixcompute.workflows import steps
 
 RETRY_S = 30.0

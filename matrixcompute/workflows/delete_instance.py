@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import MatrixError
 from matrixcompute.operations.saga import Saga, Step
-from matrixcompute.store import InstanceRow
+from matrixcompute.store.store import InstanceRow
 from matrixcompute.workflows import steps
 
 

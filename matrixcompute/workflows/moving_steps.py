@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from matrixcommon.model.errors import Conflict, StaleGeneration
-from matrixcompute.instances.composition import compose
+from matrixcompute.model.composition import compose
 from matrixcompute.operations.saga import StepContext, StepPending
-from matrixcompute.reconcilers.draining import lying_in, who_can_leave, without
 from matrixcompute.recovery.policy import plan_recovery
 from matrixcompute.workflows import steps
+from matrixcompute.workflows.draining import lying_in, who_can_leave, without
 from matrixresource.contract.defragmentations import RelocateRequest
 
 

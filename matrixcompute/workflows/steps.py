@@ -5,7 +5,7 @@ from __future__ import annotations
 from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InsufficientCapacity, MatrixError, NotFound
 from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import InstanceRequest, SliceSummary
-from matrixcompute.instances.composition import compose
+from matrixcompute.model.composition import compose
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
 from matrixcompute.recovery.policy import plan_recovery

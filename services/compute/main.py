@@ -14,7 +14,7 @@ from pydantic import Field
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Gone, MatrixError
 from matrixcommon.persistence.database_session import Database
-from matrixcompute.api import routes
+from matrixcompute.api.instances import routes
 from matrixcompute.clients.control_plane import ControlPlaneClients
 from matrixcompute.clients.http_clients import HttpClients
 from matrixcompute.instances.service import Conductor
@@ -23,7 +23,7 @@ from matrixcompute.reconcilers.defragmentation_executor import DefragmentationEx
 from matrixcompute.reconcilers.instances import InstanceReconciler
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.recovery.policy import RecoveryPolicy
-from matrixcompute.store import Base, ComputeStore
+from matrixcompute.store.store import Base, ComputeStore
 from matrixcompute.workflows.change_instance import MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE, SCALE_INSTANCE
 from matrixcompute.workflows.create_instance import CREATE_INSTANCE
 from matrixcompute.workflows.delete_instance import DELETE_INSTANCE

@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.quantities import from_timestamp
-from matrixcompute.instances.states import INSTANCE_STATES
-from matrixcompute.store import ComputeStore, EventRow, InstanceRow
+from matrixcompute.model.states import INSTANCE_STATES
+from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow
 
 QUEUE_SECONDS = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400)
 

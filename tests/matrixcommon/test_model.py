@@ -18,7 +18,7 @@ from matrixcommon.model.errors import (
 from matrixcommon.model.hardware_names import DieName, L2Name, NodeName, checked_resource_name
 from matrixcommon.model.quantities import duration_text, from_timestamp, seconds_of, timestamp
 from matrixcommon.model.resource_model import condition
-from matrixcompute.instances.states import INSTANCE_STATES
+from matrixcompute.model.states import INSTANCE_STATES
 
 
 def test_a_node_knows_where_it_stands_and_what_is_on_it():

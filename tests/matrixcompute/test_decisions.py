@@ -6,8 +6,8 @@ import pytest
 
 from matrixcommon.model.planes import Plane
 from matrixcompute.contract import InstanceRequest, SliceSummary
-from matrixcompute.instances.composition import OWNER_LABEL, compose
-from matrixcompute.instances.decision import Observed, conditions_of
+from matrixcompute.model.composition import OWNER_LABEL, compose
+from matrixcompute.reconcilers.decision import Observed, conditions_of
 from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, plan_recovery
 from matrixresource.contract.allocations import AllocationView, MemberView, PlacementPolicy
 

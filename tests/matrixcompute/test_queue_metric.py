@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from matrixcommon.model.clock import FixedClock
 from matrixcommon.persistence.database_session import Database
-from matrixcompute.store import Base, ComputeStore
+from matrixcompute.store.store import Base, ComputeStore
 from services.chassis.database import DatabaseEngine
 from services.compute.main import MIGRATIONS
 from services.compute.metrics import InstanceMetrics

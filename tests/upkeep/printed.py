@@ -123,7 +123,7 @@ def defragmentation_states() -> str:
 
 
 def instance_states() -> str:
-    from matrixcompute.instances.states import INSTANCE_STATES
+    from matrixcompute.model.states import INSTANCE_STATES
 
     return INSTANCE_STATES.picture()
 

@@ -1,4 +1,4 @@
-from matrixcompute.store import Base
+from matrixcompute.store.store import Base
 from services.chassis.migrating import run
 
 run(Base.metadata)

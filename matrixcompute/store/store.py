@@ -13,7 +13,7 @@ from matrixcommon.model.resource_model import OperationView, ResourceView
 from matrixcommon.persistence.database_session import Database, ResourceRow, find, journal_tables
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixcompute.contract import EventView, InstanceRequest, InstanceView, SliceSummary
-from matrixcompute.instances.states import INSTANCE_STATES
+from matrixcompute.model.states import INSTANCE_STATES
 from matrixresource.contract.allocations import MemberView
 
 OPEN = ("Running", "Undoing")

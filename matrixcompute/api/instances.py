@@ -15,10 +15,10 @@ from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.persistence.database_session import find
 from matrixcompute.contract import DetectedFault, InstanceRequest, InstanceView
 from matrixcompute.instances.service import Conductor
-from matrixcompute.instances.states import INSTANCE_STATES
+from matrixcompute.model.states import INSTANCE_STATES
 from matrixcompute.operations.saga import SagaRunner
 from matrixcompute.recovery.policy import broken_members
-from matrixcompute.store import OPEN, ComputeStore, SagaRow
+from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
 from matrixresource.contract.allocations import MemberView, PlacementPolicy, RenewRequest
 
 NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")
