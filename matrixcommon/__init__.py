@@ -1,1 +1,4 @@
-"""The shared kernel: names, planes, quantities, errors, states, time, and the wire conventions all services keep."""
+"""The shared kernel: words of the domain, REST conventions, transactions, compiled builds, timed work.
+
+It knows no service, no table and no route of one.
+"""

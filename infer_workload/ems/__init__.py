@@ -1,1 +1,4 @@
-"""Elastic memory service: the caching pool over the CPU memory of the instance's nodes."""
+"""The elastic memory service: context cache and model cache.
+
+It times nothing: timing does.
+"""

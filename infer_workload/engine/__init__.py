@@ -1,0 +1,4 @@
+"""The serving engine in virtual time: requests, prefill instances, decode pool, KV transfers.
+
+It reads no clock and no table.
+"""

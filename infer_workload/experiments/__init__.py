@@ -1,0 +1,4 @@
+"""Trials in virtual time.
+
+It needs no running service.
+"""

@@ -1,0 +1,4 @@
+"""The OpenAI-compatible endpoint and its synthetic tokens.
+
+It schedules nothing.
+"""

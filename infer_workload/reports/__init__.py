@@ -1,0 +1,4 @@
+"""What an experiment shows.
+
+It measures nothing itself.
+"""

@@ -1,1 +1,4 @@
-"""How long a step takes: pure functions of work, of the die's rates and of what the fabric grants."""
+"""How long a step takes, from operators, dies and the fabric.
+
+Pure: no queue, no request.
+"""

@@ -1,0 +1,4 @@
+"""Traces and generators of requests.
+
+It serves nothing.
+"""

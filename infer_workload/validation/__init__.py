@@ -1,0 +1,4 @@
+"""Published figures beside predictions, the fit, ablations.
+
+Nothing that serves reads it.
+"""

@@ -1,0 +1,4 @@
+"""Timed behaviour as data: stages with delays.
+
+It keeps no time: clocks are handed in.
+"""

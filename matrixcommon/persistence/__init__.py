@@ -1,0 +1,4 @@
+"""Transactions, the change log, groups of commits and cached tables over SQLAlchemy.
+
+It defines no table of a service.
+"""

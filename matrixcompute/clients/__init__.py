@@ -1,0 +1,4 @@
+"""The two neighbours, MatrixResource and MatrixLink, as MatrixCompute asks them.
+
+It keeps nothing.
+"""

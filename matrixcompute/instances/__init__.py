@@ -1,0 +1,4 @@
+"""The verbs over instances.
+
+It does no long work itself: it begins workflows.
+"""

@@ -1,0 +1,4 @@
+"""What an instance is made of, and its states.
+
+Pure.
+"""

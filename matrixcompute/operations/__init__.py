@@ -1,0 +1,4 @@
+"""The workflow engine: steps done and undone across restarts.
+
+It knows no workflow by name.
+"""

@@ -1,1 +1,4 @@
-"""Deeds that come round by themselves: health, convergence, resumption, orphans."""
+"""Periodic work that brings instances to what is asked of them.
+
+It adds no verb of its own.
+"""

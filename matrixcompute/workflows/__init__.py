@@ -1,1 +1,4 @@
-"""Long work, each a list of steps before it is code."""
+"""Long work as lists of steps: create, resize, move, replace, delete.
+
+It keeps no state but the engine's.
+"""

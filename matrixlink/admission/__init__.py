@@ -1,0 +1,4 @@
+"""Floors within what links have: admission, the bandwidth ledger, what failures would leave.
+
+It programs no agent.
+"""

@@ -1,4 +1,7 @@
-"""LinkAgent, MatrixLink's software on each node's Qingtian card, and what it is made of."""
+"""LinkAgent, the node's side of MatrixLink: programs, counters, probes.
+
+It never reads a table of the service.
+"""
 
 from matrixlink.agent.agent import HeldProgram, LinkAgent
 from matrixlink.agent.probing import AgentProbing

@@ -1,1 +1,4 @@
-"""Communicators: named traffic of slices on the UB plane, as flows that follow the forwarding tables."""
+"""Named traffic of slices on the UB plane, as flows that follow the forwarding tables.
+
+It promises nothing: admission does.
+"""

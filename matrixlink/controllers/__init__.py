@@ -1,1 +1,4 @@
-"""Deeds that come round by themselves: reading what link agents report, rerouting around what was lost."""
+"""Periodic work: agents' reports, link health, leases, departed supernodes.
+
+It adds no verb of its own.
+"""

@@ -1,1 +1,4 @@
-"""How fast bytes move: links, planes, flows, the fair shares between them, and what an instance may use."""
+"""How fast bytes move: what links carry, fair shares, patterns of traffic.
+
+Pure and seeded: no table, no agent, no clock.
+"""

@@ -1,0 +1,4 @@
+"""What is believed of links: states, flap damping, faults localised.
+
+It re-routes nobody.
+"""

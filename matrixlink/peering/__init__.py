@@ -1,0 +1,4 @@
+"""Who reaches whom over a plane.
+
+It carries no bytes.
+"""

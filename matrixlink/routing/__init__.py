@@ -1,0 +1,4 @@
+"""Paths for each plane.
+
+It takes no bandwidth.
+"""

@@ -1,0 +1,4 @@
+"""Tables of MatrixLink and the questions asked of them.
+
+It decides nothing.
+"""

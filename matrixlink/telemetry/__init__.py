@@ -1,1 +1,4 @@
-"""Telemetry: what moves over the fabric, as the counters that agents report tell it."""
+"""What moves over the fabric, as the counters that agents report tell it.
+
+It changes nothing.
+"""

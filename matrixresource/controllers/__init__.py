@@ -1,1 +1,4 @@
-"""Deeds that come round by themselves: reading reports, watching leases."""
+"""Periodic work: agents' reports taken in, approved defragmentations carried out.
+
+It adds no verb of its own.
+"""

@@ -1,0 +1,4 @@
+"""Tables of MatrixResource and the questions asked of them.
+
+It decides nothing.
+"""

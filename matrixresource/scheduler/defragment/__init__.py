@@ -1,0 +1,4 @@
+"""The cheapest moves that make room.
+
+It carries none of them out.
+"""

@@ -1,0 +1,4 @@
+"""Where a request fits: scopes, rules, preferences, blocks.
+
+It takes nothing: it only says where.
+"""

@@ -1,0 +1,4 @@
+"""Tables, documents, refusals; which noun is shown how.
+
+It asks no service.
+"""

@@ -1,0 +1,4 @@
+"""Faults put on emulated hardware, over HTTP.
+
+It tells the control plane nothing.
+"""
