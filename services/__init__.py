@@ -1,0 +1,4 @@
+"""What can be started: one package for each process.
+
+No package below imports it.
+"""

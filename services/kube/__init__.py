@@ -1,0 +1,4 @@
+"""The process of the embedded Kubernetes API.
+
+It answers no request itself.
+"""
