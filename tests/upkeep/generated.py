@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.golden import Generated
+from tests.upkeep.rooms import PACKAGES
 
 PRINTED = "tests.upkeep.printed"
 CHART = "tests.charts.printed"
@@ -12,6 +13,10 @@ HELM = "tests.charts.helm.build:missing"
 GENERATED: tuple[Generated, ...] = (
     Generated("README.md", f"{PRINTED}:process_table", "processes"),
     Generated("README.md", f"{PRINTED}:not_yet_commands", "not-yet-commands"),
+    *(
+        Generated(f"{package.replace('.', '/')}/README.md", "tests.upkeep.rooms:picture", "rooms", arguments=(package,))
+        for package in PACKAGES
+    ),
     Generated("docs/emulated.md", f"{PRINTED}:fault_kinds", "fault-kinds"),
     Generated("matrixresource/README.md", f"{PRINTED}:allocation_states", "allocation-states"),
     Generated("matrixresource/README.md", f"{PRINTED}:node_states", "node-states"),
