@@ -67,10 +67,8 @@ def graph(package: str) -> nx.DiGraph:
         if room.startswith("__") or "migrations" in parts:
             continue
         imports.add_node(room)
-        for name in imported(file):
-            if name.startswith(f"{package}.") and (other := name[len(package) + 1 :].split(".")[0]) != room:
-                if is_module(f"{package}.{other}"):
-                    imports.add_edge(room, other)
+        below = {name[len(package) + 1 :].split(".")[0] for name in imported(file) if name.startswith(f"{package}.")}
+        imports.add_edges_from((room, other) for other in below - {room} if is_module(f"{package}.{other}"))
     return imports
 
 
