@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infer_workload.contract import DeploymentRequest, PoolsView
-from infer_workload.layout.deployment import Deployment, DeploymentSpec
+from infer_workload.layout.deployment import Deployment, DeploymentSpec, Pools
 from infer_workload.timing.decode import StepOptions
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
@@ -37,4 +37,19 @@ def pools_view(deployment: Deployment) -> PoolsView:
         kv_tokens_per_die=deployment.kv_tokens_per_die,
         context_length=deployment.context_length,
         cache_blocks=deployment.cache_blocks,
+    )
+
+
+def roles_of(pools: Pools) -> dict[str, str]:
+    """Each node that computes, and what."""
+    return {
+        **dict.fromkeys(pools.decode, "decode"),
+        **{node: "prefill" for current in pools.prefill for node in current},
+    }
+
+
+def layout_text(view: PoolsView) -> str:
+    return (
+        f"prefill on {view.prefill_instances} instances with {view.prefill_npus} NPUs, "
+        f"decode on {view.decode_npus} NPUs (EP{view.decode_dies})"
     )

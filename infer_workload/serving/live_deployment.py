@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
-from infer_workload.contract import DeploymentRequest, LoadRequest, LoadView, PoolsView
+from infer_workload.contract import DeploymentRequest, DrainView, LoadRequest, LoadView, PoolsView
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.engine import ContextTooLong, Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out
+from infer_workload.layout.draining import Drain
 from infer_workload.layout.recovery import Change, first_start_s, plan_change, plan_gain
-from infer_workload.layout.views import pools_view, spec_of
+from infer_workload.layout.views import layout_text, pools_view, roles_of, spec_of
 from infer_workload.serving.load_generator import BuiltInLoad
 from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, LOADING, PENDING, SERVING, UNAVAILABLE
 from infer_workload.serving.statistics import Statistics
@@ -67,20 +68,35 @@ class LiveDeployment:
         self._numbers = 0
         self._ticks: set[asyncio.Future[None]] = set()
         self.stream_count = 0
+        self.draining: Drain | None = None
+        self._booting: frozenset[str] = frozenset()
+        self.counting_since = 0.0
+        self.submitted = self.cancelled = self.cut_off = self.sent_back = 0
 
     # The fabric.
 
-    def take_view(self, fabric: Fabric | None, now: float) -> None:
-        """Lay out on this view of the fabric. None: the instance holds no slices (any more)."""
+    def take_view(self, fabric: Fabric | None, now: float, up: frozenset[str] | None = None) -> None:
+        """Lay out on this view of the fabric. None: the instance holds no slices (any more).
+
+        Nodes that are not `up` yet are used once they are; None: all of them are.
+        """
         if fabric is None:
             self.fabric = None
             self._lose(self._lost_state(), f"instance {self.spec.instance} has no network slices")
             return
-        if self.fabric is not None and fabric.generation == self.fabric.generation and self.engine is not None:
+        booting = frozenset() if up is None else frozenset(fabric.nodes) - up
+        fresh = self.fabric is None or fabric.generation != self.fabric.generation or self.engine is None
+        if not fresh and not (self._booting - booting):
             return
-        while self.serves and self._play_load(now):
-            pass
-        self.fabric = fabric
+        self._catch_up(now)
+        self.fabric, self._booting = fabric, booting
+        if self.draining is not None and self.draining.over(fabric):
+            self.draining = None
+        self._follow(now)
+
+    def _follow(self, now: float) -> None:
+        """Lay out on what may be used of the present view."""
+        fabric = self._usable()
         try:
             if self.engine is None:
                 self._start(fabric, now)
@@ -88,6 +104,41 @@ class LiveDeployment:
                 self._adapt(fabric, now)
         except DoesNotFit as refused:
             self._lose(self._lost_state(), refused.message)
+
+    def _usable(self) -> Fabric:
+        assert self.fabric is not None
+        playing = frozenset() if self.engine is None else self.engine.deployment.pools.nodes
+        unused = self._booting - playing
+        if self.draining is not None:
+            unused |= self.draining.nodes if self.draining.drained else self.draining.nodes - playing
+        return self.fabric.leaving_out(unused)
+
+    def drain(self, drain: Drain | None, now: float) -> None:
+        """Begin nothing more on these nodes and leave them when nothing runs there; None: use them (again)."""
+        self._catch_up(now)
+        self.draining = drain
+        if drain is not None and not self.serves:
+            drain.drained = True
+        if self.engine is not None:
+            self.engine.close(None)
+            self._follow(now)
+            if drain is not None and self.engine is not None:
+                drain.requests_at_start = self.engine.on_closing()
+            self._drain_on(now)
+        self._changed(self)
+
+    def _drain_on(self, now: float) -> None:
+        """Leave the nodes once nothing runs there, or at the deadline."""
+        drain, engine = self.draining, self.engine
+        if drain is None or drain.drained or engine is None:
+            return
+        if engine.on_closing() == 0 or now >= drain.deadline_at:
+            drain.drained = True
+            self._follow(now)
+
+    def drain_view(self) -> DrainView | None:
+        left = 0 if self.engine is None else self.engine.on_closing()
+        return None if self.draining is None else self.draining.view(left)
 
     def hold_for_unpowered(self, dark: frozenset[str], now: float, until: float) -> bool:
         """Hold the decode pool until `until` if one of its nodes is dark: dispatch and combine wait for every rank."""
@@ -147,7 +198,7 @@ class LiveDeployment:
         self._gain_at = inf
         self._loading.clear()
         try:
-            self._apply_layout(plan_gain(self.engine.deployment, self.fabric), now)
+            self._apply_layout(plan_gain(self.engine.deployment, self._usable()), now)
         except DoesNotFit as refused:
             self._lose(UNAVAILABLE, refused.message)
 
@@ -155,6 +206,9 @@ class LiveDeployment:
         engine = self.engine
         assert engine is not None
         sent_back = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
+        self.sent_back += sent_back
+        if self.draining is not None and not self.draining.drained and self.fabric is not None:
+            engine.close(self.draining.target(change.deployment, self.fabric))
         self.paused_until = max(self.paused_until, now + change.pause_s)
         back = f"; {sent_back} requests went back to the queue" if sent_back else ""
         if change.pause_s > 0:
@@ -165,6 +219,7 @@ class LiveDeployment:
             self._set_state(self.state, self._layout_text() if self.state == SERVING else self.why)
 
     def _lose(self, state: str, why: str) -> None:
+        self.cut_off += 0 if self.engine is None else len(self.engine.in_flight)
         self.engine = None
         self.serves_from, self._gain_at, self.paused_until = inf, inf, 0.0
         self._loading.clear()
@@ -177,7 +232,7 @@ class LiveDeployment:
         if self.engine is None or self.fabric is None:
             return None
         pools = self.engine.deployment.pools
-        return lay_out(self.fabric, self._model, self._calibration, spec_of(request), pools)
+        return lay_out(self._usable(), self._model, self._calibration, spec_of(request), pools)
 
     def reshape(self, request: DeploymentRequest, now: float) -> None:
         """Lay out for another wish, keeping what can be kept. Raises DoesNotFit and then changes nothing."""
@@ -219,6 +274,7 @@ class LiveDeployment:
         request = InferenceRequest(self._numbers, now, input_tokens, output_tokens, blocks, tenant)
         request.arrived_at = self.engine.now
         self.engine.submit(request)
+        self.submitted += 1
         return request
 
     def tokens_of(self, request: InferenceRequest) -> int:
@@ -231,6 +287,7 @@ class LiveDeployment:
     def cancel(self, request: InferenceRequest) -> None:
         if self.engine is not None and request.number in self.engine.in_flight:
             self.engine.cancel(request)
+            self.cancelled += 1
 
     async def news(self) -> None:
         """Return when time has been played on."""
@@ -249,7 +306,8 @@ class LiveDeployment:
         engine = inf if self.engine is None else self.engine.next_at()
         loading = self.serves_from if self.state == LOADING else inf
         rebuilt = self.paused_until if self.state == DEGRADED and self._gain_at == inf else inf
-        return min(arrival, engine, loading, rebuilt, self._gain_at)
+        drain = inf if self.draining is None or self.draining.drained else self.draining.deadline_at
+        return min(arrival, engine, loading, rebuilt, drain, self._gain_at)
 
     def play(self, now: float) -> bool:
         """Everything up to `now`; False when built-in load is left to play in a next turn."""
@@ -267,10 +325,19 @@ class LiveDeployment:
         left = self._play_load(now) if self.serves else False
         if not left:
             engine.advance(now)
+            self._drain_on(now)
+        engine = self.engine
+        if engine is None:
+            return True
         if self.state == DEGRADED and self.paused_until <= engine.now and self._gain_at == inf:
             self._set_state(SERVING, self._layout_text())
         self._wake()
         return not left
+
+    def _catch_up(self, now: float) -> None:
+        """Play the load up to now, before something changes."""
+        while self.serves and self._play_load(now):
+            pass
 
     def _play_load(self, now: float) -> bool:
         """Submit the load's arrivals up to `now`; True when some are left for the next turn."""
@@ -289,13 +356,14 @@ class LiveDeployment:
                     )
                 )
                 self._load.view.submitted += 1
+                self.submitted += 1
             except ContextTooLong:
                 self._load.view.refused += 1
         return self._load.next_at <= now
 
     def start_load_generator(self, request: LoadRequest | None, now: float) -> None:
         """Play this load from now on; None stops it."""
-        self._load = None if request is None else BuiltInLoad(request, now)
+        self._load = None if request is None else BuiltInLoad(request, now, self._load)
 
     @property
     def load(self) -> LoadView | None:
@@ -307,20 +375,10 @@ class LiveDeployment:
         return PoolsView() if self.engine is None else pools_view(self.engine.deployment)
 
     def roles(self) -> dict[str, str]:
-        if self.engine is None:
-            return {}
-        pools = self.engine.deployment.pools
-        return {
-            **dict.fromkeys(pools.decode, "decode"),
-            **{node: "prefill" for instance in pools.prefill for node in instance},
-        }
+        return {} if self.engine is None else roles_of(self.engine.deployment.pools)
 
     def _layout_text(self) -> str:
-        view = self.pools_view()
-        return (
-            f"prefill on {view.prefill_instances} instances with {view.prefill_npus} NPUs, "
-            f"decode on {view.decode_npus} NPUs (EP{view.decode_dies})"
-        )
+        return layout_text(self.pools_view())
 
     def _set_state(self, state: str, why: str) -> None:
         self.state, self.why = DEPLOYMENT_STATES.check(self.state, state), why

@@ -10,11 +10,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
-from infer_workload.contract import DeploymentRequest, DeploymentView, LoadRequest
+from infer_workload.contract import DeploymentRequest, DeploymentView, DrainRequest, LoadRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import DoesNotFit
+from infer_workload.layout.draining import Drain
 from infer_workload.serving.live_deployment import LiveDeployment
 from infer_workload.serving.metering import Metering
 from infer_workload.serving.ports import FabricViews, Hardware
@@ -22,7 +24,7 @@ from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.serving.workload_traffic import WorkloadTraffic
 from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound, Unavailable
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_model import condition
 from matrixcommon.persistence.database_session import check_etag
@@ -60,6 +62,7 @@ class Serving:
         self.live: dict[str, LiveDeployment] = {}
         self._views = views
         self._hardware = hardware
+        self._up: frozenset[str] | None = None
         self._workload_traffic = None if hardware is None else WorkloadTraffic(hardware)
         self._rng = rng
         self._endpoint = endpoint
@@ -69,9 +72,10 @@ class Serving:
     def restore(self) -> int:
         """Take up what the database knows; returns how many deployments."""
         with self.store.records.reading() as session:
-            rows = [(row.name, row.spec, row.load) for row in self.store.deployments(session)]
-        for name, request, load in rows:
+            rows = [(row.name, row.spec, row.load, row.drain) for row in self.store.deployments(session)]
+        for name, request, load, drain in rows:
             live = self._begin(name, request)
+            live.draining = Drain.of(drain) if drain else None
             if load:
                 live.start_load_generator(LoadRequest.model_validate(load), self.clock.now())
             self._changed(live)
@@ -141,9 +145,27 @@ class Serving:
         self.nudge()
         return self.view(name)
 
+    def drain(self, name: str, request: DrainRequest | None, validate_only: bool = False) -> DeploymentView:
+        """Have these nodes drained, by a deadline; asked again for the same nodes it goes on. None withdraws it."""
+        fresh = None
+        with self.store.records.transaction(dry=validate_only) as session:
+            row = self.store.deployment(session, name)
+            current = row.drain
+            if request is not None and current and set(current["nodes"]) == set(request.nodes):
+                return self.view(name)
+            if request is not None:
+                fresh = Drain(frozenset(request.nodes), self.clock.now() + request.deadline_s)
+            row.drain = None if fresh is None else fresh.view().wire()
+        if not validate_only and (current or fresh):
+            self.live[name].drain(fresh, self.clock.now())
+            self.nudge()
+        return self.view(name)
+
     def view(self, name: str) -> DeploymentView:
         with self.store.records.reading() as session:
-            return self.store.deployment(session, name).view()
+            view = self.store.deployment(session, name).view()
+        live = self.live.get(name)
+        return view if live is None else view.model_copy(update={"drain": live.drain_view()})
 
     def serving_model(self, model: str) -> LiveDeployment:
         """The deployment a completion means: by its name, or by its model where only one serves that. Else NotFound."""
@@ -161,10 +183,13 @@ class Serving:
 
     async def follow_fabric(self) -> str:
         """Look at every instance's view once; lay out again where its generation has moved."""
+        if self._hardware is not None and self.live:
+            with suppress(Unavailable):  # what was up last is up still, as far as anybody knows
+                self._up = await self._hardware.up()
         for live in list(self.live.values()):
             view = await self._views.fabric_view(live.spec.instance)
             if self.live.get(live.name) is live:
-                live.take_view(None if view is None else Fabric.of(view), self.clock.now())
+                live.take_view(None if view is None else Fabric.of(view), self.clock.now(), self._up)
         self.nudge()
         return f"{len(self.live)} deployments follow their fabric"
 
@@ -263,6 +288,7 @@ class Serving:
             self._changed,
             lambda request: self._done(name, request),
         )
+        live.counting_since = self.clock.now()
         self.live[name] = live
         return live
 
@@ -300,6 +326,7 @@ class Serving:
                     "roles": live.roles(),
                     "fabric_generation": 0 if live.fabric is None else live.fabric.generation,
                     "endpoint": self._endpoint,
+                    "drain": None if live.draining is None else live.draining.view().wire(),
                 }
                 for column, value in fresh.items():
                     if getattr(row, column) != value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from matrixcommon.api.listing import IfMatch, Params, ValidateOnly, list_or_watch, page
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, NotYetSupported
+from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.persistence.database_session import find
 from matrixcompute.contract import DetectedFault, InstanceRequest, InstanceView
@@ -22,6 +23,9 @@ from matrixcompute.store.store import OPEN, ComputeStore, SagaRow
 from matrixresource.contract.allocations import MemberView, PlacementPolicy, RenewRequest
 
 NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")
+Leaving = Annotated[
+    Sequence[NodeName], Query(max_length=1024, description="where it shrinks: the members that go, drained before")
+]
 VERBS_NOT_YET = ("start", "stop", "restart")
 
 
@@ -45,9 +49,13 @@ def routes(
 
     @api.put("/instances/{name}", status_code=202)
     async def ensure_instance(
-        name: str, body: InstanceRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str,
+        body: InstanceRequest,
+        leaving: Leaving = (),
+        if_match: IfMatch = None,
+        validate_only: ValidateOnly = False,
     ) -> InstanceView:
-        return await conductor.ensure(name, body, if_match=if_match, validate_only=validate_only)
+        return await conductor.ensure(name, body, leaving=leaving, if_match=if_match, validate_only=validate_only)
 
     @api.delete("/instances/{name}", status_code=202)
     async def delete_instance(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> InstanceView:
@@ -60,10 +68,16 @@ def routes(
         return conductor.retry(name)
 
     @api.post("/instances/{name}:resize", status_code=202)
-    async def resize(name: str, nodes: Annotated[int, Query(ge=1, le=49152)], if_match: IfMatch = None) -> InstanceView:
+    async def resize(
+        name: str,
+        nodes: Annotated[int, Query(ge=1, le=49152)],
+        leaving: Leaving = (),
+        if_match: IfMatch = None,
+    ) -> InstanceView:
         with store.reading() as session:
             shape = store.instance(session, name).shape
-        return await conductor.ensure(name, shape.model_copy(update={"nodes": nodes}), if_match=if_match)
+        resized = shape.model_copy(update={"nodes": nodes})
+        return await conductor.ensure(name, resized, leaving=leaving, if_match=if_match)
 
     @api.post("/instances/{name}:move", status_code=202)
     async def move(

@@ -9,6 +9,7 @@ from matrixcompute.model.composition import compose
 from matrixcompute.operations.saga import StepContext, StepPending
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
 from matrixcompute.recovery.policy import plan_recovery
+from matrixcompute.workflows.draining import without
 from matrixresource.contract.allocations import AllocationView, MemberView
 
 
@@ -17,7 +18,10 @@ async def reserve_nodes(work: StepContext) -> None:
     before = await work.neighbours.allocation(work.instance)
     if before is not None and active_or_none(before) is None:
         raise StepPending("the nodes it had before are being cleaned")
-    allocation = await work.neighbours.reserve(work.instance, compose(work.instance, work.shape).allocation)
+    request = compose(work.instance, work.shape).allocation
+    if before is not None and before.nodes > work.shape.nodes:
+        request = without(request, work.leaving())
+    allocation = await work.neighbours.reserve(work.instance, request)
     work.record_event(
         "Scheduled",
         f"{allocation.nodes} nodes and {allocation.spares} spares in {_cabinets(allocation)} cabinets are committed",

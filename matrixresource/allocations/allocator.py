@@ -7,7 +7,7 @@ something comes to lie is the ledger's choice (`capacity`), kept in step with th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed_to
 
 from sqlalchemy.orm import Session
@@ -366,7 +366,7 @@ class Allocator:
         quotas.check(session, request, allocation)
         if allocation_request.npus_per_node != self.ledger.ledger.allocations[allocation.name].request.npus_per_node:
             raise Conflict("the share of a node does not change in place", field="npus")
-        place, preempted = self._resized_place(session, allocation, allocation_request)
+        place, preempted = self._resized_place(session, allocation, allocation_request, request.exclude_nodes)
         if place is None:
             raise refusal(self._store.nodes(session), self.ledger, self._missing(allocation, allocation_request))
         victims = [self._store.allocation(session, victim) for victim in preempted]
@@ -387,9 +387,10 @@ class Allocator:
         self._steps_in.refill(session, allocation)
 
     def _resized_place(
-        self, session: Session, allocation: AllocationRow, request: PlacementRequest
+        self, session: Session, allocation: AllocationRow, request: PlacementRequest, excluded: Sequence[NodeName]
     ) -> tuple[Placement | None, list[str]]:
-        """Who stays keeps its place; where there are to be fewer, the last ranks go. And whom it puts out."""
+        """Who stays keeps its place; where there are to be fewer, those excluded go first, then the last ranks. And
+        whom it puts out."""
         self.ledger.touched()
         ledger, before = self.ledger.ledger, self.ledger.ledger.allocations[allocation.name].request
         ranked = [
@@ -401,7 +402,7 @@ class Allocator:
             if part.dies and not part.releasing
         ]
         if request.nodes < before.nodes:
-            ranked = ranked[: request.nodes]
+            ranked = sorted(ranked, key=lambda node: node in excluded)[: request.nodes]
         keep = [self.ledger.numbers[name] for name in ranked]
         return preemption.resize(ledger, allocation.name, request, keep, self._clock.now())
 

@@ -23,7 +23,8 @@ def apply_placement(
     allocation: AllocationRow,
     place: Placement,
 ) -> bool:
-    """Take what is new, let go what is no longer there; who stays keeps its rank. True when anything changed.
+    """Take what is new, let go what is no longer there; who stays keeps its rank, unless lower ones left before it.
+    True when anything changed.
 
     Newcomers take the lowest ranks that nobody has, in the order of their nodes, so that the ranks of a block lie
     together. Successors of a move are left alone.
@@ -37,8 +38,9 @@ def apply_placement(
         if name not in spares and name not in members:
             assignments.unassign(session, node)
             changed = True
-    staying = {name for name in members if name in current and current[name].role == "member"}
-    ranks = _free_ranks(current[name].rank for name in staying)
+    ranked = {name: node.rank for name, node in current.items() if node.role == "member"}
+    staying = {name for name in members if name in ranked and _within(ranked[name], len(members))}
+    ranks = _free_ranks(ranked[name] for name in staying)
     for name in members:
         if name not in staying:
             assignments.take(session, allocation, name, "member", next(ranks))
@@ -65,10 +67,12 @@ def _parts(
         if name not in wanted:
             assignments.drop(session, part)
             changed = True
-    ranks = _free_ranks(part.rank for name, part in current.items() if name in wanted and part.dies)
+    size = sum(bool(new.dies) for new in wanted.values())
+    ranked = {name: part.rank for name, part in current.items() if part.dies and _within(part.rank, size)}
+    ranks = _free_ranks(rank for name, rank in ranked.items() if name in wanted)
     for name, new in wanted.items():
         old = current.get(name)
-        rank = None if not new.dies else old.rank if old is not None and old.dies else next(ranks)
+        rank = None if not new.dies else ranked[name] if name in ranked else next(ranks)
         if old is None:
             new.rank = rank
             assignments.share(session, allocation, new)
@@ -79,6 +83,10 @@ def _parts(
                 assignments.ask_part(session, store.node(session, name), old)
             changed = True
     return changed
+
+
+def _within(rank: int | None, size: int) -> bool:
+    return rank is not None and rank < size
 
 
 def _free_ranks(taken: Iterable[int | None]) -> Iterator[int]:

@@ -44,9 +44,7 @@ class Pace:
 
 
 def cut_cables(demo: Demo) -> None:
-    from services.matrixctl.demo.steps import NAME
-
-    deployment = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}")
+    deployment = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")
     decoding = sorted(node for node, role in deployment["roles"].items() if role == "decode")
     node = decoding[0]
     before = measured(demo)
@@ -85,21 +83,17 @@ def repair_cables(demo: Demo) -> None:
 
 
 def ub_state(demo: Demo) -> str:
-    from services.matrixctl.demo.steps import slices
-
-    return next((str(view["state"]) for view in slices(demo) if view["plane"] == "ub"), "")
+    return next((str(view["state"]) for view in demo.slices() if view["plane"] == "ub"), "")
 
 
 def measured(demo: Demo) -> Pace:
     """The pace of the next while."""
-    from services.matrixctl.demo.steps import NAME, slices
-
-    instance = next(str(view["instance"]) for view in slices(demo))
-    roles = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}")["roles"]
+    instance = next(str(view["instance"]) for view in demo.slices())
+    roles = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")["roles"]
     began, seen, reported = time.monotonic(), [], []
 
     def enough() -> bool:
-        current: dict[str, Any] = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}/statistics")
+        current: dict[str, Any] = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}/statistics")
         if current["decodeBatchPerNpu"] > 0 and not current["decodePaused"]:
             seen.append(current["decodeStepMs"])
             reported.append(predicted_ms(demo, instance, roles, current["decodeBatchPerNpu"]))

@@ -57,6 +57,7 @@ def upgrade() -> None:
         sa.Column("ready_nodes", sa.Integer(), nullable=False),
         sa.Column("repairs", sa.Integer(), nullable=False),
         sa.Column("retry_at", sa.Float(), nullable=False),
+        sa.Column("leaving", sa.JSON(), nullable=True),
         sa.Column("expires_at", sa.Float(), nullable=True),
         sa.Column("name", sa.String(length=253), nullable=False),
         sa.Column("project", sa.String(length=63), nullable=False),

@@ -32,6 +32,7 @@ def upgrade() -> None:
         sa.Column("pools", sa.JSON(), nullable=False),
         sa.Column("roles", sa.JSON(), nullable=False),
         sa.Column("load", sa.JSON(), nullable=True),
+        sa.Column("drain", sa.JSON(), nullable=True),
         sa.Column("name", sa.String(length=253), nullable=False),
         sa.Column("project", sa.String(length=63), nullable=False),
         sa.Column("labels", sa.JSON(), nullable=False),

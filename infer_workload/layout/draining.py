@@ -1,0 +1,56 @@
+"""A drain: nodes that are to leave a deployment, and how what runs on them comes to its end first.
+
+Nothing new begins on what the layout without them does not use: the nodes themselves, and roles that would change.
+What runs there finishes. When nothing runs there any more, or at the deadline, the deployment goes over to that layout;
+what is left by then is handed over through the queue, with the tokens it has. From then on the nodes may be released.
+A drain ends when the fabric no longer shows its nodes, or when it is withdrawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from infer_workload.contract import DrainView
+from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools
+from infer_workload.layout.recovery import plan_change
+from infer_workload.timing.fabric import Fabric
+from matrixcommon.model.quantities import from_timestamp, timestamp
+
+NOTHING = Pools((), (), ())
+
+
+@dataclass
+class Drain:
+    """Which nodes, until when (emulated seconds since the epoch), and whether nothing runs there any more."""
+
+    nodes: frozenset[str]
+    deadline_at: float
+    drained: bool = False
+    requests_at_start: int = 0
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> Drain:
+        """From its row: the process has started anew, so nothing runs anywhere."""
+        view = DrainView.model_validate(row)
+        return cls(frozenset(view.nodes), from_timestamp(view.deadline_at), True, view.requests_at_start)
+
+    def view(self, requests: int = 0) -> DrainView:
+        return DrainView(
+            nodes=sorted(self.nodes),
+            deadline_at=timestamp(self.deadline_at),
+            state="Drained" if self.drained else "Draining",
+            requests=requests,
+            requests_at_start=self.requests_at_start,
+        )
+
+    def over(self, fabric: Fabric) -> bool:
+        """Whether all its nodes have left the fabric."""
+        return not self.nodes & fabric.everybody
+
+    def target(self, current: Deployment, fabric: Fabric) -> Pools:
+        """The pools once the nodes are gone; NOTHING where what stays cannot serve."""
+        try:
+            return plan_change(current, fabric.leaving_out(self.nodes)).deployment.pools
+        except DoesNotFit:
+            return NOTHING

@@ -1,0 +1,115 @@
+"""Scaling in: what is served on members that are to leave is drained before they are released.
+
+MatrixCompute knows who would leave and nothing of workloads, CloudMatrix-Infer knows what runs where and nothing of
+sizes; the operator knows both. Everything is read anew each time: as long as the resource asks for fewer nodes than the
+instance has, who would leave is drained; when every deployment on it says Drained, those members are named in the
+resize. A crash between any two steps finds the same next step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from matrixcommon.model.errors import Conflict, NotFound
+from matrixcommon.model.resource_model import Condition
+from matrixcompute.client import ComputeClient
+from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcontainer.client.client import EVENT, INFER, INSTANCE, KubeClient
+from matrixcontainer.operator.decision import desired_nodes
+from matrixcontainer.operator.status import reported_of
+
+if TYPE_CHECKING:
+    from matrixcontainer.operator.reconciler import Inference
+
+
+@dataclass(frozen=True)
+class Leave:
+    """The members that go, and what still keeps them."""
+
+    nodes: Sequence[str] = ()
+    waiting: str = ""
+
+    def shown_in(self, observed: InstanceView) -> InstanceView:
+        """The instance as it is, its progress said to be this drain."""
+        draining = Condition(type="Progressing", status="True", reason="Draining", message=self.waiting)
+        others = [each for each in observed.conditions if each.type != draining.type]
+        return observed.model_copy(update={"conditions": [*others, draining]})
+
+
+class ScaleIn:
+    """What the operator does before an instance shrinks."""
+
+    def __init__(
+        self, kube: KubeClient, compute: ComputeClient, inference: Inference, wall: Callable[[], float]
+    ) -> None:
+        self._kube = kube
+        self._compute = compute
+        self._inference = inference
+        self._wall = wall
+
+    async def leave(self, body: dict[str, Any], observed: InstanceView | None, request: InstanceRequest) -> Leave:
+        """Who is to be named in the change; nobody where it does not shrink, or nobody serves there."""
+        members = _members(observed)
+        if observed is None or request.nodes >= len(members) or _moves(request, observed):
+            return Leave()
+        deployments = await self._deployments(body)
+        if not deployments:
+            return Leave()
+        plan = await self._compute.ensure_instance(observed.name, request, validate_only=True)
+        leaving = sorted(members - _members(plan))
+        if not leaving:
+            return Leave()  # who left is still shown as a member
+        drains = {name: await self._drained(name, leaving) for name in deployments}
+        running = {name: drain for name, drain in drains.items() if drain.get("state", "Drained") != "Drained"}
+        began = sum(drain.get("requestsAtStart", 0) for drain in drains.values())
+        nodes = ", ".join(leaving)
+        if began:
+            await self._tell(body, "Draining", f"{began} requests run on nodes that are to leave: {nodes}")
+        if not running:
+            await self._tell(body, "Drained", f"nothing runs any more on nodes that are to leave: {nodes}")
+            return Leave(leaving)
+        left = ", ".join(f"{name} has {drain['requests']} requests there" for name, drain in running.items())
+        return Leave(leaving, f"nodes drain before they leave: {left}")
+
+    async def _drained(self, deployment: str, leaving: list[str]) -> dict[str, Any]:
+        """How far the drain of that deployment is; {} where there is no such deployment."""
+        try:
+            return (await self._inference.drain(deployment, leaving)).get("drain") or {}
+        except NotFound:
+            return {}
+
+    async def withdraw(self, infer: dict[str, Any], deployment: dict[str, Any], instance: InstanceView | None) -> None:
+        """End a drain that nobody asks for any more: the instance is to keep its nodes."""
+        if not deployment.get("drain") or instance is None:
+            return
+        if instance.generation != instance.observed_generation or instance.state != "Active":
+            return  # a resize is under way
+        resources, _ = await self._kube.list(INSTANCE)
+        desired = [desired_nodes(each) for each in resources if each["metadata"]["name"] == infer["spec"]["instance"]]
+        still = _members(instance) & set(deployment["drain"]["nodes"])
+        if still and desired and desired[0] >= len(_members(instance)):
+            await self._inference.undrain(infer["metadata"]["name"])
+
+    async def _deployments(self, body: dict[str, Any]) -> list[str]:
+        resources, _ = await self._kube.list(INFER)
+        name = body["metadata"]["name"]
+        return [each["metadata"]["name"] for each in resources if each["spec"]["instance"] == name]
+
+    async def _tell(self, body: dict[str, Any], reason: str, message: str) -> None:
+        """An event, once for each generation and those nodes."""
+        event = reported_of(body, "Normal", reason, message, self._wall())
+        with contextlib.suppress(Conflict, NotFound):
+            await self._kube.create(EVENT, event, event["metadata"]["namespace"])
+
+
+def _members(view: InstanceView | None) -> set[str]:
+    return set() if view is None else {member.node for member in view.members if member.role == "member"}
+
+
+def _moves(request: InstanceRequest, observed: InstanceView) -> bool:
+    """Whether it is to lie elsewhere: who moves serves on until its successors do."""
+    desired = (request.placement, request.affinity, request.anti_affinity)
+    return desired != (observed.placement, observed.affinity, observed.anti_affinity)

@@ -1,0 +1,184 @@
+"""What the autoscaling story sees: load, nodes and latencies as they go, and what happened when.
+
+A thread of its own looks four times a second of the wall, at each service by itself, so that one that is away leaves a
+gap and no more. Times are emulated seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from matrixcommon.model.errors import MatrixError
+from services.matrixctl.api_client import ApiClient
+from services.matrixctl.kubernetes import Cluster
+from services.matrixctl.output.resource_kinds import dig
+
+LOOK_PERIOD_WALL_S = 0.25
+LETTERS = {"SuccessfulRescale": ("s", "autoscaler"), "Draining": ("d", "drain")}
+"""Reasons of events, with a letter for the chart and a word for the legend."""
+DRAINING = re.compile(r"(\d+) requests run on nodes that are to leave")
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look: requests offered a second, nodes asked for, active and allocated, and latencies of the last minute."""
+
+    at: float
+    load_per_s: float = 0.0
+    desired: int = 0
+    ready: int = 0
+    allocated: int = 0
+    ttft_s: float = 0.0
+    tpot_s: float = 0.0
+    queued: int = 0
+
+    def text(self) -> str:
+        return (
+            f"load {self.load_per_s:4.1f}/s  nodes {self.ready}/{self.desired}  TTFT p90 {self.ttft_s:5.2f} s  "
+            f"TPOT p90 {1e3 * self.tpot_s:4.1f} ms  {self.queued} waiting"
+        )
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened, with a letter for the chart."""
+
+    at: float
+    letter: str
+    text: str
+
+
+class Gauge:
+    """Looks at one instance and what it serves, from `start` to `end`."""
+
+    def __init__(self, reach: ApiClient, cluster: Cluster, name: str) -> None:
+        self._reach, self._cluster = replace(reach, patience_wall_s=0.0), replace(cluster, patience_wall_s=0.0)
+        self._name = name
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="gauge", daemon=True)
+        self._samples: list[Sample] = []
+        self._marks: list[Mark] = []
+        self._events: set[str] | None = None
+        self._seen = Sample(0.0)
+        self.statistics: dict[str, Any] = {}
+        self.restarts = 0
+        self.drained_requests = 0
+        """Requests that ran on nodes when they began to drain."""
+
+    def now(self) -> float:
+        return self._reach.stack.time.emulated(time.time())
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Look no more."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=15.0)
+
+    def mark(self, letter: str, text: str) -> float:
+        at = self.now()
+        with self._lock:
+            self._marks.append(Mark(at, letter, text))
+        return at
+
+    def samples(self) -> list[Sample]:
+        with self._lock:
+            return list(self._samples)
+
+    def marks(self) -> list[Mark]:
+        with self._lock:
+            return list(self._marks)
+
+    @property
+    def last(self) -> Sample:
+        """The last sample; zeros before there is one."""
+        samples = self.samples()
+        return samples[-1] if samples else Sample(0.0)
+
+    def sizes(self) -> list[tuple[float, int]]:
+        """Each size that was asked for and when that was first seen, in order."""
+        found: list[tuple[float, int]] = []
+        for sample in self.samples():
+            if sample.desired and (not found or found[-1][1] != sample.desired):
+                found.append((sample.at, sample.desired))
+        return found
+
+    # --- looking
+
+    def _watch(self) -> None:
+        looks = (self._look_at_instance, self._look_at_allocation, self._look_at_workload, self._look_at_events)
+        while not self._ended.wait(LOOK_PERIOD_WALL_S):
+            for look in looks:
+                self._ask(look)
+            sample = replace(self._seen, at=self.now())
+            self._note_changes(self.last, sample)
+            with self._lock:
+                self._samples.append(sample)
+
+    def _ask(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except MatrixError:
+            return  # it is being started again, or not there yet; what was seen last stands
+
+    def _look_at_instance(self) -> None:
+        view = self._cluster.instance(self._name) or {}
+        desired, ready = dig(view, "spec.nodes") or 0, dig(view, "status.readyNodes") or 0
+        self._seen = replace(self._seen, desired=desired, ready=ready)
+
+    def _look_at_allocation(self) -> None:
+        view = self._reach.get("resource", f"/v1/allocations/{self._name}") or {}
+        self._seen = replace(self._seen, allocated=view.get("nodes") or 0)
+
+    def _look_at_workload(self) -> None:
+        view = self._reach.get("infer", f"/v1/deployments/{self._name}/statistics")
+        if view is None:
+            return
+        if self.statistics and view["countingSince"] != self.statistics["countingSince"]:
+            self.restarts += 1
+            self.mark("i", "CloudMatrix-Infer has started again; its counts begin anew")
+        self.statistics = view
+        self._seen = replace(
+            self._seen,
+            load_per_s=dig(view, "load.requestsPerSecond") or 0.0,
+            ttft_s=view["ttft"]["p90"],
+            tpot_s=view["tpot"]["p90"],
+            queued=view["queued"],
+        )
+
+    def _look_at_events(self) -> None:
+        """What was decided and drained since the first look, in the words of who did it."""
+        found = {
+            f"{event['metadata']['name']} {event.get('count')}": event
+            for event in self._cluster.items(EVENTS)
+            if event["involvedObject"]["name"] == self._name and event.get("reason") in LETTERS
+        }
+        fresh = found.keys() - (found.keys() if self._events is None else self._events)
+        self._events = set(found)
+        for event in sorted((found[key] for key in fresh), key=lambda event: list(LETTERS).index(event["reason"])):
+            letter, words = LETTERS[event["reason"]]
+            self.mark(letter, f"{words}: {event['message']}")
+            if requests := DRAINING.match(event["message"]):
+                self.drained_requests += int(requests[1])
+
+    def _note_changes(self, before: Sample, now: Sample) -> None:
+        if now.ready == now.desired == now.allocated and now.ready > before.ready > 0:
+            self.mark("a", f"{now.ready} nodes Active")
+        if 0 < now.allocated < before.allocated:
+            self.mark("r", f"{before.allocated - now.allocated} nodes released")
+
+
+def changes_of_direction(sizes: list[int]) -> int:
+    """How often growing turned into shrinking or the other way round."""
+    steps = [after > before for before, after in pairwise(sizes) if after != before]
+    return sum(one != other for one, other in pairwise(steps))
