@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from infer_workload.contract import (
     DeploymentRequest,
     DeploymentView,
+    DrainRequest,
     LoadRequest,
     LoadView,
     Sample,
@@ -85,6 +86,19 @@ def routes(serving: Serving) -> APIRouter:
         serving.put_under_load(name, None)
         return Response(status_code=204)
 
+    @api.put("/deployments/{name}/drain")
+    async def put_drain(name: str, body: DrainRequest, validate_only: ValidateOnly = False) -> DeploymentView:
+        """Begin nothing more on these nodes, and leave them when nothing runs there, or at the deadline."""
+        _live(name)
+        return serving.drain(name, body, validate_only)
+
+    @api.delete("/deployments/{name}/drain")
+    async def delete_drain(name: str, validate_only: ValidateOnly = False) -> Response:
+        """Use the nodes again that were to leave."""
+        _live(name)
+        serving.drain(name, None, validate_only)
+        return Response(status_code=204)
+
     @api.get("/usage")
     async def usage(project: str | None = None) -> Response:
         await serving.settle_accounts()
@@ -124,7 +138,12 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
         requests_per_second=len(recent) / window_s,
         ttft=percentiles([entry[1] for entry in recent]),
         tpot=percentiles([entry[2] for entry in recent if entry[2] > 0]),
+        counting_since=live.counting_since,
+        submitted=live.submitted,
         finished=held.requests,
+        cancelled=live.cancelled,
+        lost=live.cut_off,
+        sent_back=live.sent_back,
         samples=[
             Sample(at=round(now - second, 3), second=second, tokens_per_second=tokens)
             for second, tokens in held.samples(now, window_s)
@@ -137,10 +156,10 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
     npus, counts = engine.deployment.pools.npus, engine.cache.counts
     dies = engine.pool.dies
     view.tokens_per_second_per_npu = rate / npus
-    view.waiting = len(engine.waiting)
+    view.waiting, view.in_flight = len(engine.waiting), len(engine.in_flight)
+    view.queued = engine.queued
     view.prefilling, view.transferring = states.count(PREFILLING), states.count(TRANSFERRING)
     view.decoding = states.count(DECODING)
-    view.sent_back = engine.preemptions
     view.prefill_busy = sum(bool(instance.chunk) for instance in engine.instances) / max(1, len(engine.instances))
     view.decode_step_ms = engine.pool.step_s * 1e3
     view.decode_batch_per_npu = engine.pool.active * 2 / max(1, len(dies))

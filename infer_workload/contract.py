@@ -61,6 +61,22 @@ class LoadView(LoadRequest):
     skipped: int = Field(0, description="not played because this machine could not keep up")
 
 
+class DrainRequest(Wire):
+    """Nodes that are to leave: nothing new begins there, what runs there finishes, the rest is handed over in time."""
+
+    nodes: list[str] = Field(min_length=1, max_length=4096)
+    deadline_s: float = Field(600.0, gt=0, le=86_400, description="emulated seconds that what runs there may take")
+
+
+class DrainView(Wire):
+    """A drain and how far it is. Once Drained, the nodes may be released."""
+
+    nodes: list[str]
+    deadline_at: str
+    state: Literal["Draining", "Drained"]
+    requests: int = Field(0, description="requests that still run there")
+
+
 class DeploymentView(View):
     """A deployment, its layout, and where to talk to it."""
 
@@ -72,6 +88,7 @@ class DeploymentView(View):
     pools: PoolsView = Field(default_factory=PoolsView)
     roles: dict[str, str] = Field(default_factory=dict, description="node to prefill or decode; all of them cache")
     load: LoadRequest | None = None
+    drain: DrainView | None = Field(None, description="nodes that are to leave it")
 
 
 class Percentiles(Wire):
@@ -107,12 +124,18 @@ class StatisticsView(Wire):
     requests_per_second: float = 0.0
     ttft: Percentiles = Field(default_factory=Percentiles)
     tpot: Percentiles = Field(default_factory=Percentiles)
-    waiting: int = 0
+    waiting: int = Field(0, description="without room on a decode die")
+    queued: int = Field(0, description="not begun: without room, or in the queue of a prefill instance")
     prefilling: int = 0
     transferring: int = 0
     decoding: int = 0
+    counting_since: float = Field(0.0, description="since when the counts run: the start of the process")
+    submitted: int = Field(0, description="accepted: finished, cancelled, lost or in flight")
     finished: int = 0
-    sent_back: int = 0
+    cancelled: int = Field(0, description="their client went away")
+    lost: int = Field(0, description="cut off: what they ran on could not go on serving")
+    in_flight: int = 0
+    sent_back: int = Field(0, description="times that a request went back to the queue")
     prefill_busy: float = 0.0
     decode_step_ms: float = 0.0
     decode_batch_per_npu: float = 0.0

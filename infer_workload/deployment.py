@@ -61,6 +61,11 @@ class Pools:
         return sum(len(instance) for instance in self.prefill)
 
     @property
+    def nodes(self) -> frozenset[str]:
+        """Those that compute, in either role."""
+        return frozenset(self.decode).union(*self.prefill)
+
+    @property
     def npus(self) -> int:
         return (self.prefill_nodes + len(self.decode)) * NPUS_PER_NODE
 

@@ -15,7 +15,7 @@ from math import inf
 from random import Random
 
 from infer_workload.decode_pool import DecodeDie, DecodePool
-from infer_workload.deployment import Deployment
+from infer_workload.deployment import Deployment, Pools
 from infer_workload.ems.context_cache import NOTHING, ContextCache, Match
 from infer_workload.prefill_instance import PrefillInstance
 from infer_workload.request import (
@@ -64,6 +64,7 @@ class Engine:
         self.waiting: deque[InferenceRequest] = deque()
         self.in_flight: dict[int, InferenceRequest] = {}
         self.preemptions = 0
+        self._closing: tuple[frozenset[str], frozenset[tuple[str, ...]]] = (frozenset(), frozenset())
         self.cache = ContextCache(deployment.cache_blocks, deployment.spec.block_tokens, deployment.pools.caching)
         self._finished = finished or (lambda request: None)
         self._emitted = emitted or (lambda start, end, tokens: None)
@@ -119,9 +120,36 @@ class Engine:
         """Bring counters up to the present moment, between events."""
         self.pool.settle(self.now)
 
+    @property
+    def queued(self) -> int:
+        """Requests that no instance has begun to work on."""
+        begun = (request.state == PREFILLING and request.prefill_started_at < 0 for request in self.in_flight.values())
+        return len(self.waiting) + sum(begun)
+
     def tokens_of(self, request: InferenceRequest) -> int:
         """Tokens of the answer that exist at the present moment."""
         return self.pool.tokens_of(request, self.now)
+
+    def close(self, target: Pools | None) -> None:
+        """Begin nothing on decode nodes and prefill instances that are not in `target`; None opens all of them."""
+        pools = self.deployment.pools
+        decode = frozenset(pools.decode) - frozenset(target.decode if target else pools.decode)
+        prefill = frozenset(pools.prefill) - frozenset(target.prefill if target else pools.prefill)
+        self._closing = (decode, prefill)
+        self._assign()
+
+    def on_closing(self) -> int:
+        """Requests that still need what is closed."""
+        decode, prefill = self._closing
+        return sum(
+            (request.die is not None and request.die.node in decode)
+            or (
+                request.state in (PREFILLING, TRANSFERRING)
+                and request.instance is not None
+                and request.instance.nodes in prefill
+            )
+            for request in self.in_flight.values()
+        )
 
     def relay(self, deployment: Deployment, pause_s: float, start_s: float) -> int:
         """Go on with another layout: decode pauses, new prefill instances start after `start_s`.
@@ -131,6 +159,7 @@ class Engine:
         """
         self.pool.settle(self.now)
         self.deployment = deployment
+        self._closing = (frozenset(), frozenset())
         pools = deployment.pools
         kept = [instance for instance in self.instances if instance.nodes in pools.prefill]
         gone = [instance for instance in self.instances if instance not in kept]
@@ -171,10 +200,11 @@ class Engine:
     def _assign(self) -> None:
         """From the queue to a die and an instance, in order, as long as there is room."""
         limit, room = self.deployment.batch_per_die, self.deployment.kv_tokens_per_die
-        while self.waiting and self.instances:
+        dies, instances = self._open()
+        while self.waiting and instances:
             request = self.waiting[0]
             tokens = request.input_tokens + request.output_tokens
-            die = choose_die(self.pool.dies, tokens, limit, room)
+            die = choose_die(dies, tokens, limit, room)
             if die is None:
                 return
             self.waiting.popleft()
@@ -182,7 +212,7 @@ class Engine:
             die.reserved_tokens += tokens
             request.die, request.reserved = die, tokens
             match = self._match(request)
-            instance = choose_instance(self.instances, match)
+            instance = choose_instance(instances, match)
             self.cache.promise(request.blocks, instance.number)
             request.instance = instance
             request.cached = min(match.tokens, request.prompt - 1)
@@ -194,6 +224,12 @@ class Engine:
             instance.backlog_tokens += request.prompt - request.cached
             if not instance.chunk:
                 self._start_chunk(instance)
+
+    def _open(self) -> tuple[list[DecodeDie], list[PrefillInstance]]:
+        """Where something new may begin."""
+        decode, prefill = self._closing
+        dies = [die for die in self.pool.dies if die.node not in decode] if decode else self.pool.dies
+        return dies, [each for each in self.instances if each.nodes not in prefill] if prefill else self.instances
 
     def _match(self, request: InferenceRequest) -> Match:
         if self.cache.capacity <= 0:

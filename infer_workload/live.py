@@ -13,9 +13,10 @@ from dataclasses import replace
 from math import inf
 
 from infer_workload.built_in_load import BuiltInLoad
-from infer_workload.contract import DeploymentRequest, LoadRequest, LoadView, PoolsView
+from infer_workload.contract import DeploymentRequest, DrainView, LoadRequest, LoadView, PoolsView
 from infer_workload.deployment import Deployment, DoesNotFit, lay_out
 from infer_workload.deployment_states import DEGRADED, DEPLOYMENT_STATES, LOADING, PENDING, SERVING, UNAVAILABLE
+from infer_workload.draining import Drain
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine import ContextTooLong, Engine
 from infer_workload.layout_views import pools_view, spec_of
@@ -67,6 +68,9 @@ class LiveDeployment:
         self._numbers = 0
         self._ticks: set[asyncio.Future[None]] = set()
         self.followed = 0
+        self.draining: Drain | None = None
+        self.counting_since = 0.0
+        self.submitted = self.cancelled = self.cut_off = self.sent_back = 0
 
     # The fabric.
 
@@ -78,9 +82,15 @@ class LiveDeployment:
             return
         if self.fabric is not None and fabric.generation == self.fabric.generation and self.engine is not None:
             return
-        while self.serves and self._play_load(now):
-            pass
+        self._catch_up(now)
         self.fabric = fabric
+        if self.draining is not None and self.draining.over(fabric):
+            self.draining = None
+        self._follow(now)
+
+    def _follow(self, now: float) -> None:
+        """Lay out on what may be used of the present view."""
+        fabric = self._usable()
         try:
             if self.engine is None:
                 self._start(fabric, now)
@@ -88,6 +98,36 @@ class LiveDeployment:
                 self._adapt(fabric, now)
         except DoesNotFit as refused:
             self._lose(self._lost_state(), refused.message)
+
+    def _usable(self) -> Fabric:
+        assert self.fabric is not None
+        current = None if self.engine is None else self.engine.deployment
+        return self.fabric if self.draining is None else self.draining.usable(self.fabric, current)
+
+    def drain(self, drain: Drain | None, now: float) -> None:
+        """Begin nothing more on these nodes and leave them when nothing runs there; None: use them (again)."""
+        self._catch_up(now)
+        self.draining = drain
+        if drain is not None and not self.serves:
+            drain.drained = True
+        if self.engine is not None:
+            self.engine.close(None)
+            self._follow(now)
+            self._drain_on(now)
+        self._changed(self)
+
+    def _drain_on(self, now: float) -> None:
+        """Leave the nodes once nothing runs there, or at the deadline."""
+        drain, engine = self.draining, self.engine
+        if drain is None or drain.drained or engine is None:
+            return
+        if engine.on_closing() == 0 or now >= drain.deadline_at:
+            drain.drained = True
+            self._follow(now)
+
+    def drain_view(self) -> DrainView | None:
+        left = 0 if self.engine is None else self.engine.on_closing()
+        return None if self.draining is None else self.draining.view(left)
 
     def feel(self, dark: frozenset[str], now: float, until: float) -> bool:
         """Hold the decode pool until `until` if one of its nodes is dark: dispatch and combine wait for every rank."""
@@ -147,7 +187,7 @@ class LiveDeployment:
         self._gain_at = inf
         self._loading.clear()
         try:
-            self._relay(plan_gain(self.engine.deployment, self.fabric), now)
+            self._relay(plan_gain(self.engine.deployment, self._usable()), now)
         except DoesNotFit as refused:
             self._lose(UNAVAILABLE, refused.message)
 
@@ -155,6 +195,9 @@ class LiveDeployment:
         engine = self.engine
         assert engine is not None
         sent_back = engine.relay(change.deployment, change.pause_s, change.start_s)
+        self.sent_back += sent_back
+        if self.draining is not None and not self.draining.drained and self.fabric is not None:
+            engine.close(self.draining.target(change.deployment, self.fabric))
         self.paused_until = max(self.paused_until, now + change.pause_s)
         back = f"; {sent_back} requests went back to the queue" if sent_back else ""
         if change.pause_s > 0:
@@ -165,6 +208,7 @@ class LiveDeployment:
             self._say(self.state, self._layout_text() if self.state == SERVING else self.why)
 
     def _lose(self, state: str, why: str) -> None:
+        self.cut_off += 0 if self.engine is None else len(self.engine.in_flight)
         self.engine = None
         self.serves_from, self._gain_at, self.paused_until = inf, inf, 0.0
         self._loading.clear()
@@ -177,7 +221,7 @@ class LiveDeployment:
         if self.engine is None or self.fabric is None:
             return None
         pools = self.engine.deployment.pools
-        return lay_out(self.fabric, self._model, self._calibration, spec_of(wish), pools)
+        return lay_out(self._usable(), self._model, self._calibration, spec_of(wish), pools)
 
     def reshape(self, wish: DeploymentRequest, now: float) -> None:
         """Lay out for another wish, keeping what can be kept. Raises DoesNotFit and then changes nothing."""
@@ -219,6 +263,7 @@ class LiveDeployment:
         request = InferenceRequest(self._numbers, now, input_tokens, output_tokens, blocks, tenant)
         request.arrived_at = self.engine.now
         self.engine.submit(request)
+        self.submitted += 1
         return request
 
     def tokens_of(self, request: InferenceRequest) -> int:
@@ -231,6 +276,7 @@ class LiveDeployment:
     def cancel(self, request: InferenceRequest) -> None:
         if self.engine is not None and request.number in self.engine.in_flight:
             self.engine.cancel(request)
+            self.cancelled += 1
 
     async def news(self) -> None:
         """Return when time has been played on."""
@@ -249,7 +295,8 @@ class LiveDeployment:
         engine = inf if self.engine is None else self.engine.next_at()
         loading = self.serves_from if self.state == LOADING else inf
         rebuilt = self.paused_until if self.state == DEGRADED and self._gain_at == inf else inf
-        return min(arrival, engine, loading, rebuilt, self._gain_at)
+        drain = inf if self.draining is None or self.draining.drained else self.draining.deadline_at
+        return min(arrival, engine, loading, rebuilt, drain, self._gain_at)
 
     def play(self, now: float) -> bool:
         """Everything up to `now`; False when built-in load is left to play in a next turn."""
@@ -267,10 +314,19 @@ class LiveDeployment:
         left = self._play_load(now) if self.serves else False
         if not left:
             engine.advance(now)
+            self._drain_on(now)
+        engine = self.engine
+        if engine is None:
+            return True
         if self.state == DEGRADED and self.paused_until <= engine.now and self._gain_at == inf:
             self._say(SERVING, self._layout_text())
         self._wake()
         return not left
+
+    def _catch_up(self, now: float) -> None:
+        """Play the load up to now, before something changes."""
+        while self.serves and self._play_load(now):
+            pass
 
     def _play_load(self, now: float) -> bool:
         """Submit the load's arrivals up to `now`; True when some are left for the next turn."""
@@ -289,6 +345,7 @@ class LiveDeployment:
                     )
                 )
                 self._load.view.submitted += 1
+                self.submitted += 1
             except ContextTooLong:
                 self._load.view.refused += 1
         return self._load.next_at <= now

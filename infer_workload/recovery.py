@@ -38,7 +38,7 @@ def plan_change(current: Deployment, fabric: Fabric, weights: ModelCache | None 
     """
     held = current.calibration
     cache = weights or ModelCache(held, {current.model.name})
-    playing = _playing(current)
+    playing = current.pools.nodes
     nodes = set(fabric.nodes)
     gained = tuple(sorted(nodes - playing))
     start_s = held.executor_start_s + held.graph_load_s
@@ -75,8 +75,3 @@ def _load_s(deployment: Deployment, weights: ModelCache) -> float:
     readers = [*pools.decode, *(node for instance in pools.prefill for node in instance)]
     experts = max([deployment.decode_layout, *deployment.prefill_layouts], key=lambda layout: layout.experts_per_die)
     return weights.load_s(deployment.model, deployment.fabric, readers, pools.caching, experts.experts_per_die)
-
-
-def _playing(deployment: Deployment) -> set[str]:
-    pools = deployment.pools
-    return {*pools.decode, *(node for instance in pools.prefill for node in instance)}

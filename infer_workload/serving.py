@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from random import Random
 
-from infer_workload.contract import DeploymentRequest, DeploymentView, LoadRequest
+from infer_workload.contract import DeploymentRequest, DeploymentView, DrainRequest, LoadRequest
 from infer_workload.deployment import DoesNotFit
+from infer_workload.draining import Drain
 from infer_workload.live import LiveDeployment
 from infer_workload.metering import Metering
 from infer_workload.own_traffic import OwnTraffic
@@ -69,9 +70,10 @@ class Serving:
     def restore(self) -> int:
         """Take up what the database knows; returns how many deployments."""
         with self.store.records.reading() as session:
-            rows = [(row.name, row.wish, row.load) for row in self.store.deployments(session)]
-        for name, wish, load in rows:
+            rows = [(row.name, row.wish, row.load, row.drain) for row in self.store.deployments(session)]
+        for name, wish, load, drain in rows:
             live = self._begin(name, wish)
+            live.draining = Drain.of(drain) if drain else None
             if load:
                 live.put_under_load(LoadRequest.model_validate(load), self.clock.now())
             self._changed(live)
@@ -141,9 +143,27 @@ class Serving:
         self.nudge()
         return self.view(name)
 
+    def drain(self, name: str, request: DrainRequest | None, validate_only: bool = False) -> DeploymentView:
+        """Have these nodes drained, by a deadline; asked again for the same nodes it goes on. None withdraws it."""
+        fresh = None
+        with self.store.records.transaction(dry=validate_only) as session:
+            row = self.store.deployment(session, name)
+            held = row.drain
+            if request is not None and held and set(held["nodes"]) == set(request.nodes):
+                return self.view(name)
+            if request is not None:
+                fresh = Drain(frozenset(request.nodes), self.clock.now() + request.deadline_s)
+            row.drain = None if fresh is None else fresh.view().wire()
+        if not validate_only and (held or fresh):
+            self.live[name].drain(fresh, self.clock.now())
+            self.nudge()
+        return self.view(name)
+
     def view(self, name: str) -> DeploymentView:
         with self.store.records.reading() as session:
-            return self.store.deployment(session, name).view()
+            view = self.store.deployment(session, name).view()
+        live = self.live.get(name)
+        return view if live is None else view.model_copy(update={"drain": live.drain_view()})
 
     def serving_model(self, model: str) -> LiveDeployment:
         """The deployment a completion means: by its name, or by its model where only one serves that. Else NotFound."""
@@ -257,6 +277,7 @@ class Serving:
         live = LiveDeployment(
             name, wish, self._rng.randrange(1 << 32), self._changed, lambda request: self._done(name, request)
         )
+        live.counting_since = self.clock.now()
         self.live[name] = live
         return live
 
@@ -294,6 +315,7 @@ class Serving:
                     "roles": live.roles(),
                     "fabric_generation": 0 if live.fabric is None else live.fabric.generation,
                     "endpoint": self._endpoint,
+                    "drain": None if live.draining is None else live.draining.view().wire(),
                 }
                 for column, value in fresh.items():
                     if getattr(row, column) != value:

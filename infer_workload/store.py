@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Integer, String, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from infer_workload.contract import DeploymentRequest, DeploymentView, LoadRequest, PoolsView
+from infer_workload.contract import DeploymentRequest, DeploymentView, DrainView, LoadRequest, PoolsView
 from infer_workload.metering import Usage
 from matrixresource.vocabulary.records import Records, ResourceRow, find, journal_tables
 
@@ -34,6 +34,7 @@ class DeploymentRow(ResourceRow, Base):
     pools: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     roles: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
     load: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    drain: Mapped[dict[str, Any] | None] = mapped_column(JSON)
 
     @property
     def wish(self) -> DeploymentRequest:
@@ -51,6 +52,7 @@ class DeploymentRow(ResourceRow, Base):
             pools=PoolsView.model_validate(self.pools or {}),
             roles=self.roles or {},
             load=LoadRequest.model_validate(self.load) if self.load else None,
+            drain=DrainView.model_validate(self.drain) if self.drain else None,
         )
 
 

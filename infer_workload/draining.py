@@ -1,0 +1,64 @@
+"""A drain: nodes that are to leave a deployment, and how what runs on them comes to its end first.
+
+Nothing new begins on what the layout without them does not use: the nodes themselves, and roles that would change. What
+runs there finishes. At the deadline, or as soon as nothing runs there any more, the deployment goes over to that layout;
+what is left by then is handed over through the queue, with the tokens it has. From then on the nodes may be released.
+A drain ends when the fabric no longer shows its nodes, or when it is withdrawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from infer_workload.contract import DrainView
+from infer_workload.deployment import Deployment, DoesNotFit, Pools
+from infer_workload.recovery import plan_change
+from infer_workload.timing.fabric import Fabric
+from matrixresource.vocabulary.quantities import from_timestamp, timestamp
+
+NOTHING = Pools((), (), ())
+
+
+@dataclass
+class Drain:
+    """Which nodes, until when (emulated seconds since the epoch), and whether nothing runs there any more."""
+
+    nodes: frozenset[str]
+    deadline_at: float
+    drained: bool = False
+
+    @classmethod
+    def of(cls, held: dict[str, Any]) -> Drain:
+        """From its row: the process has started anew, so nothing runs anywhere."""
+        view = DrainView.model_validate(held)
+        return cls(frozenset(view.nodes), from_timestamp(view.deadline_at), drained=True)
+
+    def view(self, requests: int = 0) -> DrainView:
+        return DrainView(
+            nodes=sorted(self.nodes),
+            deadline_at=timestamp(self.deadline_at),
+            state="Drained" if self.drained else "Draining",
+            requests=requests,
+        )
+
+    def over(self, fabric: Fabric) -> bool:
+        """Whether all its nodes have left the fabric."""
+        return not self.nodes & _nodes(fabric)
+
+    def usable(self, fabric: Fabric, current: Deployment | None) -> Fabric:
+        """The view as far as the deployment may use it: without nodes that are drained, or play no role yet."""
+        playing = frozenset[str]() if self.drained or current is None else current.pools.nodes
+        unused = self.nodes - playing
+        return fabric.only(_nodes(fabric) - unused) if unused else fabric
+
+    def target(self, current: Deployment, fabric: Fabric) -> Pools:
+        """The pools once the nodes are gone; NOTHING where what stays cannot serve."""
+        try:
+            return plan_change(current, fabric.only(_nodes(fabric) - self.nodes)).deployment.pools
+        except DoesNotFit:
+            return NOTHING
+
+
+def _nodes(fabric: Fabric) -> set[str]:
+    return {node for by_node in fabric.ports.values() for node in by_node}

@@ -1,0 +1,161 @@
+"""Nodes that leave a deployment are drained first: nothing new begins there, what runs finishes, nothing is sent back."""
+
+import pytest
+
+from infer_workload.contract import DeploymentRequest, LoadRequest
+from infer_workload.deployment_states import SERVING, UNAVAILABLE
+from infer_workload.draining import Drain
+from infer_workload.experiment import healthy_fabric
+from infer_workload.live import LiveDeployment
+from infer_workload.timing.fabric import Fabric
+
+NODES = healthy_fabric(12).nodes
+LEAVING = frozenset(NODES[6:])
+
+
+def in_flight(live):
+    return 0 if live.engine is None else len(live.engine.in_flight)
+
+
+def everything_is_accounted_for(live):
+    return live.submitted == live.statistics.requests + live.cancelled + live.cut_off + in_flight(live)
+
+
+class Stage:
+    """A deployment that serves under load, and its time."""
+
+    def __init__(self, nodes=NODES, requests_per_second=20.0):
+        self.now, self.generation = 1000.0, 0
+        self.live = LiveDeployment("d", DeploymentRequest(instance="i"), 1, lambda live: None, lambda request: None)
+        self.show(nodes)
+        self.plays(120)
+        assert self.live.state == SERVING
+        load = LoadRequest(requests_per_second=requests_per_second, seed=3, input_tokens_max=8192)
+        self.live.put_under_load(load, self.now)
+        self.plays(60)
+        assert in_flight(self.live) > 20
+
+    def show(self, nodes):
+        self.generation += 1
+        self.live.take_view(Fabric.healthy(nodes, self.generation), self.now)
+
+    def plays(self, seconds, step=1.0):
+        end = self.now + seconds
+        while self.now < end:
+            self.now += step
+            while not self.live.play(self.now):
+                pass
+            assert everything_is_accounted_for(self.live)
+
+    def drain(self, nodes=LEAVING, deadline_s=600.0):
+        self.live.drain(Drain(frozenset(nodes), self.now + deadline_s), self.now)
+
+
+def test_what_runs_on_leaving_nodes_finishes_and_nothing_new_begins_there():
+    stage = Stage()
+    live = stage.live
+    stage.drain()
+    running, newest = live.drain_view().requests, live.submitted
+    assert running > 0
+    assert not live.draining.drained
+    while not live.draining.drained:
+        stage.plays(1)
+        began_there = [
+            request
+            for request in live.engine.in_flight.values()
+            if request.number > newest and request.die is not None and request.die.node in LEAVING
+        ]
+        assert began_there == []
+    assert live.submitted > newest, "requests went on coming"
+    assert (live.sent_back, live.cut_off) == (0, 0)
+    assert live.roles().keys().isdisjoint(LEAVING)
+    stage.show(NODES[:6])
+    assert live.draining is None
+    stage.plays(120)
+    assert live.state == SERVING
+    assert (live.sent_back, live.cut_off) == (0, 0)
+
+
+def test_without_a_drain_the_same_shrink_sends_requests_back():
+    stage = Stage()
+    stage.show(NODES[:6])
+    assert stage.live.sent_back > 0
+
+
+def test_at_the_deadline_what_is_left_is_handed_over_and_finishes():
+    stage = Stage()
+    stage.drain(deadline_s=0.5)
+    left = stage.live.drain_view().requests
+    stage.plays(1, step=0.5)
+    assert stage.live.draining.drained
+    assert 0 < stage.live.sent_back <= left
+    stage.live.put_under_load(None, stage.now)
+    stage.plays(300)
+    assert in_flight(stage.live) == stage.live.cut_off == 0
+
+
+@pytest.mark.parametrize("after_s", [0, 300])
+def test_a_drain_that_is_withdrawn_gives_the_nodes_their_roles_back(after_s):
+    stage = Stage()
+    before = stage.live.roles()
+    stage.drain()
+    stage.plays(after_s)
+    stage.live.drain(None, stage.now)
+    stage.plays(200)
+    assert stage.live.roles().keys() == before.keys()
+    assert stage.live.sent_back == stage.live.cut_off == 0
+
+
+def test_roles_that_change_are_drained_too():
+    """Without four decode nodes a prefill instance would decode: it begins nothing more either."""
+    stage = Stage()
+    leaving = sorted(node for node, role in stage.live.roles().items() if role == "decode")[:4]
+    stage.drain(leaving)
+    changing = {
+        node
+        for instance in set(stage.live.engine.deployment.pools.prefill)
+        - set(stage.live.draining.target(stage.live.engine.deployment, stage.live.fabric).prefill)
+        for node in instance
+    }
+    assert changing
+    assert not changing & set(leaving)
+    stage.plays(400)
+    assert stage.live.draining.drained
+    assert stage.live.sent_back == 0
+
+
+def test_other_changes_of_the_fabric_do_not_bring_leaving_nodes_back():
+    stage = Stage()
+    stage.drain()
+    stage.plays(300)
+    assert stage.live.draining.drained
+    stage.show(NODES)
+    stage.plays(200)
+    assert stage.live.roles().keys().isdisjoint(LEAVING)
+    stage.show(NODES[1:])
+    stage.plays(200)
+    assert stage.live.roles().keys().isdisjoint(LEAVING)
+    assert stage.live.draining is not None
+
+
+def test_nodes_that_came_late_are_left_without_having_served():
+    stage = Stage(NODES[:6])
+    stage.show(NODES)
+    stage.plays(5)
+    stage.drain()
+    assert stage.live.draining.drained
+    stage.plays(200)
+    assert stage.live.roles().keys() == set(NODES[:6])
+    assert stage.live.sent_back == 0
+
+
+def test_where_what_stays_cannot_serve_everything_finishes_first():
+    stage = Stage()
+    stage.drain(NODES[1:])
+    stage.live.put_under_load(None, stage.now)
+    stage.plays(300)
+    assert stage.live.draining.drained
+    assert in_flight(stage.live) == 0
+    stage.show(NODES[:1])
+    assert stage.live.state == UNAVAILABLE
+    assert stage.live.cut_off == 0
