@@ -1,7 +1,7 @@
 """A drain: nodes that are to leave a deployment, and how what runs on them comes to its end first.
 
-Nothing new begins on what the layout without them does not use: the nodes themselves, and roles that would change. What
-runs there finishes. At the deadline, or as soon as nothing runs there any more, the deployment goes over to that layout;
+Nothing new begins on what the layout without them does not use: the nodes themselves, and roles that would change.
+What runs there finishes. When nothing runs there any more, or at the deadline, the deployment goes over to that layout;
 what is left by then is handed over through the queue, with the tokens it has. From then on the nodes may be released.
 A drain ends when the fabric no longer shows its nodes, or when it is withdrawn.
 """

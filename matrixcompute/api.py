@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -17,11 +17,15 @@ from matrixcompute.store import OPEN, ComputeStore, SagaRow
 from matrixresource.contract import MemberView, Placement, RenewRequest
 from matrixresource.vocabulary.clock import Clock
 from matrixresource.vocabulary.errors import Conflict, NotYetSupported
+from matrixresource.vocabulary.names import NodeName
 from matrixresource.vocabulary.quantities import from_timestamp
 from matrixresource.vocabulary.records import find
 from matrixresource.vocabulary.rest import IfMatch, Params, ValidateOnly, collection, page
 
 NOT_YET = ("scaling-policies", "recovery-policies", "maintenances")
+Leaving = Annotated[
+    Sequence[NodeName], Query(max_length=1024, description="where it shrinks: the members that go, drained before")
+]
 VERBS_NOT_YET = ("start", "stop", "restart")
 
 
@@ -45,9 +49,13 @@ def routes(
 
     @api.put("/instances/{name}", status_code=202)
     async def ensure_instance(
-        name: str, body: InstanceRequest, if_match: IfMatch = None, validate_only: ValidateOnly = False
+        name: str,
+        body: InstanceRequest,
+        leaving: Leaving = (),
+        if_match: IfMatch = None,
+        validate_only: ValidateOnly = False,
     ) -> InstanceView:
-        return await conductor.ensure(name, body, if_match=if_match, validate_only=validate_only)
+        return await conductor.ensure(name, body, leaving=leaving, if_match=if_match, validate_only=validate_only)
 
     @api.delete("/instances/{name}", status_code=202)
     async def delete_instance(name: str, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> InstanceView:
@@ -60,10 +68,16 @@ def routes(
         return conductor.retry(name)
 
     @api.post("/instances/{name}:resize", status_code=202)
-    async def resize(name: str, nodes: Annotated[int, Query(ge=1, le=49152)], if_match: IfMatch = None) -> InstanceView:
+    async def resize(
+        name: str,
+        nodes: Annotated[int, Query(ge=1, le=49152)],
+        leaving: Leaving = (),
+        if_match: IfMatch = None,
+    ) -> InstanceView:
         with store.reading() as session:
             shape = store.instance(session, name).shape
-        return await conductor.ensure(name, shape.model_copy(update={"nodes": nodes}), if_match=if_match)
+        resized = shape.model_copy(update={"nodes": nodes})
+        return await conductor.ensure(name, resized, leaving=leaving, if_match=if_match)
 
     @api.post("/instances/{name}:move", status_code=202)
     async def move(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx
@@ -18,9 +18,16 @@ class ComputeClient:
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
-    async def ensure_instance(self, name: str, request: InstanceRequest, validate_only: bool = False) -> InstanceView:
-        """With `validate_only` nothing is created; the view's members are where it would lie."""
-        params = {"validateOnly": "true"} if validate_only else None
+    async def ensure_instance(
+        self, name: str, request: InstanceRequest, validate_only: bool = False, leaving: Sequence[str] = ()
+    ) -> InstanceView:
+        """With `validate_only` nothing is created; the view's members are where it would lie.
+
+        `leaving` names the members that go where it shrinks.
+        """
+        params: dict[str, Any] = {"leaving": list(leaving)} if leaving else {}
+        if validate_only:
+            params["validateOnly"] = "true"
         answer = await call(self._http, "PUT", f"/v1/instances/{name}", body=request.wire(), params=params)
         return InstanceView.model_validate(answer)
 

@@ -6,12 +6,13 @@ an instance meanwhile is seen to by `tending.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlalchemy.orm import Session
 
 from matrixcompute.composition import LIES_BY, compose
 from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcompute.draining import without
 from matrixcompute.loss import living
 from matrixcompute.neighbours import Neighbours
 from matrixcompute.opening import Opening
@@ -49,9 +50,19 @@ class Conductor:
     # -- verbs ---------------------------------------------------------------------------------------------------
 
     async def ensure(
-        self, name: str, request: InstanceRequest, *, if_match: str | None = None, validate_only: bool = False
+        self,
+        name: str,
+        request: InstanceRequest,
+        *,
+        leaving: Sequence[str] = (),
+        if_match: str | None = None,
+        validate_only: bool = False,
     ) -> InstanceView:
-        """Create an instance or change its shape. With `validate_only` MatrixResource is asked too: would it fit?"""
+        """Create an instance or change its shape. With `validate_only` MatrixResource is asked too: would it fit?
+
+        Where it shrinks, `leaving` names the members that go first; whoever drained them names them. Raises Conflict
+        when they are no members, or not as many as go.
+        """
         checked_resource_name(name)
         if len(name) > INSTANCE_NAME_LENGTH_MAX:
             raise Conflict(
@@ -63,23 +74,23 @@ class Conductor:
                 raise InvalidField(f"{name} cannot be {field} itself", field=f"{field}.instances")
         planned: AllocationView | None = None
         if validate_only:
-            planned = await self._planned(name, request)
+            planned = await self._planned(name, request, leaving)
         with self._store.transaction(dry=validate_only) as session:
             instance = session.get(InstanceRow, name)
             check_etag(instance, if_match)
             if instance is None:
                 instance = self._created(session, name, request)
             else:
-                self._changed(session, instance, request)
+                self._changed(session, instance, request, list(leaving))
             view = instance.view()
         if planned is not None:
             return view.model_copy(update={"members": planned.members, "preempts": planned.preempts})
         self._wake()
         return instance.view()
 
-    async def _planned(self, name: str, request: InstanceRequest) -> AllocationView:
+    async def _planned(self, name: str, request: InstanceRequest, leaving: Sequence[str]) -> AllocationView:
         """Where it would lie; what is held stays as far as it can."""
-        wish = compose(name, request).allocation
+        wish = without(compose(name, request).allocation, leaving)
         held = living(await self._neighbours.allocation(name))
         if held is not None and any(getattr(held, field) != getattr(wish, field) for field in LIES_BY):
             return await self._neighbours.move(name, wish, validate_only=True)
@@ -108,7 +119,7 @@ class Conductor:
         self._sagas.open(session, "create-instance", instance, "Provisioning", "Creating")
         return instance
 
-    def _changed(self, session: Session, instance: InstanceRow, request: InstanceRequest) -> None:
+    def _changed(self, session: Session, instance: InstanceRow, request: InstanceRequest, leaving: list[str]) -> None:
         if instance.state == "Deleting":
             raise Conflict(f"instance {instance.name!r} is being deleted; wait until it is gone")
         held = instance.shape
@@ -116,12 +127,15 @@ class Conductor:
             raise Conflict("an instance stays in its project", field="project")
         if request == held:
             return
+        if leaving:
+            _check_leaving(instance, request, leaving)
         shape_changed = request.model_copy(update={"labels": held.labels}) != held
         instance.spec, instance.labels = request.wire(), request.labels
         if not shape_changed:
             return
         instance.generation += 1
         instance.retry_at = 0.0
+        instance.leaving = leaving
         self._store.say(
             session,
             instance.name,
@@ -176,3 +190,16 @@ class Conductor:
             self._sagas.open(session, RELOCATE, instance, "Updating", "Moving", about)
         self._wake()
         return True
+
+
+def _check_leaving(instance: InstanceRow, request: InstanceRequest, leaving: list[str]) -> None:
+    """That these members, and no others, go with this change."""
+    members = {member["node"] for member in instance.members or [] if member["role"] == "member"}
+    strangers = sorted(set(leaving) - members)
+    if strangers:
+        raise Conflict(f"{', '.join(strangers)} cannot leave: no member of {instance.name!r}", field="leaving")
+    if len(set(leaving)) != len(members) - request.nodes:
+        raise Conflict(
+            f"{len(members)} members are to become {request.nodes}, and {len(set(leaving))} are to leave",
+            field="leaving",
+        )

@@ -60,6 +60,11 @@ class Work:
         with self.store.reading() as session:
             return self.store.instance(session, self.instance).generation
 
+    def leaving(self) -> list[str]:
+        """The members that the instance's present wish names as those to go."""
+        with self.store.reading() as session:
+            return list(self.store.instance(session, self.instance).leaving or [])
+
     def say(self, reason: str, message: str, warning: bool = False) -> None:
         with self.store.transaction() as session:
             self.store.say(

@@ -42,6 +42,8 @@ class InstanceRow(ResourceRow, Base):
     ready_nodes: Mapped[int] = mapped_column(Integer, default=0)
     repairs: Mapped[int] = mapped_column(Integer, default=0)
     retry_at: Mapped[float] = mapped_column(Float, default=0.0)
+    leaving: Mapped[list[str] | None] = mapped_column(JSON)
+    """Which members the present wish lets go, where somebody has named them."""
     expires_at: Mapped[float | None] = mapped_column(Float)
     """When its lease ends, as MatrixResource last said."""
 

@@ -15,15 +15,13 @@ from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
 from matrixcontainer.kube_client import EVENT, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
 from matrixcontainer.reconcile import MANAGED_BY, MANAGED_LABEL, next_action, wished_instance
+from matrixcontainer.scale_in import ScaleIn
 from matrixcontainer.status import event_object, instance_status, planned_status, told_of
 from matrixcontainer.workload import DEPLOYMENT_LABEL, metrics_of, pods_for
 from matrixresource.vocabulary.errors import Conflict, MatrixError, NotFound
 from matrixresource.vocabulary.wire import condition
 
 log = logging.getLogger(__name__)
-
-METRICS_S = 15.0
-"""An autoscaler looks every fifteen seconds."""
 
 
 class Inference(Protocol):
@@ -32,6 +30,8 @@ class Inference(Protocol):
     async def ensure(self, name: str, request: dict[str, Any]) -> dict[str, Any]: ...
     async def find(self, name: str) -> dict[str, Any] | None: ...
     async def statistics(self, name: str) -> dict[str, Any]: ...
+    async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]: ...
+    async def undrain(self, name: str) -> None: ...
     async def delete(self, name: str) -> bool:
         """True once there is no such deployment."""
 
@@ -61,7 +61,7 @@ class Operator:
         self._faults = faults
         self._wall = wall
         self._endpoint = endpoint
-        self._metrics_at: dict[str, float] = {}
+        self._scale_in = ScaleIn(kube, compute, inference, wall)
 
     # -- CloudMatrixInstance -------------------------------------------------------------------------------------
 
@@ -75,7 +75,11 @@ class Operator:
             return f"{action.verb}: {action.why}"
         if action.verb == "EnsureInstance":
             assert action.request is not None
-            observed = await self._compute.ensure_instance(name, action.request)
+            leave = await self._scale_in.leave(body, observed, action.request)
+            if leave.waiting and observed is not None:
+                await self.report_instance(body, leave.shown_in(observed))
+                return f"DrainNodes: {leave.waiting}"
+            observed = await self._compute.ensure_instance(name, action.request, leaving=leave.nodes)
         elif action.verb == "DeleteInstance":
             await self._compute.delete_instance(name)
         await self.report_instance(body, observed)
@@ -156,21 +160,23 @@ class Operator:
                 return False
         deployment = await self._inference.ensure(metadata["name"], spec)
         pods = await self._match_pods(body, deployment.get("roles") or {})
+        await self._scale_in.withdraw(body, deployment, instance)
         await self._report_infer(body, deployment, "", pods)
-        await self._report_metrics(body)
         return True
 
-    async def _report_metrics(self, body: dict[str, Any]) -> None:
-        """What the workload does now, for autoscalers; not oftener than they look."""
-        metadata = body["metadata"]
-        if self._wall() < self._metrics_at.get(metadata["uid"], 0.0):
-            return
-        self._metrics_at[metadata["uid"]] = self._wall() + METRICS_S
-        told = metrics_of(await self._inference.statistics(metadata["name"]))
-        if told != (body.get("status") or {}).get("metrics"):
-            await self._kube.merge(
-                INFER, metadata["name"], {"status": {"metrics": told}}, metadata["namespace"], "status"
-            )
+    async def report_metrics(self) -> str:
+        """What every workload does now, for autoscalers; to be called as often as they look."""
+        resources, _ = await self._kube.list(INFER)
+        for body in resources:
+            metadata = body["metadata"]
+            if not (body.get("status") or {}).get("pods") or metadata.get("deletionTimestamp"):
+                continue
+            with contextlib.suppress(NotFound):
+                metrics = metrics_of(await self._inference.statistics(metadata["name"]))
+                if metrics != body["status"].get("metrics"):
+                    status = {"status": {"metrics": metrics}}
+                    await self._kube.merge(INFER, metadata["name"], status, metadata["namespace"], "status")
+        return f"metrics of {len(resources)} deployments reported"
 
     async def delete_infer(self, body: dict[str, Any]) -> bool:
         """Stop the workload and remove its pods; True once nothing is left."""

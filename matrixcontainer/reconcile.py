@@ -30,6 +30,11 @@ def wished_instance(body: dict[str, Any]) -> InstanceRequest:
     return InstanceRequest.model_validate({**shape, "labels": labels})
 
 
+def desired_nodes(body: dict[str, Any]) -> int:
+    """How many nodes a CloudMatrixInstance asks for."""
+    return int(body["spec"]["nodes"])
+
+
 def lease_over(body: dict[str, Any]) -> bool:
     """Whether a resource's instance had a lease: once that is gone with it, it is not made again for the same wish."""
     told = body.get("status") or {}

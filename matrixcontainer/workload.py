@@ -70,7 +70,7 @@ def pod_name(deployment: str, role: str, node: str) -> str:
 
 
 METRICS = {
-    "num_requests_waiting": "waiting",
+    "num_requests_waiting": "queued",
     "num_requests_running": "decoding",
     "requests_per_second": "requestsPerSecond",
     "tokens_per_second": "tokensPerSecond",

@@ -7,7 +7,7 @@ something comes to lie is the ledger's choice (`capacity`), kept in step with th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed_to
 
 from sqlalchemy.orm import Session
@@ -346,7 +346,7 @@ class Allocator:
         quotas.check(session, request, held)
         if wish.per != self.books.ledger.held[held.name].wish.per:
             raise Conflict("the share of a node does not change in place", field="npus")
-        place, preempted = self._resized_place(session, held, wish)
+        place, preempted = self._resized_place(session, held, wish, request.exclude_nodes)
         if place is None:
             raise refusal(self._store.nodes(session), self.books, self._missing(held, wish))
         victims = [self._store.allocation(session, victim) for victim in preempted]
@@ -361,8 +361,11 @@ class Allocator:
             self.books.refresh(session, each)
         self._steps_in.refill(session, held)
 
-    def _resized_place(self, session: Session, held: AllocationRow, wish: Wish) -> tuple[Place | None, list[str]]:
-        """Who stays keeps its place; where there are to be fewer, the last ranks go. And whom it puts out."""
+    def _resized_place(
+        self, session: Session, held: AllocationRow, wish: Wish, excluded: Sequence[NodeName]
+    ) -> tuple[Place | None, list[str]]:
+        """Who stays keeps its place; where there are to be fewer, those excluded go first, then the last ranks. And
+        whom it puts out."""
         self.books.touched()
         ledger, before = self.books.ledger, self.books.ledger.held[held.name].wish
         ranked = [node.node_name for node in self._store.held_by(session, held.name) if node.role == "member"]
@@ -370,7 +373,7 @@ class Allocator:
             NodeName(part.node) for part in self._store.parts(session, held.name) if part.dies and not part.going
         ]
         if wish.nodes < before.nodes:
-            ranked = ranked[: wish.nodes]
+            ranked = sorted(ranked, key=lambda node: node in excluded)[: wish.nodes]
         keep = [self.books.numbers[name] for name in ranked]
         return preempting.resize(ledger, held.name, wish, keep, self._clock.now())
 

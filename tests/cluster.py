@@ -35,7 +35,9 @@ class Cluster(Stack):
 
     async def __aenter__(self) -> Cluster:
         await super().__aenter__()
-        self._life = AsyncExitStack()
+        self._inference_life = AsyncExitStack()
+        self._to_inference = StreamingASGITransport(None)
+        self.http["infer"] = http_client("http://infer", transport=self._to_inference)
         await self._serve_inference()
         await self._serve_kubernetes()
         now = self.clock.now
@@ -55,7 +57,7 @@ class Cluster(Stack):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._life.aclose()
+        await self._inference_life.aclose()
         await self.kube_api.stop()
         await super().__aexit__()
 
@@ -65,8 +67,14 @@ class Cluster(Stack):
         settings = infer_main.InferSettings(state=self.folder, seed=self.seed)
         hardware = infer_main.HardwareOverHttp(self.http["agents"])
         app = infer_main.build(settings, self.clock, database, self.link, hardware)
-        await self._life.enter_async_context(app.router.lifespan_context(app))
-        self.http["infer"] = http_client("http://infer", transport=StreamingASGITransport(app))
+        await self._inference_life.enter_async_context(app.router.lifespan_context(app))
+        self._to_inference.app = app
+
+    async def restart_inference(self) -> None:
+        """Begin another life of CloudMatrix-Infer on what this one wrote."""
+        self._to_inference.cut()
+        await self._inference_life.aclose()
+        await self._serve_inference()
 
     async def _serve_kubernetes(self) -> None:
         database = open_database(f"sqlite:///{self.folder / 'kube.db'}")
@@ -105,6 +113,7 @@ class Cluster(Stack):
                     await self.operator.report_refusal(FAULT, body, refused)
         await self.operator.report_all()
         await self.operator.report_infers()
+        await self.operator.report_metrics()
         await self.mirrors.look()
         await self.scheduler.look()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from matrixcompute.composition import compose
 from matrixcompute.contract import InstanceRequest, SliceSummary
+from matrixcompute.draining import without
 from matrixcompute.loss import living, loss_of
 from matrixcompute.recovery import plan_recovery
 from matrixcompute.saga import Waiting, Work
@@ -23,7 +24,10 @@ async def reserve_nodes(work: Work) -> None:
     before = await work.neighbours.allocation(work.instance)
     if before is not None and living(before) is None:
         raise Waiting("the nodes it had before are being cleaned")
-    held = await work.neighbours.reserve(work.instance, compose(work.instance, work.shape).allocation)
+    request = compose(work.instance, work.shape).allocation
+    if before is not None and before.nodes > work.shape.nodes:
+        request = without(request, work.leaving())
+    held = await work.neighbours.reserve(work.instance, request)
     work.say("Scheduled", f"{held.nodes} nodes and {held.spares} spares in {_cabinets(held)} cabinets are committed")
     put_out = [name for name in held.preempts if before is None or name not in before.preempts]
     if put_out:

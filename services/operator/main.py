@@ -38,6 +38,8 @@ from services.operator.health import serve_health
 log = logging.getLogger(__name__)
 
 RETRY_WALL_S = 0.5
+METRICS_S, METRICS_FLOOR_WALL_S = 15.0, 0.25
+"""Metrics are as fresh as autoscalers look, every fifteen emulated seconds; but a machine can only do so much."""
 
 
 class OperatorSettings(Settings):
@@ -80,6 +82,12 @@ class InferenceOverHttp:
 
     async def statistics(self, name: str) -> dict[str, Any]:
         return await call(self._http, "GET", f"/v1/deployments/{name}/statistics")
+
+    async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]:
+        return await call(self._http, "PUT", f"/v1/deployments/{name}/drain", body={"nodes": nodes})
+
+    async def undrain(self, name: str) -> None:
+        await call(self._http, "DELETE", f"/v1/deployments/{name}/drain")
 
     async def delete(self, name: str) -> bool:
         try:
@@ -163,12 +171,22 @@ class OperatorProcess:
         wall = WallClock()
         self.instances = Periodic("instances", self.operator.report_all, wall, period_s=15, rest_s=0.1)
         self.infers = Periodic("deployments", self._infers, wall, period_s=15, rest_s=0.3)
+        metrics_s = max(METRICS_S / settings.time_scale, METRICS_FLOOR_WALL_S)
+        self.metrics = Periodic(
+            "metrics", self.operator.report_metrics, wall, period_s=metrics_s, floor_wall_s=METRICS_FLOOR_WALL_S
+        )
         self.mirrors = Periodic("mirrors", mirrors.look, wall, period_s=30, rest_s=1.5)
         self.kubelets = Periodic("kubelets", self._tend_pods, wall, period_s=10, rest_s=0.3)
         self.leases = Periodic("node-leases", self._kubelets.renew_leases, wall, period_s=RENEW_S, rest_s=1.0)
         scheduler = PodScheduler(self.kube, self.resource, time.time)
         self.scheduler = Periodic("pod-scheduler", scheduler.look, wall, period_s=10, rest_s=0.2)
-        self.watchers: tuple[Periodic, ...] = (self.instances, self.infers, self.mirrors, self.scheduler)
+        self.watchers: tuple[Periodic, ...] = (
+            self.instances,
+            self.infers,
+            self.metrics,
+            self.mirrors,
+            self.scheduler,
+        )
         if settings.shared_cluster:
             self.watchers += (self.kubelets, self.leases)
         self._kopf_ready = asyncio.Event()
@@ -233,7 +251,7 @@ class OperatorProcess:
         tasks += [
             asyncio.create_task(tell_events(self.operator, self.compute)),
             asyncio.create_task(follow(lambda since: self.compute.watch("instances", since), self._nudge_reports)),
-            asyncio.create_task(follow(self.inference.watch, self.infers.nudge)),
+            asyncio.create_task(follow(self.inference.watch, self._nudge_reports)),
             asyncio.create_task(self._follow_pods()),
             asyncio.create_task(follow(lambda since: self.resource.watch("allocations", since), self.scheduler.nudge)),
             asyncio.create_task(follow(lambda since: self.resource.watch("nodes", since), self.mirrors.nudge)),

@@ -1,0 +1,103 @@
+"""Scaling in: what is served on members that are to leave is drained before they are released.
+
+MatrixCompute knows who would leave and nothing of workloads, CloudMatrix-Infer knows what runs where and nothing of
+sizes; the operator knows both. Everything is read anew each time: as long as the resource asks for fewer nodes than the
+instance has, who would leave is drained; when every deployment on it says Drained, those members are named in the
+resize. A crash between any two steps finds the same next step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from matrixcompute.client import ComputeClient
+from matrixcompute.contract import InstanceRequest, InstanceView
+from matrixcontainer.kube_client import EVENT, INFER, INSTANCE, KubeClient
+from matrixcontainer.reconcile import desired_nodes
+from matrixcontainer.status import told_of
+from matrixresource.vocabulary.errors import Conflict, NotFound
+from matrixresource.vocabulary.wire import Condition
+
+if TYPE_CHECKING:
+    from matrixcontainer.operator import Inference
+
+
+@dataclass(frozen=True)
+class Leave:
+    """The members that go, and what still keeps them."""
+
+    nodes: Sequence[str] = ()
+    waiting: str = ""
+
+    def shown_in(self, observed: InstanceView) -> InstanceView:
+        """The instance as it is, its progress said to be this drain."""
+        told = Condition(type="Progressing", status="True", reason="Draining", message=self.waiting)
+        others = [each for each in observed.conditions if each.type != told.type]
+        return observed.model_copy(update={"conditions": [*others, told]})
+
+
+class ScaleIn:
+    """What the operator does before an instance shrinks."""
+
+    def __init__(
+        self, kube: KubeClient, compute: ComputeClient, inference: Inference, wall: Callable[[], float]
+    ) -> None:
+        self._kube = kube
+        self._compute = compute
+        self._inference = inference
+        self._wall = wall
+
+    async def leave(self, body: dict[str, Any], observed: InstanceView | None, request: InstanceRequest) -> Leave:
+        """Who is to be named in the change; nobody where it does not shrink, or nobody serves there."""
+        members = _members(observed)
+        if observed is None or request.nodes >= len(members) or _moves(request, observed):
+            return Leave()
+        deployments = await self._deployments(body)
+        if not deployments:
+            return Leave()
+        plan = await self._compute.ensure_instance(observed.name, request, validate_only=True)
+        leaving = sorted(members - _members(plan))
+        running = []
+        for name in deployments:
+            with contextlib.suppress(NotFound):
+                drain = (await self._inference.drain(name, leaving)).get("drain") or {}
+                if drain.get("state") != "Drained":
+                    running.append(f"{name} has {drain.get('requests', 0)} requests there")
+        nodes = ", ".join(leaving)
+        await self._tell(body, "Draining" if running else "Drained", f"before they leave: {nodes}", nodes)
+        return Leave(leaving, f"nodes drain before they leave: {'; '.join(running)}" if running else "")
+
+    async def withdraw(self, infer: dict[str, Any], deployment: dict[str, Any], instance: InstanceView | None) -> None:
+        """End a drain that nobody asks for any more: the instance is to keep its nodes."""
+        if not deployment.get("drain") or instance is None:
+            return
+        spec, metadata = infer["spec"], infer["metadata"]
+        body = await self._kube.find(INSTANCE, spec["instance"], metadata["namespace"])
+        if body is None or instance.generation != instance.observed_generation or instance.state != "Active":
+            return
+        still = _members(instance) & set(deployment["drain"]["nodes"])
+        if still and desired_nodes(body) >= len(_members(instance)):
+            await self._inference.undrain(metadata["name"])
+
+    async def _deployments(self, body: dict[str, Any]) -> list[str]:
+        resources, _ = await self._kube.list(INFER, body["metadata"]["namespace"])
+        name = body["metadata"]["name"]
+        return [each["metadata"]["name"] for each in resources if each["spec"]["instance"] == name]
+
+    async def _tell(self, body: dict[str, Any], reason: str, message: str, nodes: str) -> None:
+        """An event, once for each generation and those nodes."""
+        event = told_of(body, "Normal", reason, message, self._wall(), nodes)
+        with contextlib.suppress(Conflict, NotFound):
+            await self._kube.create(EVENT, event, event["metadata"]["namespace"])
+
+
+def _members(view: InstanceView | None) -> set[str]:
+    return set() if view is None else {member.node for member in view.members if member.role == "member"}
+
+
+def _moves(request: InstanceRequest, observed: InstanceView) -> bool:
+    """Whether it is to lie elsewhere: who moves serves on until its successors do."""
+    return (request.placement, request.near, request.apart) != (observed.placement, observed.near, observed.apart)
