@@ -133,6 +133,7 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
         state=live.state,
         now=now,
         window_s=window_s,
+        measured_s=max(0.0, min(window_s, now - live.serves_from)) if live.serves else 0.0,
         tokens_per_second=rate,
         prompt_tokens_per_second=sum(entry[3] for entry in recent) / window_s,
         requests_per_second=len(recent) / window_s,

@@ -15,8 +15,10 @@ LAG_S_MAX = 600.0
 class BuiltInLoad:
     """One load from the moment `begin` is called; `view` counts what became of it."""
 
-    def __init__(self, wish: LoadRequest, now: float) -> None:
+    def __init__(self, wish: LoadRequest, now: float, after: BuiltInLoad | None = None) -> None:
+        """`after` is the load it takes over from: its prompts are others."""
         self.view = LoadView(**wish.model_dump())
+        self._first_block = self._next_block = 0 if after is None else after._next_block
         self._arrivals: Iterator[Arrival] = iter(())
         self._next: Arrival | None = None
         self.begin(now)
@@ -25,7 +27,11 @@ class BuiltInLoad:
         """Play it from its start."""
         held = self.view
         self._arrivals = generate(
-            held.seed, held.requests_per_second, start_s=now, input_tokens_max=held.input_tokens_max
+            held.seed,
+            held.requests_per_second,
+            start_s=now,
+            input_tokens_max=held.input_tokens_max,
+            first_block=self._first_block,
         )
         self._next = next(self._arrivals)
 
@@ -37,6 +43,7 @@ class BuiltInLoad:
         """The next arrival that is due, None when there is none."""
         while (arrival := self._next) is not None and arrival.at_s <= now:
             self._next = next(self._arrivals)
+            self._next_block = max(self._next_block, arrival.blocks[-1] + 1)
             if arrival.at_s >= now - LAG_S_MAX:
                 return arrival
             self.view.skipped += 1

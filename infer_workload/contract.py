@@ -118,6 +118,7 @@ class StatisticsView(Wire):
     state: str
     now: float = Field(description="emulated seconds since the epoch that these are of")
     window_s: float
+    measured_s: float = Field(0.0, description="how much of the window it has been serving")
     tokens_per_second: float = 0.0
     tokens_per_second_per_npu: float = 0.0
     prompt_tokens_per_second: float = 0.0

@@ -352,7 +352,7 @@ class LiveDeployment:
 
     def put_under_load(self, wish: LoadRequest | None, now: float) -> None:
         """Play this load from now on; None stops it."""
-        self._load = None if wish is None else BuiltInLoad(wish, now)
+        self._load = None if wish is None else BuiltInLoad(wish, now, self._load)
 
     @property
     def load(self) -> LoadView | None:

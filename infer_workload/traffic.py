@@ -118,17 +118,18 @@ def generate(
     shape: TrafficShape | None = None,
     start_s: float = 0.0,
     input_tokens_max: int | None = None,
+    first_block: int = 0,
 ) -> Iterator[Arrival]:
     """Endless traffic of that shape: Poisson arrivals, lengths by the quantiles, conversations that come back.
 
     A conversation's next turn repeats the whole blocks of its last prompt and goes on; every prompt starts with the
-    system blocks. The same seed gives the same traffic.
+    system blocks. The same seed gives the same traffic. Blocks below `first_block` are somebody else's.
     """
     held, rng = shape or conversation_shape(), Random(seed)
     rate = requests_per_second or held.requests_per_second
     spread = log(held.turn_gap_p75_s / held.turn_gap_median_s) / 0.6745
     system = tuple(range(held.system_blocks))
-    fresh, at = held.system_blocks, start_s
+    fresh, at = max(held.system_blocks, first_block), start_s
     open_turns: list[tuple[float, tuple[int, ...]]] = []
     while True:
         at += rng.expovariate(rate)

@@ -78,11 +78,16 @@ METRICS = {
     "prompt_tokens_per_second": "promptTokensPerSecond",
     "kv_cache_usage": "kvUsage",
 }
-"""Names as vLLM's metrics have them where there is one, and the word of CloudMatrix-Infer's statistics."""
+"""Names as vLLM has them where there is one, and the word of CloudMatrix-Infer's statistics."""
 
 
-def metrics_of(statistics: dict[str, Any]) -> dict[str, str]:
-    """What an autoscaler may read of a workload, as quantities of three digits: a smaller change is no news."""
+def metrics_of(statistics: dict[str, Any]) -> dict[str, str] | None:
+    """What an autoscaler may read of a workload, as quantities of three digits: a smaller change is no news.
+
+    None where it has not served for a whole window: rates would be too low, and an autoscaler would shrink what loads.
+    """
+    if statistics.get("measuredS", 0.0) < statistics["windowS"]:
+        return None
     return {name: _quantity(float(statistics.get(word) or 0.0)) for name, word in METRICS.items()}
 
 

@@ -51,6 +51,7 @@ class KubeApi:
         self.openapi = OpenApi(self.registry)
         self.admission = Admission(store, self.registry, chance)
         self.runs_workloads = True
+        self.time_scale = 1.0  # emulated seconds in one of ours, for who acts on the emulated world
         self.root_ca = ""
         self.standing_also: list[dict[str, Any]] = []  # roles and bindings kept beside the default ones
         self._make_controllers()

@@ -53,6 +53,7 @@ class Kube:
     tokens: dict[str, str]
     seed: int | None
     workloads: bool
+    time_scale: float
 
     def run(self) -> None:
         """Serve until asked to stop. A database that cannot be used ends the process with one line."""
@@ -67,6 +68,7 @@ class Kube:
             raise SystemExit(1) from None
         api = KubeApi(store, time.time, random.Random(self.seed), Access(tokens, signing_key, time.time))
         api.runs_workloads = self.workloads
+        api.time_scale = self.time_scale
         api.root_ca = ca.read_text()
         api.report = _report
         operator = USERS["operator"].name

@@ -43,6 +43,7 @@ def settle(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
         "tokens": tokens,
         "seed": settings.seed,
         "workloads": settings.workloads,
+        "time_scale": settings.time_scale,
     }
     return said, [os.dup(held.fileno()), socket.dup(listener.fileno())]
 

@@ -1,5 +1,6 @@
 """HorizontalPodAutoscalers: every fifteen seconds, metrics in, one size out, written to the target's scale.
 
+Its seconds are those of `KubeApi.time_scale`: what it reads and scales lives in emulated time, and so do its windows.
 The target may be any object with a scale subresource, of a built-in or a custom kind. Where the metrics come from is
 in usage.py, what they lead to in autoscaling_plan.py. An autoscaler remembers recommendations and changes for its
 windows; after a restart it starts from the present size, so it never shrinks a target it knows nothing about.
@@ -33,6 +34,7 @@ from matrixcontainer.kubeapi.schema import copy_json
 from matrixcontainer.kubeapi.selectors import LabelSelector
 
 PERIOD_S = 15.0
+PERIOD_WALL_S_MIN = 0.1
 
 
 class Autoscalers(Controller):
@@ -60,7 +62,7 @@ class Autoscalers(Controller):
         if status != (record.obj.get("status") or {}):
             resource = self.workloads.hpa_resource
             await self.api.verbs.modify(resource, *key, lambda obj: obj | {"status": status}, self.options("status"))
-        return PERIOD_S
+        return max(PERIOD_S / self.api.time_scale, PERIOD_WALL_S_MIN)
 
 
 def _generation(obj: Obj) -> int:
@@ -74,6 +76,7 @@ class _Turn:
         self.controller, self.hpa, self.memory = controller, hpa, memory
         self.api, self.workloads = controller.api, controller.workloads
         self.now = self.api.now()
+        self.elapsed_s = self.now * self.api.time_scale
         self.namespace = hpa["metadata"]["namespace"]
         self.status: Obj = copy_json(hpa.get("status") or {})
         self.tolerance = tolerances(hpa)
@@ -159,7 +162,7 @@ class _Turn:
         return self._bounded(wanted, name, current)
 
     def _bounded(self, wanted: int, name: str, current: int) -> tuple[int, str]:
-        size, reason = stabilized(self.memory, self.hpa, wanted, current, self.now)
+        size, reason = stabilized(self.memory, self.hpa, wanted, current, self.elapsed_s)
         if reason:
             text = "recent recommendations were higher than current one, applying the highest recent recommendation"
             if reason == "ScaleUpStabilized":
@@ -167,7 +170,7 @@ class _Turn:
             self.say("AbleToScale", True, reason, text)
         else:
             self.say("AbleToScale", True, "ReadyForNewScale", "recommended size matches current size")
-        size, reason, text = limited(self.memory, self.hpa, size, current, self.now)
+        size, reason, text = limited(self.memory, self.hpa, size, current, self.elapsed_s)
         self.say("ScalingLimited", bool(reason), reason or "DesiredWithinRange", text)
         return size, f"{name} {'above' if wanted > current else 'below'} target" if size != current else ""
 
@@ -281,7 +284,7 @@ class _Turn:
             return held
 
         await self.api.verbs.modify(resource, self.namespace, name, change, self.controller.options("scale"))
-        remember(self.memory, self.hpa, wanted - current, self.now)
+        remember(self.memory, self.hpa, wanted - current, self.elapsed_s)
         self.say(
             "AbleToScale",
             True,
