@@ -16,7 +16,7 @@ TEST_WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo demo-compose test e2e chart wheels compiled bench soak lint regenerate clean setup realkube conformance
+.PHONY: help demo demo-autoscale demo-compose test e2e chart wheels compiled bench soak lint regenerate clean setup realkube conformance
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -24,8 +24,11 @@ help: ## show this list
 demo: $(READY) ## the whole chain in a minute: apply, serve, lose a node, heal, cut cables, scale, delete
 	$(BIN)/matrixctl demo --state $(STATE)
 
-demo-compose: $(READY) ## the failover story on containers and PostgreSQL (needs a Docker engine and Compose)
-	$(BIN)/python -m services.matrixctl.demo.compose
+demo-autoscale: $(READY) ## autoscaling: load triples and falls, nodes follow it, drained before they leave, no request lost
+	$(BIN)/matrixctl demo autoscale --state $(STATE)-autoscale
+
+demo-compose: $(READY) ## both stories on containers and PostgreSQL, or STORY=failover|autoscale (needs Docker and Compose)
+	$(BIN)/python -m services.matrixctl.demo.compose $(STORY)
 
 test: $(READY) ## unit tests, upkeep, stories, and the end-to-end tests whose parts are here
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" --ignore tests/e2e/test_compose.py tests

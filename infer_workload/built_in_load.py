@@ -18,7 +18,8 @@ class BuiltInLoad:
     def __init__(self, wish: LoadRequest, now: float, after: BuiltInLoad | None = None) -> None:
         """`after` is the load it takes over from: its prompts are others."""
         self.view = LoadView(**wish.model_dump())
-        self._first_block = self._next_block = 0 if after is None else after._next_block
+        self._first_block: int = 0 if after is None else after._next_block
+        self._next_block: int = self._first_block
         self._arrivals: Iterator[Arrival] = iter(())
         self._next: Arrival | None = None
         self.begin(now)

@@ -44,21 +44,11 @@ class Drain:
 
     def over(self, fabric: Fabric) -> bool:
         """Whether all its nodes have left the fabric."""
-        return not self.nodes & _nodes(fabric)
-
-    def usable(self, fabric: Fabric, current: Deployment | None) -> Fabric:
-        """The view as far as the deployment may use it: without nodes that are drained, or play no role yet."""
-        playing = frozenset[str]() if self.drained or current is None else current.pools.nodes
-        unused = self.nodes - playing
-        return fabric.only(_nodes(fabric) - unused) if unused else fabric
+        return not self.nodes & fabric.everybody
 
     def target(self, current: Deployment, fabric: Fabric) -> Pools:
         """The pools once the nodes are gone; NOTHING where what stays cannot serve."""
         try:
-            return plan_change(current, fabric.only(_nodes(fabric) - self.nodes)).deployment.pools
+            return plan_change(current, fabric.leaving_out(self.nodes)).deployment.pools
         except DoesNotFit:
             return NOTHING
-
-
-def _nodes(fabric: Fabric) -> set[str]:
-    return {node for by_node in fabric.ports.values() for node in by_node}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infer_workload.contract import DeploymentRequest, PoolsView
-from infer_workload.deployment import Deployment, DeploymentSpec
+from infer_workload.deployment import Deployment, DeploymentSpec, Pools
 from infer_workload.timing.decode import StepOptions
 from matrixresource.vocabulary.names import NPUS_PER_NODE
 
@@ -37,4 +37,16 @@ def pools_view(deployment: Deployment) -> PoolsView:
         kv_tokens_per_die=deployment.kv_tokens_per_die,
         context_length=deployment.context_length,
         cache_blocks=deployment.cache_blocks,
+    )
+
+
+def roles_of(pools: Pools) -> dict[str, str]:
+    """Each node that computes, and what."""
+    return {**dict.fromkeys(pools.decode, "decode"), **{node: "prefill" for held in pools.prefill for node in held}}
+
+
+def layout_text(held: PoolsView) -> str:
+    return (
+        f"prefill on {held.prefill_instances} instances with {held.prefill_npus} NPUs, "
+        f"decode on {held.decode_npus} NPUs (EP{held.decode_dies})"
     )

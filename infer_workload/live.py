@@ -19,7 +19,7 @@ from infer_workload.deployment_states import DEGRADED, DEPLOYMENT_STATES, LOADIN
 from infer_workload.draining import Drain
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine import ContextTooLong, Engine
-from infer_workload.layout_views import pools_view, spec_of
+from infer_workload.layout_views import layout_text, pools_view, roles_of, spec_of
 from infer_workload.model import ServedModel, load_model
 from infer_workload.recovery import Change, first_start_s, plan_change, plan_gain
 from infer_workload.request import InferenceRequest
@@ -69,21 +69,27 @@ class LiveDeployment:
         self._ticks: set[asyncio.Future[None]] = set()
         self.followed = 0
         self.draining: Drain | None = None
+        self._booting: frozenset[str] = frozenset()
         self.counting_since = 0.0
         self.submitted = self.cancelled = self.cut_off = self.sent_back = 0
 
     # The fabric.
 
-    def take_view(self, fabric: Fabric | None, now: float) -> None:
-        """Lay out on this view of the fabric. None: the instance holds no slices (any more)."""
+    def take_view(self, fabric: Fabric | None, now: float, up: frozenset[str] | None = None) -> None:
+        """Lay out on this view of the fabric. None: the instance holds no slices (any more).
+
+        Nodes that are not `up` yet are used once they are; None: all of them are.
+        """
         if fabric is None:
             self.fabric = None
             self._lose(self._lost_state(), f"instance {self.wish.instance} has no network slices")
             return
-        if self.fabric is not None and fabric.generation == self.fabric.generation and self.engine is not None:
+        booting = frozenset() if up is None else frozenset(fabric.nodes) - up
+        fresh = self.fabric is None or fabric.generation != self.fabric.generation or self.engine is None
+        if not fresh and not (self._booting - booting):
             return
         self._catch_up(now)
-        self.fabric = fabric
+        self.fabric, self._booting = fabric, booting
         if self.draining is not None and self.draining.over(fabric):
             self.draining = None
         self._follow(now)
@@ -101,8 +107,11 @@ class LiveDeployment:
 
     def _usable(self) -> Fabric:
         assert self.fabric is not None
-        current = None if self.engine is None else self.engine.deployment
-        return self.fabric if self.draining is None else self.draining.usable(self.fabric, current)
+        playing = frozenset() if self.engine is None else self.engine.deployment.pools.nodes
+        unused = self._booting - playing
+        if self.draining is not None:
+            unused |= self.draining.nodes if self.draining.drained else self.draining.nodes - playing
+        return self.fabric.leaving_out(unused)
 
     def drain(self, drain: Drain | None, now: float) -> None:
         """Begin nothing more on these nodes and leave them when nothing runs there; None: use them (again)."""
@@ -364,20 +373,10 @@ class LiveDeployment:
         return PoolsView() if self.engine is None else pools_view(self.engine.deployment)
 
     def roles(self) -> dict[str, str]:
-        if self.engine is None:
-            return {}
-        pools = self.engine.deployment.pools
-        return {
-            **dict.fromkeys(pools.decode, "decode"),
-            **{node: "prefill" for instance in pools.prefill for node in instance},
-        }
+        return {} if self.engine is None else roles_of(self.engine.deployment.pools)
 
     def _layout_text(self) -> str:
-        held = self.pools_view()
-        return (
-            f"prefill on {held.prefill_instances} instances with {held.prefill_npus} NPUs, "
-            f"decode on {held.decode_npus} NPUs (EP{held.decode_dies})"
-        )
+        return layout_text(self.pools_view())
 
     def _say(self, state: str, why: str) -> None:
         self.state, self.why = DEPLOYMENT_STATES.check(self.state, state), why

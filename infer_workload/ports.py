@@ -22,6 +22,9 @@ class Hardware(Protocol):
     async def dark(self) -> frozenset[str]:
         """Nodes without power now. Raises Unavailable where the emulated hardware cannot be asked."""
 
+    async def up(self) -> frozenset[str]:
+        """Nodes that have booted as members: a rank can start there. Raises Unavailable as `dark` does."""
+
     async def offer(self, name: str, traffic: DecodeTraffic | None) -> None:
         """Put what the workload sends on the ports under that name, in place of what was there; None: no more."""
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 from infer_workload.contract import DeploymentRequest, DeploymentView, DrainRequest, LoadRequest
@@ -23,7 +24,7 @@ from infer_workload.request import InferenceRequest
 from infer_workload.store import DeploymentRow, InferStore
 from infer_workload.timing.fabric import Fabric
 from matrixresource.vocabulary.clock import Clock
-from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
+from matrixresource.vocabulary.errors import Conflict, InsufficientCapacity, MatrixError, NotFound, Unavailable
 from matrixresource.vocabulary.names import checked_resource_name
 from matrixresource.vocabulary.records import check_etag
 from matrixresource.vocabulary.wire import condition
@@ -61,6 +62,7 @@ class Serving:
         self.live: dict[str, LiveDeployment] = {}
         self._views = views
         self._hardware = hardware
+        self._up: frozenset[str] | None = None
         self._own_traffic = None if hardware is None else OwnTraffic(hardware)
         self._rng = rng
         self._endpoint = endpoint
@@ -181,10 +183,13 @@ class Serving:
 
     async def follow_fabric(self) -> str:
         """Look at every instance's view once; lay out again where its generation has moved."""
+        if self._hardware is not None and self.live:
+            with suppress(Unavailable):  # what was up last is up still, as far as anybody knows
+                self._up = await self._hardware.up()
         for live in list(self.live.values()):
             view = await self._views.fabric_view(live.wish.instance)
             if self.live.get(live.name) is live:
-                live.take_view(None if view is None else Fabric.of(view), self.clock.now())
+                live.take_view(None if view is None else Fabric.of(view), self.clock.now(), self._up)
         self.nudge()
         return f"{len(self.live)} deployments follow their fabric"
 

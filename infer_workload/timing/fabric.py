@@ -82,10 +82,19 @@ class Fabric:
         }
         return Fabric(self.generation, ports, self.latency_us)
 
+    @property
+    def everybody(self) -> set[str]:
+        """Every node that has a port."""
+        return {node for by_node in self.ports.values() for node in by_node}
+
+    def leaving_out(self, nodes: Iterable[str]) -> Fabric:
+        """The same view as far as it speaks of others."""
+        unused = self.everybody.intersection(nodes)
+        return self.only(self.everybody - unused) if unused else self
+
     def without(self, nodes: Iterable[str]) -> Fabric:
         """The view of the next generation, those nodes gone."""
-        gone = set(nodes)
-        fabric = self.only({node for by_node in self.ports.values() for node in by_node} - gone)
+        fabric = self.only(self.everybody.difference(nodes))
         fabric.generation = self.generation + 1
         return fabric
 

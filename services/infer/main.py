@@ -57,6 +57,10 @@ class HardwareOverHttp:
         answer = await call(self._http, "GET", "/v1/nodes", params={"powered": "false"})
         return frozenset(item["name"] for item in answer["items"])
 
+    async def up(self) -> frozenset[str]:
+        answer = await call(self._http, "GET", "/v1/nodes", params={"status": "Active"})
+        return frozenset(item["name"] for item in answer["items"])
+
     async def offer(self, name: str, traffic: DecodeTraffic | None) -> None:
         if traffic is None:
             with suppress(NotFound):

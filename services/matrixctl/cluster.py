@@ -116,12 +116,7 @@ class Cluster:
         if self.kubectl:
             return self._run("delete", "-f", str(file), "--wait=false")
         self.last_command = f"kubectl delete -f {file} --wait=false"
-        lines = []
-        for document in yaml.safe_load_all(file.read_text()):
-            plural, name = document["kind"].lower() + "s", document["metadata"]["name"]
-            self._python(plural, "delete_namespaced_custom_object", name)
-            lines.append(f"{document['kind'].lower()} {name} deleted")
-        return lines
+        return [self._python_delete(document) for document in yaml.safe_load_all(file.read_text()) if document]
 
     def show(self, *words: str) -> list[str]:
         """What `kubectl get` prints; nothing where there is no kubectl."""
@@ -156,14 +151,17 @@ class Cluster:
         except client.ApiException as refused:
             raise KubernetesRefused(f"{verb} {plural}/{name}: {refused.reason} {refused.body}") from refused
 
-    def _python_apply(self, document: dict[str, Any]) -> str:
+    def _dynamic(self) -> Any:
         from kubernetes import config, dynamic
+
+        return dynamic.DynamicClient(config.new_client_from_config(config_file=str(self.kubeconfig)))
+
+    def _python_apply(self, document: dict[str, Any]) -> str:
         from kubernetes.client import ApiException
 
-        api = dynamic.DynamicClient(config.new_client_from_config(config_file=str(self.kubeconfig)))
         kind, name = document["kind"], document["metadata"]["name"]
         try:
-            resource = api.resources.get(api_version=document["apiVersion"], kind=kind)
+            resource = self._dynamic().resources.get(api_version=document["apiVersion"], kind=kind)
             resource.server_side_apply(
                 body=document,
                 name=name,
@@ -174,3 +172,14 @@ class Cluster:
         except ApiException as refused:
             raise KubernetesRefused(f"{kind} {name}: {refused.reason} {refused.body}") from refused
         return f"{kind.lower()} {name} applied"
+
+    def _python_delete(self, document: dict[str, Any]) -> str:
+        from kubernetes.client import ApiException
+
+        kind, name = document["kind"], document["metadata"]["name"]
+        try:
+            resource = self._dynamic().resources.get(api_version=document["apiVersion"], kind=kind)
+            resource.delete(name=name, namespace="default" if resource.namespaced else None)
+        except ApiException as refused:
+            raise KubernetesRefused(f"{kind} {name}: {refused.reason} {refused.body}") from refused
+        return f"{kind.lower()} {name} deleted"

@@ -125,9 +125,11 @@ def routes(fleet: Fleet) -> APIRouter:
         return Response(status_code=204)
 
     @api.get("/nodes")
-    async def hardware(powered: bool | None = None) -> dict[str, Any]:
-        wanted = [name for name, node in fleet.nodes.items() if powered is None or node.powered == powered]
-        return {"items": [_seen(name) for name in wanted]}
+    async def hardware(powered: bool | None = None, status: str | None = None) -> dict[str, Any]:
+        found = [name for name, node in fleet.nodes.items() if powered is None or node.powered == powered]
+        if status is not None:
+            found = [name for name in found if fleet.agent("resource", name).status == status]
+        return {"items": [_seen(name) for name in found]}
 
     @api.get("/nodes/{name}")
     async def one_node(name: NodeName) -> dict[str, Any]:

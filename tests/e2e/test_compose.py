@@ -1,4 +1,4 @@
-"""docker-compose.yml on a real engine: it builds, starts on PostgreSQL, and the failover story holds through its ports."""
+"""docker-compose.yml on a real engine: it builds, starts on PostgreSQL, and both stories hold through its ports."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import yaml
 
 from services.catalogue import PROCESSES
 from services.matrixctl.demo import compose as demo
+from services.matrixctl.demo.stories import STORIES
 from tests.e2e.compose.engine import engine, images, run, wheels
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -29,15 +30,16 @@ def test_compose_reads_the_file(command: list[str]) -> None:
     assert {process.name for process in PROCESSES} < set(held["services"])
 
 
-def test_the_failover_story_holds_on_containers(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_a_story_holds_on_containers(
+    name: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in images().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("DOCKER_BUILDKIT", "0")
     monkeypatch.setenv("COMPOSE_DOCKER_CLI_BUILD", "0")
     wheels()
-    code = demo.run_demo(command, tmp_path / "state")
+    code = demo.run_demo(command, STORIES[name], tmp_path / "state")
     seen = capsys.readouterr()
     assert code == 0, seen.out + seen.err[-6000:]
     assert "every step held" in seen.out

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from services.catalogue import PROCESSES
-from services.matrixctl.demo.run import run_demo, tell_on
-from services.matrixctl.demo.steps import STEPS
+from services.matrixctl.demo.run import run_demo
+from services.matrixctl.demo.steps import FAILOVER, STEPS
+from services.matrixctl.demo.stories import STORIES
 from services.matrixctl.demo.story import Step
 from services.matrixctl.folder import Folder
 from services.matrixctl.up import look
@@ -20,13 +21,14 @@ from services.matrixctl.up import look
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
-def test_the_demo_tells_every_step_and_leaves_nothing_running(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", sorted(STORIES))
+def test_a_demo_tells_every_step_and_leaves_nothing_running(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = run_demo(tmp_path / "demo", keep=False)
+    code = run_demo(STORIES[name], tmp_path / "demo", keep=False)
     told = capsys.readouterr().out
     assert code == 0, told
-    for step in STEPS:
+    for step in STORIES[name].steps:
         assert step.title in told
     assert "every step held" in told
     assert not look(Folder(tmp_path / "demo")).running
@@ -37,11 +39,10 @@ def test_the_demo_without_kubectl_uses_the_python_client(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The steps that go through the Kubernetes API."""
-    by_cluster = [step for step in STEPS if step.name in ("apply", "active", "scale", "delete", "nothing-left")]
+    by_cluster = tuple(step for step in STEPS if step.name in ("apply", "active", "scale", "delete", "nothing-left"))
     assert len(by_cluster) == 5
     monkeypatch.setattr("services.matrixctl.cluster.shutil.which", lambda name: None)
-    monkeypatch.setattr("services.matrixctl.demo.run.tell_on", lambda folder: tell_on(folder, by_cluster))
-    code = run_demo(tmp_path / "demo", keep=False)
+    code = run_demo(replace(FAILOVER, steps=by_cluster), tmp_path / "demo", keep=False)
     told = capsys.readouterr().out
     assert code == 0, told
     assert "cloudmatrixinstance deepseek-r1 applied" in told
@@ -49,9 +50,7 @@ def test_the_demo_without_kubectl_uses_the_python_client(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("victim", [process.name for process in PROCESSES])
-def test_the_demo_survives_the_death_of(
-    victim: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_demo_survives_the_death_of(victim: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """kill -9 of that process half a second into every step."""
     folder = Folder(tmp_path / "demo")
     timers: list[threading.Timer] = []
@@ -68,9 +67,7 @@ def test_the_demo_survives_the_death_of(
 
         return replace(step, deed=deed)
 
-    steps = [struck(step) for step in STEPS]
-    monkeypatch.setattr("services.matrixctl.demo.run.tell_on", lambda folder: tell_on(folder, steps))
-    code = run_demo(folder.path, keep=False)
+    code = run_demo(replace(FAILOVER, steps=tuple(struck(step) for step in STEPS)), folder.path, keep=False)
     for timer in timers:
         timer.join()
     assert code == 0, capsys.readouterr().out

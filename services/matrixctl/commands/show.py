@@ -1,7 +1,8 @@
-"""demo: the main job, told as a story."""
+"""demo: the main job and autoscaling, each told as a story."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -9,14 +10,27 @@ import typer
 from services.matrixctl.commands.options import DEFAULT_STATE, State
 
 
+class Told(StrEnum):
+    """Which story."""
+
+    FAILOVER = "failover"
+    AUTOSCALE = "autoscale"
+
+
 def demo(
+    story: Annotated[Told, typer.Argument(help="Which story to tell.")] = Told.FAILOVER,
     state: State = DEFAULT_STATE / "demo",
     keep: Annotated[bool, typer.Option("--keep", help="Leave the stack running at the end.")] = False,
 ) -> None:
-    """The whole chain in a minute: apply, serve, lose a node, heal, cut cables, scale, delete, nothing left."""
-    from services.matrixctl.demo.run import run_demo
+    """A story on a stack of its own, ended with exit code 0 only when every step held.
 
-    raise typer.Exit(run_demo(state, keep))
+    failover: apply, serve, lose a node, heal, cut cables, scale, delete, nothing left. autoscale: load triples and
+    falls, nodes follow, no request is lost.
+    """
+    from services.matrixctl.demo.run import run_demo
+    from services.matrixctl.demo.stories import STORIES
+
+    raise typer.Exit(run_demo(STORIES[story], state, keep))
 
 
 def register(app: typer.Typer) -> None:

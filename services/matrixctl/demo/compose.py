@@ -1,6 +1,8 @@
-"""`make demo-compose`: the failover story on containers and PostgreSQL, through the published ports.
+"""`make demo-compose`: both stories, or one, on containers and PostgreSQL, through the published ports.
 
-    python -m services.matrixctl.demo.compose [--keep]
+    python -m services.matrixctl.demo.compose [failover|autoscale] [--keep]
+
+Each is told on containers of its own, at its own pace.
 
 CLOUDMATRIX_BASE and CLOUDMATRIX_POSTGRES_IMAGE choose other images than the public ones.
 """
@@ -12,22 +14,24 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from matrixresource.vocabulary.errors import MatrixError
 from services.catalogue import PROCESSES
-from services.matrixctl.demo.run import TIME_SCALE, conclude, tell_on
-from services.matrixctl.demo.steps import STEPS
-from services.matrixctl.demo.story import Outcome, StepFailed, until
+from services.matrixctl.demo.run import conclude, tell_on
+from services.matrixctl.demo.stories import STORIES
+from services.matrixctl.demo.story import Outcome, StepFailed, Story, until
 from services.matrixctl.folder import Folder
 from services.matrixctl.probe import readiness
-from services.matrixctl.screen import EXIT_REFUSED, EXIT_UNREACHABLE, one_line, say
+from services.matrixctl.screen import EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE, one_line, say
 
 ROOT = Path(__file__).resolve().parents[3]
 STATE = ROOT / ".state" / "compose"
 BUILD_PATIENCE_WALL_S = 1200.0
 READY_PATIENCE_WALL_S = 180.0
-STORY = ("apply", "active", "chat", "load", "lose", "heal", "delete", "nothing-left")
+LEFT_OUT = {"failover": ("cut", "scale", "plan", "priority", "close")}
+"""Steps that containers tell nothing new about."""
 
 
 def compose_command() -> list[str] | None:
@@ -48,12 +52,12 @@ def _fails(*command: str) -> bool:
 class Containers:
     """The stack of docker-compose.yml."""
 
-    def __init__(self, command: list[str], state: Path) -> None:
+    def __init__(self, command: list[str], state: Path, time_scale: float) -> None:
         self._command = command
         self.folder = Folder(state)
         self._environment = os.environ | {
             "CLOUDMATRIX_STATE": str(self.folder.path),
-            "CLOUDMATRIX_TIME_SCALE": f"{TIME_SCALE:g}",
+            "CLOUDMATRIX_TIME_SCALE": f"{time_scale:g}",
             "CLOUDMATRIX_USER": f"{os.getuid()}:{os.getgid()}",
         }
 
@@ -94,16 +98,18 @@ class Containers:
         return self.compose("logs", "--tail", "40")
 
 
-def run_demo(command: list[str], state: Path = STATE, keep: bool = False) -> int:
+def run_demo(command: list[str], story: Story, state: Path = STATE, keep: bool = False) -> int:
     """Build, start, tell the story, stop. Returns 0 only when every step held."""
-    containers = Containers(command, state)
+    told = tuple(step for step in story.steps if step.name not in LEFT_OUT.get(story.name, ()))
+    containers = Containers(command, state, story.time_scale)
     began = time.monotonic()
     try:
+        say(f"[bold]{story.title}[/]")
         say("[bold cyan]0 Build the image and start the containers[/]")
         containers.down()
         containers.up()
         say(f"   [dim]{time.monotonic() - began:.1f} s[/]")
-        outcome = tell_on(containers.folder, [step for step in STEPS if step.name in STORY])
+        outcome = tell_on(containers.folder, replace(story, steps=told))
         if not outcome.ok:
             print(containers.logs(), file=sys.stderr)
     except StepFailed as failure:
@@ -120,11 +126,21 @@ def run_demo(command: list[str], state: Path = STATE, keep: bool = False) -> int
 
 
 def main(arguments: list[str]) -> int:
+    named = [word for word in arguments if not word.startswith("-")]
+    for name in named:
+        if name not in STORIES:
+            print(f"there is no story {name!r}; there are {', '.join(STORIES)}", file=sys.stderr)
+            return EXIT_USAGE
+    keep = "--keep" in arguments
+    if keep and len(named) != 1:
+        print("--keep goes with one story: they are told on the same ports", file=sys.stderr)
+        return EXIT_USAGE
     command = compose_command()
     if command is None:
         print("no Docker engine with Compose answers here; `docker info` tells why", file=sys.stderr)
         return EXIT_UNREACHABLE
-    return run_demo(command, keep="--keep" in arguments)
+    codes = (run_demo(command, STORIES[name], keep=keep) for name in named or STORIES)
+    return next((code for code in codes if code != 0), 0)
 
 
 if __name__ == "__main__":

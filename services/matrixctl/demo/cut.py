@@ -42,9 +42,7 @@ class Pace:
 
 
 def cut_cables(demo: Demo) -> None:
-    from services.matrixctl.demo.steps import NAME
-
-    deployment = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}")
+    deployment = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")
     decoding = sorted(node for node, role in deployment["roles"].items() if role == "decode")
     node = decoding[0]
     before = measured(demo)
@@ -83,21 +81,17 @@ def mend(demo: Demo) -> None:
 
 
 def ub_state(demo: Demo) -> str:
-    from services.matrixctl.demo.steps import slices
-
-    return next((str(view["state"]) for view in slices(demo) if view["plane"] == "ub"), "")
+    return next((str(view["state"]) for view in demo.slices() if view["plane"] == "ub"), "")
 
 
 def measured(demo: Demo) -> Pace:
     """The pace of the next while."""
-    from services.matrixctl.demo.steps import NAME, slices
-
-    instance = next(str(view["instance"]) for view in slices(demo))
-    roles = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}")["roles"]
+    instance = next(str(view["instance"]) for view in demo.slices())
+    roles = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")["roles"]
     began, seen, said = time.monotonic(), [], []
 
     def enough() -> bool:
-        held: dict[str, Any] = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}/statistics")
+        held: dict[str, Any] = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}/statistics")
         if held["decodeBatchPerNpu"] > 0 and not held["decodePaused"]:
             seen.append(held["decodeStepMs"])
             said.append(said_ms(demo, instance, roles, held["decodeBatchPerNpu"]))

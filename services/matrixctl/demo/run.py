@@ -1,24 +1,20 @@
-"""`matrixctl demo`: a stack of its own, the story on it, and the stack taken down again."""
+"""`matrixctl demo`: a stack of its own, a story on it, and the stack taken down again."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from matrixresource.vocabulary.errors import MatrixError
 from services.matrixctl.cluster import cluster_of
 from services.matrixctl.commands.stack import show_progress
-from services.matrixctl.demo.load import Load
-from services.matrixctl.demo.steps import NAME, STEPS, Demo
-from services.matrixctl.demo.story import Outcome, Step, tell
+from services.matrixctl.demo.story import Outcome, Story, tell
 from services.matrixctl.folder import Folder
 from services.matrixctl.reach import Reach
 from services.matrixctl.screen import EXIT_REFUSED, one_line, say
 from services.matrixctl.supervise import Request
 from services.matrixctl.up import halt, start
 
-TIME_SCALE = 60.0
 READY_PATIENCE_WALL_S = 60.0
 PATIENCE_WALL_S = 20.0
 
@@ -28,16 +24,17 @@ def example(name: str) -> Path:
     return Path(__file__).resolve().parents[3] / "examples" / name
 
 
-def run_demo(state: Path, keep: bool) -> int:
+def run_demo(story: Story, state: Path, keep: bool) -> int:
     """Tell the story; returns 0 only when every step held. What an earlier demo left in that folder is ended first."""
     folder = Folder(state)
     began = time.monotonic()
     halt(folder)
     try:
-        say(f"[bold cyan]0/{len(STEPS)} Start the control plane, 48 emulated nodes and a Kubernetes API[/]")
-        show_progress(folder, start(folder, Request(scale=TIME_SCALE).to_json()), READY_PATIENCE_WALL_S)
-        say(f"   [dim]{time.monotonic() - began:.1f} s; an hour of emulated time takes a minute here[/]")
-        outcome = tell_on(folder)
+        say(f"[bold cyan]0/{len(story.steps)} Start the control plane, 48 emulated nodes and a Kubernetes API[/]")
+        show_progress(folder, start(folder, Request(scale=story.time_scale).to_json()), READY_PATIENCE_WALL_S)
+        took = time.monotonic() - began
+        say(f"   [dim]{took:.1f} s; an emulated minute takes {60 / story.time_scale:g} s here[/]")
+        outcome = tell_on(folder, story)
     except MatrixError as refused:
         outcome = Outcome(failed="start", seen=one_line(refused))
     finally:
@@ -46,15 +43,15 @@ def run_demo(state: Path, keep: bool) -> int:
     return conclude(outcome, folder, keep, time.monotonic() - began)
 
 
-def tell_on(folder: Folder, steps: Sequence[Step] = STEPS) -> Outcome:
+def tell_on(folder: Folder, story: Story) -> Outcome:
     """The story on a stack that is ready. A service that is away for a moment is asked again."""
     reach, cluster = Reach.of(folder), cluster_of(folder)
     reach.patience_wall_s = cluster.patience_wall_s = PATIENCE_WALL_S
-    load = Load(reach, NAME)
+    telling = story.begin(reach, cluster, example(story.manifest))
     try:
-        return tell(steps, Demo(reach, cluster, example("deepseek-r1.yaml"), load))
+        return tell(story.steps, telling)
     finally:
-        load.end()
+        telling.end()
 
 
 def conclude(outcome: Outcome, folder: Folder, keep: bool, took_wall_s: float) -> int:
@@ -71,4 +68,5 @@ def conclude(outcome: Outcome, folder: Folder, keep: bool, took_wall_s: float) -
     say("  kubectl apply -f examples/deepseek-r1.yaml; kubectl get cmi -w")
     say("  matrixctl fault inject link-silent sn0-c03-n2/ub-p3-k11    break a link that says it is well")
     say("  matrixctl experiment run --generate 2000                   serve a day of traffic in seconds")
+    say("  matrixctl demo failover, matrixctl demo autoscale          both stories; docs/autoscaling.md is a tour")
     return 0

@@ -7,23 +7,20 @@ told to the emulated hardware is the fault.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from matrixresource.vocabulary.errors import NotFound, Unavailable
 from matrixresource.vocabulary.quantities import duration_text
-from services.matrixctl.cluster import Cluster
-from services.matrixctl.demo import sharing
+from services.matrixctl.demo import sharing, telling
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.cut import cut_cables
 from services.matrixctl.demo.load import Load
-from services.matrixctl.demo.story import Step, StepFailed, check, until
+from services.matrixctl.demo.story import Step, StepFailed, Story, check, until
+from services.matrixctl.demo.telling import PATIENCE_WALL_S, Telling
 from services.matrixctl.nouns import dig
-from services.matrixctl.reach import Reach
 from services.matrixctl.screen import say
 
 NAME = "deepseek-r1"
@@ -33,96 +30,42 @@ PROMPTS = (
     "Why does a mixture of experts want a fast all-to-all?",
     "What should an operator do when a node is lost?",
 )
-PATIENCE_WALL_S = 60.0
 STEADY_SHARE = 0.8
 """Throughput counts as recovered at this share of what it was before the loss."""
 DIPPED_SHARE = 0.95
 FAULT = "demo-node-down"
-PASSING = ("NodesReady", "LinksReady", "QosSatisfied", "Ready")
 
 
 @dataclass
-class Demo:
-    """One telling: the stack it is told on, and what the steps hand on to each other."""
+class Demo(Telling):
+    """One telling of the failover story, and what its steps hand on to each other."""
 
-    reach: Reach
-    cluster: Cluster
-    manifest: Path
-    load: Load
     lost: str = ""
     steady_tokens_per_s: float = 0.0
     marks: list[tuple[float, str]] = field(default_factory=list)
 
-    def instance(self) -> dict[str, Any]:
-        """The instance as Kubernetes shows it; {} where there is none."""
-        return self.cluster.instance(NAME) or {}
-
-    def state(self) -> str:
-        return str(dig(self.instance(), "status.state") or "")
-
-    def members(self) -> list[dict[str, Any]]:
-        return dig(self.instance(), "status.members") or []
-
-    def progress(self) -> str:
-        """One line of how far the instance is."""
-        held = self.instance()
-        ready, wished = dig(held, "status.readyNodes") or 0, dig(held, "spec.nodes") or 0
-        return f"{dig(held, 'status.state') or 'not seen yet'}, {ready}/{wished} nodes ready"
+    def __post_init__(self) -> None:
+        self.load = Load(self.reach, self.name)
 
     def mark(self, letter_and_text: str) -> None:
         self.marks.append((self.load.now(), letter_and_text))
 
+    def stop_load(self) -> None:
+        self.load.stop()
+        with suppress(NotFound):
+            self.reach.call("agents", "DELETE", f"/v1/faults/{FAULT}")
 
-def run_and_say(demo: Demo, lines: list[str]) -> None:
-    say(f"   [bold]$ {demo.cluster.last_command}[/]")
-    for line in lines:
-        say(f"   {line}")
-
-
-def conditions(held: dict[str, Any]) -> dict[str, str]:
-    return {each["type"]: each["status"] for each in dig(held, "status.conditions") or []}
-
-
-def active(demo: Demo, nodes: int) -> bool:
-    """The instance is Active at that size, and says so for the wish it was last given."""
-    held = demo.instance()
-    return (
-        dig(held, "status.state") == "Active"
-        and dig(held, "status.readyNodes") == nodes
-        and (dig(held, "status.observedGeneration") or 0) >= dig(held, "metadata.generation")
-    )
+    def end(self) -> None:
+        self.load.end()
 
 
 # --- the steps
 
 
-def apply(demo: Demo) -> None:
-    check(demo.cluster.instance(NAME) is None, f"{NAME} is there already; `kubectl delete cmi {NAME}` removes it")
-    run_and_say(demo, demo.cluster.apply(demo.manifest))
-    wished = until("the wish is stored", lambda: dig(demo.instance(), "spec.nodes"), 10.0)
-    say(f"   asked for {wished} nodes ({wished * 8} NPUs) and a spare")
-
-
-def become_active(demo: Demo) -> None:
-    wished = dig(demo.instance(), "spec.nodes")
-    until("becoming Active", lambda: active(demo, wished), PATIENCE_WALL_S, progress=demo.progress)
-    held = conditions(demo.instance())
-    check(all(held.get(kind) == "True" for kind in PASSING), f"Active, but its conditions are {held}")
-    run_and_say(demo, demo.cluster.show("cmi,cminf"))
-    say("   true as agents report it: " + ", ".join(kind for kind, status in held.items() if status == "True"))
-    planes = {view["plane"]: view["state"] for view in slices(demo)}
-    check(sorted(planes) == ["rdma", "ub", "vpc"], f"expected a slice on each of three planes, found {planes}")
-    say("   slices: " + ", ".join(f"{plane} {state}" for plane, state in sorted(planes.items())))
-
-
-def slices(demo: Demo) -> list[dict[str, Any]]:
-    return [view for view in demo.reach.list("link", "/v1/slices") if view.get("allocation") == NAME]
-
-
 def chat(demo: Demo) -> None:
     """A few completions, streamed, through the OpenAI client."""
     say("   [dim]the words are made up; when they come is not[/]")
-    until("serving", lambda: serving(demo), PATIENCE_WALL_S, progress=lambda: serving_text(demo))
+    telling.serve(demo)
     import openai
 
     client = openai.OpenAI(
@@ -157,14 +100,6 @@ def _ask(client: Any, prompt: str) -> bool:
     return True
 
 
-def serving(demo: Demo) -> bool:
-    return serving_text(demo) == "Serving"
-
-
-def serving_text(demo: Demo) -> str:
-    return str(dig(demo.cluster.serving(NAME) or {}, "status.state") or "no state yet")
-
-
 def put_under_load(demo: Demo) -> None:
     demo.load.start()
 
@@ -194,7 +129,7 @@ def lose_a_node(demo: Demo) -> None:
 
 def heal(demo: Demo) -> None:
     """The member is replaced from the spare, and throughput comes back."""
-    wished = dig(demo.instance(), "spec.nodes")
+    desired = dig(demo.instance(), "spec.nodes")
     seen_states: list[str] = []
 
     def replaced() -> bool:
@@ -204,7 +139,7 @@ def heal(demo: Demo) -> None:
             if state == "Repairing":
                 demo.mark("r: repair began")
         names = [member["node"] for member in demo.members()]
-        return bool(names) and demo.lost not in names and active(demo, wished)
+        return bool(names) and demo.lost not in names and demo.active(desired)
 
     until("repairing from the spare", replaced, PATIENCE_WALL_S, progress=demo.progress)
     demo.mark("a: active again")
@@ -228,57 +163,16 @@ def heal(demo: Demo) -> None:
 
 
 def scale(demo: Demo) -> None:
-    run_and_say(demo, demo.cluster.scale(NAME, SCALED_TO))
-    until("scaling", lambda: active(demo, SCALED_TO), PATIENCE_WALL_S, progress=demo.progress)
+    demo.run_and_say(demo.cluster.scale(NAME, SCALED_TO))
+    until("scaling", lambda: demo.active(SCALED_TO), PATIENCE_WALL_S, progress=demo.progress)
     held = demo.reach.call("resource", "GET", f"/v1/allocations/{NAME}")
     check(held["nodes"] == SCALED_TO, f"the allocation has {held['nodes']} nodes")
     say(f"   {SCALED_TO} nodes, {held['npus']} NPUs")
 
 
-def delete(demo: Demo) -> None:
-    demo.load.stop()
-    with suppress(NotFound):
-        demo.reach.call("agents", "DELETE", f"/v1/faults/{FAULT}")
-    run_and_say(demo, demo.cluster.delete(demo.manifest))
-
-    def gone() -> bool:
-        return demo.cluster.instance(NAME) is None and demo.cluster.serving(NAME) is None
-
-    until("given back, step by step", gone, PATIENCE_WALL_S, progress=demo.progress)
-
-
-def nothing_left(demo: Demo) -> None:
-    """Ask everyone."""
-    left: dict[str, Callable[[], list[Any]]] = {
-        "instances": lambda: demo.reach.list("compute", "/v1/instances"),
-        "allocations": lambda: demo.reach.list("resource", "/v1/allocations"),
-        "slices": lambda: demo.reach.list("link", "/v1/slices"),
-        "deployments": lambda: demo.reach.list("infer", "/v1/deployments"),
-        "pods": lambda: demo.cluster.items("/api/v1/namespaces/default/pods"),
-        "NPUs held": lambda: [npu for npu in demo.reach.list("resource", "/v1/npus") if npu.get("allocation")],
-        "nodes not Available": lambda: [
-            node for node in demo.reach.list("resource", "/v1/nodes") if node["state"] != "Available"
-        ],
-    }
-    for what, question in left.items():
-        _none(what, question)
-
-
-def _none(what: str, question: Callable[[], list[Any]]) -> None:
-    """Wait until there is none of it (agents clean nodes for a while), and say so."""
-    seen: list[Any] = []
-
-    def none_left() -> bool:
-        seen[:] = question()
-        return not seen
-
-    until(f"no {what}", none_left, PATIENCE_WALL_S, progress=lambda: f"{len(seen)} left")
-    say(f"   {what}: 0")
-
-
 STEPS: tuple[Step, ...] = (
-    Step("apply", "Ask for a supernode instance with DeepSeek-R1 on it", apply),
-    Step("active", "Nodes, planes and spare are committed together, agents bring the nodes up", become_active),
+    Step("apply", "Ask for a supernode instance with DeepSeek-R1 on it", telling.apply),
+    Step("active", "Nodes, planes and spare are committed together, agents bring the nodes up", telling.become_active),
     Step("chat", "Talk to the model through the OpenAI client", chat),
     Step("load", "Put it under load", put_under_load),
     Step("lose", "A node loses power", lose_a_node),
@@ -288,8 +182,17 @@ STEPS: tuple[Step, ...] = (
     Step("plan", "Ask what would fit, and what would help", sharing.plan),
     Step("priority", "Somebody of higher priority puts a guest out, who waits and comes back", sharing.put_out),
     Step("close", "A cabinet is closed, and who lies there moves out", sharing.close_cabinet),
-    Step("delete", "Delete everything", delete),
-    Step("nothing-left", "Prove that nothing is left", nothing_left),
+    Step("delete", "Delete everything", telling.delete),
+    Step("nothing-left", "Prove that nothing is left", telling.nothing_left),
 )
 
-__all__ = ["STEPS", "Demo", "StepFailed"]
+FAILOVER = Story(
+    "failover",
+    "failover: apply, serve, lose a node, heal, cut cables, scale, delete",
+    "deepseek-r1.yaml",
+    STEPS,
+    lambda reach, cluster, manifest: Demo(reach, cluster, manifest, NAME),
+    time_scale=60.0,
+)
+
+__all__ = ["FAILOVER", "STEPS", "Demo", "StepFailed"]

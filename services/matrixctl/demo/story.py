@@ -10,10 +10,16 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from matrixresource.vocabulary.errors import MatrixError, Unavailable
 from services.matrixctl.screen import console, one_line, say
+
+if TYPE_CHECKING:
+    from services.matrixctl.cluster import Cluster
+    from services.matrixctl.demo.telling import Telling
+    from services.matrixctl.reach import Reach
 
 T = TypeVar("T")
 
@@ -31,6 +37,21 @@ class Step:
     name: str
     title: str
     deed: Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Story:
+    """Steps, the manifest of the examples folder they are about, and how fast time passes meanwhile.
+
+    `begin(reach, cluster, manifest)` gives the telling that the steps share.
+    """
+
+    name: str
+    title: str
+    manifest: str
+    steps: tuple[Step, ...]
+    begin: Callable[[Reach, Cluster, Path], Telling]
+    time_scale: float
 
 
 @dataclass
@@ -65,6 +86,12 @@ def tell(steps: Sequence[Step], telling: Any) -> Outcome:
     return outcome
 
 
+class Screen(Protocol):
+    """What shows how a wait goes."""
+
+    def update(self, status: str) -> None: ...
+
+
 def until(
     what: str,
     question: Callable[[], T | None],
@@ -72,13 +99,15 @@ def until(
     *,
     progress: Callable[[], str] = lambda: "",
     away: tuple[type[MatrixError], ...] = (Unavailable,),
+    shown_by: Screen | None = None,
 ) -> T:
     """The first answer that is not None or False. Raises StepFailed with the last progress when none comes in time.
 
-    A service that is away for a moment (it may be starting again) is asked again.
+    A service that is away for a moment (it may be starting again) is asked again. Meanwhile `shown_by` or, on a
+    terminal, a spinner shows the progress.
     """
     end = time.monotonic() + patience_wall_s
-    with console().status(what) if console().is_terminal else nullcontext() as spinner:
+    with nullcontext(shown_by) if shown_by or not console().is_terminal else console().status(what) as screen:
         while True:
             shown = missing = ""
             try:
@@ -88,8 +117,8 @@ def until(
                 shown = progress()
             except away as gone:
                 missing = one_line(gone)
-            if spinner is not None:
-                spinner.update(f"{what}  [dim]{shown or missing}[/]")
+            if screen is not None:
+                screen.update(f"{what}  [dim]{shown or missing}[/]")
             if time.monotonic() > end:
                 seen = shown or missing or "nothing"
                 raise StepFailed(f"{what}: not within {patience_wall_s:g} s; last seen: {seen}")

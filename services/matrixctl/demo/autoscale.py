@@ -1,0 +1,223 @@
+"""The autoscaling story: load triples and falls again, an autoscaler grows the instance and shrinks it, nobody is lost.
+
+The autoscaler is a plain `autoscaling/v2` one of the manifest; the load is offered open loop, by CloudMatrix-Infer's
+own generator. What is promised is checked against what the gauge saw, and each check is of something that happened:
+the objective has to be missed under the load before it holds again, requests have to run on nodes that drain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from services.matrixctl.demo import telling
+from services.matrixctl.demo.gauge import Gauge, changes_of_direction
+from services.matrixctl.demo.picture import Picture, picture
+from services.matrixctl.demo.story import Step, Story, check, until
+from services.matrixctl.demo.telling import PATIENCE_WALL_S, Telling
+from services.matrixctl.nouns import dig
+from services.matrixctl.screen import say
+
+NAME = "autoscaled"
+TIME_SCALE = 20.0
+"""Slower than the other story: sixty emulated seconds, in which the autoscaler has to act, are three of the wall."""
+CALM_PER_S, RUSH_PER_S = 8.0, 24.0
+INPUT_TOKENS_MAX = 8192
+TTFT_S_MAX, TPOT_S_MAX = 1.0, 0.050
+"""The objective, of nine requests in ten over a minute: TPOT as the CloudMatrix384 paper sets it (arXiv 2506.12708,
+50 ms), TTFT ours."""
+DECIDES_WITHIN_S = 60.0
+RATES_WINDOW_S = 60.0
+SEEN_LATE_S = 20.0
+"""A period of the autoscaler and a look of the gauge."""
+HPA = f"/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/{NAME}"
+COUNTED = ("submitted", "finished", "inFlight", "cancelled", "lost", "sentBack")
+
+
+@dataclass
+class Autoscaling(Telling):
+    """One telling: what the gauge sees, and what the steps hand on to each other.
+
+    `delay_s` is what each promise in time may take longer, for tests that kill processes.
+    """
+
+    delay_s: float = 0.0
+    applied_at: float = 0.0
+    start_s: float = 0.0
+    rose_at: float = 0.0
+    grown_to: int = 0
+    before_shrink: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.gauge = Gauge(self.reach, self.cluster, self.name)
+        self.picture = Picture(self.gauge)
+
+    def end(self) -> None:
+        self.picture.hide()
+        self.gauge.end()
+
+    def until(self, what: str, holds: Any, patience_s: float) -> Any:
+        """Wait, drawing; `patience_s` is emulated."""
+        patience_wall_s = (patience_s + self.delay_s) / self.reach.stack.time.scale + PATIENCE_WALL_S / 4
+        return until(what, holds, patience_wall_s, progress=lambda: self.gauge.last.text(), shown_by=self.picture)
+
+    def autoscaler(self) -> dict[str, Any]:
+        return self.cluster.read(HPA) or {}
+
+    def put_load(self, requests_per_second: float) -> float:
+        """Offer this load from now on, whatever becomes of it."""
+        body = {"requestsPerSecond": requests_per_second, "seed": 7, "inputTokensMax": INPUT_TOKENS_MAX}
+        self.reach.call("infer", "PUT", f"/v1/deployments/{self.name}/load", body=body)
+        return self.gauge.mark("l", f"load {requests_per_second:g} requests a second")
+
+    def counts(self) -> dict[str, Any]:
+        """What became of the requests, all of one moment."""
+        held = self.reach.call("infer", "GET", f"/v1/deployments/{self.name}/statistics")
+        load = held.get("load") or {}
+        kept = {word: held[word] for word in (*COUNTED, "countingSince")}
+        return kept | {word: load.get(word, 0) for word in ("refused", "skipped")}
+
+    def objective_holds(self) -> bool:
+        """Over a whole minute in which everything that was asked for served."""
+        statistics = self.reach.call("infer", "GET", f"/v1/deployments/{self.name}/statistics")
+        roles = self.reach.call("infer", "GET", f"/v1/deployments/{self.name}")["roles"]
+        whole = statistics["state"] == "Serving" and statistics["measuredS"] >= statistics["windowS"]
+        met = statistics["ttft"]["p90"] <= TTFT_S_MAX and statistics["tpot"]["p90"] <= TPOT_S_MAX
+        return whole and met and statistics["finished"] > 0 and len(roles) == self.gauge.last.desired
+
+
+# --- the steps
+
+
+def apply(story: Autoscaling) -> None:
+    story.applied_at = story.gauge.now()
+    telling.apply(story)
+
+
+def become_active(story: Autoscaling) -> None:
+    telling.become_active(story)
+    story.start_s = story.gauge.now() - story.applied_at
+    say(f"   {story.start_s:.0f} emulated seconds after it was asked for: the start time of nodes here")
+
+
+def serve_calmly(story: Autoscaling) -> None:
+    telling.serve(story)
+    story.gauge.start()
+    story.picture.show()
+    story.put_load(CALM_PER_S)
+    story.until("the objective holds", story.objective_holds, 300.0)
+    story.until("the autoscaler reads its metrics", partial(_says, story, "ScalingActive"), 120.0)
+    nodes, least = story.gauge.last.desired, dig(story.autoscaler(), "spec.minReplicas")
+    check(nodes == least, f"{nodes} nodes under calm load, the autoscaler's least is {least}")
+
+
+def _says(story: Autoscaling, condition: str) -> bool:
+    return telling.conditions(story.autoscaler()).get(condition) == "True"
+
+
+def grow(story: Autoscaling) -> None:
+    before = story.gauge.last.desired
+    story.rose_at = story.put_load(RUSH_PER_S)
+    story.until("the autoscaler decides", lambda: story.gauge.last.desired > before, 2 * DECIDES_WITHIN_S)
+    decided_s, first = next((at - story.rose_at, size) for at, size in story.gauge.sizes() if size > before)
+    check(decided_s <= DECIDES_WITHIN_S + story.delay_s, f"it took {decided_s:.0f} s to ask for more nodes")
+    story.until("nodes start", lambda: story.gauge.last.ready >= first, 3 * story.start_s)
+    grown_s = next(s.at for s in story.gauge.samples() if s.at > story.rose_at and s.ready >= first) - story.rose_at
+    limit_s = DECIDES_WITHIN_S + story.start_s + story.delay_s
+    check(grown_s <= limit_s, f"{first} nodes were active {grown_s:.0f} s after the rise, later than {limit_s:.0f} s")
+    story.picture.update("")
+    say(f"   asked for after {decided_s:.0f} s, active after {grown_s:.0f} s (at most {limit_s:.0f} s)")
+
+
+def meet_the_objective(story: Autoscaling) -> None:
+    story.until("the objective holds again", story.objective_holds, 900.0)
+    took_s = story.gauge.now() - story.rose_at
+    worst = max(sample.ttft_s for sample in story.gauge.samples() if sample.at > story.rose_at)
+    check(worst > TTFT_S_MAX, f"TTFT was never above {worst:.2f} s; is the rise felt?")
+    story.grown_to = story.gauge.last.ready
+    say(f"   TTFT p90 was {worst:.1f} s at the worst; after {took_s:.0f} s it holds on {story.grown_to} nodes")
+
+
+def shrink(story: Autoscaling) -> None:
+    window_s = float(dig(story.autoscaler(), "spec.behavior.scaleDown.stabilizationWindowSeconds"))
+    least = dig(story.autoscaler(), "spec.minReplicas")
+    story.before_shrink = story.counts()
+    fell_at = story.put_load(CALM_PER_S)
+    late_s = RATES_WINDOW_S + 3 * SEEN_LATE_S
+    shrinks = partial(_smaller, story, story.grown_to)
+    story.until("the autoscaler waits its window", shrinks, window_s + 2 * late_s)
+    waited_s = next(at for at, size in story.gauge.sizes() if at > fell_at and size < story.grown_to) - fell_at
+    check(
+        waited_s >= window_s - SEEN_LATE_S, f"it shrank {waited_s:.0f} s after the fall, its window is {window_s:g} s"
+    )
+    limit_s = window_s + late_s + story.delay_s
+    check(waited_s <= limit_s, f"it shrank only {waited_s:.0f} s after the fall, later than {limit_s:g} s")
+
+    def shrunk() -> bool:
+        return story.gauge.last.held == least and story.active(least)
+
+    story.until(f"back to {least} nodes, drained first", shrunk, 900.0)
+    story.until("the objective holds on them", story.objective_holds, 300.0)
+    story.picture.update("")
+
+
+def _smaller(story: Autoscaling, than: int) -> bool:
+    return 0 < story.gauge.last.desired < than
+
+
+def count(story: Autoscaling) -> None:
+    """Nothing was lost or cut: while it shrank, and altogether once what ran has finished."""
+    story.picture.hide()
+    for line in picture(story.gauge.samples(), story.gauge.marks()):
+        say("   " + line)
+    ran = story.gauge.drained_requests
+    check(ran > 0, "no request was seen on the nodes that drained; is the drain worth anything?")
+    before, now = story.before_shrink, story.counts()
+    if story.gauge.restarts:
+        before = dict.fromkeys(before, 0)
+    for word in ("cancelled", "lost", "sentBack"):
+        check(now[word] == before[word], f"{now[word] - before[word]} requests {word} while it shrank")
+    _check_sum(now)
+    story.stop_load()
+    finished = story.until("what runs finishes", lambda: _finished(story), 300.0)
+    _check_sum(finished)
+    check(finished["lost"] == finished["cancelled"] == 0, f"requests were cut: {finished}")
+    sizes = [size for _, size in story.gauge.sizes()]
+    turns = changes_of_direction(sizes)
+    check(turns == 1, f"sizes {sizes} changed direction {turns} times")
+    say(f"   sizes {' > '.join(map(str, sizes))}: one change of direction; {ran} requests ran on nodes as they drained")
+    say(f"   {finished['submitted']} requests submitted, {finished['finished']} finished; lost, cut or sent back: 0")
+
+
+def _check_sum(counts: dict[str, Any]) -> None:
+    held = counts["finished"] + counts["inFlight"]
+    check(counts["submitted"] == held > 0, f"{counts['submitted']} submitted, {held} finished or in flight")
+    check(counts["refused"] == counts["skipped"] == 0, f"load was refused or skipped: {counts}")
+
+
+def _finished(story: Autoscaling) -> dict[str, Any] | None:
+    counts = story.counts()
+    return counts if counts["inFlight"] == 0 else None
+
+
+STEPS: tuple[Step, ...] = (
+    Step("apply", "Ask for an instance with DeepSeek-R1 on it, and for an autoscaler", apply),
+    Step("active", "Its nodes start", become_active),
+    Step("calm", f"It serves {CALM_PER_S:g} requests a second within its objective", serve_calmly),
+    Step("grow", "The load triples, and the autoscaler asks for nodes", grow),
+    Step("objective", "With more nodes the objective holds again", meet_the_objective),
+    Step("shrink", "The load falls, and nodes drain before they leave", shrink),
+    Step("count", "Count what became of every request", count),
+    Step("delete", "Delete everything", telling.delete),
+    Step("nothing-left", "Prove that nothing is left", telling.nothing_left),
+)
+
+AUTOSCALE = Story(
+    "autoscale",
+    "autoscaling: load triples and falls, nodes follow, no request is lost",
+    "autoscaling.yaml",
+    STEPS,
+    lambda reach, cluster, manifest: Autoscaling(reach, cluster, manifest, NAME),
+    TIME_SCALE,
+)

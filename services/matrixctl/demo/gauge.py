@@ -1,0 +1,183 @@
+"""What the autoscaling story sees: load, nodes and latencies as they go, and what happened when.
+
+A thread of its own looks four times a second of the wall, at each service by itself, so that one that is away leaves a
+gap and no more. Times are emulated seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from matrixresource.vocabulary.errors import MatrixError
+from services.matrixctl.cluster import Cluster
+from services.matrixctl.nouns import dig
+from services.matrixctl.reach import Reach
+
+LOOK_PERIOD_WALL_S = 0.25
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look: requests offered a second, nodes asked for, active and held, and latencies of the last minute."""
+
+    at: float
+    load_per_s: float = 0.0
+    desired: int = 0
+    ready: int = 0
+    held: int = 0
+    ttft_s: float = 0.0
+    tpot_s: float = 0.0
+    queued: int = 0
+
+    def text(self) -> str:
+        return (
+            f"load {self.load_per_s:4.1f}/s  nodes {self.ready}/{self.desired}  TTFT p90 {self.ttft_s:5.2f} s  "
+            f"TPOT p90 {1e3 * self.tpot_s:4.1f} ms  {self.queued} waiting"
+        )
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened, with a letter for the chart."""
+
+    at: float
+    letter: str
+    text: str
+
+
+class Gauge:
+    """Looks at one instance and what it serves, from `start` to `end`."""
+
+    def __init__(self, reach: Reach, cluster: Cluster, name: str) -> None:
+        self._reach, self._cluster = replace(reach, patience_wall_s=0.0), replace(cluster, patience_wall_s=0.0)
+        self._name = name
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="gauge", daemon=True)
+        self._samples: list[Sample] = []
+        self._marks: list[Mark] = []
+        self._events: set[str] | None = None
+        self._seen = Sample(0.0)
+        self._draining: set[str] = set()
+        self.statistics: dict[str, Any] = {}
+        self.restarts = 0
+        self.drained_requests = 0
+        """The most requests that were seen running on nodes that were to leave."""
+
+    def now(self) -> float:
+        return self._reach.stack.time.emulated(time.time())
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Look no more."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=15.0)
+
+    def mark(self, letter: str, text: str) -> float:
+        at = self.now()
+        with self._lock:
+            self._marks.append(Mark(at, letter, text))
+        return at
+
+    def samples(self) -> list[Sample]:
+        with self._lock:
+            return list(self._samples)
+
+    def marks(self) -> list[Mark]:
+        with self._lock:
+            return list(self._marks)
+
+    @property
+    def last(self) -> Sample:
+        """The last sample; zeros before there is one."""
+        samples = self.samples()
+        return samples[-1] if samples else Sample(0.0)
+
+    def sizes(self) -> list[tuple[float, int]]:
+        """Each size that was asked for and when that was first seen, in order."""
+        found: list[tuple[float, int]] = []
+        for sample in self.samples():
+            if sample.desired and (not found or found[-1][1] != sample.desired):
+                found.append((sample.at, sample.desired))
+        return found
+
+    # --- looking
+
+    def _watch(self) -> None:
+        looks = (self._look_at_instance, self._look_at_allocation, self._look_at_workload, self._look_at_events)
+        while not self._ended.wait(LOOK_PERIOD_WALL_S):
+            for look in looks:
+                self._ask(look)
+            sample = replace(self._seen, at=self.now())
+            self._note_changes(self.last, sample)
+            with self._lock:
+                self._samples.append(sample)
+
+    def _ask(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except MatrixError:
+            return  # it is being started again, or not there yet; what was seen last stands
+
+    def _look_at_instance(self) -> None:
+        held = self._cluster.instance(self._name) or {}
+        desired, ready = dig(held, "spec.nodes") or 0, dig(held, "status.readyNodes") or 0
+        self._seen = replace(self._seen, desired=desired, ready=ready)
+
+    def _look_at_allocation(self) -> None:
+        held = self._reach.get("resource", f"/v1/allocations/{self._name}") or {}
+        self._seen = replace(self._seen, held=held.get("nodes") or 0)
+
+    def _look_at_workload(self) -> None:
+        held = self._reach.get("infer", f"/v1/deployments/{self._name}/statistics")
+        if held is None:
+            return
+        if self.statistics and held["countingSince"] != self.statistics["countingSince"]:
+            self.restarts += 1
+            self.mark("i", "CloudMatrix-Infer has started again; its counts begin anew")
+        self.statistics = held
+        self._seen = replace(
+            self._seen,
+            load_per_s=dig(held, "load.requestsPerSecond") or 0.0,
+            ttft_s=held["ttft"]["p90"],
+            tpot_s=held["tpot"]["p90"],
+            queued=held["queued"],
+        )
+        drain = (self._reach.get("infer", f"/v1/deployments/{self._name}") or {}).get("drain") or {}
+        self.drained_requests = max(self.drained_requests, drain.get("requests", 0))
+        fresh = set(drain.get("nodes") or ()) - self._draining
+        if fresh:
+            self.mark("d", f"{len(drain['nodes'])} nodes drain, with {drain['requests']} requests on them")
+        self._draining = set(drain.get("nodes") or ())
+
+    def _look_at_events(self) -> None:
+        """What the autoscaler decided since the first look, in its own words."""
+        found = {
+            f"{event['metadata']['name']} {event.get('count')}": event["message"]
+            for event in self._cluster.items(EVENTS)
+            if event.get("reason") == "SuccessfulRescale" and event["involvedObject"]["name"] == self._name
+        }
+        for key in found.keys() - (found.keys() if self._events is None else self._events):
+            self.mark("s", f"autoscaler: {found[key]}")
+        self._events = set(found)
+
+    def _note_changes(self, before: Sample, now: Sample) -> None:
+        if now.ready == now.desired == now.held and now.ready > before.ready > 0:
+            self.mark("a", f"{now.ready} nodes Active")
+        if 0 < now.held < before.held:
+            self.mark("r", f"{before.held - now.held} nodes released")
+
+
+def changes_of_direction(sizes: list[int]) -> int:
+    """How often growing turned into shrinking or the other way round."""
+    steps = [after > before for before, after in pairwise(sizes) if after != before]
+    return sum(one != other for one, other in pairwise(steps))

@@ -1,0 +1,92 @@
+"""The picture of the autoscaling story: charts that grow on a terminal, plain lines where output goes elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from matrixresource.vocabulary.quantities import duration_text
+from services.matrixctl.demo.chart import chart
+from services.matrixctl.demo.gauge import Gauge, Mark, Sample
+from services.matrixctl.screen import console, say
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+PLAIN_EVERY_S = 60.0
+ROWS = (
+    ("load, requests a second", lambda sample: sample.load_per_s),
+    ("nodes active", lambda sample: float(sample.ready)),
+    ("time to first token, p90 of a minute, ms", lambda sample: 1e3 * sample.ttft_s),
+    ("time per output token, p90 of a minute, ms", lambda sample: 1e3 * sample.tpot_s),
+)
+
+
+def picture(samples: list[Sample], marks: list[Mark], *, width: int = 72, height: int = 3) -> list[str]:
+    """One chart above the other on the same time, the marks' letters below, and what they mean."""
+    if not samples:
+        return []
+    first, last = samples[0].at, samples[-1].at
+    lines: list[str] = []
+    for title, value in ROWS:
+        points = [(sample.at, value(sample)) for sample in samples]
+        lines.append(f"{'':11}{title}")
+        *rows, below = chart(points, [(mark.at, mark.letter) for mark in marks], width=width, height=height)
+        lines += rows
+    lines.append(f"{below}   {duration_text(last - first)} of emulated time")
+    lines += [_legend(mark, first) for mark in marks]
+    return lines
+
+
+def _legend(mark: Mark, first: float) -> str:
+    return f"{'':11}{mark.letter}  {clock_text(mark.at - first)}  {mark.text}"
+
+
+def clock_text(seconds: float) -> str:
+    """m:ss since the story's load began."""
+    return f"{int(seconds) // 60:3d}:{int(seconds) % 60:02d}"
+
+
+class Picture:
+    """Drawn while it is shown: `update` says what is waited for."""
+
+    def __init__(self, gauge: Gauge) -> None:
+        self._gauge = gauge
+        self._status = ""
+        self._said_at, self._said_marks = 0.0, 0
+        self._live: Live | None = None
+
+    def show(self) -> None:
+        if console().is_terminal:
+            from rich.live import Live
+
+            self._live = Live(get_renderable=self._rendered, console=console(), refresh_per_second=4, transient=True)
+            self._live.start()
+
+    def hide(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def update(self, status: str) -> None:
+        self._status = status
+        if self._live is None:
+            self._say_news()
+
+    def _say_news(self) -> None:
+        """A line a minute, and one for each mark."""
+        samples, marks = self._gauge.samples(), self._gauge.marks()
+        if not samples:
+            return
+        first, last = samples[0].at, samples[-1]
+        for mark in marks[self._said_marks :]:
+            say(f"   {clock_text(mark.at - first)}  [bold]{mark.letter}[/] {mark.text}")
+        self._said_marks = len(marks)
+        if last.at - self._said_at >= PLAIN_EVERY_S:
+            self._said_at = last.at
+            say(f"   {clock_text(last.at - first)}    [dim]{last.text()}[/]")
+
+    def _rendered(self) -> Any:
+        from rich.text import Text
+
+        lines = picture(self._gauge.samples(), self._gauge.marks()[-12:], width=max(20, console().width - 40))
+        return Text("\n".join([*lines, f"   {self._gauge.last.text()}"])) + Text.from_markup(f"\n   {self._status}")

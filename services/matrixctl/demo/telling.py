@@ -1,0 +1,153 @@
+"""What every story tells alike: ask for an instance, see it Active and serving, delete it, prove that nothing is left.
+
+Everything is asked over REST and the Kubernetes API, as a user would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matrixresource.vocabulary.errors import NotFound
+from services.matrixctl.cluster import Cluster
+from services.matrixctl.demo.story import check, until
+from services.matrixctl.nouns import dig
+from services.matrixctl.reach import Reach
+from services.matrixctl.screen import say
+
+PATIENCE_WALL_S = 60.0
+PASSING = ("NodesReady", "LinksReady", "QosSatisfied", "Ready")
+
+
+@dataclass
+class Telling:
+    """One telling: the stack it is told on, and the instance it is about."""
+
+    reach: Reach
+    cluster: Cluster
+    manifest: Path
+    name: str
+
+    def instance(self) -> dict[str, Any]:
+        """The instance as Kubernetes shows it; {} where there is none."""
+        return self.cluster.instance(self.name) or {}
+
+    def state(self) -> str:
+        return str(dig(self.instance(), "status.state") or "")
+
+    def members(self) -> list[dict[str, Any]]:
+        return dig(self.instance(), "status.members") or []
+
+    def progress(self) -> str:
+        """One line of how far the instance is."""
+        held = self.instance()
+        ready, desired = dig(held, "status.readyNodes") or 0, dig(held, "spec.nodes") or 0
+        return f"{dig(held, 'status.state') or 'not seen yet'}, {ready}/{desired} nodes ready"
+
+    def active(self, nodes: int) -> bool:
+        """The instance is Active at that size, and says so for the spec it was last given."""
+        held = self.instance()
+        return (
+            dig(held, "status.state") == "Active"
+            and dig(held, "status.readyNodes") == nodes
+            and (dig(held, "status.observedGeneration") or 0) >= dig(held, "metadata.generation")
+        )
+
+    def slices(self) -> list[dict[str, Any]]:
+        return [view for view in self.reach.list("link", "/v1/slices") if view.get("allocation") == self.name]
+
+    def serving(self) -> bool:
+        return self.serving_text() == "Serving"
+
+    def serving_text(self) -> str:
+        return str(dig(self.cluster.serving(self.name) or {}, "status.state") or "no state yet")
+
+    def run_and_say(self, lines: list[str]) -> None:
+        say(f"   [bold]$ {self.cluster.last_command}[/]")
+        for line in lines:
+            say(f"   {line}")
+
+    def stop_load(self) -> None:
+        """No more requests; what runs is finished."""
+        with suppress(NotFound):
+            self.reach.call("infer", "DELETE", f"/v1/deployments/{self.name}/load")
+
+    def end(self) -> None:
+        """Let go of what the telling holds, however it ended."""
+
+
+def conditions(held: dict[str, Any]) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in dig(held, "status.conditions") or []}
+
+
+# --- the steps
+
+
+def apply(telling: Telling) -> None:
+    there = telling.cluster.instance(telling.name)
+    check(there is None, f"{telling.name} is there already; `kubectl delete cmi {telling.name}` removes it")
+    telling.run_and_say(telling.cluster.apply(telling.manifest))
+    held = until("the spec is stored", lambda: telling.instance().get("spec"), 10.0)
+    spares = f" and {held['spares']} spare" if held.get("spares") else ""
+    say(f"   asked for {held['nodes']} nodes ({held['nodes'] * 8} NPUs){spares}")
+
+
+def become_active(telling: Telling) -> None:
+    desired = dig(telling.instance(), "spec.nodes")
+    until("becoming Active", lambda: telling.active(desired), PATIENCE_WALL_S, progress=telling.progress)
+    held = conditions(telling.instance())
+    check(all(held.get(kind) == "True" for kind in PASSING), f"Active, but its conditions are {held}")
+    telling.run_and_say(telling.cluster.show("cmi,cminf"))
+    say("   true as agents report it: " + ", ".join(kind for kind, status in held.items() if status == "True"))
+    planes = {view["plane"]: view["state"] for view in telling.slices()}
+    check(sorted(planes) == ["rdma", "ub", "vpc"], f"expected a slice on each of three planes, found {planes}")
+    say("   slices: " + ", ".join(f"{plane} {state}" for plane, state in sorted(planes.items())))
+
+
+def serve(telling: Telling) -> None:
+    until("serving", telling.serving, PATIENCE_WALL_S, progress=telling.serving_text)
+
+
+def delete(telling: Telling) -> None:
+    telling.stop_load()
+    telling.run_and_say(telling.cluster.delete(telling.manifest))
+
+    def gone() -> bool:
+        return telling.cluster.instance(telling.name) is None and telling.cluster.serving(telling.name) is None
+
+    until("given back, step by step", gone, PATIENCE_WALL_S, progress=telling.progress)
+
+
+def nothing_left(telling: Telling) -> None:
+    """Ask everyone."""
+    left: dict[str, Callable[[], list[Any]]] = {
+        "instances": lambda: telling.reach.list("compute", "/v1/instances"),
+        "allocations": lambda: telling.reach.list("resource", "/v1/allocations"),
+        "slices": lambda: telling.reach.list("link", "/v1/slices"),
+        "deployments": lambda: telling.reach.list("infer", "/v1/deployments"),
+        "pods": lambda: telling.cluster.items("/api/v1/namespaces/default/pods"),
+        "autoscalers": lambda: telling.cluster.items(
+            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+        ),
+        "NPUs held": lambda: [npu for npu in telling.reach.list("resource", "/v1/npus") if npu.get("allocation")],
+        "nodes not Available": lambda: [
+            node for node in telling.reach.list("resource", "/v1/nodes") if node["state"] != "Available"
+        ],
+    }
+    for what, question in left.items():
+        _none(what, question)
+
+
+def _none(what: str, question: Callable[[], list[Any]]) -> None:
+    """Wait until there is none of it (agents clean nodes for a while), and say so."""
+    seen: list[Any] = []
+
+    def none_left() -> bool:
+        seen[:] = question()
+        return not seen
+
+    until(f"no {what}", none_left, PATIENCE_WALL_S, progress=lambda: f"{len(seen)} left")
+    say(f"   {what}: 0")
