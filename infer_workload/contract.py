@@ -75,6 +75,7 @@ class DrainView(Wire):
     deadline_at: str
     state: Literal["Draining", "Drained"]
     requests: int = Field(0, description="requests that still run there")
+    requests_at_start: int = Field(0, description="requests that ran there when it began")
 
 
 class DeploymentView(View):

@@ -27,12 +27,13 @@ class Drain:
     nodes: frozenset[str]
     deadline_at: float
     drained: bool = False
+    requests_at_start: int = 0
 
     @classmethod
     def of(cls, held: dict[str, Any]) -> Drain:
         """From its row: the process has started anew, so nothing runs anywhere."""
         view = DrainView.model_validate(held)
-        return cls(frozenset(view.nodes), from_timestamp(view.deadline_at), drained=True)
+        return cls(frozenset(view.nodes), from_timestamp(view.deadline_at), True, view.requests_at_start)
 
     def view(self, requests: int = 0) -> DrainView:
         return DrainView(
@@ -40,6 +41,7 @@ class Drain:
             deadline_at=timestamp(self.deadline_at),
             state="Drained" if self.drained else "Draining",
             requests=requests,
+            requests_at_start=self.requests_at_start,
         )
 
     def over(self, fabric: Fabric) -> bool:

@@ -122,6 +122,8 @@ class LiveDeployment:
         if self.engine is not None:
             self.engine.close(None)
             self._follow(now)
+            if drain is not None and self.engine is not None:
+                drain.requests_at_start = self.engine.on_closing()
             self._drain_on(now)
         self._changed(self)
 

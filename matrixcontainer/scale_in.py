@@ -60,15 +60,24 @@ class ScaleIn:
             return Leave()
         plan = await self._compute.ensure_instance(observed.name, request, validate_only=True)
         leaving = sorted(members - _members(plan))
-        running = []
-        for name in deployments:
-            with contextlib.suppress(NotFound):
-                drain = (await self._inference.drain(name, leaving)).get("drain") or {}
-                if drain.get("state") != "Drained":
-                    running.append(f"{name} has {drain.get('requests', 0)} requests there")
+        drains = {name: await self._drained(name, leaving) for name in deployments}
+        running = {name: drain for name, drain in drains.items() if drain.get("state", "Drained") != "Drained"}
+        began = sum(drain.get("requestsAtStart", 0) for drain in drains.values())
         nodes = ", ".join(leaving)
-        await self._tell(body, "Draining" if running else "Drained", f"before they leave: {nodes}", nodes)
-        return Leave(leaving, f"nodes drain before they leave: {'; '.join(running)}" if running else "")
+        if began:
+            await self._tell(body, "Draining", f"{began} requests run on nodes that are to leave: {nodes}")
+        if not running:
+            await self._tell(body, "Drained", f"nothing runs any more on nodes that are to leave: {nodes}")
+            return Leave(leaving)
+        left = ", ".join(f"{name} has {drain['requests']} requests there" for name, drain in running.items())
+        return Leave(leaving, f"nodes drain before they leave: {left}")
+
+    async def _drained(self, deployment: str, leaving: list[str]) -> dict[str, Any]:
+        """How far the drain of that deployment is; {} where there is no such deployment."""
+        try:
+            return (await self._inference.drain(deployment, leaving)).get("drain") or {}
+        except NotFound:
+            return {}
 
     async def withdraw(self, infer: dict[str, Any], deployment: dict[str, Any], instance: InstanceView | None) -> None:
         """End a drain that nobody asks for any more: the instance is to keep its nodes."""
@@ -87,9 +96,9 @@ class ScaleIn:
         name = body["metadata"]["name"]
         return [each["metadata"]["name"] for each in resources if each["spec"]["instance"] == name]
 
-    async def _tell(self, body: dict[str, Any], reason: str, message: str, nodes: str) -> None:
+    async def _tell(self, body: dict[str, Any], reason: str, message: str) -> None:
         """An event, once for each generation and those nodes."""
-        event = told_of(body, "Normal", reason, message, self._wall(), nodes)
+        event = told_of(body, "Normal", reason, message, self._wall())
         with contextlib.suppress(Conflict, NotFound):
             await self._kube.create(EVENT, event, event["metadata"]["namespace"])
 

@@ -38,8 +38,8 @@ from services.operator.health import serve_health
 log = logging.getLogger(__name__)
 
 RETRY_WALL_S = 0.5
-METRICS_S, METRICS_FLOOR_WALL_S = 15.0, 0.25
-"""Metrics are as fresh as autoscalers look, every fifteen emulated seconds; but a machine can only do so much."""
+METRICS_S, METRICS_FLOOR_WALL_S = 5.0, 0.25
+"""Fresh enough for autoscalers, which look every fifteen emulated seconds; but a machine can only do so much."""
 
 
 class OperatorSettings(Settings):

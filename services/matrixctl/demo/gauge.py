@@ -6,6 +6,7 @@ gap and no more. Times are emulated seconds since the epoch.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +20,9 @@ from services.matrixctl.nouns import dig
 from services.matrixctl.reach import Reach
 
 LOOK_PERIOD_WALL_S = 0.25
+LETTERS = {"SuccessfulRescale": ("s", "autoscaler"), "Draining": ("d", "drain")}
+"""Reasons of events, with a letter for the chart and a word for the legend."""
+DRAINING = re.compile(r"(\d+) requests run on nodes that are to leave")
 EVENTS = "/api/v1/namespaces/default/events"
 
 
@@ -64,11 +68,10 @@ class Gauge:
         self._marks: list[Mark] = []
         self._events: set[str] | None = None
         self._seen = Sample(0.0)
-        self._draining: set[str] = set()
         self.statistics: dict[str, Any] = {}
         self.restarts = 0
         self.drained_requests = 0
-        """The most requests that were seen running on nodes that were to leave."""
+        """Requests that ran on nodes when they began to drain."""
 
     def now(self) -> float:
         return self._reach.stack.time.emulated(time.time())
@@ -152,23 +155,21 @@ class Gauge:
             tpot_s=held["tpot"]["p90"],
             queued=held["queued"],
         )
-        drain = (self._reach.get("infer", f"/v1/deployments/{self._name}") or {}).get("drain") or {}
-        self.drained_requests = max(self.drained_requests, drain.get("requests", 0))
-        fresh = set(drain.get("nodes") or ()) - self._draining
-        if fresh:
-            self.mark("d", f"{len(drain['nodes'])} nodes drain, with {drain['requests']} requests on them")
-        self._draining = set(drain.get("nodes") or ())
 
     def _look_at_events(self) -> None:
-        """What the autoscaler decided since the first look, in its own words."""
+        """What was decided and drained since the first look, in the words of who did it."""
         found = {
-            f"{event['metadata']['name']} {event.get('count')}": event["message"]
+            f"{event['metadata']['name']} {event.get('count')}": event
             for event in self._cluster.items(EVENTS)
-            if event.get("reason") == "SuccessfulRescale" and event["involvedObject"]["name"] == self._name
+            if event["involvedObject"]["name"] == self._name and event.get("reason") in LETTERS
         }
-        for key in found.keys() - (found.keys() if self._events is None else self._events):
-            self.mark("s", f"autoscaler: {found[key]}")
+        fresh = found.keys() - (found.keys() if self._events is None else self._events)
         self._events = set(found)
+        for event in sorted((found[key] for key in fresh), key=lambda event: list(LETTERS).index(event["reason"])):
+            letter, words = LETTERS[event["reason"]]
+            self.mark(letter, f"{words}: {event['message']}")
+            if requests := DRAINING.match(event["message"]):
+                self.drained_requests += int(requests[1])
 
     def _note_changes(self, before: Sample, now: Sample) -> None:
         if now.ready == now.desired == now.held and now.ready > before.ready > 0:

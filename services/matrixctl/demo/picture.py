@@ -42,8 +42,9 @@ def _legend(mark: Mark, first: float) -> str:
 
 
 def clock_text(seconds: float) -> str:
-    """m:ss since the story's load began."""
-    return f"{int(seconds) // 60:3d}:{int(seconds) % 60:02d}"
+    """m:ss since the first look."""
+    whole = max(0, int(seconds))
+    return f"{whole // 60:3d}:{whole % 60:02d}"
 
 
 class Picture:
