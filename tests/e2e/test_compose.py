@@ -30,16 +30,16 @@ def test_compose_reads_the_file(command: list[str]) -> None:
     assert {process.name for process in PROCESSES} < set(held["services"])
 
 
-@pytest.mark.parametrize("name", sorted(STORIES))
+@pytest.mark.parametrize("story", sorted(STORIES))
 def test_a_story_holds_on_containers(
-    name: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    story: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in images().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("DOCKER_BUILDKIT", "0")
     monkeypatch.setenv("COMPOSE_DOCKER_CLI_BUILD", "0")
     wheels()
-    code = demo.run_demo(command, STORIES[name], tmp_path / "state")
+    code = demo.run_demo(command, STORIES[story], tmp_path / "state")
     seen = capsys.readouterr()
     assert code == 0, seen.out + seen.err[-6000:]
     assert "every step held" in seen.out

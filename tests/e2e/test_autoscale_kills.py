@@ -1,0 +1,77 @@
+"""kill -9 in the middle of growing and of shrinking delays the autoscaling story and does not change its end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from services.matrixctl.demo.autoscale import AUTOSCALE, NAME, Autoscaling
+from services.matrixctl.demo.gauge import Sample
+from services.matrixctl.demo.run import run_demo
+from services.matrixctl.demo.story import Step
+from services.matrixctl.folder import Folder
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+
+DELAY_S = 900.0
+"""What each promise in time may take longer: what died starts again, and an autoscaler waits its window anew."""
+LOOK_PERIOD_WALL_S = 0.05
+
+
+class Strike:
+    """Kills a process once, as soon as a sample of the gauge says so."""
+
+    def __init__(self, folder: Folder, victim: str, when: Callable[[Sample], bool]) -> None:
+        self._folder, self._victim, self._when = folder, victim, when
+        self._over = threading.Event()
+        self.killed = 0
+
+    def around(self, step: Step) -> Step:
+        def deed(telling: Autoscaling) -> None:
+            thread = threading.Thread(target=self._lurk, args=(telling,), daemon=True)
+            thread.start()
+            try:
+                step.deed(telling)
+            finally:
+                self._over.set()
+                thread.join()
+
+        return replace(step, deed=deed)
+
+    def _lurk(self, telling: Autoscaling) -> None:
+        while not self._over.wait(LOOK_PERIOD_WALL_S):
+            if self._when(telling.gauge.last):
+                holder = self._folder.seat(self._victim).holder()
+                if holder is not None:
+                    holder.signal(signal.SIGKILL)
+                    self.killed = holder.pid
+                    return
+
+
+@pytest.mark.parametrize(
+    "victim", ["compute", pytest.param("kube", marks=pytest.mark.soak), pytest.param("infer", marks=pytest.mark.soak)]
+)
+def test_the_end_is_the_same_when_one_dies(victim: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Folder(tmp_path / "demo")
+    strikes = {
+        "grow": Strike(folder, victim, lambda sample: sample.desired > sample.ready > 0),
+        "shrink": Strike(folder, victim, lambda sample: 0 < sample.desired < sample.ready),
+    }
+    steps = tuple(strikes[step.name].around(step) if step.name in strikes else step for step in AUTOSCALE.steps)
+    story = replace(
+        AUTOSCALE,
+        steps=steps,
+        begin=lambda reach, cluster, manifest: Autoscaling(reach, cluster, manifest, NAME, delay_s=DELAY_S),
+    )
+    code = run_demo(story, folder.path, keep=False)
+    told = capsys.readouterr().out
+    assert code == 0, told
+    pids = {strike.killed for strike in strikes.values()}
+    assert len(pids) == 2, "both strikes hit, and the second one hit a process that had started again"
+    assert 0 not in pids, told
+    assert "one change of direction" in told

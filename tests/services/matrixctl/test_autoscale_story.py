@@ -1,0 +1,202 @@
+"""The pure parts of the autoscaling story: what counts as a change of direction, and what the picture shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services.matrixctl.demo.autoscale import STEPS, Autoscaling, count, grow, meet_the_objective, shrink
+from services.matrixctl.demo.compose import LEFT_OUT
+from services.matrixctl.demo.gauge import Mark, Sample, changes_of_direction
+from services.matrixctl.demo.picture import clock_text, picture
+from services.matrixctl.demo.stories import STORIES
+from services.matrixctl.demo.story import StepFailed
+
+
+@pytest.mark.parametrize(
+    ("sizes", "changes"),
+    [([6], 0), ([6, 12], 0), ([6, 9, 12], 0), ([6, 12, 6], 1), ([6, 12, 9, 6], 1), ([6, 12, 9, 12, 6], 3), ([], 0)],
+)
+def test_growing_and_shrinking_once_is_one_change_of_direction(sizes: list[int], changes: int) -> None:
+    assert changes_of_direction(sizes) == changes
+
+
+def test_the_picture_shows_every_figure_and_says_what_its_marks_mean() -> None:
+    samples = [Sample(1000.0 + at, load_per_s=8.0 + at, desired=6, ready=6, held=6) for at in range(0, 120, 5)]
+    lines = picture(samples, [Mark(1060.0, "s", "autoscaler: New size: 12")], width=40)
+    for figure in ("load", "nodes", "first token", "output token"):
+        assert any(figure in line for line in lines)
+    assert lines[-1].endswith("s    1:00  autoscaler: New size: 12")
+    assert picture([], []) == []
+    assert clock_text(-3.0).strip() == "0:00"
+
+
+def test_containers_leave_out_only_steps_there_are() -> None:
+    for name, left_out in LEFT_OUT.items():
+        assert set(left_out) < {step.name for step in STORIES[name].steps}
+    assert {"grow", "objective", "shrink", "count", "nothing-left"} < {step.name for step in STEPS}
+
+
+# --- the story fails where a promise is broken
+
+
+COUNTS = {"submitted": 100, "finished": 100, "inFlight": 0, "cancelled": 0, "lost": 0, "sentBack": 0,
+          "refused": 0, "skipped": 0, "countingSince": 0.0}  # fmt: skip
+
+
+class Seen:
+    """What the gauge would have seen, as the test says."""
+
+    def __init__(self, samples: list[Sample]) -> None:
+        self._samples = samples
+        self.restarts, self.drained_requests = 0, 7
+
+    def samples(self) -> list[Sample]:
+        return self._samples
+
+    def marks(self) -> list[Mark]:
+        return []
+
+    @property
+    def last(self) -> Sample:
+        return self._samples[-1]
+
+    def sizes(self) -> list[tuple[float, int]]:
+        found: list[tuple[float, int]] = []
+        for sample in self._samples:
+            if not found or found[-1][1] != sample.desired:
+                found.append((sample.at, sample.desired))
+        return found
+
+    def now(self) -> float:
+        return self._samples[-1].at
+
+
+class Quiet:
+    def update(self, status: str) -> None:
+        pass
+
+    def hide(self) -> None:
+        pass
+
+
+class Told(Autoscaling):
+    """A telling whose world is written down: every wait is over at once."""
+
+    def __post_init__(self) -> None:
+        self.gauge: Any = None
+        self.picture: Any = Quiet()
+        self.counted: list[dict[str, Any]] = [COUNTS]
+
+    def until(self, what: str, holds: Any, patience_s: float) -> Any:
+        return holds()
+
+    def put_load(self, requests_per_second: float) -> float:
+        return 0.0
+
+    def autoscaler(self) -> dict[str, Any]:
+        return {"spec": {"minReplicas": 6, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 300}}}}
+
+    def counts(self) -> dict[str, Any]:
+        return self.counted[-1]
+
+    def stop_load(self) -> None:
+        pass
+
+    def objective_holds(self) -> bool:
+        return True
+
+    def active(self, nodes: int) -> bool:
+        return True
+
+
+def told(*samples: tuple[float, int, int, float]) -> Told:
+    """Of (at, desired, ready, TTFT) each."""
+    story = Told(None, None, None, "autoscaled", start_s=120.0)  # type: ignore[arg-type]
+    seen = [Sample(at, desired=desired, ready=ready, held=ready, ttft_s=ttft) for at, desired, ready, ttft in samples]
+    story.gauge = Seen(seen)
+    story.before_shrink = COUNTS
+    return story
+
+
+def growing(story: Told) -> None:
+    """`grow` reads the size before from the last sample: the calm one comes first."""
+    seen = story.gauge._samples
+    story.gauge._samples = seen[:1]
+    story.put_load = lambda rate: setattr(story.gauge, "_samples", seen) or 0.0  # type: ignore[method-assign,func-returns-value]
+    grow(story)
+
+
+CALM = (-10.0, 6, 6, 0.2)
+
+
+def test_nodes_that_grow_in_time_are_believed() -> None:
+    growing(told(CALM, (30.0, 12, 6, 9.0), (170.0, 12, 12, 20.0)))
+
+
+@pytest.mark.parametrize(
+    ("samples", "why"),
+    [
+        ([(61.0, 12, 6, 9.0), (150.0, 12, 12, 9.0)], "to ask for more nodes"),
+        ([(30.0, 12, 6, 9.0), (181.0, 12, 12, 9.0)], "later than 180 s"),
+    ],
+)
+def test_nodes_that_grow_late_fail_the_story(samples: list[tuple[float, int, int, float]], why: str) -> None:
+    with pytest.raises(StepFailed, match=why):
+        growing(told(CALM, *samples))
+
+
+def test_an_objective_that_was_never_missed_proves_nothing() -> None:
+    meet_the_objective(told((30.0, 12, 6, 9.0), (400.0, 12, 12, 0.2)))
+    with pytest.raises(StepFailed, match="is the rise felt"):
+        meet_the_objective(told((30.0, 12, 6, 0.9), (400.0, 12, 12, 0.2)))
+
+
+@pytest.mark.parametrize(
+    ("at", "why"), [(320.0, ""), (200.0, "its window"), (500.0, "later than")], ids=["in time", "early", "late"]
+)
+def test_nodes_shrink_after_the_window(at: float, why: str) -> None:
+    story = told((-50.0, 12, 12, 0.2), (at, 6, 6, 0.2))
+    story.grown_to = 12
+    if not why:
+        shrink(story)
+        return
+    with pytest.raises(StepFailed, match=why):
+        shrink(story)
+
+
+STEADY = ((0.0, 6, 6, 0.2), (30.0, 12, 12, 0.2), (400.0, 6, 6, 0.2))
+
+
+def test_requests_that_all_finished_are_counted() -> None:
+    count(told(*STEADY))
+
+
+@pytest.mark.parametrize(
+    ("counts", "why"),
+    [
+        ({"sentBack": 3}, "3 requests sentBack"),
+        ({"lost": 1, "submitted": 101}, "1 requests lost"),
+        ({"cancelled": 1}, "1 requests cancelled"),
+        ({"submitted": 101}, "101 submitted, 100 finished"),
+        ({"skipped": 1}, "refused or skipped"),
+        ({"submitted": 0, "finished": 0}, "0 submitted"),
+    ],
+)
+def test_a_request_that_is_missing_fails_the_story(counts: dict[str, int], why: str) -> None:
+    story = told(*STEADY)
+    story.counted.append(COUNTS | counts)
+    with pytest.raises(StepFailed, match=why):
+        count(story)
+
+
+def test_a_second_change_of_direction_or_an_empty_drain_fails_the_story() -> None:
+    with pytest.raises(StepFailed, match="changed direction 3 times"):
+        count(told((0.0, 6, 6, 0.2), (1.0, 12, 12, 0.2), (2.0, 9, 9, 0.2), (3.0, 12, 12, 0.2), (4.0, 6, 6, 0.2)))
+    with pytest.raises(StepFailed, match="changed direction 0 times"):
+        count(told((0.0, 6, 6, 0.2)))
+    story = told(*STEADY)
+    story.gauge.drained_requests = 0
+    with pytest.raises(StepFailed, match="is the drain worth anything"):
+        count(story)
