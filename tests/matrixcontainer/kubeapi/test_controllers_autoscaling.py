@@ -197,6 +197,77 @@ async def test_a_target_that_is_not_there(cluster: Cluster) -> None:
     assert (await cluster.items(f"{NS}/pods")) == []
 
 
+def of_object(metric: str) -> dict[str, Any]:
+    described = {"apiVersion": "v1", "kind": "Namespace", "name": "default"}
+    target = {"type": "AverageValue", "averageValue": "1"}
+    return {"type": "Object", "object": {"metric": {"name": metric}, "describedObject": described, "target": target}}
+
+
+@in_virtual_time
+async def test_a_metric_that_does_not_exist_is_said_and_scales_nothing(cluster: Cluster) -> None:
+    await cluster.node()
+    await cluster.made(DEPLOYMENTS, a_deployment(replicas=2))
+    await cluster.eventually(WEB, rolled_out)
+    await cluster.made(HPAS, an_autoscaler(of_object("dreamt-of")))
+    body = await cluster.eventually(HPA, lambda b: condition_of(b, "ScalingActive"))
+    held = condition_of(body, "ScalingActive")
+    assert (held["status"], held["reason"]) == ("False", "FailedGetObjectMetric")
+    assert "unable to get metric dreamt-of of Namespace default" in held["message"]
+    assert await cluster.quiet(600) == 0
+    events = [each for each in await cluster.items(f"{NS}/events") if each["involvedObject"]["name"] == "web"]
+    warned = [each for each in events if each["reason"] == "FailedGetObjectMetric"]
+    assert [each["type"] for each in warned] == ["Warning"]
+    assert "dreamt-of" in warned[0]["message"]
+    assert (await cluster.get(WEB)).body["spec"]["replicas"] == 2
+
+
+@in_virtual_time
+async def test_one_metric_that_does_not_exist_forbids_shrinking_and_not_growing(cluster: Cluster) -> None:
+    await cluster.node()
+    await cluster.made(DEPLOYMENTS, a_deployment(replicas=4))
+    await cluster.eventually(WEB, rolled_out)
+    await cluster.patch(f"{NS}", {"metadata": {"annotations": {"custom.metrics.cloudmatrix.io/queue": "2"}}})
+    await cluster.made(HPAS, an_autoscaler(of_object("queue"), of_object("dreamt-of")))
+    await cluster.eventually(HPA, lambda b: condition_of(b, "ScalingActive").get("status") == "False")
+    await asyncio.sleep(900)
+    assert (await cluster.get(WEB)).body["spec"]["replicas"] == 4
+    await cluster.patch(f"{NS}", {"metadata": {"annotations": {"custom.metrics.cloudmatrix.io/queue": "6"}}})
+    await cluster.eventually(WEB, lambda b: b["spec"]["replicas"] == 6)
+
+
+@in_virtual_time
+async def test_a_minimum_above_the_maximum_is_refused_and_scales_nothing(cluster: Cluster) -> None:
+    """As a real API server does: such an autoscaler never comes to be, and one that is there stays as it was."""
+    await cluster.node()
+    await cluster.made(DEPLOYMENTS, a_deployment(replicas=2))
+    await cluster.eventually(WEB, rolled_out)
+    said = await cluster.post(HPAS, an_autoscaler(of_object("queue"), minReplicas=5, maxReplicas=3))
+    assert said.code == 422
+    assert said.causes["spec.maxReplicas"] == "Invalid value: 3: must be greater than or equal to `minReplicas`"
+    await cluster.made(HPAS, an_autoscaler(of_object("queue"), minReplicas=2, maxReplicas=3))
+    said = await cluster.patch(HPA, {"spec": {"minReplicas": 4}})
+    assert "must be greater than or equal to `minReplicas`" in said.causes["spec.maxReplicas"]
+    await asyncio.sleep(600)
+    assert (await cluster.get(HPA)).body["spec"]["minReplicas"] == 2
+    assert (await cluster.get(WEB)).body["spec"]["replicas"] == 2
+
+
+@in_virtual_time
+async def test_its_seconds_are_emulated_ones(cluster: Cluster) -> None:
+    """Sixty times as fast, five minutes of stabilisation are five seconds."""
+    cluster.api.time_scale = 60.0
+    await cluster.node()
+    await cluster.made(DEPLOYMENTS, a_deployment(replicas=4))
+    await cluster.eventually(WEB, rolled_out)
+    await cluster.patch(f"{NS}", {"metadata": {"annotations": {"custom.metrics.cloudmatrix.io/queue": "4"}}})
+    await cluster.made(HPAS, an_autoscaler(of_object("queue")))
+    await cluster.eventually(HPA, lambda b: condition_of(b, "ScalingActive").get("status") == "True")
+    await cluster.patch(f"{NS}", {"metadata": {"annotations": {"custom.metrics.cloudmatrix.io/queue": "2"}}})
+    changed = cluster.now
+    await cluster.eventually(WEB, lambda b: b["spec"]["replicas"] == 2, within_s=10)
+    assert 4.5 <= cluster.now - changed <= 6.0
+
+
 @in_virtual_time
 async def test_metrics_are_served(cluster: Cluster) -> None:
     await cluster.node()
