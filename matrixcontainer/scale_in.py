@@ -60,6 +60,8 @@ class ScaleIn:
             return Leave()
         plan = await self._compute.ensure_instance(observed.name, request, validate_only=True)
         leaving = sorted(members - _members(plan))
+        if not leaving:
+            return Leave()  # who left is still shown as a member
         drains = {name: await self._drained(name, leaving) for name in deployments}
         running = {name: drain for name, drain in drains.items() if drain.get("state", "Drained") != "Drained"}
         began = sum(drain.get("requestsAtStart", 0) for drain in drains.values())
@@ -83,16 +85,16 @@ class ScaleIn:
         """End a drain that nobody asks for any more: the instance is to keep its nodes."""
         if not deployment.get("drain") or instance is None:
             return
-        spec, metadata = infer["spec"], infer["metadata"]
-        body = await self._kube.find(INSTANCE, spec["instance"], metadata["namespace"])
-        if body is None or instance.generation != instance.observed_generation or instance.state != "Active":
-            return
+        if instance.generation != instance.observed_generation or instance.state != "Active":
+            return  # a resize is under way
+        resources, _ = await self._kube.list(INSTANCE)
+        desired = [desired_nodes(each) for each in resources if each["metadata"]["name"] == infer["spec"]["instance"]]
         still = _members(instance) & set(deployment["drain"]["nodes"])
-        if still and desired_nodes(body) >= len(_members(instance)):
-            await self._inference.undrain(metadata["name"])
+        if still and desired and desired[0] >= len(_members(instance)):
+            await self._inference.undrain(infer["metadata"]["name"])
 
     async def _deployments(self, body: dict[str, Any]) -> list[str]:
-        resources, _ = await self._kube.list(INFER, body["metadata"]["namespace"])
+        resources, _ = await self._kube.list(INFER)
         name = body["metadata"]["name"]
         return [each["metadata"]["name"] for each in resources if each["spec"]["instance"] == name]
 

@@ -70,7 +70,7 @@ class Picture:
 
     def update(self, status: str) -> None:
         self._status = status
-        if self._live is None:
+        if not console().is_terminal:
             self._say_news()
 
     def _say_news(self) -> None:
