@@ -30,9 +30,9 @@ class Drain:
     requests_at_start: int = 0
 
     @classmethod
-    def of(cls, held: dict[str, Any]) -> Drain:
+    def of(cls, row: dict[str, Any]) -> Drain:
         """From its row: the process has started anew, so nothing runs anywhere."""
-        view = DrainView.model_validate(held)
+        view = DrainView.model_validate(row)
         return cls(frozenset(view.nodes), from_timestamp(view.deadline_at), True, view.requests_at_start)
 
     def view(self, requests: int = 0) -> DrainView:

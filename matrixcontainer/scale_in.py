@@ -34,9 +34,9 @@ class Leave:
 
     def shown_in(self, observed: InstanceView) -> InstanceView:
         """The instance as it is, its progress said to be this drain."""
-        told = Condition(type="Progressing", status="True", reason="Draining", message=self.waiting)
-        others = [each for each in observed.conditions if each.type != told.type]
-        return observed.model_copy(update={"conditions": [*others, told]})
+        draining = Condition(type="Progressing", status="True", reason="Draining", message=self.waiting)
+        others = [each for each in observed.conditions if each.type != draining.type]
+        return observed.model_copy(update={"conditions": [*others, draining]})
 
 
 class ScaleIn:

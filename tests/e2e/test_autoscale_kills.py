@@ -69,9 +69,9 @@ def test_the_end_is_the_same_when_one_dies(victim: str, tmp_path: Path, capsys: 
         begin=lambda reach, cluster, manifest: Autoscaling(reach, cluster, manifest, NAME, delay_s=DELAY_S),
     )
     code = run_demo(story, folder.path, keep=False)
-    told = capsys.readouterr().out
-    assert code == 0, told
+    printed = capsys.readouterr().out
+    assert code == 0, printed
     pids = {strike.killed for strike in strikes.values()}
     assert len(pids) == 2, "both strikes hit, and the second one hit a process that had started again"
-    assert 0 not in pids, told
-    assert "one change of direction" in told
+    assert 0 not in pids, printed
+    assert "one change of direction" in printed

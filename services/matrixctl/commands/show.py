@@ -10,7 +10,7 @@ import typer
 from services.matrixctl.commands.options import DEFAULT_STATE, State
 
 
-class Told(StrEnum):
+class StoryName(StrEnum):
     """Which story."""
 
     FAILOVER = "failover"
@@ -18,7 +18,7 @@ class Told(StrEnum):
 
 
 def demo(
-    story: Annotated[Told, typer.Argument(help="Which story to tell.")] = Told.FAILOVER,
+    story: Annotated[StoryName, typer.Argument(help="Which story to tell.")] = StoryName.FAILOVER,
     state: State = DEFAULT_STATE / "demo",
     keep: Annotated[bool, typer.Option("--keep", help="Leave the stack running at the end.")] = False,
 ) -> None:

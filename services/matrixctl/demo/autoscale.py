@@ -73,9 +73,9 @@ class Autoscaling(Telling):
 
     def counts(self) -> dict[str, Any]:
         """What became of the requests, all of one moment."""
-        held = self.reach.call("infer", "GET", f"/v1/deployments/{self.name}/statistics")
-        load = held.get("load") or {}
-        kept = {word: held[word] for word in (*COUNTED, "countingSince")}
+        view = self.reach.call("infer", "GET", f"/v1/deployments/{self.name}/statistics")
+        load = view.get("load") or {}
+        kept = {word: view[word] for word in (*COUNTED, "countingSince")}
         return kept | {word: load.get(word, 0) for word in ("refused", "skipped")}
 
     def objective_holds(self) -> bool:
@@ -155,7 +155,7 @@ def shrink(story: Autoscaling) -> None:
     check(waited_s <= limit_s, f"it shrank only {waited_s:.0f} s after the fall, later than {limit_s:g} s")
 
     def shrunk() -> bool:
-        return story.gauge.last.held == least and story.active(least)
+        return story.gauge.last.allocated == least and story.active(least)
 
     story.until(f"back to {least} nodes, drained first", shrunk, 900.0)
     story.until("the objective holds on them", story.objective_holds, 300.0)
@@ -191,8 +191,8 @@ def count(story: Autoscaling) -> None:
 
 
 def _check_sum(counts: dict[str, Any]) -> None:
-    held = counts["finished"] + counts["inFlight"]
-    check(counts["submitted"] == held > 0, f"{counts['submitted']} submitted, {held} finished or in flight")
+    known = counts["finished"] + counts["inFlight"]
+    check(counts["submitted"] == known > 0, f"{counts['submitted']} submitted, {known} finished or in flight")
     check(counts["refused"] == counts["skipped"] == 0, f"load was refused or skipped: {counts}")
 
 

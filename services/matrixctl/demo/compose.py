@@ -100,7 +100,7 @@ class Containers:
 
 def run_demo(command: list[str], story: Story, state: Path = STATE, keep: bool = False) -> int:
     """Build, start, tell the story, stop. Returns 0 only when every step held."""
-    told = tuple(step for step in story.steps if step.name not in LEFT_OUT.get(story.name, ()))
+    steps = tuple(step for step in story.steps if step.name not in LEFT_OUT.get(story.name, ()))
     containers = Containers(command, state, story.time_scale)
     began = time.monotonic()
     try:
@@ -109,7 +109,7 @@ def run_demo(command: list[str], story: Story, state: Path = STATE, keep: bool =
         containers.down()
         containers.up()
         say(f"   [dim]{time.monotonic() - began:.1f} s[/]")
-        outcome = tell_on(containers.folder, replace(story, steps=told))
+        outcome = tell_on(containers.folder, replace(story, steps=steps))
         if not outcome.ok:
             print(containers.logs(), file=sys.stderr)
     except StepFailed as failure:

@@ -28,13 +28,13 @@ EVENTS = "/api/v1/namespaces/default/events"
 
 @dataclass(frozen=True)
 class Sample:
-    """One look: requests offered a second, nodes asked for, active and held, and latencies of the last minute."""
+    """One look: requests offered a second, nodes asked for, active and allocated, and latencies of the last minute."""
 
     at: float
     load_per_s: float = 0.0
     desired: int = 0
     ready: int = 0
-    held: int = 0
+    allocated: int = 0
     ttft_s: float = 0.0
     tpot_s: float = 0.0
     queued: int = 0
@@ -132,28 +132,28 @@ class Gauge:
             return  # it is being started again, or not there yet; what was seen last stands
 
     def _look_at_instance(self) -> None:
-        held = self._cluster.instance(self._name) or {}
-        desired, ready = dig(held, "spec.nodes") or 0, dig(held, "status.readyNodes") or 0
+        view = self._cluster.instance(self._name) or {}
+        desired, ready = dig(view, "spec.nodes") or 0, dig(view, "status.readyNodes") or 0
         self._seen = replace(self._seen, desired=desired, ready=ready)
 
     def _look_at_allocation(self) -> None:
-        held = self._reach.get("resource", f"/v1/allocations/{self._name}") or {}
-        self._seen = replace(self._seen, held=held.get("nodes") or 0)
+        view = self._reach.get("resource", f"/v1/allocations/{self._name}") or {}
+        self._seen = replace(self._seen, allocated=view.get("nodes") or 0)
 
     def _look_at_workload(self) -> None:
-        held = self._reach.get("infer", f"/v1/deployments/{self._name}/statistics")
-        if held is None:
+        view = self._reach.get("infer", f"/v1/deployments/{self._name}/statistics")
+        if view is None:
             return
-        if self.statistics and held["countingSince"] != self.statistics["countingSince"]:
+        if self.statistics and view["countingSince"] != self.statistics["countingSince"]:
             self.restarts += 1
             self.mark("i", "CloudMatrix-Infer has started again; its counts begin anew")
-        self.statistics = held
+        self.statistics = view
         self._seen = replace(
             self._seen,
-            load_per_s=dig(held, "load.requestsPerSecond") or 0.0,
-            ttft_s=held["ttft"]["p90"],
-            tpot_s=held["tpot"]["p90"],
-            queued=held["queued"],
+            load_per_s=dig(view, "load.requestsPerSecond") or 0.0,
+            ttft_s=view["ttft"]["p90"],
+            tpot_s=view["tpot"]["p90"],
+            queued=view["queued"],
         )
 
     def _look_at_events(self) -> None:
@@ -172,10 +172,10 @@ class Gauge:
                 self.drained_requests += int(requests[1])
 
     def _note_changes(self, before: Sample, now: Sample) -> None:
-        if now.ready == now.desired == now.held and now.ready > before.ready > 0:
+        if now.ready == now.desired == now.allocated and now.ready > before.ready > 0:
             self.mark("a", f"{now.ready} nodes Active")
-        if 0 < now.held < before.held:
-            self.mark("r", f"{before.held - now.held} nodes released")
+        if 0 < now.allocated < before.allocated:
+            self.mark("r", f"{before.allocated - now.allocated} nodes released")
 
 
 def changes_of_direction(sizes: list[int]) -> int:

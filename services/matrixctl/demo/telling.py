@@ -43,17 +43,17 @@ class Telling:
 
     def progress(self) -> str:
         """One line of how far the instance is."""
-        held = self.instance()
-        ready, desired = dig(held, "status.readyNodes") or 0, dig(held, "spec.nodes") or 0
-        return f"{dig(held, 'status.state') or 'not seen yet'}, {ready}/{desired} nodes ready"
+        view = self.instance()
+        ready, desired = dig(view, "status.readyNodes") or 0, dig(view, "spec.nodes") or 0
+        return f"{dig(view, 'status.state') or 'not seen yet'}, {ready}/{desired} nodes ready"
 
     def active(self, nodes: int) -> bool:
         """The instance is Active at that size, and says so for the spec it was last given."""
-        held = self.instance()
+        view = self.instance()
         return (
-            dig(held, "status.state") == "Active"
-            and dig(held, "status.readyNodes") == nodes
-            and (dig(held, "status.observedGeneration") or 0) >= dig(held, "metadata.generation")
+            dig(view, "status.state") == "Active"
+            and dig(view, "status.readyNodes") == nodes
+            and (dig(view, "status.observedGeneration") or 0) >= dig(view, "metadata.generation")
         )
 
     def slices(self) -> list[dict[str, Any]]:
@@ -79,8 +79,8 @@ class Telling:
         """Let go of what the telling holds, however it ended."""
 
 
-def conditions(held: dict[str, Any]) -> dict[str, str]:
-    return {each["type"]: each["status"] for each in dig(held, "status.conditions") or []}
+def conditions(view: dict[str, Any]) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in dig(view, "status.conditions") or []}
 
 
 # --- the steps
@@ -90,18 +90,18 @@ def apply(telling: Telling) -> None:
     there = telling.cluster.instance(telling.name)
     check(there is None, f"{telling.name} is there already; `kubectl delete cmi {telling.name}` removes it")
     telling.run_and_say(telling.cluster.apply(telling.manifest))
-    held = until("the spec is stored", lambda: telling.instance().get("spec"), 10.0)
-    spares = f" and {held['spares']} spare" if held.get("spares") else ""
-    say(f"   asked for {held['nodes']} nodes ({held['nodes'] * 8} NPUs){spares}")
+    view = until("the spec is stored", lambda: telling.instance().get("spec"), 10.0)
+    spares = f" and {view['spares']} spare" if view.get("spares") else ""
+    say(f"   asked for {view['nodes']} nodes ({view['nodes'] * 8} NPUs){spares}")
 
 
 def become_active(telling: Telling) -> None:
     desired = dig(telling.instance(), "spec.nodes")
     until("becoming Active", lambda: telling.active(desired), PATIENCE_WALL_S, progress=telling.progress)
-    held = conditions(telling.instance())
-    check(all(held.get(kind) == "True" for kind in PASSING), f"Active, but its conditions are {held}")
+    view = conditions(telling.instance())
+    check(all(view.get(kind) == "True" for kind in PASSING), f"Active, but its conditions are {view}")
     telling.run_and_say(telling.cluster.show("cmi,cminf"))
-    say("   true as agents report it: " + ", ".join(kind for kind, status in held.items() if status == "True"))
+    say("   true as agents report it: " + ", ".join(kind for kind, status in view.items() if status == "True"))
     planes = {view["plane"]: view["state"] for view in telling.slices()}
     check(sorted(planes) == ["rdma", "ub", "vpc"], f"expected a slice on each of three planes, found {planes}")
     say("   slices: " + ", ".join(f"{plane} {state}" for plane, state in sorted(planes.items())))
@@ -132,7 +132,7 @@ def nothing_left(telling: Telling) -> None:
         "autoscalers": lambda: telling.cluster.items(
             "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
         ),
-        "NPUs held": lambda: [npu for npu in telling.reach.list("resource", "/v1/npus") if npu.get("allocation")],
+        "NPUs view": lambda: [npu for npu in telling.reach.list("resource", "/v1/npus") if npu.get("allocation")],
         "nodes not Available": lambda: [
             node for node in telling.reach.list("resource", "/v1/nodes") if node["state"] != "Available"
         ],

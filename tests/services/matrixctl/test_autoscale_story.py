@@ -23,7 +23,7 @@ def test_growing_and_shrinking_once_is_one_change_of_direction(sizes: list[int],
 
 
 def test_the_picture_shows_every_figure_and_says_what_its_marks_mean() -> None:
-    samples = [Sample(1000.0 + at, load_per_s=8.0 + at, desired=6, ready=6, held=6) for at in range(0, 120, 5)]
+    samples = [Sample(1000.0 + at, load_per_s=8.0 + at, desired=6, ready=6, allocated=6) for at in range(0, 120, 5)]
     lines = picture(samples, [Mark(1060.0, "s", "autoscaler: New size: 12")], width=40)
     for figure in ("load", "nodes", "first token", "output token"):
         assert any(figure in line for line in lines)
@@ -81,7 +81,7 @@ class Quiet:
         pass
 
 
-class Told(Autoscaling):
+class Scripted(Autoscaling):
     """A telling whose world is written down: every wait is over at once."""
 
     def __post_init__(self) -> None:
@@ -111,16 +111,18 @@ class Told(Autoscaling):
         return True
 
 
-def told(*samples: tuple[float, int, int, float]) -> Told:
+def scripted(*samples: tuple[float, int, int, float]) -> Scripted:
     """Of (at, desired, ready, TTFT) each."""
-    story = Told(None, None, None, "autoscaled", start_s=120.0)  # type: ignore[arg-type]
-    seen = [Sample(at, desired=desired, ready=ready, held=ready, ttft_s=ttft) for at, desired, ready, ttft in samples]
+    story = Scripted(None, None, None, "autoscaled", start_s=120.0)  # type: ignore[arg-type]
+    seen = [
+        Sample(at, desired=desired, ready=ready, allocated=ready, ttft_s=ttft) for at, desired, ready, ttft in samples
+    ]
     story.gauge = Seen(seen)
     story.before_shrink = COUNTS
     return story
 
 
-def growing(story: Told) -> None:
+def growing(story: Scripted) -> None:
     """`grow` reads the size before from the last sample: the calm one comes first."""
     seen = story.gauge._samples
     story.gauge._samples = seen[:1]
@@ -132,7 +134,7 @@ CALM = (-10.0, 6, 6, 0.2)
 
 
 def test_nodes_that_grow_in_time_are_believed() -> None:
-    growing(told(CALM, (30.0, 12, 6, 9.0), (170.0, 12, 12, 20.0)))
+    growing(scripted(CALM, (30.0, 12, 6, 9.0), (170.0, 12, 12, 20.0)))
 
 
 @pytest.mark.parametrize(
@@ -144,20 +146,20 @@ def test_nodes_that_grow_in_time_are_believed() -> None:
 )
 def test_nodes_that_grow_late_fail_the_story(samples: list[tuple[float, int, int, float]], why: str) -> None:
     with pytest.raises(StepFailed, match=why):
-        growing(told(CALM, *samples))
+        growing(scripted(CALM, *samples))
 
 
 def test_an_objective_that_was_never_missed_proves_nothing() -> None:
-    meet_the_objective(told((30.0, 12, 6, 9.0), (400.0, 12, 12, 0.2)))
+    meet_the_objective(scripted((30.0, 12, 6, 9.0), (400.0, 12, 12, 0.2)))
     with pytest.raises(StepFailed, match="is the rise felt"):
-        meet_the_objective(told((30.0, 12, 6, 0.9), (400.0, 12, 12, 0.2)))
+        meet_the_objective(scripted((30.0, 12, 6, 0.9), (400.0, 12, 12, 0.2)))
 
 
 @pytest.mark.parametrize(
     ("at", "why"), [(320.0, ""), (200.0, "its window"), (500.0, "later than")], ids=["in time", "early", "late"]
 )
 def test_nodes_shrink_after_the_window(at: float, why: str) -> None:
-    story = told((-50.0, 12, 12, 0.2), (at, 6, 6, 0.2))
+    story = scripted((-50.0, 12, 12, 0.2), (at, 6, 6, 0.2))
     story.grown_to = 12
     if not why:
         shrink(story)
@@ -170,7 +172,7 @@ STEADY = ((0.0, 6, 6, 0.2), (30.0, 12, 12, 0.2), (400.0, 6, 6, 0.2))
 
 
 def test_requests_that_all_finished_are_counted() -> None:
-    count(told(*STEADY))
+    count(scripted(*STEADY))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_requests_that_all_finished_are_counted() -> None:
     ],
 )
 def test_a_request_that_is_missing_fails_the_story(counts: dict[str, int], why: str) -> None:
-    story = told(*STEADY)
+    story = scripted(*STEADY)
     story.counted.append(COUNTS | counts)
     with pytest.raises(StepFailed, match=why):
         count(story)
@@ -193,10 +195,10 @@ def test_a_request_that_is_missing_fails_the_story(counts: dict[str, int], why: 
 
 def test_a_second_change_of_direction_or_an_empty_drain_fails_the_story() -> None:
     with pytest.raises(StepFailed, match="changed direction 3 times"):
-        count(told((0.0, 6, 6, 0.2), (1.0, 12, 12, 0.2), (2.0, 9, 9, 0.2), (3.0, 12, 12, 0.2), (4.0, 6, 6, 0.2)))
+        count(scripted((0.0, 6, 6, 0.2), (1.0, 12, 12, 0.2), (2.0, 9, 9, 0.2), (3.0, 12, 12, 0.2), (4.0, 6, 6, 0.2)))
     with pytest.raises(StepFailed, match="changed direction 0 times"):
-        count(told((0.0, 6, 6, 0.2)))
-    story = told(*STEADY)
+        count(scripted((0.0, 6, 6, 0.2)))
+    story = scripted(*STEADY)
     story.gauge.drained_requests = 0
     with pytest.raises(StepFailed, match="is the drain worth anything"):
         count(story)
