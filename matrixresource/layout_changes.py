@@ -17,7 +17,8 @@ from matrixresource.vocabulary.names import NodeName
 def carry_out(
     session: Session, store: ResourceStore, roster: Roster, books: Books, held: AllocationRow, place: Place
 ) -> bool:
-    """Take what is new, let go what is no longer there; who stays keeps its rank. True when anything changed.
+    """Take what is new, let go what is no longer there; who stays keeps its rank, unless lower ones left before it.
+    True when anything changed.
 
     Newcomers take the lowest ranks that nobody has, in the order of their nodes, so that the ranks of a block lie
     together. Successors of a move are left alone.
@@ -31,8 +32,9 @@ def carry_out(
         if name not in spares and name not in members:
             roster.let_go(session, node)
             changed = True
-    staying = {name for name in members if name in current and current[name].role == "member"}
-    ranks = _free_ranks(current[name].rank for name in staying)
+    ranked = {name: node.rank for name, node in current.items() if node.role == "member"}
+    staying = {name for name in members if name in ranked and _within(ranked[name], len(members))}
+    ranks = _free_ranks(ranked[name] for name in staying)
     for name in members:
         if name not in staying:
             roster.take(session, held, name, "member", next(ranks))
@@ -59,10 +61,12 @@ def _parts(
         if name not in wanted:
             roster.drop(session, part)
             changed = True
-    ranks = _free_ranks(part.rank for name, part in current.items() if name in wanted and part.dies)
+    size = sum(bool(new.dies) for new in wanted.values())
+    ranked = {name: part.rank for name, part in current.items() if part.dies and _within(part.rank, size)}
+    ranks = _free_ranks(rank for name, rank in ranked.items() if name in wanted)
     for name, new in wanted.items():
         old = current.get(name)
-        rank = None if not new.dies else old.rank if old is not None and old.dies else next(ranks)
+        rank = None if not new.dies else ranked[name] if name in ranked else next(ranks)
         if old is None:
             new.rank = rank
             roster.share(session, held, new)
@@ -73,6 +77,10 @@ def _parts(
                 roster.ask_part(session, store.node(session, name), old)
             changed = True
     return changed
+
+
+def _within(rank: int | None, size: int) -> bool:
+    return rank is not None and rank < size
 
 
 def _free_ranks(taken: Iterable[int | None]) -> Iterator[int]:

@@ -95,3 +95,13 @@ def test_who_has_come_back_was_put_out_no_more(machine):
     assert machine.held("high").preempts == [], "lost again, it was not put out"
     machine.have("late", nodes=20)
     assert machine.ask("high", validate_only=True, nodes=30, **URGENT).preempts == ["late"]
+
+
+def test_who_is_named_leaves_first_when_an_allocation_shrinks(machine):
+    before = [member.node for member in machine.have("one", nodes=6).members]
+    named = [before[1], before[4]]
+    after = machine.ask("one", nodes=3, excludeNodes=named)
+    stayed = [member.node for member in after.members if member.role == "member"]
+    assert sorted(stayed) == sorted([before[0], before[2], before[3]]), "the named ones, and then the last rank"
+    assert [member.rank for member in after.members] == [0, 1, 2], "and no rank is left open"
+    assert machine.ask("one", nodes=3, excludeNodes=named).members == after.members

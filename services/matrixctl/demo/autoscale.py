@@ -22,7 +22,7 @@ from services.matrixctl.screen import say
 NAME = "autoscaled"
 TIME_SCALE = 15.0
 """Slower than the other story: sixty emulated seconds, in which the autoscaler has to act, are four of the wall."""
-CALM_PER_S, RUSH_PER_S = 8.0, 24.0
+CALM_PER_S, RUSH_PER_S = 9.0, 27.0
 INPUT_TOKENS_MAX = 8192
 TTFT_S_MAX, TPOT_S_MAX = 1.0, 0.050
 """The objective, of nine requests in ten over a minute: TPOT as the CloudMatrix384 paper sets it (arXiv 2506.12708,
