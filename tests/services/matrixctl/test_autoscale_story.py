@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from services.matrixctl.demo.autoscale import STEPS, Autoscaling, count, grow, meet_the_objective, shrink
 from services.matrixctl.demo.compose import LEFT_OUT
 from services.matrixctl.demo.gauge import Mark, Sample, changes_of_direction
-from services.matrixctl.demo.picture import clock_text, picture
+from services.matrixctl.demo.picture import Picture, clock_text, picture
 from services.matrixctl.demo.stories import STORIES
-from services.matrixctl.demo.story import StepFailed
+from services.matrixctl.demo.story import StepFailed, until
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,25 @@ def test_the_picture_shows_every_figure_and_says_what_its_marks_mean() -> None:
     assert lines[-1].endswith("s    1:00  autoscaler: New size: 12")
     assert picture([], []) == []
     assert clock_text(-3.0).strip() == "0:00"
+
+
+def test_on_a_terminal_the_picture_grows_and_elsewhere_there_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.matrixctl.demo.story.LOOK_PERIOD_WALL_S", 0.0)
+    for terminal in (True, False):
+        written = io.StringIO()
+        console = Console(force_terminal=terminal, width=120, file=written)
+        monkeypatch.setattr("services.matrixctl.demo.picture.console", lambda shown=console: shown)
+        monkeypatch.setattr("services.matrixctl.screen.console", lambda shown=console: shown)
+        gauge = Seen([Sample(1000.0, load_per_s=9.0, desired=4, ready=4, allocated=4)])
+        drawn = Picture(gauge)  # type: ignore[arg-type]
+        drawn.show()
+        try:
+            until("the objective holds", lambda: True, 1.0, shown_by=drawn)
+            until("nodes start", iter([None, True]).__next__, 5.0, progress=lambda: "9 of 10", shown_by=drawn)
+        finally:
+            drawn.hide()
+        assert ("nodes active" in written.getvalue()) == terminal
+        assert ("nodes 4/4" in written.getvalue()) or terminal
 
 
 def test_containers_leave_out_only_steps_there_are() -> None:

@@ -1,0 +1,41 @@
+"""New nodes serve once they have booted and loaded; a load that takes over from another brings prompts of its own."""
+
+from infer_workload.built_in_load import BuiltInLoad
+from infer_workload.contract import DeploymentRequest, LoadRequest
+from infer_workload.deployment_states import SERVING
+from infer_workload.experiment import healthy_fabric
+from infer_workload.live import LiveDeployment
+from infer_workload.timing.fabric import Fabric
+
+NODES = healthy_fabric(12).nodes
+
+
+def test_nodes_that_boot_serve_nobody_yet():
+    live = LiveDeployment("d", DeploymentRequest(instance="i"), 1, lambda live: None, lambda request: None)
+    old, now = frozenset(NODES[:6]), 1000.0
+    live.take_view(Fabric.healthy(old, 1), now, old)
+    live.play(now + 100)
+    assert live.state == SERVING
+    now += 200
+    live.take_view(Fabric.healthy(NODES, 2), now, old)
+    live.play(now + 500)
+    assert live.roles().keys() == old, "they are in the fabric, and have not booted"
+    now += 600
+    up = old | set(NODES[6:10])
+    live.take_view(Fabric.healthy(NODES, 2), now, up)
+    live.play(now + 5)
+    assert live.roles().keys() == old, "they have booted, and the model is not loaded"
+    live.play(now + 200)
+    assert live.roles().keys() == up
+    live.take_view(Fabric.healthy(NODES, 2), now + 300, frozenset(NODES))
+    live.play(now + 600)
+    assert live.roles().keys() == set(NODES)
+
+
+def test_a_load_that_takes_over_repeats_no_prompt_of_the_one_before():
+    first = BuiltInLoad(LoadRequest(requests_per_second=5.0, seed=7), 0.0)
+    blocks = {block for arrival in iter(lambda: first.take(60.0), None) for block in arrival.blocks}
+    second = BuiltInLoad(LoadRequest(requests_per_second=15.0, seed=7), 60.0, first)
+    again = {block for arrival in iter(lambda: second.take(120.0), None) for block in arrival.blocks}
+    assert len(blocks) > 100 < len(again)
+    assert blocks & again == {0}, "the system prompt alone"
