@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import Figure
-from services.matrixctl.kubernetes import Cluster, cluster_of
+from services.matrixctl.clients.kubernetes import Cluster, cluster_of
 from services.matrixctl.supervisor.state_folder import Folder
 from services.matrixctl.supervisor.supervisor import Request
 from services.matrixctl.supervisor.up import halt, look, start, until_ready

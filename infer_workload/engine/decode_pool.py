@@ -9,27 +9,14 @@ found exactly, apart from the step time being held for up to REFRESH_STEPS.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import ceil, inf
 from random import Random
 
-from infer_workload.engine.request import DECODING, InferenceRequest
+from infer_workload.engine.request import DECODING, DecodeDie, InferenceRequest
 from infer_workload.timing.decode import DecodeTiming
 
 REFRESH_STEPS = 64
-
-
-@dataclass(slots=True, eq=False)
-class DecodeDie:
-    """One die: what is set aside on it and what it decodes."""
-
-    node: str
-    index: int
-    reserved: int = 0
-    reserved_tokens: int = 0
-    active: int = 0
-    kv_tokens: float = 0.0
 
 
 class DecodePool:

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from matrixcommon.model.state_machine import State, StateMachine
-
-if TYPE_CHECKING:
-    from infer_workload.engine.decode_pool import DecodeDie
-    from infer_workload.engine.prefill_instance import PrefillInstance
 
 WAITING, PREFILLING, TRANSFERRING, DECODING = "Waiting", "Prefilling", "Transferring", "Decoding"
 FINISHED, CANCELLED = "Finished", "Cancelled"
@@ -42,6 +38,26 @@ REQUEST_STATES = StateMachine("request", WAITING, [State(name, text) for name, t
 
 
 @dataclass(slots=True, eq=False)
+class DecodeDie:
+    """One die: what is set aside on it and what it decodes."""
+
+    node: str
+    index: int
+    reserved: int = 0
+    reserved_tokens: int = 0
+    active: int = 0
+    kv_tokens: float = 0.0
+
+
+class Prefiller(Protocol):
+    """The prefill instance that works on a request, as far as the request's place is concerned."""
+
+    number: int
+    nodes: tuple[str, ...]
+    backlog_tokens: int
+
+
+@dataclass(slots=True, eq=False)
 class InferenceRequest:
     """One prompt and its answer. Times are the engine's seconds; lengths are tokens.
 
@@ -64,7 +80,7 @@ class InferenceRequest:
     prefilled: int = 0
     attempts: int = 1
     die: DecodeDie | None = None
-    instance: PrefillInstance | None = None
+    instance: Prefiller | None = None
     reserved: int = 0
     first_token_at: float = -1.0
     finished_at: float = -1.0

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from infer_workload.serving.workload_traffic import DecodeTraffic
+CHANGED_FROM = 0.1
+"""A rate that differs by less is the same."""
+
+
+@dataclass(frozen=True)
+class DecodeTraffic:
+    """All-to-all among the decode nodes of an instance: GB/s that leave the node, per NPU."""
+
+    instance: str
+    nodes: tuple[str, ...]
+    gbps_per_npu: float
+
+    def close_to(self, other: DecodeTraffic | None) -> bool:
+        """Whether the other needs not be told anew."""
+        if other is None or (self.instance, self.nodes) != (other.instance, other.nodes):
+            return False
+        return abs(self.gbps_per_npu - other.gbps_per_npu) <= CHANGED_FROM * other.gbps_per_npu
 
 
 class FabricViews(Protocol):
@@ -16,7 +32,7 @@ class FabricViews(Protocol):
 
 
 class Hardware(Protocol):
-    """The machine the workload runs on. It is felt, not reported: a rank without power answers nobody at once, long
+    """The machine the workload runs on, observed and not reported: a rank without power answers nobody at once, long
     before the control plane has missed its agent's heartbeats."""
 
     async def unpowered(self) -> frozenset[str]:

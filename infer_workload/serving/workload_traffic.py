@@ -1,39 +1,21 @@
-"""OwnTraffic: what decoding sends over UB, put on the emulated ports so that MatrixLink's counters see it.
+"""WorkloadTraffic: what decoding sends over UB, put on the emulated ports so that MatrixLink's counters see it.
 
 Dispatch and combine move so many bytes per layer and step; over the time a step takes that is a rate, and the part of
-it that leaves a node goes over its ports. It is told anew only when it changed by a tenth: the fabric works its rates
-out again each time. Nothing comes back from it: how fast tokens come is decided by the FabricView alone. What prefill
-sends, and caches that move over RDMA and VPC, are not put there.
+it that leaves a node goes over its ports. It is reported again only when it changed by a tenth: the fabric works its
+rates out again each time. Nothing comes back from it: how fast tokens come is decided by the FabricView alone. What
+prefill sends, and caches that move over RDMA and VPC, are not put there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from infer_workload.serving.live_deployment import LiveDeployment
-from infer_workload.serving.ports import Hardware
+from infer_workload.serving.ports import DecodeTraffic, Hardware
 from infer_workload.timing.fabric import DIES_PER_NODE
 
-CHANGED_FROM = 0.1
-"""A rate that differs by less is the same."""
 PREFIX = "infer-"
 DIES_PER_NPU = 2
-
-
-@dataclass(frozen=True)
-class DecodeTraffic:
-    """All-to-all among the decode nodes of an instance: GB/s that leave the node, per NPU."""
-
-    instance: str
-    nodes: tuple[str, ...]
-    gbps_per_npu: float
-
-    def close_to(self, other: DecodeTraffic | None) -> bool:
-        """Whether the other needs not be told anew."""
-        if other is None or (self.instance, self.nodes) != (other.instance, other.nodes):
-            return False
-        return abs(self.gbps_per_npu - other.gbps_per_npu) <= CHANGED_FROM * other.gbps_per_npu
 
 
 def decode_traffic(live: LiveDeployment) -> DecodeTraffic | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound
 from matrixcommon.model.resource_model import condition
@@ -17,30 +17,12 @@ from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
 from matrixcontainer.client.client import EVENT, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL, desired_instance, next_action
+from matrixcontainer.operator.ports import Faults, Inference
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.status import event_object, instance_status, planned_status, reported_of
 from matrixcontainer.operator.workload import DEPLOYMENT_LABEL, metrics_of, pods_for
 
 log = logging.getLogger(__name__)
-
-
-class Inference(Protocol):
-    """What the operator asks of CloudMatrix-Infer's service; documents are its wire views."""
-
-    async def ensure(self, name: str, request: dict[str, Any]) -> dict[str, Any]: ...
-    async def find(self, name: str) -> dict[str, Any] | None: ...
-    async def statistics(self, name: str) -> dict[str, Any]: ...
-    async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]: ...
-    async def undrain(self, name: str) -> None: ...
-    async def delete(self, name: str) -> bool:
-        """True once there is no such deployment."""
-
-
-class Faults(Protocol):
-    """What the operator asks of the emulated hardware."""
-
-    async def inject(self, name: str, request: dict[str, Any]) -> None: ...
-    async def clear(self, name: str) -> None: ...
 
 
 class Operator:

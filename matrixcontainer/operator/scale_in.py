@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.resource_model import Condition
@@ -19,10 +19,8 @@ from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcontainer.client.client import EVENT, INFER, INSTANCE, KubeClient
 from matrixcontainer.operator.decision import desired_nodes
+from matrixcontainer.operator.ports import Inference
 from matrixcontainer.operator.status import reported_of
-
-if TYPE_CHECKING:
-    from matrixcontainer.operator.reconciler import Inference
 
 
 @dataclass(frozen=True)

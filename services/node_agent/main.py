@@ -23,11 +23,11 @@ from services.chassis.http import http_client
 from services.chassis.logging import configure
 from services.chassis.run import serve
 from services.chassis.settings import Settings
-from services.node_agent.channels.agent_channels import link_agents, resource_agents
-from services.node_agent.faults.api import routes
+from services.node_agent.agents.agent_channels import link_agents, resource_agents
+from services.node_agent.api.faults import routes
+from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
-from services.node_agent.network.api import traffic_routes
 
 
 class AgentSettings(Settings):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from matrixcommon.model.errors import Unavailable
-from services.matrixctl.api_client import ApiClient
-from services.matrixctl.kubernetes import Cluster, KubernetesRefused, cluster_of
+from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.clients.kubernetes import Cluster, KubernetesRefused, cluster_of
 from services.matrixctl.supervisor.state_folder import Folder, Stack
 from services.matrixctl.supervisor.supervisor import Request
 from services.matrixctl.supervisor.up import halt, look, start, until_ready

@@ -41,7 +41,7 @@ def test_the_demo_without_kubectl_uses_the_python_client(
     """The steps that go through the Kubernetes API."""
     by_cluster = tuple(step for step in STEPS if step.name in ("apply", "active", "scale", "delete", "nothing-left"))
     assert len(by_cluster) == 5
-    monkeypatch.setattr("services.matrixctl.kubernetes.shutil.which", lambda name: None)
+    monkeypatch.setattr("services.matrixctl.clients.kubernetes.shutil.which", lambda name: None)
     code = run_demo(replace(FAILOVER, steps=by_cluster), tmp_path / "demo", keep=False)
     text = capsys.readouterr().out
     assert code == 0, text

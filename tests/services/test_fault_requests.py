@@ -12,7 +12,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.hardware import FAULT_KINDS
 from services.chassis.app import create_app
 from services.matrixctl.commands.apply import fault_target
-from services.node_agent.faults.api import routes
+from services.node_agent.api.faults import routes
 from services.node_agent.fleet.fleet import Fleet
 from tests.services.matrixctl.test_traffic import Cards
 

@@ -22,6 +22,8 @@ PACKAGES = (
     "matrixlink.fabric",
     "matrixcompute",
     "infer_workload",
+    "services.matrixctl",
+    "services.node_agent",
 )
 
 

@@ -17,7 +17,7 @@ fault_app = typer.Typer(
 
 
 def _reach(state: Any) -> Any:
-    from services.matrixctl.api_client import ApiClient
+    from services.matrixctl.clients.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
     return ApiClient.of(Folder(state))
@@ -28,7 +28,7 @@ def apply(
     state: State = DEFAULT_STATE,
 ) -> None:
     """Apply Kubernetes manifests to the embedded API, as `kubectl apply --server-side` would."""
-    from services.matrixctl.kubernetes import cluster_of
+    from services.matrixctl.clients.kubernetes import cluster_of
 
     if not file.exists():
         raise InvalidField(f"there is no file {file}", field="--filename")

@@ -27,7 +27,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="Until it is over; exit code 
 
 
 def _reach(state: Any) -> Any:
-    from services.matrixctl.api_client import ApiClient
+    from services.matrixctl.clients.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
     return ApiClient.of(Folder(state))

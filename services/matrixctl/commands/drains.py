@@ -19,7 +19,7 @@ Name = Annotated[str, typer.Argument(help="The drain's name.")]
 
 
 def _call(state: Any, method: str, path: str, body: Any = None, params: dict[str, str] | None = None) -> dict[str, Any]:
-    from services.matrixctl.api_client import ApiClient
+    from services.matrixctl.clients.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
     answer: dict[str, Any] = ApiClient.of(Folder(state)).call("link", method, path, body=body, params=params)

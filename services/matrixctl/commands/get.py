@@ -14,7 +14,7 @@ Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on and print what
 
 
 def _reach(state: Any) -> Any:
-    from services.matrixctl.api_client import ApiClient
+    from services.matrixctl.clients.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
     return ApiClient.of(Folder(state))

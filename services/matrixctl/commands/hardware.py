@@ -27,7 +27,7 @@ SupernodeWord = Annotated[str, typer.Argument(help="sn0, sn1 and so on.")]
 def _call(
     state: Any, method: str, path: str, body: dict[str, Any] | None = None, service: str = "resource"
 ) -> dict[str, Any]:
-    from services.matrixctl.api_client import ApiClient
+    from services.matrixctl.clients.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
     answer: dict[str, Any] = ApiClient.of(Folder(state)).call(service, method, f"/v1/{path}", body=body)

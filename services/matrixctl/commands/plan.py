@@ -53,7 +53,7 @@ def plan(
         --nodes 4 --affinity db --anti-affinity web      where db lies, not web
         --nodes 40 --priority 9 --preempt    whoever that puts out
     """
-    from services.matrixctl.api_client import ApiClient
+    from services.matrixctl.clients.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
     if (file is None) != allocation_options.sized(nodes, npus, cpus, memory_gib):

@@ -24,7 +24,7 @@ LeaseS = Annotated[float, typer.Option("--lease", help="Emulated seconds from no
 
 
 def _call(state: Any, service: str, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    from services.matrixctl.api_client import ApiClient
+    from services.matrixctl.clients.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
     answer: dict[str, Any] = ApiClient.of(Folder(state)).call(service, method, f"/v1/{path}", body=body)

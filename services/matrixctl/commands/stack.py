@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -34,6 +33,7 @@ def up(
 
     Asked twice, it shows the stack that runs. After its supervisor was killed, it takes over what that one left.
     """
+    from services.matrixctl.supervisor.progress import show_progress
     from services.matrixctl.supervisor.state_folder import Folder
     from services.matrixctl.supervisor.supervisor import Request
     from services.matrixctl.supervisor.up import choose, start, supervisor_command, supervisor_environment
@@ -70,26 +70,6 @@ def _refuse_other_settings(folder: Any, time_scale: float | None, only: str | No
         raise Conflict(f"it runs at --time-scale {stack.time.scale:g}; take it down first", field="--time-scale")
     if only is not None and {process.name for process in choose(only)} - set(stack.children):
         raise Conflict(f"it runs only {', '.join(stack.children)}; take it down first", field="--only")
-
-
-def show_progress(folder: Any, supervisor: Any, patience_wall_s: float) -> None:
-    """One line per process as it becomes ready; on a terminal with a spinner for what is still awaited."""
-    import time
-    from contextlib import nullcontext
-
-    from services.matrixctl.output.screen import console
-    from services.matrixctl.supervisor.up import until_ready
-
-    began = time.monotonic()
-    done: set[str] = set()
-    with console().status("starting") if sys.stdout.isatty() else nullcontext() as spinner:
-        for stack in until_ready(folder, supervisor, patience_wall_s):
-            for child in stack.children.values():
-                if child.ready and child.name not in done:
-                    done.add(child.name)
-                    say(f"  [green]ready[/] {child.name:<9} {time.monotonic() - began:4.1f} s  {child.url}")
-            if spinner is not None:
-                spinner.update("waiting for " + ", ".join(name for name in stack.children if name not in done))
 
 
 def show_where(folder: Any) -> None:

@@ -17,7 +17,7 @@ top_app = typer.Typer(help="How full the machine is.", no_args_is_help=True)
 @top_app.command("capacity")
 def top_capacity(output: Output = Form.TABLE, state: State = DEFAULT_STATE) -> None:
     """What is free and held in each cabinet, and the largest blocks there are."""
-    from services.matrixctl.api_client import ApiClient
+    from services.matrixctl.clients.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
     view = ApiClient.of(Folder(state)).call("resource", "GET", "/v1/capacity")
@@ -84,7 +84,7 @@ def top_fabric(
 
 
 def _top(by: str, number: int, order: str | None, filter: str | None, watch: bool, form: Form, state: Path) -> None:
-    from services.matrixctl.api_client import ApiClient
+    from services.matrixctl.clients.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
     reach = ApiClient.of(Folder(state))

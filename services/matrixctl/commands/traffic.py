@@ -13,7 +13,7 @@ traffic_app = typer.Typer(help="Load on the emulated ports: what workloads send.
 
 
 def _reach(state: Any) -> Any:
-    from services.matrixctl.api_client import ApiClient
+    from services.matrixctl.clients.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
 
     return ApiClient.of(Folder(state))

@@ -14,8 +14,8 @@ from typing import Any
 from services.matrixctl.demo import telling
 from services.matrixctl.demo.gauge import Gauge, changes_of_direction
 from services.matrixctl.demo.picture import Picture, picture
-from services.matrixctl.demo.story import Step, Story, check, until
-from services.matrixctl.demo.telling import PATIENCE_WALL_S, Telling
+from services.matrixctl.demo.story import Step, check, until
+from services.matrixctl.demo.telling import PATIENCE_WALL_S, Story, Telling
 from services.matrixctl.output.resource_kinds import dig
 from services.matrixctl.output.screen import say
 

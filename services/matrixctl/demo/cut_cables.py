@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matrixcommon.model.errors import NotFound
 from services.matrixctl.demo.story import check, until
+from services.matrixctl.demo.telling import Telling
 from services.matrixctl.output.screen import say
-
-if TYPE_CHECKING:
-    from services.matrixctl.demo.steps import Demo
 
 CUT = {"demo-cables-a": "ub-p?-k0[1-9]", "demo-cables-b": "ub-p?-k1?"}
 """Fifteen of the sixteen cables of each sub-plane: the most that the incumbent calls no fault of the node."""
@@ -43,7 +41,7 @@ class Pace:
         )
 
 
-def cut_cables(demo: Demo) -> None:
+def cut_cables(demo: Telling) -> None:
     deployment = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")
     decoding = sorted(node for node, role in deployment["roles"].items() if role == "decode")
     node = decoding[0]
@@ -74,7 +72,7 @@ def cut_cables(demo: Demo) -> None:
     check(abs(back - 1) <= AGREES_WITHIN, f"mended, a step takes {back:.2f} times what it should")
 
 
-def repair_cables(demo: Demo) -> None:
+def repair_cables(demo: Telling) -> None:
     for name in CUT:
         try:
             demo.reach.call("agents", "DELETE", f"/v1/faults/{name}")
@@ -82,11 +80,11 @@ def repair_cables(demo: Demo) -> None:
             continue
 
 
-def ub_state(demo: Demo) -> str:
+def ub_state(demo: Telling) -> str:
     return next((str(view["state"]) for view in demo.slices() if view["plane"] == "ub"), "")
 
 
-def measured(demo: Demo) -> Pace:
+def measured(demo: Telling) -> Pace:
     """The pace of the next while."""
     instance = next(str(view["instance"]) for view in demo.slices())
     roles = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")["roles"]
@@ -104,7 +102,7 @@ def measured(demo: Demo) -> Pace:
     return Pace(step_ms, sum(reported) / len(reported), 1e3 * tokens_per_step() / step_ms)
 
 
-def predicted_ms(demo: Demo, instance: str, roles: dict[str, str], batch_per_npu: float) -> float:
+def predicted_ms(demo: Telling, instance: str, roles: dict[str, str], batch_per_npu: float) -> float:
     """What the fabric makes of a step now."""
     from infer_workload.layout.prediction import decode_step_s
     from matrixlink.contract.slices import FabricView

@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import Any
 
 from matrixcommon.model.errors import MatrixError
-from services.matrixctl.api_client import ApiClient
-from services.matrixctl.kubernetes import Cluster
+from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.clients.kubernetes import Cluster
 from services.matrixctl.output.resource_kinds import dig
 
 LOOK_PERIOD_WALL_S = 0.25

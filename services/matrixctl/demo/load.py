@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from matrixcommon.model.errors import MatrixError, NotFound
-from services.matrixctl.api_client import ApiClient
+from services.matrixctl.clients.api_client import ApiClient
 
 ASK_PERIOD_WALL_S = 0.5
 WINDOW_S = 60.0

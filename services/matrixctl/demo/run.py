@@ -6,11 +6,12 @@ import time
 from pathlib import Path
 
 from matrixcommon.model.errors import MatrixError
-from services.matrixctl.api_client import ApiClient
-from services.matrixctl.commands.stack import show_progress
-from services.matrixctl.demo.story import Outcome, Story, tell
-from services.matrixctl.kubernetes import cluster_of
+from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.clients.kubernetes import cluster_of
+from services.matrixctl.demo.story import Outcome, tell
+from services.matrixctl.demo.telling import Story
 from services.matrixctl.output.screen import EXIT_REFUSED, one_line, say
+from services.matrixctl.supervisor.progress import show_progress
 from services.matrixctl.supervisor.state_folder import Folder
 from services.matrixctl.supervisor.supervisor import Request
 from services.matrixctl.supervisor.up import halt, start

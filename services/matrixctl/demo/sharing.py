@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from matrixcommon.model.errors import NotFound
-from services.matrixctl.api_client import ApiClient
+from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.demo.story import check, until
 from services.matrixctl.output.screen import say
 

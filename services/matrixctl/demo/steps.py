@@ -18,8 +18,8 @@ from services.matrixctl.demo import sharing, telling
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.cut_cables import cut_cables
 from services.matrixctl.demo.load import Load
-from services.matrixctl.demo.story import Step, StepFailed, Story, check, until
-from services.matrixctl.demo.telling import PATIENCE_WALL_S, Telling
+from services.matrixctl.demo.story import Step, StepFailed, check, until
+from services.matrixctl.demo.telling import PATIENCE_WALL_S, Story, Telling
 from services.matrixctl.output.resource_kinds import dig
 from services.matrixctl.output.screen import say
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from services.matrixctl.demo.autoscale import AUTOSCALE
 from services.matrixctl.demo.steps import FAILOVER
-from services.matrixctl.demo.story import Story
+from services.matrixctl.demo.telling import Story
 
 STORIES: dict[str, Story] = {story.name: story for story in (FAILOVER, AUTOSCALE)}

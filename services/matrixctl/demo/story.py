@@ -10,16 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from matrixcommon.model.errors import MatrixError, Unavailable
 from services.matrixctl.output.screen import console, one_line, say
-
-if TYPE_CHECKING:
-    from services.matrixctl.api_client import ApiClient
-    from services.matrixctl.demo.telling import Telling
-    from services.matrixctl.kubernetes import Cluster
 
 T = TypeVar("T")
 
@@ -37,21 +31,6 @@ class Step:
     name: str
     title: str
     action: Callable[[Any], None]
-
-
-@dataclass(frozen=True)
-class Story:
-    """Steps, the manifest of the examples folder they are about, and how fast time passes meanwhile.
-
-    `begin(reach, cluster, manifest)` gives the telling that the steps share.
-    """
-
-    name: str
-    title: str
-    manifest: str
-    steps: tuple[Step, ...]
-    begin: Callable[[ApiClient, Cluster, Path], Telling]
-    time_scale: float
 
 
 @dataclass

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from matrixcommon.model.errors import NotFound
-from services.matrixctl.api_client import ApiClient
-from services.matrixctl.demo.story import check, until
-from services.matrixctl.kubernetes import Cluster
+from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.clients.kubernetes import Cluster
+from services.matrixctl.demo.story import Step, check, until
 from services.matrixctl.output.resource_kinds import dig
 from services.matrixctl.output.screen import say
 
@@ -151,3 +151,18 @@ def _none(what: str, question: Callable[[], list[Any]]) -> None:
 
     until(f"no {what}", none_left, PATIENCE_WALL_S, progress=lambda: f"{len(seen)} left")
     say(f"   {what}: 0")
+
+
+@dataclass(frozen=True)
+class Story:
+    """Steps, the manifest of the examples folder they are about, and how fast time passes meanwhile.
+
+    `begin(reach, cluster, manifest)` gives the telling that the steps share.
+    """
+
+    name: str
+    title: str
+    manifest: str
+    steps: tuple[Step, ...]
+    begin: Callable[[ApiClient, Cluster, Path], Telling]
+    time_scale: float

@@ -1,4 +1,4 @@
-"""The channels between agents and their services, reports up and specs down.
+"""The gateway between a service and all agents of the fleet: reports up, specs down.
 
-It plays no hardware.
+It knows neither service by name.
 """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from services.matrixctl import api_client
+from services.matrixctl.clients import api_client
 from services.matrixctl.main import run
 
 

@@ -12,9 +12,9 @@ from starlette.testclient import TestClient
 
 from matrixcommon.model.hardware_names import NodeName
 from services.chassis.app import create_app
+from services.node_agent.api.traffic import traffic_routes
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
-from services.node_agent.network.api import traffic_routes
 from services.node_agent.network.traffic_patterns import Load
 from tests.matrixlink.fleet import NODES, Stack
 from tests.matrixlink.test_emulated_traffic import a_table

@@ -21,7 +21,7 @@ import httpx
 import yaml
 
 from matrixcommon.model.errors import MatrixError, Unavailable
-from services.matrixctl.api_client import patiently
+from services.matrixctl.clients.api_client import patiently
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.supervisor.state_folder import Folder
 

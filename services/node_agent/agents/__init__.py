@@ -1,0 +1,4 @@
+"""The agents of every node and the channels that join them to their services.
+
+They play no hardware.
+"""
