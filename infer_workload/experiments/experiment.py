@@ -105,10 +105,10 @@ def lose_decode_node(engine: Engine) -> str:
     node = current.pools.decode[-1]
     fabric = current.fabric.without([node])
     change = plan_change(current, fabric)
-    sent_back = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
+    requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
     return (
         f"at {engine.now:.1f} s {node} was lost: decode paused {change.pause_s:.1f} s and went on as "
-        f"EP{change.deployment.decode_dies}, {sent_back} requests were sent back"
+        f"EP{change.deployment.decode_dies}, {requeued} requests were sent back"
     )
 
 

@@ -144,7 +144,7 @@ def statistics_of(live: LiveDeployment, now: float, window_s: float = WINDOW_S) 
         finished=current.requests,
         cancelled=live.cancelled,
         lost=live.cut_off,
-        requeued=live.sent_back,
+        requeued=live.requeued,
         samples=[
             Sample(at=round(now - second, 3), second=second, tokens_per_second=tokens)
             for second, tokens in current.samples(now, window_s)

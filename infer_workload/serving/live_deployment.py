@@ -71,7 +71,7 @@ class LiveDeployment:
         self.draining: Drain | None = None
         self._booting: frozenset[str] = frozenset()
         self.counting_since = 0.0
-        self.submitted = self.cancelled = self.cut_off = self.sent_back = 0
+        self.submitted = self.cancelled = self.cut_off = self.requeued = 0
 
     # The fabric.
 
@@ -205,15 +205,15 @@ class LiveDeployment:
     def _apply_layout(self, change: Change, now: float) -> None:
         engine = self.engine
         assert engine is not None
-        sent_back = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
-        self.sent_back += sent_back
+        requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
+        self.requeued += requeued
         if self.draining is not None and not self.draining.drained and self.fabric is not None:
             engine.close(self.draining.target(change.deployment, self.fabric))
         self.paused_until = max(self.paused_until, now + change.pause_s)
-        back = f"; {sent_back} requests went back to the queue" if sent_back else ""
+        back = f"; {requeued} requests went back to the queue" if requeued else ""
         if change.pause_s > 0:
             self._set_state(DEGRADED, f"decode rebuilds its ranks for {change.pause_s:.1f} s{back}")
-        elif sent_back:
+        elif requeued:
             self._set_state(DEGRADED, f"prefill goes on with {len(change.deployment.pools.prefill)} instances{back}")
         else:
             self._set_state(self.state, self._layout_text() if self.state == SERVING else self.why)

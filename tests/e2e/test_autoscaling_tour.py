@@ -18,7 +18,7 @@ def test_the_autoscaling_tour_works_as_written(tmp_path: Path) -> None:
     text = walk(at_endpoint_of("autoscaled", commands(page)), tmp_path, 360)
     assert re.search(r"SuccessfulRescale .*New size: 10; reason: CloudMatrixInfer metric num_requests_waiting", text)
     assert "Drained" in text
-    counts = re.search(r"\{'submitted': (\d+), 'finished': (\d+), 'inFlight': (\d+), 'lost': 0, 'sentBack': 0\}", text)
+    counts = re.search(r"\{'submitted': (\d+), 'finished': (\d+), 'inFlight': (\d+), 'lost': 0, 'requeued': 0\}", text)
     assert counts is not None
     assert int(counts[1]) == int(counts[2]) + int(counts[3]) > 0
     assert "unable to get metric requests_dreamt_of of CloudMatrixInfer autoscaled" in text

@@ -67,19 +67,19 @@ def test_what_runs_on_leaving_nodes_finishes_and_nothing_new_begins_there():
         ]
         assert began_there == []
     assert live.submitted > newest, "requests went on coming"
-    assert (live.sent_back, live.cut_off) == (0, 0)
+    assert (live.requeued, live.cut_off) == (0, 0)
     assert live.roles().keys().isdisjoint(LEAVING)
     stage.show(NODES[:6])
     assert live.draining is None
     stage.plays(120)
     assert live.state == SERVING
-    assert (live.sent_back, live.cut_off) == (0, 0)
+    assert (live.requeued, live.cut_off) == (0, 0)
 
 
 def test_without_a_drain_the_same_shrink_sends_requests_back():
     stage = Stage()
     stage.show(NODES[:6])
-    assert stage.live.sent_back > 0
+    assert stage.live.requeued > 0
 
 
 def test_at_the_deadline_what_is_left_is_handed_over_and_finishes():
@@ -88,7 +88,7 @@ def test_at_the_deadline_what_is_left_is_handed_over_and_finishes():
     left = stage.live.drain_view().requests
     stage.plays(1, step=0.5)
     assert stage.live.draining.drained
-    assert 0 < stage.live.sent_back <= left
+    assert 0 < stage.live.requeued <= left
     stage.live.start_load_generator(None, stage.now)
     stage.plays(300)
     assert in_flight(stage.live) == stage.live.cut_off == 0
@@ -103,7 +103,7 @@ def test_a_drain_that_is_withdrawn_gives_the_nodes_their_roles_back(after_s):
     stage.live.drain(None, stage.now)
     stage.plays(200)
     assert stage.live.roles().keys() == before.keys()
-    assert stage.live.sent_back == stage.live.cut_off == 0
+    assert stage.live.requeued == stage.live.cut_off == 0
 
 
 def test_roles_that_change_are_drained_too():
@@ -121,7 +121,7 @@ def test_roles_that_change_are_drained_too():
     assert not changing & set(leaving)
     stage.plays(400)
     assert stage.live.draining.drained
-    assert stage.live.sent_back == 0
+    assert stage.live.requeued == 0
 
 
 def test_other_changes_of_the_fabric_do_not_bring_leaving_nodes_back():
@@ -146,7 +146,7 @@ def test_nodes_that_came_late_are_left_without_having_served():
     assert stage.live.draining.drained
     stage.plays(200)
     assert stage.live.roles().keys() == set(NODES[:6])
-    assert stage.live.sent_back == 0
+    assert stage.live.requeued == 0
 
 
 def test_where_what_stays_cannot_serve_everything_finishes_first():

@@ -53,7 +53,7 @@ def shrunk(nodes: int):
 
 def nothing_lost(statistics: dict) -> None:
     assert statistics["submitted"] == statistics["finished"] + statistics["inFlight"], statistics
-    assert (statistics["lost"], statistics["cancelled"], statistics["sentBack"]) == (0, 0, 0)
+    assert (statistics["lost"], statistics["cancelled"], statistics["requeued"]) == (0, 0, 0)
     assert (statistics["load"]["refused"], statistics["load"]["skipped"]) == (0, 0)
 
 

@@ -32,7 +32,7 @@ RATES_WINDOW_S = 60.0
 SEEN_LATE_S = 20.0
 """A period of the autoscaler and a look of the gauge."""
 HPA = f"/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers/{NAME}"
-COUNTED = ("submitted", "finished", "inFlight", "cancelled", "lost", "sentBack")
+COUNTED = ("submitted", "finished", "inFlight", "cancelled", "lost", "requeued")
 
 
 @dataclass
@@ -176,7 +176,7 @@ def count(story: Autoscaling) -> None:
     before, now = story.before_shrink, story.counts()
     if story.gauge.restarts:
         before = dict.fromkeys(before, 0)
-    for word in ("cancelled", "lost", "sentBack"):
+    for word in ("cancelled", "lost", "requeued"):
         check(now[word] == before[word], f"{now[word] - before[word]} requests {word} while it shrank")
     _check_sum(now)
     story.stop_load()

@@ -62,7 +62,7 @@ def test_containers_leave_out_only_steps_there_are() -> None:
 # --- the story fails where a promise is broken
 
 
-COUNTS = {"submitted": 100, "finished": 100, "inFlight": 0, "cancelled": 0, "lost": 0, "sentBack": 0,
+COUNTS = {"submitted": 100, "finished": 100, "inFlight": 0, "cancelled": 0, "lost": 0, "requeued": 0,
           "refused": 0, "skipped": 0, "countingSince": 0.0}  # fmt: skip
 
 
@@ -199,7 +199,7 @@ def test_requests_that_all_finished_are_counted() -> None:
 @pytest.mark.parametrize(
     ("counts", "why"),
     [
-        ({"sentBack": 3}, "3 requests sentBack"),
+        ({"requeued": 3}, "3 requests requeued"),
         ({"lost": 1, "submitted": 101}, "1 requests lost"),
         ({"cancelled": 1}, "1 requests cancelled"),
         ({"submitted": 101}, "101 submitted, 100 finished"),
