@@ -108,7 +108,8 @@ def test_the_lock_step_pool_agrees_with_a_loop_over_every_step(joins):
     assert found.keys() == expected.keys()
     for number, at in expected.items():
         start = entries[number][0]
-        assert found[number] - start == pytest.approx(at - start, rel=0.02, abs=0.06)
+        # What joins beside a boundary may wait one step more or less, and a step's time stands for a while: both add up.
+        assert found[number] - start == pytest.approx(at - start, abs=0.06 + 0.02 * (at - start))
 
 
 @settings(max_examples=25, deadline=None)
