@@ -1,6 +1,6 @@
 """Promises in the engine: a tenant on 16 nodes, a protected one, what a failure would break, and giving floors anew.
 
-The books hold 96 slices: one of one node each and one of two over all 48 nodes of a supernode, half of them protected.
+The ledger hold 96 slices: one of one node each and one of two over all 48 nodes of a supernode, half of them protected.
 Tables are not touched: routes are chosen, floors booked and given back in memory. OpenSM on ibsim takes 0.15 to 0.28 s
 for a tenant added to or taken from 16 ports (peers' study, same class of machine).
 """
@@ -74,7 +74,9 @@ def after_a_loss(promises: AdmissionState) -> Iterator[Figure]:
             reallocate(promises.ledger, [promises.claim(terms) for terms in promises.slices], promises.healthy_ledger)
 
     took = median_ms(lose_and_mend, 7) / 2
-    yield Figure("an L2 chip lost or mended: 96 floors anew", took, "ms", "needs, three passes of regrant; median of 7")
+    yield Figure(
+        "an L2 chip lost or repaired: 96 floors anew", took, "ms", "needs, three passes of regrant; median of 7"
+    )
 
 
 def filled() -> AdmissionState:

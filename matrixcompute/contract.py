@@ -16,7 +16,7 @@ class PlaneShare(ApiModel):
     """What an instance is promised of one plane. Rates are GB/s one way for each NPU."""
 
     qos_class: Literal["Guaranteed", "Burstable", "BestEffort"] = Field(
-        "Burstable", description="who gives way first when links are short: BestEffort, then Burstable"
+        "Burstable", description="who yields first when links are short: BestEffort, then Burstable"
     )
     floor_gbps_per_npu: float = Field(0.0, ge=0, le=1e6, description="promised on every link the members need")
     ceiling_gbps_per_npu: float | None = Field(None, gt=0, le=1e6, description="never more than this")
@@ -79,7 +79,7 @@ class InstanceShape(ApiModel):
     )
     priority: int = Field(0, ge=-1_000_000_000, le=1_000_000_000, description="who of higher priority may put it out")
     preemption: Literal["Never", "LowerPriority"] = Field(
-        "Never", description="whether it may put out instances of lower priority when it comes and there is no room"
+        "Never", description="whether it may preempt instances of lower priority when it comes and there is no room"
     )
     lease_s: float | None = Field(
         None, gt=0, le=1e9, description="deleted this many seconds after it got its nodes, unless renewed"
@@ -106,7 +106,7 @@ class SliceSummary(ApiModel):
 
 
 class InstanceView(ResourceView):
-    """One instance: its wish, and what has become of it."""
+    """One instance: its spec, and what has become of it."""
 
     nodes: int
     spares: int
@@ -120,7 +120,7 @@ class InstanceView(ResourceView):
     network: Network
     allocation: str
     expires_at: str | None = None
-    preempts: list[str] = Field(default_factory=list, description="in a plan: whom it would put out")
+    preempts: list[str] = Field(default_factory=list, description="in a plan: whom it would preempt")
     operation: str | None = None
     observed_generation: int = 0
     ready_nodes: int = 0
@@ -129,7 +129,7 @@ class InstanceView(ResourceView):
     repairs: int = 0
 
     def request(self) -> InstanceRequest:
-        """The wish it shows, as it would be asked for again."""
+        """The spec it shows, as it would be asked for again."""
         return InstanceRequest.model_validate({field: getattr(self, field) for field in InstanceRequest.model_fields})
 
 

@@ -29,7 +29,7 @@ class LinkClient:
         self._http = http
 
     async def admit(self, name: str, request: SliceRequest, validate_only: bool = False) -> SliceView:
-        """Have a slice promised as wished; the same wish again is no news."""
+        """Have a slice promised as requested; the same spec again is no news."""
         params = {"validateOnly": "true"} if validate_only else None
         return SliceView.model_validate(
             await call(self._http, "PUT", f"/v1/slices/{name}", body=request.wire(), params=params)
@@ -90,7 +90,7 @@ class LinkClient:
     async def ensure_communicator(
         self, name: str, request: CommunicatorRequest, validate_only: bool = False
     ) -> CommunicatorView:
-        """Have named traffic of a slice as wished; the same wish again is no news."""
+        """Have named traffic of a slice as requested; the same spec again is no news."""
         params = {"validateOnly": "true"} if validate_only else None
         answer = await call(self._http, "PUT", f"/v1/communicators/{name}", body=request.wire(), params=params)
         return CommunicatorView.model_validate(answer)

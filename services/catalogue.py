@@ -50,7 +50,7 @@ PROCESSES: tuple[Process, ...] = (
         "services.operator",
         8406,
         ("kube", "resource", "link", "compute", "infer", "agents"),
-        "CloudMatrixInstance and its kin, as Kubernetes resources",
+        "CloudMatrixInstance and related kinds, as Kubernetes resources",
     ),
 )
 

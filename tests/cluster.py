@@ -1,7 +1,7 @@
-"""Cluster: the stack with CloudMatrix-Infer, the embedded Kubernetes API and the operator's deeds, in one process.
+"""Cluster: the stack with CloudMatrix-Infer, the embedded Kubernetes API and the operator's actions, in one process.
 
 Kopf is left out (its own client wants real sockets; tests/e2e runs it): `tick` does what its handlers would, for every
-resource there is, in whatever order, so a deed that is not idempotent shows.
+resource there is, in whatever order, so a action that is not idempotent shows.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Cluster(Stack):
         return True
 
     async def _with_finalizer(self, kind: Kind, body: dict[str, Any], gone: Any) -> None:
-        """What Kopf does around a deletion: hold the resource by a finalizer until the deed says that nothing is left."""
+        """What Kopf does around a deletion: hold the resource by a finalizer until the action says that nothing is left."""
         metadata = body["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace")
         if metadata.get("deletionTimestamp"):

@@ -85,7 +85,7 @@ class Stack:
         seat.transport.down = False
 
     async def kill(self, name: str) -> None:
-        """End it at once: open requests and watches are cut, nothing is said."""
+        """End it at once: open requests and watches are cut, nothing is reported."""
         seat = self.seats[name]
         seat.transport.down = True
         seat.transport.cut()
@@ -138,7 +138,7 @@ class Stack:
         return await self.compute.ensure_instance(name, request)
 
     async def active(self, name: str, nodes: int | None = None, within_s: float = 3600) -> InstanceView:
-        """The instance once it is Active, ready, settled on its wish (and of that many nodes)."""
+        """The instance once it is Active, ready, settled on its spec (and of that many nodes)."""
         seen: list[InstanceView] = []
 
         async def settled() -> bool:

@@ -117,7 +117,7 @@ class ContextCache:
         return self._drop([key for key, block in self._blocks.items() if block[0] == maker])
 
     def move_to(self, nodes: Sequence[str], capacity: int) -> int:
-        """The pool now lies on other nodes. Blocks of nodes that are gone are lost; returns how many."""
+        """The pool now is placed on other nodes. Blocks of nodes that are gone are lost; returns how many."""
         gone = set(self.nodes) - set(nodes)
         self.nodes, self.capacity, self._ring = tuple(nodes), capacity, _ring(nodes)
         lost = self._drop([key for key, block in self._blocks.items() if block[1] in gone])

@@ -107,7 +107,7 @@ def lose_decode_node(engine: Engine) -> str:
     change = plan_change(current, fabric)
     requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
     return (
-        f"at {engine.now:.1f} s {node} was lost: decode paused {change.pause_s:.1f} s and went on as "
+        f"at {engine.now:.1f} s {node} was lost: decode paused {change.pause_s:.1f} s and continued as "
         f"EP{change.deployment.decode_dies}, {requeued} requests were sent back"
     )
 

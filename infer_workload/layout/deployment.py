@@ -4,7 +4,7 @@
 256-NPU deployment (12 nodes of 32 for prefill in instances of two, the rest for decode; every node's CPU memory is
 caching), or as the spec asks, lays the experts so that each of the 256 lives at least once in each pool, and refuses
 where the weights do not fit. Nodes that already play a role keep it as far as the sizes allow: a lost node must not
-make the others change places. When nodes are few, prefill gives way to decode, which serves the requests in flight.
+make the others change places. When nodes are few, prefill yields to decode, which serves the requests in flight.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a deployment does when its fabric changes: the next layout, and how long getting there takes.
 
 Two kinds of change. A loss is taken at once: decode rebuilds its ranks without the lost dies (each expert keeps at
-least one copy) and goes on with what is left. A gain is taken when the new nodes are ready: executors start, weights
-come from the model cache, graphs are loaded; then decode rebuilds once more. A change of link rates alone costs
+least one copy) and continues with what is left. A gain is taken when the new nodes are ready: executors start, weights
+come from the model cache, graphs are loaded; then decode rebuilds again. A change of link rates alone costs
 nothing: the next step simply takes another time. Durations are published for other deployments of the same kind; the
 calibration names them.
 """

@@ -214,7 +214,7 @@ class LiveDeployment:
         if change.pause_s > 0:
             self._set_state(DEGRADED, f"decode rebuilds its ranks for {change.pause_s:.1f} s{back}")
         elif requeued:
-            self._set_state(DEGRADED, f"prefill goes on with {len(change.deployment.pools.prefill)} instances{back}")
+            self._set_state(DEGRADED, f"prefill continues with {len(change.deployment.pools.prefill)} instances{back}")
         else:
             self._set_state(self.state, self._layout_text() if self.state == SERVING else self.why)
 
@@ -228,14 +228,14 @@ class LiveDeployment:
         self._wake()
 
     def plan(self, request: DeploymentRequest) -> Deployment | None:
-        """The layout that wish would get now; None while there is nothing to lay out on. Raises DoesNotFit."""
+        """The layout that spec would get now; None while there is nothing to lay out on. Raises DoesNotFit."""
         if self.engine is None or self.fabric is None:
             return None
         pools = self.engine.deployment.pools
         return lay_out(self._usable(), self._model, self._calibration, spec_of(request), pools)
 
     def reshape(self, request: DeploymentRequest, now: float) -> None:
-        """Lay out for another wish, keeping what can be kept. Raises DoesNotFit and then changes nothing."""
+        """Lay out for another spec, keeping what can be kept. Raises DoesNotFit and then changes nothing."""
         deployment, engine = self.plan(request), self.engine
         self.spec = request
         if deployment is None or engine is None:

@@ -18,7 +18,7 @@ class DecodeTraffic:
     gbps_per_npu: float
 
     def close_to(self, other: DecodeTraffic | None) -> bool:
-        """Whether the other needs not be told anew."""
+        """Whether the other needs not be reported anew."""
         if other is None or (self.instance, self.nodes) != (other.instance, other.nodes):
             return False
         return abs(self.gbps_per_npu - other.gbps_per_npu) <= CHANGED_FROM * other.gbps_per_npu

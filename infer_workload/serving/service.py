@@ -1,6 +1,6 @@
-"""Serving: keeps deployments as wished, drives their engines with the clock, and follows the fabric.
+"""Serving: keeps deployments as requested, drives their engines with the clock, and follows the fabric.
 
-The wish and the tokens used are durable; engines and caches are not. After a restart every deployment is laid out again
+The spec and the tokens used are durable; engines and caches are not. After a restart every deployment is laid out again
 from its instance's present FabricView and starts with a cold cache.
 """
 
@@ -92,9 +92,10 @@ class Serving:
         if_match: str | None = None,
         validate_only: bool = False,
     ) -> DeploymentView:
-        """Have this deployment. The same wish again is no news; instance and model cannot be changed.
+        """Have this deployment. The same spec again is no news; instance and model cannot be changed.
 
-        Raises InsufficientCapacity when a running deployment cannot be laid out as now wished; it then stays as it was.
+        Raises InsufficientCapacity when a running deployment cannot be laid out as now requested; it then stays as it
+        was.
         """
         checked_resource_name(name)
         live, reshaped = self.live.get(name), False
@@ -146,7 +147,7 @@ class Serving:
         return self.view(name)
 
     def drain(self, name: str, request: DrainRequest | None, validate_only: bool = False) -> DeploymentView:
-        """Have these nodes drained, by a deadline; asked again for the same nodes it goes on. None withdraws it."""
+        """Have these nodes drained, by a deadline; asked again for the same nodes it continues. None withdraws it."""
         fresh = None
         with self.store.records.transaction(dry=validate_only) as session:
             row = self.store.deployment(session, name)
@@ -213,7 +214,7 @@ class Serving:
         """Put what the deployments send on the emulated ports, for the fabric's counters to see."""
         if self._workload_traffic is None:
             return "there is no hardware"
-        return f"{await self._workload_traffic.tell(list(self.live.values()))} loads told"
+        return f"{await self._workload_traffic.tell(list(self.live.values()))} loads reported"
 
     async def run(self) -> None:
         """For ever: play time on in every deployment, then rest until something is due."""

@@ -14,7 +14,9 @@ DEPLOYMENT_STATES = StateMachine(
         State(PENDING, "its instance holds no slices yet, or too little to lay it out"),
         State(LOADING, "executors start, weights and graphs load", deadline_s=900.0),
         State(SERVING, "requests are served by the pools as laid out"),
-        State(DEGRADED, "serving goes on or resumes in seconds: ranks are rebuilt or new nodes load", deadline_s=900.0),
+        State(
+            DEGRADED, "serving continues or resumes in seconds: ranks are rebuilt or new nodes load", deadline_s=900.0
+        ),
         State(UNAVAILABLE, "what is left of its instance cannot serve; requests get 503 and Retry-After"),
     ],
     {

@@ -1,4 +1,4 @@
-"""Tables of CloudMatrix-Infer: deployments as wished and as laid out, and the tokens each tenant used.
+"""Tables of CloudMatrix-Infer: deployments as requested and as laid out, and the tokens each tenant used.
 
 What an engine holds (requests, caches) is soft state and is in no table.
 """

@@ -41,7 +41,7 @@ class WorkloadTraffic:
         self._offered: dict[str, DecodeTraffic | None] | None = None
 
     async def tell(self, lives: Iterable[LiveDeployment]) -> int:
-        """Bring the loads up to date; how many were told. Raises Unavailable where the hardware cannot be asked."""
+        """Bring the loads up to date; how many were reported. Raises Unavailable where the hardware cannot be asked."""
         now = {f"{PREFIX}{live.name}": found for live in lives if (found := decode_traffic(live))}
         if self._offered is None:
             self._offered = {name: None for name in await self._hardware.traffic_names() if name.startswith(PREFIX)}

@@ -122,7 +122,7 @@ def generate(
 ) -> Iterator[Arrival]:
     """Endless traffic of that shape: Poisson arrivals, lengths by the quantiles, conversations that come back.
 
-    A conversation's next turn repeats the whole blocks of its last prompt and goes on; every prompt starts with the
+    A conversation's next turn repeats the whole blocks of its last prompt and continues; every prompt starts with the
     system blocks. The same seed gives the same traffic. Blocks below `first_block` are somebody else's.
     """
     current, rng = shape or conversation_shape(), Random(seed)

@@ -1,4 +1,4 @@
-"""Calling a service: one JSON request, or a watch that goes on where it stopped.
+"""Calling a service: one JSON request, or a watch that continues where it stopped.
 
 A refusal comes back as the error class it was raised as; a service that is away is Unavailable, which is retryable.
 The httpx client is passed in (over the network in a process, over ASGI in a test).

@@ -23,8 +23,8 @@ Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Response]])
 
 @dataclass(frozen=True)
 class FastRoute:
-    """`deed(name, if_match=...)`, with `body=...` where it has a model, answers `method` on `path` and a name. With
-    `asker=...`, who asks, where it `asks_who`. Where it is `whole`, `deed(body=...)` answers on that path itself."""
+    """`action(name, if_match=...)`, with `body=...` where it has a model, answers `method` on `path` and a name. With
+    `asker=...`, who asks, where it `asks_who`. Where it is `whole`, `action(body=...)` answers on that path itself."""
 
     method: str
     path: str

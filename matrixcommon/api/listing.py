@@ -107,8 +107,8 @@ def list_or_watch_computed(
     request: Request, params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
 ) -> JSONResponse | StreamingResponse:
     """The same for what has no rows of its own and is worked out from others': watched, it is worked out anew after
-    every commit, and told where it is not what it was. There is no journal of it to go on from, so a watch goes on from
-    the present only."""
+    every commit, and informed where it is not what it was. There is no journal of it to go on from, so a watch resumes
+    from the present only."""
     if params.watch:
         return _stream(_differences(request, params, records, views))
     return _listed(params, records, views)

@@ -14,7 +14,7 @@ it becomes an RFC 9457 problem document once, at the edge, and an error of the s
     │   ├── Preempted               somebody of higher priority took the place
     │   ├── QuotaExceeded           the project may not hold so much
     │   ├── StaleTopology           made on a topology that has changed since
-    │   ├── StaleGeneration         an older wish than the one we hold
+    │   ├── StaleGeneration         an older spec than the one we hold
     │   └── StaleReport             a report of an earlier life, or out of order
     ├── PreconditionFailed      If-Match names another version                      412
     ├── InvalidField            semantically wrong; `field` is the path             422
@@ -147,7 +147,7 @@ class Unavailable(MatrixError):
 
 
 class InternalError(MatrixError):
-    """Ours to mend: the caller did nothing wrong. Retryable, since a restart may have mended it."""
+    """Ours to repair: the caller did nothing wrong. Retryable, since a restart may have repaired it."""
 
     status = 500
     retryable = True

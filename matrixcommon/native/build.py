@@ -39,7 +39,7 @@ Maker = Callable[[Package, Path, Path], None]
 
 
 class Failed(Exception):
-    """What the compiler, or the trial of what it made, said."""
+    """What the compiler, or the trial of what it made, reported."""
 
 
 def missing() -> str:

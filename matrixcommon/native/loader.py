@@ -147,7 +147,7 @@ def compiler() -> str | None:
 
 
 def switched_off() -> bool:
-    """Whether nothing compiled is wished for."""
+    """Whether nothing compiled is requested."""
     return os.environ.get("CLOUDMATRIX_KERNEL") == "off"
 
 

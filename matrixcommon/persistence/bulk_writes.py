@@ -105,7 +105,7 @@ def by_psycopg(connection: Connection) -> bool:
 def pipeline(connection: Connection, steps: Sequence[tuple[str, Any]]) -> list[Any]:
     """The driver's cursors of these statements, which went to PostgreSQL together; BEGIN, where it is due, with them.
 
-    Errors are told as SQLAlchemy tells them.
+    Errors are reported as SQLAlchemy tells them.
     """
     driver: Any = connection.connection.driver_connection
     dbapi: Any = connection.dialect.loaded_dbapi

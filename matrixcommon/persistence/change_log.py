@@ -1,8 +1,8 @@
 """The journal: every change of a service's resources, numbered, in the order in which they became true.
 
-The number (`rv`) of a change is the resource's version from then on, and the point from which a watch goes on. Numbers
-only ever grow, also across restarts; `journal_head` has the newest. Whoever holds that row's lock is the only one who
-changes anything.
+The number (`rv`) of a change is the resource's version from then on, and the point from which a watch continues.
+Numbers only ever grow, also across restarts; `journal_head` has the newest. Whoever holds that row's lock is the only
+one who changes anything.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A resource is a row mapped on a `ResourceRow`. Whatever a transaction adds, changes or deletes is written to the
 `changes` journal in the same commit, with the view of the resource as it then was and a number (`rv`) that only grows,
-also across restarts. The number is the resource's version: its etag, and the point from which a watch goes on. Journal
-and row can not disagree, because nobody writes the journal by hand.
+also across restarts. The number is the resource's version: its etag, and the point from which a watch continues.
+Journal and row can not disagree, because nobody writes the journal by hand.
 
 Transactions are short and synchronous on purpose: load, decide and save happen without another request in between, so
 a decision is always made on what it changes (docs/decisions/0003-synchronous-stores.md). Verbs that wait at the same

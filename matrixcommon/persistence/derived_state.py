@@ -63,7 +63,7 @@ class DerivedState:
                 self._ended(False)
 
     def invalidate(self) -> None:
-        """Said before memory is changed: unless the verb comes to its end, memory is read back."""
+        """Reported before memory is changed: unless the verb comes to its end, memory is read back."""
         self._wrong = self._ahead = True
 
     def read_back(self) -> None:

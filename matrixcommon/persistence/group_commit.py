@@ -41,12 +41,12 @@ def decide(records: Database, verbs: Sequence[Callable[[], Any]]) -> list[Outcom
             for verb in verbs:
                 outcome = _alone(verb)
                 if group.broken:
-                    raise outcome.error or RuntimeError("a verb broke its group and said nothing")
+                    raise outcome.error or RuntimeError("a verb broke its group and reported nothing")
                 outcomes.append(outcome)
     except Exception as wrong:
         if group is None or not group.committing:
             return [_alone(verb) for verb in verbs]
-        # It has happened, or nobody knows whether it has: whoever asked is told so, and may ask again.
+        # It has happened, or nobody knows whether it has: whoever asked is informed so, and may ask again.
         return [each if each.error is not None and group.committed else Outcome(error=wrong) for each in outcomes]
     return outcomes
 

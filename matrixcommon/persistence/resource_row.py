@@ -17,7 +17,7 @@ R = TypeVar("R", bound="ResourceRow")
 class ResourceRow:
     """Columns every resource has. A subclass names its `kind` and builds its own view in `view()`.
 
-    `generation` counts wishes (what the caller asked), `version` counts every change; `created_at` and `updated_at` are
+    `generation` counts specs (what the caller asked), `version` counts every change; `created_at` and `updated_at` are
     emulated seconds since the epoch, kept by the journal.
     """
 

@@ -1,9 +1,9 @@
 """A session that keeps whole tables in memory from one transaction to the next.
 
-Loading what a verb decides on costs more than deciding. A service that is told of every change of some small tables, by
-the number of the journal, need not read them again while nobody else has changed anything: `KeepingSession` answers for
-them from memory, with rows that are the session's own, so that whatever else is asked of the database sees the same
-objects. What changed is found by comparing each row with how it was last written down.
+Loading what a verb decides on costs more than deciding. A service that is informed of every change of some small
+tables, by the number of the journal, need not read them again while nobody else has changed anything: `KeepingSession`
+answers for them from memory, with rows that are the session's own, so that whatever else is asked of the database sees
+the same objects. What changed is found by comparing each row with how it was last written down.
 
 A session that has failed in any way is thrown away with all it kept; nothing is ever undone in memory.
 """
@@ -173,7 +173,7 @@ class TableCache:
 
 
 class CachingSession(Session):
-    """An ordinary session until it is told what to keep."""
+    """An ordinary session until it is informed what to keep."""
 
     kept: TableCache | None = None
 

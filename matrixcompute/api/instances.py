@@ -91,7 +91,7 @@ def routes(
 
     @api.post("/instances/{name}:renew", status_code=202)
     async def renew(name: str, body: RenewRequest) -> InstanceView:
-        """Let its lease start again, for this long; the wish keeps what it says."""
+        """Let its lease start again, for this long; the spec keeps what it says."""
         return await conductor.renew(name, body.lease_s)
 
     def verb_not_yet(verb: str) -> None:
@@ -133,7 +133,7 @@ def routes(
 
     @api.post("/operations/{name}:cancel")
     async def cancel(name: str) -> JSONResponse:
-        """Operations converge on the wish, so what ends one is another wish: this says which."""
+        """Operations converge on the spec, so what ends one is another spec: this says which."""
         with store.reading() as session:
             row = find(session, SagaRow, name)
         raise Conflict(

@@ -1,7 +1,7 @@
-"""Conductor: ensure, renew, retry, delete. What is wished of an instance is taken up here.
+"""Conductor: ensure, renew, retry, delete. What is requested of an instance is taken up here.
 
-A verb writes the wish and opens the saga in one transaction, so a crash finds both or neither. What the world does to
-an instance meanwhile is seen to by `tending.py`.
+A verb writes the spec and opens the saga in one transaction, so a crash finds both or neither. What the world does to
+an instance meanwhile is seen to by `reconciling.py`.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Conductor:
             self._sagas.open_change(session, instance)
 
     def delete(self, name: str, *, if_match: str | None = None) -> InstanceView:
-        """Give everything back and forget the instance. Overtakes whatever was under way; asked again, it goes on."""
+        """Give everything back and forget the instance. Overtakes whatever was under way; asked again, it continues."""
         with self._store.transaction() as session:
             instance = self._store.instance(session, name)
             check_etag(instance, if_match)

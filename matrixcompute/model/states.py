@@ -10,7 +10,7 @@ INSTANCE_STATES = StateMachine(
     states=[
         State(
             "Pending",
-            "accepted; its nodes are not committed (or were taken back), and the condition Scheduled says why",
+            "accepted; its nodes are not committed (or were revoked), and the condition Scheduled says why",
         ),
         State("Provisioning", "nodes and slices are committed; agents deploy and program", 3600),
         State("Active", "every member and route has been reported ready"),

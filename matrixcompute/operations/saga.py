@@ -2,7 +2,7 @@
 
 A step is idempotent: it ensures something and returns when that is so. It raises Waiting while the world has yet to
 move, and is then asked again at the next nudge. How many steps are done is durable; after a crash the runner takes up
-every open saga at the step it had reached. A step that is refused for good turns the saga round: what was done is
+every open saga at the step it had reached. A step that is refused for good rolls the saga back: what was done is
 undone, last first, and the refusal is kept as the operation's error.
 """
 
@@ -25,7 +25,7 @@ from matrixcompute.store.store import OPEN, ComputeStore, InstanceRow, SagaRow
 
 log = logging.getLogger(__name__)
 
-REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "give-way", "relocate-member"
+REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
 
 WAIT_S, WAIT_FLOOR_WALL_S = 15.0, 0.5
 """How often a waiting step looks again even when nobody nudges."""
@@ -56,12 +56,12 @@ class StepContext:
         return InstanceRequest.model_validate(applied) if applied else None
 
     def newest(self) -> int:
-        """The generation that is wished now."""
+        """The generation that is requested now."""
         with self.store.reading() as session:
             return self.store.instance(session, self.instance).generation
 
     def leaving(self) -> list[str]:
-        """The members that the instance's present wish names as those to go."""
+        """The members that the instance's present spec names as those to go."""
         with self.store.reading() as session:
             return list(self.store.instance(session, self.instance).leaving or [])
 
@@ -89,7 +89,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Saga:
-    """A verb as a list of steps. `refused` runs in the transaction that ends a saga that was turned round."""
+    """A verb as a list of steps. `refused` runs in the transaction that ends a saga that was rolled back."""
 
     verb: str
     steps: tuple[Step, ...]
@@ -132,7 +132,7 @@ class SagaRunner:
             status="Running",
             step=0,
             steps=[step.name for step in self._sagas[verb].steps],
-            # A repair brings back what last was active, whatever has been wished since; who moves keeps it.
+            # A repair brings back what last was active, whatever has been requested since; who moves keeps it.
             spec_generation=instance.observed_generation if as_it_is else instance.generation,
             shape=instance.applied if as_it_is else instance.spec,
             parameters=about,
@@ -170,7 +170,7 @@ class SagaRunner:
             row = session.get(SagaRow, name)
             assert row is not None
             saga, target, desired = self._sagas[row.verb], row.target, row.spec_generation
-            # A saga from before sagas carried a shape brings the present wish.
+            # A saga from before sagas carried a shape brings the present spec.
             about = dict(row.parameters or {})
             shape = InstanceRequest.model_validate(row.shape or self._store.instance(session, target).spec)
         work = StepContext(

@@ -13,7 +13,7 @@ from matrixcompute.store.store import ComputeStore, InstanceRow
 
 
 def change_verb(instance: InstanceRow) -> str:
-    """The saga that brings an instance to its wish: a move where its place changes, or a move has not come to its end.
+    """The saga that brings an instance to its spec: a move where its place changes, or a move has not come to its end.
 
     How far that one got, only MatrixResource knows; a move finds out, and where nothing is to be moved it scales.
     """
@@ -23,7 +23,7 @@ def change_verb(instance: InstanceRow) -> str:
 
 
 class SagaStarter:
-    """What the verbs and the tending share."""
+    """What the verbs and the reconciler share."""
 
     def __init__(self, store: ComputeStore, runner: SagaRunner, clock: Clock) -> None:
         self._store = store

@@ -1,7 +1,7 @@
 """Moves members of instances as approved defragmentations ask: the move under way, where it is an instance's.
 
-MatrixResource says which move is next and sees by itself when it has been made. What cannot be moved is said to it, so
-that the plan does not wait for ever.
+MatrixResource says which move is next and sees by itself when it has been made. What cannot be moved is reported to it,
+so that the plan does not wait for ever.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from matrixcompute.store.store import ComputeStore, InstanceRow, SagaRow
 from matrixresource.contract.defragmentations import MoveRefused, MoveView
 
 PASSING = ("Conflict", "StaleGeneration")
-"""Refusals that may not come again: a newer wish, a repair that goes first, a node that was not free yet."""
+"""Refusals that may not come again: a newer spec, a repair that goes first, a node that was not free yet."""
 TRIES = 5
 
 

@@ -1,4 +1,5 @@
-"""Tending: look at what the neighbours show, write it into each instance, open the saga the difference calls for."""
+"""Reconciling: look at what the neighbours show, write it into each instance, open the saga the difference calls
+for."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from matrixcompute.store.store import ComputeStore, InstanceRow
 
 
 class InstanceReconciler:
-    """`tend` once per period, and whenever a neighbour reports a change."""
+    """`reconcile` once per period, and whenever a neighbour reports a change."""
 
     def __init__(
         self,

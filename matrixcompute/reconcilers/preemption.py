@@ -1,6 +1,6 @@
-"""What MatrixResource took back or wants back.
+"""What MatrixResource revoked or wants back.
 
-Who was put out gives way and waits, whose lease ended is deleted, and who lies in a domain that drains moves out of it,
+Who was preempted yields and waits, whose lease ended is deleted, and who lies in a domain that drains moves out of it,
 as far as there is room.
 """
 
@@ -25,7 +25,7 @@ from matrixresource.contract.allocations import AllocationView
 
 
 class PreemptionReconciler:
-    """Notes what calls for it while the instances are looked at, and opens it when each was asked about once more."""
+    """Notes what calls for it while the instances are looked at, and opens it when each was asked about again."""
 
     def __init__(self, store: ComputeStore, neighbours: ControlPlaneClients, sagas: SagaStarter, clock: Clock) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class PreemptionReconciler:
         self._sagas = sagas
         self._clock = clock
 
-    # -- what was taken back ---------------------------------------------------------------------------------------
+    # -- what was revoked ---------------------------------------------------------------------------------------
 
     def loss(
         self, instance: InstanceRow, allocation: AllocationView | None, everybody: Iterable[AllocationView]
@@ -61,7 +61,7 @@ class PreemptionReconciler:
                 instance.conditions = condition(
                     instance.conditions, "Scheduled", False, loss.reason, loss.message, generation=generation, now=now
                 )
-            if loss.reason != "TakenBack":
+            if loss.reason != "Revoked":
                 instance.conditions = condition(
                     instance.conditions, loss.reason, True, loss.reason, loss.message, generation=generation, now=now
                 )

@@ -1,7 +1,7 @@
 """loss_of: why an instance no longer holds what it was given, read off what MatrixResource shows. Pure.
 
 Who puts somebody out takes the place at once, so the victim's allocation may be gone before anybody looks; the one who
-came remembers whom it put out. A lease that has ended is known by its hour, for the same reason.
+came remembers whom it preempted. A lease that has ended is known by its hour, for the same reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from matrixresource.contract.allocations import AllocationView
 class AllocationLoss:
     """What became of an allocation, in a word and a sentence. The words are reasons of conditions and events."""
 
-    reason: Literal["Preempted", "LeaseEnded", "TakenBack"]
+    reason: Literal["Preempted", "LeaseEnded", "Revoked"]
     message: str
 
     def error(self) -> MatrixError:
@@ -53,4 +53,4 @@ def diagnose_loss(
         return AllocationLoss(
             "Preempted", "somebody of higher priority took its place; it comes back when there is room"
         )
-    return AllocationLoss("TakenBack", "its nodes were released behind its back")
+    return AllocationLoss("Revoked", "its nodes were released behind its back")

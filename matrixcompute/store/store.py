@@ -28,7 +28,7 @@ journal_tables(Base.metadata)
 
 
 class InstanceRow(ResourceRow, Base):
-    """One instance: the wish (`spec`, `generation`) and what was last observed of it."""
+    """One instance: the spec (`spec`, `generation`) and what was last observed of it."""
 
     __tablename__ = "instances"
     kind = "instance"
@@ -43,9 +43,9 @@ class InstanceRow(ResourceRow, Base):
     repairs: Mapped[int] = mapped_column(Integer, default=0)
     retry_at: Mapped[float] = mapped_column(Float, default=0.0)
     leaving: Mapped[list[str] | None] = mapped_column(JSON)
-    """Which members the present wish lets go, where somebody has named them."""
+    """Which members the present spec lets go, where somebody has named them."""
     expires_at: Mapped[float | None] = mapped_column(Float)
-    """When its lease ends, as MatrixResource last said."""
+    """When its lease ends, as MatrixResource last reported."""
 
     @property
     def shape(self) -> InstanceRequest:
@@ -82,7 +82,7 @@ class InstanceRow(ResourceRow, Base):
 class SagaRow(ResourceRow, Base):
     """One run of a saga; shown outside as an operation. `step` is the number of steps done (or still to undo).
 
-    It carries one wish to its end: `shape`, as it was when the saga was opened, and its generation `wish`. A newer wish
+    It carries one want to its end: `shape`, as it was when the saga was opened, and its generation `spec`. A newer spec
     is the next saga's.
     """
 
@@ -174,7 +174,7 @@ class ComputeStore:
         at: float,
         type: Literal["Normal", "Warning"] = "Normal",
     ) -> None:
-        """Note an event; the newest one said again is not repeated."""
+        """Note an event; the newest one reported again is not repeated."""
         newest = session.scalars(
             select(EventRow)
             .where(EventRow.instance == instance)

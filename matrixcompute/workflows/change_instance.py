@@ -57,7 +57,7 @@ MOVE_INSTANCE = Saga(
     refused=_kept_as_it_was,
 )
 """Make before break: until `change_over` a refusal leaves everything where it was. A move leaves the lease as it is;
-another one is wished in place after it."""
+another one is requested in place after it."""
 
 RELOCATE_MEMBER = Saga(
     RELOCATE,

@@ -11,7 +11,7 @@ from matrixcompute.store.store import InstanceRow
 from matrixcompute.workflows import steps
 
 RETRY_S = 30.0
-"""A refused wish is tried again this much later, or as soon as nodes come free."""
+"""A refused spec is tried again this much later, or as soon as nodes come free."""
 
 
 def _refused(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:

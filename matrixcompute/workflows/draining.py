@@ -1,4 +1,4 @@
-"""Who is to leave a domain that drains, and how many of them can at once. What runs there goes on until it moved."""
+"""Who is to leave a domain that drains, and how many of them can at once. What runs there continues until it moved."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ async def who_can_leave(
 
 
 def without(request: AllocationRequest, nodes: Iterable[str]) -> AllocationRequest:
-    """The same wish, elsewhere than on these nodes."""
+    """The same spec, elsewhere than on these nodes."""
     return request.model_copy(update={"exclude_nodes": [NodeName(node) for node in nodes]})

@@ -41,9 +41,9 @@ async def take_successor(work: StepContext) -> None:
 
 
 async def await_successor(work: StepContext) -> None:
-    """Until the successor is deployed. A newer wish, or anything that broke, turns the move round."""
+    """Until the successor is deployed. A newer spec, or anything that broke, rolls the move back."""
     if (newest := work.newest()) > work.spec_generation:
-        raise StaleGeneration(f"generation {newest} is wished now")
+        raise StaleGeneration(f"generation {newest} is requested now")
     allocation = await steps.current_allocation(work)
     plan = plan_recovery(allocation.members, await steps.silent(work), work.policy)
     if plan.action == "hold":
@@ -58,10 +58,10 @@ async def await_successor(work: StepContext) -> None:
 async def await_successors(work: StepContext) -> None:
     """Until every successor is deployed; who breaks meanwhile is replaced, and the move planned anew.
 
-    A newer wish turns the move round while it still can be.
+    A newer spec rolls the move back while it still can be.
     """
     if (newest := work.newest()) > work.spec_generation:
-        raise StaleGeneration(f"generation {newest} is wished now")
+        raise StaleGeneration(f"generation {newest} is requested now")
     allocation = await steps.current_allocation(work)
     plan = plan_recovery(allocation.members, await steps.silent(work), work.policy)
     if plan.action == "hold":

@@ -28,7 +28,7 @@ async def reserve_nodes(work: StepContext) -> None:
     )
     preempted = [name for name in allocation.preempts if before is None or name not in before.preempts]
     if preempted:
-        work.record_event("PutOut", f"{', '.join(preempted)} of lower priority made way")
+        work.record_event("Preempting", f"{', '.join(preempted)} of lower priority made way")
 
 
 async def restore_shape(work: StepContext) -> None:
@@ -68,7 +68,7 @@ async def admit(work: StepContext, shape: InstanceRequest, roles: set[str]) -> N
 
 
 async def _still_going(work: StepContext, allocation: AllocationView) -> list[str]:
-    """Whom it put out, as far as their slices are still there though their nodes are gone."""
+    """Whom it preempted, as far as their slices are still there though their nodes are gone."""
     if not allocation.preempts:
         return []
     slices = await work.neighbours.slices()
@@ -146,7 +146,7 @@ async def await_ready(work: StepContext) -> None:
 
 
 async def mark_active(work: StepContext) -> None:
-    """The wish that this saga carried is fulfilled."""
+    """The spec that this saga carried is fulfilled."""
     with work.store.transaction() as session:
         instance = work.store.instance(session, work.instance)
         instance.move("Active")
@@ -188,7 +188,7 @@ async def mark_deleted(work: StepContext) -> None:
 
 
 async def current_allocation(work: StepContext) -> AllocationView:
-    """The allocation. Raises Preempted or InsufficientCapacity when it was taken back meanwhile."""
+    """The allocation. Raises Preempted or InsufficientCapacity when it was revoked meanwhile."""
     allocation = await work.neighbours.allocation(work.instance)
     lost = diagnose_loss(work.instance, allocation, await _everybody(work, allocation), None, work.clock.now())
     if lost is not None:

@@ -1,4 +1,4 @@
-"""An instance whose nodes were taken back gives up what is left of it, and waits until there is room for it again."""
+"""An instance whose nodes were revoked gives up what is left of it, and waits until there is room for it again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matrixcompute.workflows import steps
 
 
 def _refused(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
-    """It waits anyhow; what is left is taken back when it is created anew, or as an orphan."""
+    """It waits anyhow; what is left is revoked when it is created anew, or as an orphan."""
     instance.retry_at = now
 
 

@@ -1,6 +1,6 @@
-"""Kopf's view of the operator: which change of which resource calls which deed, and what to do when it is refused.
+"""Kopf's view of the operator: which change of which resource calls which action, and what to do when it is refused.
 
-What may pass by itself is tried again soon; what cannot is written into the status and left until the wish changes.
+What may pass by itself is tried again soon; what cannot is written into the status and left until the spec changes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def registry_for(operator: Operator, access: KubeAccess, nudge: Callable[[], Non
         settings.persistence.finalizer = FINALIZER
         settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="kopf.cloudmatrix.io")
         settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="kopf.cloudmatrix.io")
-        settings.posting.enabled = False  # events are told by what happened to the instance, not by our own log
+        settings.posting.enabled = False  # events are reported by what happened to the instance, not by our own log
         settings.execution.max_workers = 2
 
     @kopf.on.resume(*_of(INSTANCE), registry=registry)

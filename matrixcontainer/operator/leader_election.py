@@ -26,7 +26,7 @@ RETRY_S = 2.0
 
 
 class Leadership:
-    """One candidate. `identity` says who; a holder that comes back under its old identity goes on at once."""
+    """One candidate. `identity` says who; a holder that comes back under its old identity continues at once."""
 
     def __init__(
         self,

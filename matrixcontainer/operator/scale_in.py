@@ -31,7 +31,7 @@ class Leave:
     waiting: str = ""
 
     def shown_in(self, observed: InstanceView) -> InstanceView:
-        """The instance as it is, its progress said to be this drain."""
+        """The instance as it is, its progress reported to be this drain."""
         draining = Condition(type="Progressing", status="True", reason="Draining", message=self.waiting)
         others = [each for each in observed.conditions if each.type != draining.type]
         return observed.model_copy(update={"conditions": [*others, draining]})

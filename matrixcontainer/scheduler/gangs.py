@@ -10,7 +10,7 @@
 | MindCluster | annotation `sp-block`, in dies (16 a node) | a block: must divide the gang |
 | MindCluster | annotation `reserve-nodes` | nodes held ready beside the gang to step in for a lost one |
 | Volcano, coscheduling | PodGroup: `minMember`, `networkTopology` | size and domain (`pod_groups.py`) |
-| Kubernetes | `spec.priority` (of a PriorityClass), `spec.preemptionPolicy` | whom it may put out |
+| Kubernetes | `spec.priority` (of a PriorityClass), `spec.preemptionPolicy` | whom it may preempt |
 
 A gang is placed whole: all its pods or none. A pod takes up to a node's worth of NPUs (8); pods of a gang that ask for
 fewer share nodes as far as they fill them evenly. Who speaks MindCluster may count a whole node in dies (16). A pod
@@ -64,7 +64,7 @@ class Gang:
 
     @property
     def notes(self) -> dict[str, str]:
-        """What is said of the gang, by its PodGroup and, before that, by its first pod."""
+        """What is reported of the gang, by its PodGroup and, before that, by its first pod."""
         return {**self.group.annotations, **(self.pods[0]["metadata"].get("annotations") or {})}
 
     @property

@@ -1,8 +1,8 @@
 """Places pods that ask for NPUs under `schedulerName: matrix-scheduler`, gangs whole, on nodes MatrixResource chooses.
 
 A gang gets an allocation of its own; a pod is bound once its node's agent has reported it active. What stands in the
-way is told as an event and as the pod's PodScheduled condition, in MatrixResource's own words. When the last pod of a
-gang is gone, so is its allocation. Works through bindings, on any Kubernetes API.
+way is reported as an event and as the pod's PodScheduled condition, in MatrixResource's own words. When the last pod of
+a gang is gone, so is its allocation. Works through bindings, on any Kubernetes API.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class PodScheduler:
             await self._tell(gang, name, "Normal", "Scheduled", f"assigned {gang.namespace}/{name} to {node}")
 
     async def _preempt(self, gang: Gang, allocation: AllocationView | None) -> bool:
-        """Whether its nodes were taken back (somebody of higher priority came): its pods leave, and it waits anew."""
+        """Whether its nodes were revoked (somebody of higher priority came): its pods leave, and it waits anew."""
         bound = [pod for pod in gang.alive() if pod["spec"].get("nodeName")]
         if allocation is not None and allocation.state != "Releasing":
             return False
@@ -106,7 +106,7 @@ class PodScheduler:
             if allocation is not None
             else ""
         )
-        message = why or "its nodes were taken back"
+        message = why or "its nodes were revoked"
         for pod in bound:
             name = pod["metadata"]["name"]
             await self._tell(gang, name, "Warning", "Preempted", message)
@@ -127,7 +127,7 @@ class PodScheduler:
                             await self._kube.delete(POD, pod["metadata"]["name"], gang.namespace, grace_s=0)
 
     async def _explain(self, gang: Gang, reason: str, message: str) -> None:
-        """Why the gang waits, on each of its unbound pods; said once until it changes."""
+        """Why the gang waits, on each of its unbound pods; reported once until it changes."""
         for pod in gang.alive():
             name = pod["metadata"]["name"]
             if pod["spec"].get("nodeName") or self._reported.get(pod["metadata"]["uid"]) == message:

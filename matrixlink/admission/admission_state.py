@@ -6,7 +6,7 @@ before it commits.
 
 Two books are kept: who holds what of the links as they are, and who would when all of them are whole and in use. A
 floor has to fit in both, so that no repair ever breaks a promise, and a protection lost to a failure is whole again
-when the failure is mended.
+when the failure is repaired.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class AdmissionState:
         return BandwidthRequest(terms.name, terms.plane, needs, terms.floor_gbps, terms.protection, terms.rank)
 
     def book(self, request: SliceState, current: SliceState | None, dry: bool) -> SliceState:
-        """Book the wish's floor in place of what the slice held; the wish with what of it is kept. Raises
+        """Book the spec's floor in place of what the slice held; the spec with what of it is kept. Raises
         InsufficientBandwidth.
 
         A slice that asks for no higher a floor than it was promised may change its members while links are down: what

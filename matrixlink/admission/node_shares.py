@@ -99,7 +99,7 @@ def _shared(terms: SliceState, floor: float, has: float, whole: float, fabric: F
 @functools.lru_cache(maxsize=4096)
 def _first_share(capacity: float, terms: tuple[Shared, ...]) -> float:
     """The first slice's rate on one sub-plane of one node. Floors that a loss has just undercut, or rounding tipped
-    over, are scaled to what there is: the promise itself is mended by the next reroute."""
+    over, are scaled to what there is: the promise itself is repaired by the next reroute."""
     booked = sum(floor for _, floor, _ in terms)
     part = 1.0 if booked <= capacity else capacity / booked * (1 - 1e-12)
     flows = [Flow((0,), weight, floor * part, ceiling) for weight, floor, ceiling in terms]

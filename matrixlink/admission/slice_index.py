@@ -40,7 +40,7 @@ class SliceState:
     view: dict[str, Any] = field(repr=False)
     withdrawing: bool = False
     asked: bool = False
-    """Agents were asked to program the present wish."""
+    """Agents were asked to program the present spec."""
 
 
 def terms_of(row: SliceRow) -> SliceState:

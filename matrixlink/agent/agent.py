@@ -1,9 +1,9 @@
 """LinkAgent: MatrixLink's software on one node's Qingtian card.
 
-It holds, slice by slice, the newest wish, works the wishes off stage by stage into the switches' tables, and says in
+It holds, slice by slice, the newest spec, works the specs off stage by stage into the switches' tables, and says in
 every report which generation of what is programmed, what it read back of it, which ports are below their rate and which
-probes went wrong. A wish older than the one it holds is refused. Cut off from the control plane it keeps forwarding on
-its last configuration. A card remembers its wishes through loss of power; the switches' tables do not survive it and
+probes went wrong. A spec older than the one it holds is refused. Cut off from the control plane it keeps forwarding on
+its last configuration. A card remembers its specs through loss of power; the switches' tables do not survive it and
 are written again, as they are when they are found to be otherwise than the agent wrote them.
 """
 
@@ -29,7 +29,7 @@ from matrixlink.ports import Hardware, PortCounters
 
 @dataclass
 class HeldProgram:
-    """One slice on one node: what is wished, what generation of it was worked off, and the digest of what was then
+    """One slice on one node: what is requested, what generation of it was worked off, and the digest of what was then
     written (None: nothing is to be in the tables)."""
 
     generation: int
@@ -92,12 +92,12 @@ class LinkAgent:
     # -- orders --------------------------------------------------------------------------------------------------
 
     def ensure(self, program: ProgramView) -> None:
-        """Take up a wish. Raises StaleGeneration for one older than what is held; the same one again is no news."""
+        """Take up a spec. Raises StaleGeneration for one older than what is held; the same one again is no news."""
         desired = program.model_dump(mode="json") if program.action == "program" else None
         self._order(program.slice, program.generation, program.action, desired)
 
     def take_answer(self, desired: list[DesiredProgram]) -> None:
-        """Take up all that the answer to a report wishes of this node; forget what is cleared and not wished for."""
+        """Take up all that the answer to a report specs of this node; forget what is cleared and not requested."""
         for each in desired:
             try:
                 if each.program is not None:
@@ -129,14 +129,14 @@ class LinkAgent:
     # -- work ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work off wishes as they come, for ever. Ends only by being cancelled."""
+        """Work off specs as they come, for ever. Ends only by being cancelled."""
         while True:
             self._wake.clear()
             await self.drain_queue()
             await self._wake.wait()
 
     async def drain_queue(self) -> None:
-        """Until no wish is open, one slice at a time."""
+        """Until no spec is open, one slice at a time."""
         while (
             slice := next((slice for slice, program in self._programs.items() if not program.done), None)
         ) is not None:
@@ -150,7 +150,7 @@ class LinkAgent:
             await self._clock.sleep(stage.takes_s(self._random))
             if (program.generation, program.action) != (generation, action):
                 self.stage = None
-                return  # overtaken by a newer wish; the tables stay as they were
+                return  # overtaken by a newer spec; the tables stay as they were
         if desired is None:
             self.hardware.tables.pop(slice, None)
         else:
@@ -162,7 +162,7 @@ class LinkAgent:
         self._changed()
 
     def power_lost(self) -> None:
-        """The switches' tables are gone; the wishes on the card are not."""
+        """The switches' tables are gone; the specs on the card are not."""
         self.stage = None
         self.hardware.tables.clear()
         for program in self._programs.values():
@@ -189,8 +189,8 @@ class LinkAgent:
         return drifted
 
     def _write_again(self, slice: str, generation: int) -> None:
-        """MatrixLink found by the digest that what is in the tables is not what it wishes, though its generation is:
-        forget what was held of it, so that the whole wish is taken up anew."""
+        """MatrixLink found by the digest that what is in the tables is not what it specs, though its generation is:
+        forget what was held of it, so that the whole spec is taken up anew."""
         program = self._programs.get(slice)
         if program is not None and program.generation == generation and program.done:
             program.generation = program.done_generation = -1

@@ -1,7 +1,7 @@
 """The agent's part of probing: once a round it sends the plan's probes and keeps which went wrong until the next.
 
 Rounds are counted on the clock all nodes share, so that everybody probes by the same plan. What a port's own status
-explains is not told again as a failed probe: a report names the ports, and MatrixLink leaves out what crosses them.
+explains is not reported again as a failed probe: a report names the ports, and MatrixLink leaves out what crosses them.
 """
 
 from __future__ import annotations

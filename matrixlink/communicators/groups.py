@@ -1,4 +1,4 @@
-"""From a wish and a slice's members to a group of transfers."""
+"""From a spec and a slice's members to a group of transfers."""
 
 from __future__ import annotations
 

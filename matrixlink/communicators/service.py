@@ -3,7 +3,7 @@
 What was asked is in the table; everything else is worked out: a communicator's ranks from its slice's members, its
 paths from the forwarding tables, its rates from everybody's flows. `follow` takes no input and may be called at any
 moment: it lets go of communicators whose slice is gone, brings flows to the slices' members and to the ports as they
-are, and so a restart, a failed transaction or a missed nudge leaves nothing to mend. Ranks that are no members of the
+are, and so a restart, a failed transaction or a missed nudge leaves nothing to repair. Ranks that are no members of the
 slice (any more) send nothing and are sent nothing.
 """
 
@@ -53,7 +53,7 @@ class Communicators:
     def ensure(
         self, name: str, request: CommunicatorRequest, *, if_match: str | None = None, validate_only: bool = False
     ) -> CommunicatorView:
-        """Have a communicator as wished; the same wish again is no news. Raises InvalidField, Conflict."""
+        """Have a communicator as requested; the same spec again is no news. Raises InvalidField, Conflict."""
         checked_resource_name(name)
         self.synchronise()
         with self.store.transaction(dry=validate_only) as session:
@@ -140,7 +140,7 @@ class Communicators:
         return f"{sum(len(change.repathed) for change in changes if change)} flows on other paths"
 
     def _note(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
-        """Slices or communicators are about to change. Should the commit fail, looking once more does no harm."""
+        """Slices or communicators are about to change. Should the commit fail, looking again does no harm."""
         self._look_again = self._look_again or any(isinstance(row, SliceRow | CommunicatorRow) for row in rows)
 
     def _look(self) -> None:
@@ -187,7 +187,7 @@ class Communicators:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _slice_of(self, session: Session, request: CommunicatorRequest) -> SliceRow:
-        """The slice of a wish that can be; InvalidField for what cannot, whatever it is about."""
+        """The slice of a spec that can be; InvalidField for what cannot, whatever it is about."""
         slice = session.get(SliceRow, request.slice)
         if slice is None:
             raise InvalidField(f"there is no slice named {request.slice[:80]!r}", field="slice")

@@ -1,8 +1,8 @@
 """UbTraffic: one supernode's UB plane as agents report it, with its forwarding tables and the flows over them.
 
 Names on one side, numbers on the other: nodes and endpoints in the order of the topology, ports as elements of the
-tables. What it knows of the hardware is what the fabric was told, and of drains what is asked of it; `follow` brings
-tables and flows to that, whatever came before, and remembers of each group what the newest event changed.
+tables. What it knows of the hardware is what the fabric was reported, and of drains what is asked of it; `follow`
+brings tables and flows to that, whatever came before, and remembers of each group what the newest event changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is asked and told of drains: parts of the fabric that are taken out of use for maintenance."""
+"""What is asked and informed of drains: parts of the fabric that are taken out of use for maintenance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DrainRequest(ApiModel):
 
 
 class DrainView(ResourceView):
-    """A drain: how many ports are out, and how many programs may still send over them. `what_if` is told where only
+    """A drain: how many ports are out, and how many programs may still send over them. `what_if` is informed where only
     validation was asked."""
 
     elements: list[str]

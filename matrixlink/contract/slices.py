@@ -21,7 +21,7 @@ MEMBERS_MAX = 4096
 
 
 class SliceRequest(ApiModel):
-    """A wish for a share of one plane. `floor_gbps_per_npu` is promised on every link the members need; between floor
+    """A spec for a share of one plane. `floor_gbps_per_npu` is promised on every link the members need; between floor
     and ceiling a slice gets its part, by weight, of what nobody was promised. Weight defaults to the class's."""
 
     project: str = Field("default", min_length=1, max_length=63)
@@ -161,8 +161,9 @@ class FailedProbe(ApiModel):
 
 
 class ReportedProbes(ApiModel):
-    """A round of probes. Which they were is the plan's; only those that went wrong are told, unless they crossed a port
-    of the node's own that the report names. `latency_us` is the mean of those that were answered, plane by plane."""
+    """A round of probes. Which they were is the plan's; only those that went wrong are reported, unless they crossed a
+    port of the node's own that the report names. `latency_us` is the mean of those that were answered, plane by
+    plane."""
 
     round: int = Field(ge=0)
     sent: int = Field(ge=0, le=4096)
@@ -207,7 +208,7 @@ class LinkReports(ApiModel):
 
 class DesiredProgram(ApiModel):
     """One slice an agent is to hold or to clear. `program` is there when the agent does not hold this generation, or is
-    to write it `again` because what it read back is not what is wished."""
+    to write it `again` because what it read back is not what is requested."""
 
     slice: str
     generation: int
@@ -218,7 +219,7 @@ class DesiredProgram(ApiModel):
 
 
 class LinkReportAnswer(ApiModel):
-    """Whether a report was taken, and all that is wished of the node, so that a lost watch event heals here."""
+    """Whether a report was taken, and all that is requested of the node, so that a lost watch event heals here."""
 
     node: str
     accepted: bool
@@ -293,7 +294,7 @@ class PlaneSummary(ResourceView):
 
 
 class QosClassView(ResourceView):
-    """One class: its weight by default, what it says of floors, who gives way."""
+    """One class: its weight by default, what it says of floors, who yields."""
 
     weight: float
     floor: Literal["required", "optional", "none"]

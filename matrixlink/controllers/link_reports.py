@@ -3,8 +3,8 @@ rate, which probes went wrong.
 
 Reports come in batches; each node's is taken or refused by itself. One of an earlier life of the agent, or older than
 the last one taken, is refused. What was taken renews the agent's lease and writes only what changed. The answer says
-all that is wished of the node: a slice the agent holds and nobody wishes for is to be cleared, a table that is not what
-is wished (by its digest) is to be written again, and a fence falls once a slice is gone.
+all that is requested of the node: a slice the agent holds and nobody specs for is to be cleared, a table that is not
+what is requested (by its digest) is to be written again, and a fence falls once a slice is gone.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class LinkReportProcessor:
     # -- drift -------------------------------------------------------------------------------------------------------
 
     def _audit(self, session: Session, row: ProgramRow, reported: ReportedProgram | None) -> None:
-        """Tell of tables that were otherwise than wished: those the agent found and wrote again by itself, and those
+        """Tell of tables that were otherwise than requested: those the agent found and wrote again by itself, and those
         only the digest gives away."""
         if reported is None:
             self._drifts.pop(row.name, None)
@@ -157,14 +157,14 @@ class LinkReportProcessor:
         described = self._drifts.get(row.name)
         known = (
             reported.drifts if described is None else described
-        )  # what happened before our own start was told before
+        )  # what happened before our own start was reported before
         if described != reported.drifts:
             self._store.records.on_rollback(restore_entry(self._drifts, row.name))
             self._drifts[row.name] = reported.drifts
         strange = self._strange(row, reported)
         if reported.drifts > known or strange:
             self.counters["drifts"] += 1
-            who = "its digest is not that of the wish" if strange else "its agent read it back"
+            who = "its digest is not that of the spec" if strange else "its agent read it back"
             text = f"the table of {row.slice} on {row.node} was not what was programmed: {who}; it is written again"
             self._store.say(session, row.slice, "TablesDrifted", text, self._clock.now(), warning=True)
 
@@ -177,7 +177,7 @@ class LinkReportProcessor:
         )  # fmt: skip
 
     def _digest(self, row: ProgramRow) -> str:
-        """Of what is wished, worked out once for every body: a new wish has one of its own."""
+        """Of what is requested, worked out once for every body: a new spec has one of its own."""
         known = self._desired.get(row.name)
         if known is None or known[0] is not row.body:
             known = self._desired[row.name] = (row.body, digest(row.view().model_dump(mode="json")))
@@ -249,7 +249,7 @@ class LinkReportProcessor:
 
 
 def _holds(row: ProgramRow, reported: ReportedProgram | None) -> bool:
-    """Whether the agent knows this generation already, so that it need not be told again."""
+    """Whether the agent knows this generation already, so that it need not be reported again."""
     return reported is not None and reported.generation == row.generation and (row.action == "clear") == (
         reported.status == "Cleared"
     )  # fmt: skip

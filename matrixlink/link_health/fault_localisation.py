@@ -2,8 +2,8 @@
 
 The newest rounds are kept in memory only; what was found is in the links' rows. A part is found when two rounds in a
 row point at it and nothing else would explain them, and it is acquitted when in two rounds some probe over it came
-through whole. So a silent fault is found, and its mending, within `DETECTED_WITHIN_S` of emulated time; where emulated
-time runs so fast that a round takes longer, within 3.5 rounds.
+through whole. So a silent fault is found, and its repairing, within `DETECTED_WITHIN_S` of emulated time; where
+emulated time runs so fast that a round takes longer, within 3.5 rounds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ DETECTED_WITHIN_S = DETECTED_WITHIN_ROUNDS * ROUND_S
 
 @dataclass(frozen=True, slots=True)
 class ProbeResults:
-    """One node's round: the failed probes by number, and the ports of its own that said they were below their rate."""
+    """One node's round: the failed probes by number, and the ports of its own that reported they were below their
+    rate."""
 
     sent: int
     failed: dict[int, float]

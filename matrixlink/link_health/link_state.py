@@ -149,7 +149,7 @@ class LinkStateTracker:
         return self._store.new_link(session, self._fabric.link(name)) if found is None else found
 
     def _reconcile(self, session: Session, row: LinkRow, was_gbps: float) -> bool:
-        """Bring a row and the fabric to what is now known. `was_gbps`: what was said of it before."""
+        """Bring a row and the fabric to what is now known. `was_gbps`: what was reported of it before."""
         built = row.built_gbps
         before, after = health(was_gbps, built), health(row.effective_gbps, built)
         if WORSE[after] > WORSE[before]:

@@ -4,7 +4,7 @@ A drain is first judged as a what-if: where it would break a floor or cut member
 all the same. Then every slice whose routes crossed the elements gets routes around them, in a generation of its own.
 The elements carry what they carry until every agent has acknowledged routes that no longer cross them, and only then is
 the drain Drained. A node whose agent is silent keeps forwarding as it did, so a drain waits for it. Deleting the drain
-puts the elements back: routes return to them at once. What agents report of a drained link goes on being believed.
+puts the elements back: routes return to them at once. What agents report of a drained link continues being believed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The digest of a switch table: a few hex digits by which an agent that read a table back and MatrixLink that wished
+"""The digest of a switch table: a few hex digits by which an agent that read a table back and MatrixLink that requested
 for it know whether they mean the same. Over what a program puts into the tables, not over its bookkeeping."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""QoS classes: what a slice is promised, and who gives way.
+"""QoS classes: what a slice is promised, and who yields.
 
 Every slice gets its floor and, by weight, a share of what nobody was promised (rule guarantee-plus-share), up to its
-ceiling. When capacity is lost, floors are kept in the order of the classes: the last class gives way first.
+ceiling. When capacity is lost, floors are kept in the order of the classes: the last class yields first.
 """
 
 from __future__ import annotations

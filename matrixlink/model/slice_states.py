@@ -1,6 +1,6 @@
 """The states of a network slice: from a promise to routes in every member's switches, and back to nothing.
 
-A slice is a share of one plane for one instance. Its generation counts its wishes and its routes; agents acknowledge a
+A slice is a share of one plane for one instance. Its generation counts its specs and its routes; agents acknowledge a
 generation, and only when all members have is the slice Active. `stands` reads the state off what the agents reported.
 """
 
@@ -22,7 +22,7 @@ SLICE_STATES = StateMachine(
         State(
             REROUTING, "Links were lost or came back; the agents are asked to program routes around or over them.", 60
         ),
-        State(FAILED, "An agent could not program it; the next wish or a new attempt leads out."),
+        State(FAILED, "An agent could not program it; the next spec or a new attempt leads out."),
         State(WITHDRAWING, "Reachable agents are clearing it; its floors stay booked until they have.", 120),
         State(WITHDRAWN, "Cleared wherever an agent could be reached, fenced where not; its key and floors are free."),
     ],

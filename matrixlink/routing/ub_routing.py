@@ -178,7 +178,7 @@ def _joined(uplinks: Vector, order: tuple[Weights, ...], dies: tuple[tuple[Weigh
 def _worst(
     kind: PortCondition, others: tuple[PortCondition, ...], fails: str, per_npu: int
 ) -> tuple[Vector, dict[Weights, Vector]]:
-    """Per GB/s of floor and NPU, the most over all peers and failures: what goes on each uplink, and on the links of
+    """Per GB/s of floor and NPU, the most over all peers and failures: what continues each uplink, and on the links of
     each kind of die. An NPU's floor is split over its `per_npu` dies."""
     uplink = np.zeros(len(kind.chips) * len(kind.chips[0]))
     links: dict[Weights, Vector] = {}

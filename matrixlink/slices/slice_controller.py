@@ -1,7 +1,7 @@
 """Switchboard: admit, program, reroute, withdraw. Who may use which part of the fabric is decided here and nowhere
 else.
 
-Every verb is idempotent and one transaction: asked twice with the same wish it finds what it did. What the agents then
+Every verb is idempotent and one transaction: asked twice with the same spec it finds what it did. What the agents then
 do is reported, and `settle` moves slices on. What is promised of which link is kept by `Promises`.
 """
 
@@ -51,7 +51,7 @@ class SliceController:
         self.after_settle = self._settling.after
         """Called after slices were settled: for what waits for agents' acknowledgements beside them."""
         self.after_change: list[Callable[[Session, SliceRow], None]] = []
-        """Called after a slice was wished anew, or is withdrawn: for what hangs on it."""
+        """Called after a slice was requested anew, or is withdrawn: for what hangs on it."""
         self.extend_bodies: Callable[[SliceRow, dict[str, dict[str, Any]]], None] = lambda row, bodies: None
         """Adds to a slice's programs what its members hold beside its own routes."""
 
@@ -211,7 +211,7 @@ class SliceController:
         check_protection(request.plane, request.protection, request.floor_gbps_per_npu)
 
     def _desired(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
-        """The wish as a row that is not (yet) in the session."""
+        """The spec as a row that is not (yet) in the session."""
         row: SliceRow = shape_of(SliceRow).made(
             name=name,
             project=request.project,

@@ -1,6 +1,6 @@
 """Tables of MatrixLink.
 
-`slices` is what was wished and how far it is, `programs` what each agent is asked to hold, `links` the ports that
+`slices` is what was requested and how far it is, `programs` what each agent is asked to hold, `links` the ports that
 agents reported or probes found below their rate, `events` what happened, `agents` the newest life of each. `fences`
 remembers nodes that could not be asked to clear a slice before it ended: their isolation key is not given out again
 until they have. `slice_names` keeps the last generation of slices that are gone, so that one made again under an old

@@ -1,7 +1,7 @@
 """ResourceAgent: MatrixResource's software on one node's Qingtian card.
 
-It holds the newest wish for its node and works towards it stage by stage, says in every report how far it is, and
-remembers across its own restarts. An older wish than the one it holds is refused: that is what fences a node that was
+It holds the newest spec for its node and works towards it stage by stage, says in every report how far it is, and
+remembers across its own restarts. An older spec than the one it holds is refused: that is what fences a node that was
 given up while nobody could reach it.
 """
 
@@ -22,7 +22,7 @@ from matrixresource.contract.agents import AssignmentView, NodeReport, ReportAns
 from matrixresource.contract.nodes import NodeInventory
 
 DONE = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
-"""The status that fulfils a wish."""
+"""The status that fulfils a spec."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class AgentTask:
 def next_work(
     status: str, holds: str | None, wanted: str, allocation: str | None, deployed: bool = False
 ) -> AgentTask | None:
-    """What brings a node nearer to the wish; None when it is fulfilled. A pure decision.
+    """What brings a node nearer to the spec; None when it is fulfilled. A pure decision.
 
     `status` and `holds`: what the node is and whose work is on it; `deployed`: whether a finished image is on its disk,
     so that after a loss of power it need only boot and join. Whoever takes a node over starts from clean.
@@ -95,7 +95,7 @@ class ResourceAgent:
     # -- orders --------------------------------------------------------------------------------------------------
 
     def ensure(self, assignment: AssignmentView) -> None:
-        """Take up a wish. Raises StaleGeneration for one older than what is held; the same one again is no news."""
+        """Take up a spec. Raises StaleGeneration for one older than what is held; the same one again is no news."""
         if assignment.generation < self.generation:
             raise StaleGeneration(f"{self.node.name} holds generation {self.generation}, not {assignment.generation}")
         if assignment.generation == self.generation:
@@ -111,14 +111,14 @@ class ResourceAgent:
 
     @property
     def reported_status(self) -> str:
-        """The status as reported: work that is due counts as begun, so no report calls an old state the new wish."""
+        """The status as reported: work that is due counts as begun, so no report calls an old state the new spec."""
         work = self._next()
         return self.status if work is None or self.stage is not None else self._stages[work.name][0].status
 
     # -- work ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work towards the newest wish, for ever. Ends only by being cancelled: loss of power, end of the process."""
+        """Work towards the newest spec, for ever. Ends only by being cancelled: loss of power, end of the process."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._live_whole())
             group.create_task(self.parts.run())
@@ -149,7 +149,7 @@ class ResourceAgent:
         self._changed()
 
     def _overtaken(self, work: AgentTask) -> bool:
-        """Whether the newest wish makes this work pointless; seen between stages, as on a real machine."""
+        """Whether the newest spec makes this work pointless; seen between stages, as on a real machine."""
         return (DONE[self.desired_role], self.allocation) != (work.ends, work.allocation)
 
     def power_lost(self) -> None:
@@ -190,7 +190,7 @@ class ResourceAgent:
         )
 
     def handle_reply(self, report: NodeReport, answer: ReportAnswer) -> None:
-        """Note what MatrixResource knows by its answer. Raises StaleGeneration for a wish that came too late."""
+        """Note what MatrixResource knows by its answer. Raises StaleGeneration for a spec that came too late."""
         if not answer.accepted:
             return
         self._reported_ports = self._reported_ports | (report.ports or {})

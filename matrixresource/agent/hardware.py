@@ -38,7 +38,7 @@ FaultKind = Literal[
 
 FAULT_KINDS: dict[str, str] = {
     "node-down": "the node loses power; its agents fall silent and its work is gone",
-    "agent-hang": "the agents on the Qingtian card fall silent; the node itself goes on",
+    "agent-hang": "the agents on the Qingtian card fall silent; the node itself continues",
     "npu-fault": "an NPU or a die of it raises a fault code (parameters: npu 0-7, die 0 or 1, code, default 220001001)",
     "component-fault": "a component raises a fault code (parameters: component, code, severity from hint to critical)",
     "missing-part": "the node lacks a part (parameters: part, e.g. npu5, npu5-die1, cpu3, dimm7, vpc)",
@@ -131,7 +131,7 @@ class EmulatedNode:
         return inventory(self.spec, self.missing, serial=f"cm384-{self.name}", firmware=FIRMWARE)
 
     def apply_faults(self, faults: list[InjectedFault]) -> None:
-        """Take on exactly the state these faults leave; what is no longer among them is mended."""
+        """Take on exactly the state these faults leave; what is no longer among them is repaired."""
         mine = [fault for fault in faults if fault.target == self.name]
         powered = not any(fault.kind == "node-down" for fault in mine)
         if self.powered and not powered:
@@ -197,7 +197,7 @@ def _code(fault: InjectedFault) -> tuple[str, str]:
 
 
 def lacking(fault: InjectedFault) -> str:
-    """The part that a `missing-part` fault takes away; also told by a port's name or an NPU's number."""
+    """The part that a `missing-part` fault takes away; also reported by a port's name or an NPU's number."""
     given = fault.parameters
     if "part" in given or "port" in given:
         return str(given.get("part", given.get("port")))

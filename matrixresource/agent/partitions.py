@@ -1,8 +1,8 @@
 """The parts of one node that several allocations share, as the node's agent works on them.
 
 A part is some dies, sockets and memory for one allocation. Each part is prepared and released by itself, beside the
-others and beside whatever the node does as a whole. What a part has to do follows from what is wished of it and what it
-holds, so a part that was interrupted anywhere (loss of power, the agent's own restart) goes on from there.
+others and beside whatever the node does as a whole. What a part has to do follows from what is requested of it and what
+it holds, so a part that was interrupted anywhere (loss of power, the agent's own restart) resumes from there.
 
 Dies are never in two hands: a part gives dies up by wiping them, waits for nobody to do so, and takes a die only when
 no other part holds it any more.
@@ -24,13 +24,14 @@ from matrixresource.contract.agents import DesiredPartition, PartReport
 
 @dataclass
 class Part:
-    """What one allocation has of a node. `wish` None: nothing is wished any more, it is to be wiped and forgotten."""
+    """What one allocation has of a node. `spec` None: nothing is requested any more, it is to be wiped and
+    forgotten."""
 
     desired: DesiredPartition | None
     assigned_dies: frozenset[int] = frozenset()
     """Dies that were taken and not wiped since."""
     prepared: DesiredPartition | None = None
-    """The wish that was last prepared to its end, unless power was lost since."""
+    """The spec that was last prepared to its end, unless power was lost since."""
 
     @property
     def desired_dies(self) -> frozenset[int]:
@@ -45,12 +46,13 @@ class Part:
 
 
 def _same(prepared: DesiredPartition, spec: DesiredPartition) -> bool:
-    """Whether what was prepared serves the wish. A rank is only a name: it changes without work."""
+    """Whether what was prepared serves the spec. A rank is only a name: it changes without work."""
     return prepared.model_copy(update={"rank": spec.rank}) == spec
 
 
 class Partitions:
-    """The parts of one node. `enrolled` says whether the node may be worked on yet; `changed` is told of all news."""
+    """The parts of one node. `enrolled` says whether the node may be worked on yet; `changed` is informed of all
+    news."""
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class Partitions:
         self._news = asyncio.Event()
 
     def ensure(self, requests: Iterable[DesiredPartition]) -> None:
-        """These are wished and no others."""
+        """These are requested and no others."""
         desired = {spec.allocation: spec for spec in requests}
         for allocation in self._parts.keys() - desired.keys():
             self._parts[allocation].desired = None
@@ -92,7 +94,7 @@ class Partitions:
         ]
 
     def _hindrance(self, allocation: str, part: Part) -> str:
-        """Why the wish can not be fulfilled; empty where it can."""
+        """Why the spec can not be fulfilled; empty where it can."""
         if part.desired is None or part.assigned_dies - part.desired_dies:
             return ""
         missing = part.desired_dies - self._present()
@@ -101,7 +103,7 @@ class Partitions:
         for other, rival in self._parts.items():
             both = part.desired_dies & rival.desired_dies
             if other != allocation and both:
-                return f"die {', '.join(map(str, sorted(both)))} is wished for {other} too"
+                return f"die {', '.join(map(str, sorted(both)))} is requested {other} too"
         return ""
 
     # -- work ----------------------------------------------------------------------------------------------------
@@ -159,7 +161,7 @@ class Partitions:
             del self._parts[allocation]
 
     def power_lost(self) -> None:
-        """What was running on the parts is gone; what lies on them still has to be wiped."""
+        """What was running on the parts is gone; what is placed on them still has to be wiped."""
         for part in self._parts.values():
             part.prepared = None
 

@@ -1,8 +1,8 @@
 """Allocator: reserve, bind, resize, replace, release. Who holds what is decided here and nowhere else.
 
-Every verb is idempotent: asked twice with the same wish it finds what it did. A verb is one transaction, so it happens
+Every verb is idempotent: asked twice with the same spec it finds what it did. A verb is one transaction, so it happens
 whole or not at all; what the agents then do is watched, and `settle` moves states on as reports come in. Where
-something comes to lie is the ledger's choice (`capacity`), kept in step with the tables by the books.
+something comes to lie is the ledger's choice (`capacity`), kept in step with the tables by the ledger.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from matrixresource.store.tables import AllocationRow
 from matrixresource.store.topology_versions import TopologyHeadRow, checked_version, current_version
 
 FIXED = ("project", "npus_per_node", "placement", "affinity", "anti_affinity")
-"""What of a wish cannot change in place: an allocation moves to another placement, and is made anew for the others."""
+"""What of a spec cannot change in place: an allocation moves to another placement, and is made anew for the others."""
 
 
 class Allocator:
@@ -59,7 +59,7 @@ class Allocator:
         self._moves = Migrations(store, self.ledger, self._assignments)
         self.reservations = ReservationService(store, self.ledger, self._assignments, self._status, clock)
         self.decided: list[Callable[[VerbOutcome], None]] = []
-        """Told of every decision."""
+        """Informed of every decision."""
         self._relocations = Relocations(store, self.ledger, self._assignments)
         self._steps_in = Failover(store, self.ledger, self._assignments)
 
@@ -71,8 +71,8 @@ class Allocator:
     ) -> AllocationView:
         """Hold what is asked for `name`, or grow and shrink what it holds. Raises InsufficientCapacity, Conflict.
 
-        With `validate_only` the view shows where it would lie and, under `preempts`, whom it would put out; otherwise
-        `preempts` are those it has put out who have not come back.
+        With `validate_only` the view shows where it would lie and, under `preempts`, whom it would preempt; otherwise
+        `preempts` are those it has preempted who have not come back.
         """
         checked_resource_name(name)
         with self._store.transaction(dry=validate_only) as session:
@@ -125,7 +125,7 @@ class Allocator:
     def move(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
         """Take successors for the members that would lie elsewhere under `request`; everything held stays held.
 
-        Asked again it finds the move it began; with another wish it begins that one instead. With `validate_only` the
+        Asked again it finds the move it began; with another spec it begins that one instead. With `validate_only` the
         view is of the allocation as it would be in the end.
         """
         with self._store.transaction(dry=validate_only) as session:
@@ -232,7 +232,7 @@ class Allocator:
         return ended
 
     def cordon(self, name: NodeName, cordoned: bool, *, if_match: str | None = None) -> NodeView:
-        """Keep new work off a node, or let it come again; what runs there goes on."""
+        """Keep new work off a node, or let it come again; what runs there continues."""
         with self._store.transaction() as session:
             node = self._store.node(session, name)
             check_etag(node, if_match)
@@ -255,7 +255,7 @@ class Allocator:
         return allocation
 
     def _check(self, session: Session, name: str, request: AllocationRequest) -> None:
-        """What can be said of a request before anything is chosen."""
+        """What can be reported of a request before anything is chosen."""
         checked_version(session, request.topology_version)
         near = request.affinity.allocations if request.affinity else []
         apart = request.anti_affinity.allocations if request.anti_affinity else []
@@ -390,7 +390,7 @@ class Allocator:
         self, session: Session, allocation: AllocationRow, request: PlacementRequest, excluded: Sequence[NodeName]
     ) -> tuple[Placement | None, list[str]]:
         """Who stays keeps its place; where there are to be fewer, those excluded go first, then the last ranks. And
-        whom it puts out."""
+        whom it preempts."""
         self.ledger.touched()
         ledger, before = self.ledger.ledger, self.ledger.ledger.allocations[allocation.name].request
         ranked = [
@@ -427,7 +427,7 @@ class Allocator:
         self._steps_in.refill(session, allocation)
 
     def _elsewhere(self, session: Session, allocation: AllocationRow, request: AllocationRequest) -> AllocationRequest:
-        """A wish to lie elsewhere, within the quota and with the lease there is: only `renew` and a wish in place
+        """A want to lie elsewhere, within the quota and with the lease there is: only `renew` and a spec in place
         change that."""
         if request.project != allocation.project:
             raise Conflict("an allocation stays in its project", field="project")

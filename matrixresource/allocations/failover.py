@@ -18,7 +18,7 @@ from matrixresource.store.tables import AllocationRow, NodeRow
 
 
 class Failover:
-    """Fills gaps among the members and spares of one allocation. The books are open."""
+    """Fills gaps among the members and spares of one allocation. The ledger are open."""
 
     def __init__(self, store: ResourceStore, ledger: LedgerSync, assignments: NodeAssignments) -> None:
         self._store = store
@@ -83,7 +83,7 @@ class Failover:
         return True
 
     def _from_elsewhere(self, session: Session, allocation: AllocationRow, name: NodeName) -> None:
-        """What the ledger finds under the rules of the wish, else with its domain and spread as preferences."""
+        """What the ledger finds under the rules of the spec, else with its domain and spread as preferences."""
         ledger_sync = self._ledger
         ledger, number = ledger_sync.ledger, ledger_sync.numbers[name]
         request = ledger.allocations[allocation.name].request

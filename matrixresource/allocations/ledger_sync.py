@@ -1,7 +1,7 @@
 """Books: the ledger kept in step with the database.
 
 The tables say who holds what; the ledger says it again in a form that decisions are quick on. A transaction that
-decides opens the books under the journal's lock, which reads the tables again if anything was committed that the
+decides opens the ledger under the journal's lock, which reads the tables again if anything was committed that the
 books have not seen: by another replica, or by a transaction of ours that came to nothing. A transaction of ours that
 commits is followed row by row.
 """
@@ -38,7 +38,7 @@ from matrixresource.store.topology_versions import supernodes
 
 UNSEEN = -1
 LEAVING = 1 << 40
-"""The priority of what is being released: nobody puts out who is leaving."""
+"""The priority of what is being released: nobody preempts who is leaving."""
 
 WIPED = "{} (being wiped)"
 """In the ledger, who holds the parts that an allocation has given up, until its agents have wiped them."""
@@ -56,10 +56,10 @@ class LedgerSync:
         self._of: Session | None = None
         """In whose eyes that is so; None once it is committed, so that everybody sees it."""
         self._opened: object = None
-        """The verb that opened the books last. Sessions outlive verbs, so they do not tell verbs apart."""
+        """The verb that opened the ledger last. Sessions outlive verbs, so they do not tell verbs apart."""
         self._wiped: set[str] = set()  # who has parts that wait to be wiped
         self.preempted_by: dict[str, list[str]] = {}
-        """By allocation, whom it has put out who has not come back."""
+        """By allocation, whom it has preempted who has not come back."""
         self.ledger = Ledger(ClusterShape(1, 1, 1))
         self.names: list[NodeName | None] = []
         self.numbers: dict[str, int] = {}
@@ -76,11 +76,11 @@ class LedgerSync:
         return self.ledger
 
     def touched(self) -> None:
-        """Said before the ledger is changed: unless the transaction commits, the books are read again."""
+        """Reported before the ledger is changed: unless the transaction commits, the ledger are read again."""
         self._seen = UNSEEN
 
     def allocate(self, name: str, request: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:
-        """The ledger's choice for a newcomer and whom it puts out; a refusal changes nothing."""
+        """The ledger's choice for a newcomer and whom it preempts; a refusal changes nothing."""
         seen, self._seen = self._seen, UNSEEN
         place, victims = self.ledger.allocate(name, request, now)
         if place is None:
@@ -225,7 +225,7 @@ class LedgerSync:
 
     def _promise(self, row: ReservationRow) -> None:
         allocation = self.ledger.allocations.get(row.name)
-        if allocation is None and row.state == "Held":
+        if allocation is None and row.state == "Active":
             return  # all of it was taken or released; it is about to end
         place = (
             placement_from_json(row.place, self.numbers.get, self.ledger.shape.nodes)

@@ -1,6 +1,6 @@
 """Roster: who has which node, written down together with what that asks of the node's agent.
 
-Every wish of an agent has a generation, one higher than the last: that is what fences a node that was given up while
+Every spec of an agent has a generation, one higher than the last: that is what fences a node that was given up while
 nobody could reach it. Used inside a transaction of the allocator.
 """
 
@@ -26,7 +26,7 @@ class NodeAssignments:
         """A whole node passes to `held`; whoever had it before has been asked."""
         node = self._store.node(session, name)
         if node.holder not in (None, allocation.name):
-            raise Conflict(f"{name} is held by {node.holder}")  # the books of this transaction say otherwise: a bug
+            raise Conflict(f"{name} is held by {node.holder}")  # the ledger of this transaction say otherwise: a bug
         node.holder, node.role, node.rank = allocation.name, role, rank
         if allocation.bound:
             self.request_deploy(session, node, allocation)
@@ -48,7 +48,7 @@ class NodeAssignments:
         self._assign(session, node, "Clean", None)
 
     def _assign(self, session: Session, node: NodeRow, wanted: str, current: AllocationRow | None) -> None:
-        """One generation on, unless that is already what is wished of the node."""
+        """One generation on, unless that is already what is requested of the node."""
         row = self._assignment(session, node)
         # Whoever is to be clean is so for nobody: a node that was never asked for anything else has nothing to do.
         allocation, rank = (None, None) if current is None or wanted == "Clean" else (current.name, node.rank)

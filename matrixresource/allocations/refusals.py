@@ -1,4 +1,4 @@
-"""Why a wish does not fit, said so that somebody can do something about it."""
+"""Why a spec does not fit, reported so that somebody can do something about it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def blocking_domains(ledger_sync: LedgerSync, request: PlacementRequest) -> str:
 
 
 def _looser(request: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]:
-    """The wish without one of its rules at a time."""
+    """The spec without one of its rules at a time."""
     if request.required_domain == "cabinet":
         yield "cabinet", changed_to(request, required_domain="supernode")
     if request.spread is not None:
@@ -138,7 +138,8 @@ _RULES: dict[str, Any] = {
 
 
 def blocking(rows: Iterable[NodeRow]) -> list[dict[str, Any]]:
-    """Per cabinet: its nodes, those entirely free, and what stands in the way on the others. The freest are told."""
+    """Per cabinet: its nodes, those entirely free, and what stands in the way on the others. The freest are
+    reported."""
     cabinets: dict[str, list[NodeRow]] = defaultdict(list)
     for row in rows:
         cabinets[row.node_name.cabinet].append(row)

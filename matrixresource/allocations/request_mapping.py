@@ -52,7 +52,7 @@ def _part(npus: float, field: str) -> None:
 def map_request(
     request: AllocationRequest, shape: ClusterShape, number: Callable[[NodeName], int | None], now: float = 0.0
 ) -> PlacementRequest:
-    """The ledger's wish. `number` gives a node's number, None for one that is not there; `now` starts the lease."""
+    """The ledger's spec. `number` gives a node's number, None for one that is not there; `now` starts the lease."""
     nodes, per = member_size(request)
     placement = request.placement
     if placement.policy == "pack" and placement.level == "node" and placement.required and nodes > 1:
@@ -123,7 +123,7 @@ def _rule(affinity: Affinity | None) -> DomainConstraint | None:
 
 
 def affinity_cycle(name: str, near: Iterable[str], known: Callable[[str], Iterable[str]]) -> list[str]:
-    """The way round by which `name` would have to be near itself, through those it wishes to be near; [] when there is
+    """The way round by which `name` would have to be near itself, through those it wants to be near; [] when there is
     none."""
     waiting = [[name, other] for other in near]
     seen: set[str] = set()

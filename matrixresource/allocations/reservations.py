@@ -94,7 +94,7 @@ class ReservationService:
         with self._store.transaction() as session:
             row = find(session, ReservationRow, name)
             check_etag(row, if_match)
-            if row.state == "Held":
+            if row.state == "Active":
                 raise Conflict(f"reservation {name!r} is held; release allocation {name!r}")
             session.delete(row)
 
@@ -108,7 +108,7 @@ class ReservationService:
             ledger = self._ledger.open(session)
             self._ledger.touched()
             for row in rows:
-                if row.ends_at <= now or (row.state == "Held" and session.get(AllocationRow, row.name) is None):
+                if row.ends_at <= now or (row.state == "Active" and session.get(AllocationRow, row.name) is None):
                     row.move("Ended")
             places, waiting = ledger.activate_due(now)
             for row in rows:
@@ -142,16 +142,16 @@ class ReservationService:
         apply_placement(session, self._store, self._assignments, self._ledger, allocation, place)
         self._status.reconcile(session, allocation, now)
         row.place = self._ledger.written(place)
-        row.move("Held")
+        row.move("Active")
 
     def claim(self, session: Session, reservation: str, name: str, request: PlacementRequest, now: float) -> Placement:
         """Take from a reservation that is held; its nodes are nobody's until the caller carries the place out.
 
-        Raises Conflict before its start and InsufficientCapacity when what is left of it does not hold the wish.
+        Raises Conflict before its start and InsufficientCapacity when what is left of it does not hold the spec.
         """
         row = find(session, ReservationRow, reservation)
         allocation = session.get(AllocationRow, reservation)
-        if row.state != "Held" or allocation is None:
+        if row.state != "Active" or allocation is None:
             raise Conflict(
                 f"reservation {reservation!r} is {row.state}, nothing can be taken from it", field="reservation"
             )

@@ -80,7 +80,7 @@ def routes(
         with store.reading() as session:
             return [npu for row in store.nodes(session) for npu in row.npu_views()]
 
-    @api.post("/npus/{name}:release", summary="Take back that frequent faults separated this NPU")
+    @api.post("/npus/{name}:release", summary="Revoke that frequent faults separated this NPU")
     async def release_npu(name: NpuName) -> NpuView:
         released = reports.release(name)
         replenish()

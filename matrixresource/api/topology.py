@@ -140,7 +140,7 @@ def topology_routes(store: ResourceStore, surveyor: TopologyManager, replenish: 
         if_match: IfMatch = None,
         validate_only: ValidateOnly = False,
     ) -> DomainView:
-        """Take nothing new there; what runs goes on."""
+        """Take nothing new there; what runs continues."""
         reason = body.reason if body else ""
         by = _who(request)
         return surveyor.close(name, by=by, reason=reason, drain=drain, if_match=if_match, dry=validate_only)

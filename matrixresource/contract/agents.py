@@ -23,9 +23,9 @@ class DesiredPartition(ApiModel):
 
 
 class AssignmentView(ResourceView):
-    """What is wished of one node: Clean, Spare or Member of an allocation, and parts of it for several.
+    """What is requested of one node: Clean, Spare or Member of an allocation, and parts of it for several.
 
-    Its generation fences older wishes; any change of the whole or of a part is a new one.
+    Its generation fences older specs; any change of the whole or of a part is a new one.
     """
 
     desired_role: Literal["Clean", "Spare", "Member"]
@@ -44,7 +44,7 @@ class ReportedFault(ApiModel):
 
 
 class PartReport(ApiModel):
-    """How far a node is with one part; one that is wished no more is wiped and then no longer reported."""
+    """How far a node is with one part; one that is requested no more is wiped and then no longer reported."""
 
     allocation: str = Field(max_length=63)
     status: Literal["Preparing", "Active", "Releasing", "Failed"]
@@ -55,9 +55,9 @@ class NodeReport(ApiModel):
     """What a resource agent says of its node.
 
     `epoch` counts the agent's lives and `sequence` its reports in this life: an older one is refused. `generation` is
-    the newest wish the agent has taken up, and `status` how far it is with it. `inventory` is told once in each life,
-    when it changes, and when an answer asks for it. `ports` says who answers at a port (null: nobody): all of them once
-    in each life and whenever the inventory is asked for, else those where that has changed.
+    the newest spec the agent has taken up, and `status` how far it is with it. `inventory` is reported once in each
+    life, when it changes, and when an answer asks for it. `ports` says who answers at a port (null: nobody): all of
+    them once in each life and whenever the inventory is asked for, else those where that has changed.
     """
 
     node: NodeName
@@ -85,7 +85,7 @@ class NodeReports(ApiModel):
 
 
 class ReportAnswer(ApiModel):
-    """Whether a report was taken, and the newest wish unless the agent holds it: lost watch events heal here.
+    """Whether a report was taken, and the newest spec unless the agent holds it: lost watch events heal here.
 
     `inventoryWanted`: nothing is known of what the node consists of; say it with the next report.
     """

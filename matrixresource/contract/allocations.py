@@ -56,10 +56,10 @@ class Affinity(ApiModel):
 
 
 class AllocationRequest(ApiModel):
-    """What one owner wishes to hold, all of it or nothing.
+    """What one owner wants to hold, all of it or nothing.
 
-    Either `nodes` (with `npusPerNode` of each, all eight unless said) or `npus` (up to eight lie on one node, 0.5 is a
-    die; more are given as equal parts of nodes, whole ones where it comes out even), or neither and `cpus` or
+    Either `nodes` (with `npusPerNode` of each, all eight unless reported) or `npus` (up to eight lie on one node, 0.5
+    is a die; more are given as equal parts of nodes, whole ones where it comes out even), or neither and `cpus` or
     `memoryGib` alone, which are pooled from any nodes whoever holds the NPUs there.
     """
 
@@ -82,7 +82,7 @@ class AllocationRequest(ApiModel):
     exclude_nodes: list[NodeName] = Field(default_factory=list, max_length=1024)
 
     def spec_dict(self) -> dict[str, Any]:
-        """The wish without what is no part of it: labels, what was to be avoided then, the version it was made on."""
+        """The spec without what is no part of it: labels, what was to be avoided then, the version it was made on."""
         return self.model_copy(update={"labels": {}, "exclude_nodes": [], "topology_version": ""}).wire()
 
     @model_validator(mode="after")
@@ -131,7 +131,7 @@ class ReplaceRequest(ApiModel):
 
 class MemberView(ApiModel):
     """One node of an allocation, or its part of one. `state` is the node's; `ready` says its agent has reported what is
-    wished of it.
+    requested of it.
 
     A successor is deployed beside the member whose rank it will take over, while an allocation moves. `dies` are those
     of a part of a node (NPU k has dies 2k and 2k+1), `pool` members give sockets and memory only.

@@ -40,7 +40,7 @@ class DefragmentationRequest(ApiModel):
         return self
 
     def spec(self) -> AllocationRequest:
-        """As an allocation's wish; a block's is for whole nodes that lie in one domain."""
+        """As an allocation's spec; a block's is for whole nodes that lie in one domain."""
         if self.request is not None:
             return AllocationRequest.model_validate(self.request.spec_dict())
         placement = PlacementPolicy(policy="pack", level=self.level, required=True)
@@ -48,7 +48,7 @@ class DefragmentationRequest(ApiModel):
 
 
 class MoveView(ApiModel):
-    """One member that moves: the allocation, its rank, the nodes it lies on before and after, and who moves it."""
+    """One member that moves: the allocation, its rank, the nodes it is placed on before and after, and who moves it."""
 
     allocation: str
     rank: int

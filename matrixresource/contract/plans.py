@@ -58,7 +58,7 @@ class PlanView(ApiModel):
     """Whether a request would fit now, and where; otherwise why not and what would help. Nothing was created.
 
     `blastRadius` says what the loss of one domain or switch would take at the most; `earliestStart` when it fits if
-    everybody leaves when they said.
+    everybody leaves when they reported.
     """
 
     fits: bool

@@ -14,7 +14,7 @@ from matrixresource.contract.allocations import AllocationRequest
 class ReservationRequest(AllocationRequest):
     """What shall be kept from `startsAt` (RFC 3339, emulated time) for `durationS` seconds.
 
-    It is an allocation's wish for later: without lease, without taking from another reservation.
+    It is an allocation's spec for later: without lease, without taking from another reservation.
     """
 
     starts_at: str = Field(max_length=40)
@@ -44,7 +44,7 @@ class ReservationRequest(AllocationRequest):
         return from_timestamp(self.starts_at)
 
     def spec(self) -> AllocationRequest:
-        """The allocation's wish in it."""
+        """The allocation's spec in it."""
         return AllocationRequest.model_validate(self.model_dump(exclude={"starts_at", "duration_s"}))
 
 

@@ -46,9 +46,9 @@ class TopologyChange(ApiModel):
         "DomainOpened",
         "CableDark",
         "CableMoved",
-        "CableMended",
+        "CableRepaired",
         "SwitchFailed",
-        "SwitchMended",
+        "SwitchRepaired",
     ]
     part: str
     peer: str | None = None

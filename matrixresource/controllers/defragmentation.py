@@ -34,7 +34,7 @@ class DefragmentationController:
         self._plans = PlanLifecycle(store, clock)
 
     def reconcile(self) -> str:
-        """One look at every plan that is not over, and the deeds that are ours."""
+        """One look at every plan that is not over, and the actions that are ours."""
         with self._store.reading() as session:
             running = [row.name for row in in_state(session, *UNDER_WAY)]
             proposed = in_state(session, "Proposed")
@@ -52,7 +52,7 @@ class DefragmentationController:
         return f"{actions} steps of {len(running)} defragmentations"
 
     def _looked_at(self, name: str) -> tuple[str, MoveView] | None:
-        """Write down what has come true and what is next; a deed where that is ours to do."""
+        """Write down what has come true and what is next; a action where that is ours to do."""
         with self._store.transaction() as session:
             self._store.records.lock(session)  # one replica looks at a time
             row = find(session, DefragmentationRow, name)
@@ -108,7 +108,7 @@ class DefragmentationController:
         return ("relocate", step) if step.by == "MatrixResource" else None
 
     def _did(self, name: str, action: str, step: MoveView) -> bool:
-        """Each deed is a verb of its own and may be asked for again."""
+        """Each action is a verb of its own and may be asked for again."""
         try:
             if action == "relocate":
                 request = RelocateRequest(node=NodeName(step.source), to=NodeName(step.to), defragmentation=name)

@@ -126,7 +126,7 @@ class NodeReportProcessor:
         )
 
     def release(self, npu: NpuName) -> NodeRow:
-        """Take back that the rule of frequency separated this NPU or its dies: somebody has looked at it."""
+        """Revoke that the rule of frequency separated this NPU or its dies: somebody has looked at it."""
         touched = ChangedNodes()
         with self._store.transaction() as session:
             node = self._store.node(session, npu.node)
@@ -147,7 +147,7 @@ class NodeReportProcessor:
             self._leases.open(session)
             for node in self._store.nodes(session):
                 agent = self._leases.agent(node.name, now, new=now - self._started_at < self._grace_s)
-                # Only for the worse: what is better is told by a report, to whichever replica.
+                # Only for the worse: what is better is reported by a report, to whichever replica.
                 if agent is not None and WORSE[agent] > WORSE[node.agent]:
                     node.agent = agent
                     node.read_state()

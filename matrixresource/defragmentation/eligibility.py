@@ -1,7 +1,7 @@
 """Who may move an allocation when room is made, read off its labels.
 
-What an instance lies on is moved by MatrixCompute, with its slices; other whole nodes by MatrixResource itself. Pods
-cannot be moved while they run, and what a reservation holds has nobody to move yet.
+What an instance is placed on is moved by MatrixCompute, with its slices; other whole nodes by MatrixResource itself.
+Pods cannot be moved while they run, and what a reservation holds has nobody to move yet.
 """
 
 from __future__ import annotations

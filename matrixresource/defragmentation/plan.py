@@ -31,7 +31,7 @@ class RoomPlan:
 
 
 def plan_room(session: Session, store: ResourceStore, ledger: LedgerSync, request: PlacementRequest) -> RoomPlan | None:
-    """The way to room for a wish that moves the fewest NPUs; None when none was found. What is being cleaned, or kept
+    """The way to room for a spec that moves the fewest NPUs; None when none was found. What is being cleaned, or kept
     by a defragmentation, counts as free."""
     movers = _movers(session, store)
     rows = {row.name: row for row in store.nodes(session)}
@@ -106,12 +106,12 @@ def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow]) -> str |
             continue
         member, target = nodes.get(step.source), nodes.get(step.to)
         if member is None or (holders[step.source], member.rank) != (step.allocation, step.rank):
-            return f"{step.allocation} no longer lies on {step.source}"
+            return f"{step.allocation} no longer is placed on {step.source}"
         fault = "gone" if target is None else target.fault() or ("SharedByParts" if target.shared_by else None)
         if fault is not None:
             return f"{step.to} cannot be taken: {fault}"
         if holders[step.to] is not None and not move_started(step, nodes):
-            return f"{holders[step.to]} lies on {step.to}"
+            return f"{holders[step.to]} is placed on {step.to}"
         holders[step.to], holders[step.source] = step.allocation, None
     for name in row.room:
         node = nodes.get(name)
@@ -119,7 +119,7 @@ def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow]) -> str |
         if fault is not None:
             return f"{name} of the room is {fault}"
         if holders[name] is not None:
-            return f"{holders[name]} lies on {name}"
+            return f"{holders[name]} is placed on {name}"
     return None
 
 

@@ -3,7 +3,7 @@
 A fault code has a level of its own. Seen often within a window, or lasting long, it is raised to a higher one: the
 incumbent's rules of frequency and duration (`fault_levels.yaml`). A record remembers, for one code on one component,
 just what these rules need; it is folded over what was observed, at the times the caller's clock gives, so a record that
-was kept across a restart goes on as if there had been none.
+was kept across a restart continues as if there had been none.
 
 A fault has a place: a die, an NPU (both dies), or the node as a whole. Only the last keeps the other NPUs from work.
 """

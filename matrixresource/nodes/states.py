@@ -1,4 +1,4 @@
-"""The states of a node, and how the state follows from what is wished and what its agent reported.
+"""The states of a node, and how the state follows from what is requested and what its agent reported.
 
 Nobody sets a node's state: it is read off. `schedulable`, `power`, `health` and `agent` stand beside it.
 """
@@ -18,7 +18,7 @@ NODE_STATES = StateMachine(
         State("Inspecting", "the agent compares what it finds with what was expected", 1200),
         State("Available", "clean, powered and free to be allocated"),
         State("Reserved", "held by an allocation that does not use it yet"),
-        State("Deploying", "the image goes on, the node boots and joins", 1800),
+        State("Deploying", "the image continues, the node boots and joins", 1800),
         State("Spare", "deployed and idle, held beside an allocation to step in"),
         State("Active", "serving its allocation"),
         State("Cleaning", "being wiped after use", 1800),
@@ -61,7 +61,7 @@ def node_state(
     """The state of a node.
 
     `held` by an allocation; `agent` Connected, Stale or Lost; `health` Healthy, SubHealthy or Unhealthy; `status` as
-    last reported (None: never); `caught_up` when the report answers the newest wish; `parts` how far the agent is with
+    last reported (None: never); `caught_up` when the report answers the newest spec; `parts` how far the agent is with
     what several allocations have of it. A held node keeps the state it was
     last seen in while its agent is away: whether to give it up is MatrixCompute's decision, not an appearance.
     """

@@ -1,4 +1,4 @@
-"""CapacityReport: how full the machine is, counted from the books; counted anew only where something has changed."""
+"""CapacityReport: how full the machine is, counted from the ledger; counted anew only where something has changed."""
 
 from __future__ import annotations
 

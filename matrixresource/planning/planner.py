@@ -1,4 +1,4 @@
-"""Planner: the questions about requests that nobody has made yet. It reads the books and writes nothing."""
+"""Planner: the questions about requests that nobody has made yet. It reads the ledger and writes nothing."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Planner:
             "relax": f"it would fit with {rule} changed to {to}" if to else f"it would fit without {rule}",
             "release": f"it would fit without {names} ({change.npus:g} NPUs)",
             "move": f"it would fit after moving {names} ({change.npus:g} NPUs)",
-            "preempt": f"with the right to preempt it would put out {names} ({change.npus:g} NPUs)",
+            "preempt": f"with the right to preempt it would preempt {names} ({change.npus:g} NPUs)",
         }[change.kind]
         return PlanChange(
             kind=KINDS[change.kind],

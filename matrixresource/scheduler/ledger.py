@@ -18,7 +18,7 @@ class Ledger(LedgerState):
     # ---- verbs
 
     def allocate(self, name: str, request: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:
-        """The place taken, or None; and whom it put out of theirs."""
+        """The place taken, or None; and whom it preempted of theirs."""
         if name in self.allocations or name in self.reservations:
             raise ValueError(f"{name}: held already")
         self.chooser.observe_size(request)
@@ -57,7 +57,7 @@ class Ledger(LedgerState):
         return self.change(name, self.allocations[name].request, resizing.replace(self, name, node, avoid))
 
     def move(self, name: str, request: PlacementRequest) -> Placement | None:
-        """A place under another wish, as near to the present one as can be."""
+        """A place under another spec, as near to the present one as can be."""
         return self.change(name, request, resizing.move(self, name, request))
 
     def refill(self, name: str) -> Placement:

@@ -2,8 +2,8 @@
 
 A replica knows exactly what it heard itself. For the others, and for its own next life, it writes that down whenever a
 report changed anything, and else once in half a lease. That is enough to refuse what is stale: the reports since the
-last one written said nothing new, so to take one of them again would change nothing. And it is enough to judge by: what
-only the table says is granted the half lease by which it may be behind.
+last one written reported nothing new, so to take one of them again would change nothing. And it is enough to judge by:
+what only the table says is granted the half lease by which it may be behind.
 """
 
 from __future__ import annotations

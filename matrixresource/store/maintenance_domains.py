@@ -1,6 +1,6 @@
 """Domains of maintenance: the compute cabinets and the supernodes, each open or closed for newcomers.
 
-What runs in a closed domain goes on. Nobody is moved from here: a domain that drains says which allocations still lie
+What runs in a closed domain continues. Nobody is moved from here: a domain that drains says which allocations still lie
 in it, and whoever owns them moves them.
 """
 

@@ -57,7 +57,7 @@ def inventory_view(session: Session, node: NodeRow, spec: SupernodeSpec) -> Inve
     """What is known of a node's parts. Raises NotFound where it has reported none."""
     row = session.get(InventoryRow, node.name)
     if row is None:
-        raise NotFound(f"{node.name} has not said what it consists of", field="name")
+        raise NotFound(f"{node.name} has not reported what it consists of", field="name")
     found = NodeInventory.model_validate(row.found)
     return InventoryView(
         node=node.name, reported_at=timestamp(row.reported_at), found=found, mismatches=mismatches(spec, found)

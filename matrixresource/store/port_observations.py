@@ -18,7 +18,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from matrixresource.store.tables import Base
 
 SETTLE_S = 30.0
-"""Three heartbeats of the agents: a switch's loss is told by all its nodes before it is judged."""
+"""Three heartbeats of the agents: a switch's loss is reported by all its nodes before it is judged."""
 
 SETTLE_S_MOST = 150.0
 """So long at the most does a settled port wait for others that still move."""

@@ -1,7 +1,7 @@
 """Reservations in time: promised now, kept from whoever would still be there, held when their time comes.
 
 Until its start a reservation is a promise in the ledger. Then it becomes an allocation of its own name that nobody has
-bound; whoever says `reservation` in a wish takes from that. At its end what nobody took is released.
+bound; whoever says `reservation` in a spec takes from that. At its end what nobody took is released.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ RESERVATION_STATES = StateMachine(
     states=[
         State("Promised", "kept from whoever would still be there at its start"),
         State("Waiting", "its start has come; who should have left has not, and there is no other place"),
-        State("Held", "an allocation of its name, for others to take from"),
+        State("Active", "an allocation of its name, for others to take from"),
         State("Ended", "its end has come, or all of it was taken"),
     ],
     moves={
-        "Promised": ["Waiting", "Held", "Ended"],
-        "Waiting": ["Held", "Ended"],
-        "Held": ["Ended"],
+        "Promised": ["Waiting", "Active", "Ended"],
+        "Waiting": ["Active", "Ended"],
+        "Active": ["Ended"],
         "Ended": [],
     },
 )

@@ -1,6 +1,6 @@
 """Tables of MatrixResource and the questions asked of them.
 
-`nodes` is what was observed, `assignments` what is wished of each node's agent, `allocations` who holds what. A node
+`nodes` is what was observed, `assignments` what is requested of each node's agent, `allocations` who holds what. A node
 has one `holder` column, so two holders of a whole node are not a state the database can be in; what is shared are
 `parts`. One transaction per verb.
 """
@@ -161,12 +161,12 @@ class NodeRow(ResourceRow, Base):
 
     @property
     def ready(self) -> bool:
-        """Whether the agent has reported exactly what is wished."""
+        """Whether the agent has reported exactly what is requested."""
         desired = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}[self.desired_role]
         return self.in_sync and self.status == desired and self.agent == "Connected"
 
     def read_state(self) -> None:
-        """The state follows from what is wished and what was reported; nobody sets it."""
+        """The state follows from what is requested and what was reported; nobody sets it."""
         self.state = node_state(
             current=self.holder is not None,
             agent=self.agent,
@@ -276,7 +276,7 @@ class NodeRow(ResourceRow, Base):
 
 
 class AssignmentRow(ResourceRow, Base):
-    """What is wished of one node's agent; watched by the agents."""
+    """What is requested of one node's agent; watched by the agents."""
 
     __tablename__ = "assignments"
     kind = "assignment"
@@ -285,7 +285,7 @@ class AssignmentRow(ResourceRow, Base):
     allocation: Mapped[str | None] = mapped_column(String(63))
     rank: Mapped[int | None] = mapped_column(Integer)
     parts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
-    """What is wished of parts of the node: a `PartWish` each, in its wire form."""
+    """What is requested of parts of the node: a `PartWish` each, in its wire form."""
 
     def view(self) -> AssignmentView:
         desired = {
@@ -307,18 +307,18 @@ class AllocationRow(ResourceRow, Base):
     spares: Mapped[int] = mapped_column(Integer)
     npus: Mapped[float] = mapped_column(Float)
     request: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """The wish as it was granted last, without labels."""
+    """The spec as it was granted last, without labels."""
     moving_to: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    """The wish that a move under way is for."""
+    """The spec that a move under way is for."""
     expires_at: Mapped[float | None] = mapped_column(Float)
     topology_version: Mapped[str] = mapped_column(String(200))
     bound: Mapped[bool] = mapped_column(Boolean, default=False)
     members: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     preempts: Mapped[list[str]] = mapped_column(JSON, default=list)
-    """Whom it put out when it came."""
+    """Whom it preempted when it came."""
 
     def spec(self) -> AllocationRequest:
-        """The wish, read once; nobody changes it."""
+        """The spec, read once; nobody changes it."""
         text, read = self.__dict__.get("_read", (None, None))
         if read is None or text is not self.request:
             read = AllocationRequest.model_validate(self.request)

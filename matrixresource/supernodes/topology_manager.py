@@ -37,7 +37,7 @@ ALIKE = ("supernode.compute_cabinets", "cabinet.nodes", "node.npus", "node.cpus"
 
 
 class TopologyManager:
-    """The verbs over the machine. `spec` is what a supernode is built to when nothing else is said."""
+    """The verbs over the machine. `spec` is what a supernode is built to when nothing else is reported."""
 
     def __init__(self, store: ResourceStore, clock: Clock, spec: SupernodeSpec) -> None:
         self._store = store
@@ -85,8 +85,8 @@ class TopologyManager:
     def remove_supernode(self, name: str, *, by: str, if_match: str | None = None, dry: bool = False) -> None:
         """Forget a supernode, once nobody holds anything in it. Raises Conflict with who does in `blocking`.
 
-        The wishes of its nodes stay: their generations go on counting if it ever comes back, so that no agent takes an
-        old wish for a new one.
+        The specs of its nodes stay: their generations go on counting if it ever comes back, so that no agent takes an
+        old spec for a new one.
         """
         with self._store.transaction(dry) as session:
             head, before = lock(session), topology_at(session)

@@ -1,4 +1,4 @@
-"""Where the machine is wired otherwise than its layout says, told from what nodes report of their ports.
+"""Where the machine is wired otherwise than its layout says, reported from what nodes report of their ports.
 
 A node says of each of its ports who answers at the other end, or that nobody does. A port that is answered by somebody
 else is a moved cable. Dark ports are explained by as few parts as can be: a switch in another cabinet has failed when

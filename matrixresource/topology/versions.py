@@ -66,7 +66,7 @@ def changes(before: Topology, after: Topology) -> list[dict[str, str]]:
     ]
     still = {each.part for each in after.deviations}
     repaired = [each for each in _ordered(before.deviations - after.deviations) if each.part not in still]
-    reported += [("SwitchMended" if each.kind == "SwitchFailed" else "CableMended", each.part) for each in repaired]
+    reported += [("SwitchRepaired" if each.kind == "SwitchFailed" else "CableRepaired", each.part) for each in repaired]
     found = _ordered(after.deviations - before.deviations)
     return [*({"kind": kind, "part": part} for kind, part in reported), *(each.wire() for each in found)]
 

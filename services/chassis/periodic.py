@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Periodic:
-    """`deed` every `period_s` emulated seconds (never more often than `floor_wall_s` of the wall), or at a nudge."""
+    """`action` every `period_s` emulated seconds (never more often than `floor_wall_s` of the wall), or at a nudge."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ JOURNAL_KEPT_WALL_S = 600.0
 
 
 class HardwareOverHttp:
-    """The emulated hardware: asked which of its nodes have no power, and told what the workload sends."""
+    """The emulated hardware: asked which of its nodes have no power, and informed what the workload sends."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http

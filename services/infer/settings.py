@@ -1,4 +1,4 @@
-"""What the infer process can be told."""
+"""What the infer process can be reported."""
 
 from __future__ import annotations
 

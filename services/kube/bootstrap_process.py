@@ -38,7 +38,7 @@ class Child:
         theirs.close()
 
     def result(self) -> tuple[dict[str, Any], list[int]]:
-        """Exits as the child did when it ended without a result, after it has told why."""
+        """Exits as the child did when it ended without a result, after it has informed why."""
         reported, files, _, _ = socket.recv_fds(self._ours, RESULT_BYTES_MAX, FILES_MAX)
         self._ours.close()
         _, status = os.waitpid(self._pid, 0)

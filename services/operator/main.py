@@ -43,7 +43,7 @@ METRICS_S, METRICS_FLOOR_WALL_S = 5.0, 0.25
 
 
 class OperatorSettings(Settings):
-    """The operator: CloudMatrixInstance and its kin, on any Kubernetes API. Its time is the wall's."""
+    """The operator: CloudMatrixInstance and related kinds, on any Kubernetes API. Its time is the wall's."""
 
     kubeconfig: Path | None = Field(None, description="kubeconfig of the Kubernetes API; none means: inside a pod")
     identity: str = Field("", description="who we are among several operators; the host and state folder by default")
@@ -142,7 +142,7 @@ async def tell_events(operator: Operator, compute: ComputeClient) -> None:
         except Gone:
             since = None
         except MatrixError as refused:
-            log.info("events are not told", extra={"why": refused.message})
+            log.info("events are not reported", extra={"why": refused.message})
         await asyncio.sleep(RETRY_WALL_S)
 
 

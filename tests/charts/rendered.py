@@ -21,11 +21,11 @@ KUBE_VERSION = "1.33.0"
 
 
 class HelmRefused(Exception):
-    """What Helm said on its way out."""
+    """What Helm reported on its way out."""
 
 
 def helm(*arguments: str, **more: Any) -> str:
-    """The output of a Helm command; HelmRefused with what it said where it fails."""
+    """The output of a Helm command; HelmRefused with what it reported where it fails."""
     done = subprocess.run([str(binary()), *arguments], capture_output=True, text=True, timeout=300, **more)
     if done.returncode != 0:
         raise HelmRefused(done.stderr.strip() or done.stdout.strip())

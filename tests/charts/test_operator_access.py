@@ -73,7 +73,7 @@ def test_every_kind_lives_and_ends_with_the_rights_the_chart_gives(
     eventually(lambda: state(cluster, "cloudmatrixinfer", "first") == "Serving", "the workload serves")
     cluster.kubectl("apply", "-f", "-", stdin=a("MatrixFault", "cut", {"kind": "node-down", "target": "sn0-c11-n3"}))
     eventually(lambda: state(cluster, "matrixfault", "cut") == "Injected", "the fault is on the hardware")
-    eventually(lambda: "first" in cluster.kubectl("get", "events", "-n", "default"), "events are told")
+    eventually(lambda: "first" in cluster.kubectl("get", "events", "-n", "default"), "events are reported")
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(A_SCHEDULED_POD))
     eventually(lambda: cluster.get("pod", "asks", "default")["spec"].get("nodeName"), "the pod that asks is bound")
     eventually(lambda: cluster.get("lease", "cloudmatrix-operator"), "there is a leader")

@@ -1,6 +1,6 @@
 """The processes, started with the environment, the tokens and the kubeconfig that the chart gives them, work together.
 
-No machine runs a container here, so each process is one of this machine, told what its pod would be told; only where
+No machine runs a container here, so each process is one of this machine, informed what its pod would be reported; only where
 things are differs: names of services become addresses, and folders are a test's. What `helm test` asks is asked.
 """
 

@@ -63,7 +63,7 @@ class RealStack:
         return str((self.instance(name).get("status") or {}).get("state", ""))
 
     def active(self, name: str) -> bool:
-        """Active for the wish it was last given, every member ready."""
+        """Active for the spec it was last given, every member ready."""
         current = self.instance(name)
         status = current.get("status") or {}
         return (

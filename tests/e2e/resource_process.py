@@ -1,4 +1,4 @@
-"""MatrixResource as a real process, with agents that do at once what is wished of their nodes."""
+"""MatrixResource as a real process, with agents that do at once what is requested of their nodes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ResourceProcess:
         return httpx.Client(base_url=self.url, timeout=30.0, trust_env=False)
 
     def obey(self, client: httpx.Client) -> None:
-        """Every agent reports that its wish is fulfilled. The number of reports grows with the wall clock, so that
+        """Every agent reports that its spec is fulfilled. The number of reports grows with the wall clock, so that
         several reporters and lives need not know of one another."""
         requests = client.get("/v1/assignments", params={"pageSize": 1000}).json()["items"]
         reports = [

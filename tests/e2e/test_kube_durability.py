@@ -2,7 +2,7 @@
 
 Writers create, patch and delete without pause; the process is killed at a random moment, on its way up or under load, and
 started again over the same folder. Each object must then be as its writer last heard, or as the one write of his that was
-still under way would have left it. Revisions never go back, and a watch goes on from what was acknowledged.
+still under way would have left it. Revisions never go back, and a watch resumes from what was acknowledged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ABSENT = "absent"
 
 @dataclass
 class Writer:
-    """One client: what it was told of each of its objects, and what it asked for last without hearing an answer."""
+    """One client: what it was informed of each of its objects, and what it asked for last without hearing an answer."""
 
     number: int
     chance: random.Random
@@ -72,11 +72,11 @@ class Writer:
             self.revision = int(reported.json()["metadata"]["resourceVersion"])
 
     def check(self, current: dict[str, str]) -> None:
-        """The store against what was said; what was unheard is settled by it."""
+        """The store against what was reported; what was unheard is settled by it."""
         name, value = self.unheard or ("", "")
         for own, text in self.told.items():
             found = current.get(own, ABSENT)
-            assert found == text or (own == name and found == value), f"{own}: told {text}, found {found}"
+            assert found == text or (own == name and found == value), f"{own}: reported {text}, found {found}"
         if name:
             self.told[name] = current.get(name, ABSENT)
             assert self.told[name] in (value, ABSENT) or name in current
@@ -92,7 +92,7 @@ def client_of(kube: KubeProcess) -> httpx.Client:
 
 
 def kill_and_look(kube: KubeProcess, writers: list[Writer], chance: random.Random) -> None:
-    """One round: load, death at a random moment, another start, and the store against what was said."""
+    """One round: load, death at a random moment, another start, and the store against what was reported."""
     with client_of(kube) as client:
         threads = [threading.Thread(target=one.write_until_cut_off, args=(client,)) for one in writers]
         for thread in threads:
@@ -115,7 +115,7 @@ def kill_and_look(kube: KubeProcess, writers: list[Writer], chance: random.Rando
 
 
 def resumes(client: httpx.Client, revision: int) -> bool:
-    """A watch goes on from an acknowledged revision."""
+    """A watch resumes from an acknowledged revision."""
     query = {"watch": "true", "resourceVersion": str(revision), "timeoutSeconds": "1"}
     with client.stream("GET", PATH, params=query) as response:
         events: list[dict[str, Any]] = [json.loads(line) for line in response.iter_lines() if line]

@@ -1,7 +1,7 @@
 """Several processes of the embedded Kubernetes API on one PostgreSQL are one API.
 
 Clients write through both at once, each write on the state it read; watchers on both see one and the same sequence; who
-moves from one replica to the other goes on where it was; and when the one whose controllers act is killed, nothing
+moves from one replica to the other continues where it was; and when the one whose controllers act is killed, nothing
 acknowledged is lost and the other's controllers take over.
 """
 

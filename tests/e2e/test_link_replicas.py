@@ -40,7 +40,7 @@ def a_wish(floor: float, nodes: list[str], protection: str = "none") -> SliceReq
 
 
 class Tenant(Owner):
-    """Asks one replica again and again; `told` is what it was told last of each slice it has: its floor and its key."""
+    """Asks one replica again and again; `reported` is what it was reported last of each slice it has: its floor and its key."""
 
     def __init__(self, number: int, machine: LinkMachine) -> None:
         super().__init__(number, STEPS)

@@ -50,7 +50,7 @@ def held(view: dict[str, Any]) -> Held:
 
 @dataclass
 class Owner:
-    """One client: what it was told of each allocation, and what it asked for last without hearing an answer."""
+    """One client: what it was informed of each allocation, and what it asked for last without hearing an answer."""
 
     number: int
     chance: random.Random
@@ -98,7 +98,7 @@ class Owner:
         """What was acknowledged is there; what was under way is there whole or not at all (`Accounts` says whole)."""
         for name, what in self.told.items():
             if name != self.unheard:
-                assert found.get(name) == what, f"{name}: told {what}, found {found.get(name)}"
+                assert found.get(name) == what, f"{name}: reported {what}, found {found.get(name)}"
         if self.unheard is not None:
             self.told[self.unheard] = found.get(self.unheard)
         self.unheard = None
@@ -118,7 +118,7 @@ def look(state: Path) -> dict[str, Held]:
 
 
 def kill_and_look(resource: ResourceProcess, owners: list[Owner], chance: random.Random) -> None:
-    """One round: load, death at a random moment, and what is left against what was said."""
+    """One round: load, death at a random moment, and what is left against what was reported."""
     stop = threading.Event()
 
     def report() -> None:

@@ -56,7 +56,7 @@ def replicas(tmp_path: Path) -> Iterator[list[Machine]]:
 
 
 class Tenant(Owner):
-    """Asks one replica again and again; `told` is what it was told last of each allocation it has."""
+    """Asks one replica again and again; `reported` is what it was reported last of each allocation it has."""
 
     def __init__(self, number: int, machine: Machine) -> None:
         super().__init__(number, STEPS)

@@ -66,7 +66,7 @@ def test_what_runs_on_leaving_nodes_finishes_and_nothing_new_begins_there():
             if request.number > newest and request.die is not None and request.die.node in LEAVING
         ]
         assert began_there == []
-    assert live.submitted > newest, "requests went on coming"
+    assert live.submitted > newest, "requests continued coming"
     assert (live.requeued, live.cut_off) == (0, 0)
     assert live.roles().keys().isdisjoint(LEAVING)
     stage.show(NODES[:6])

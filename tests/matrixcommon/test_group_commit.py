@@ -1,4 +1,4 @@
-"""Verbs that wait at the same moment are one commit; each is told what became of it."""
+"""Verbs that wait at the same moment are one commit; each is informed what became of it."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_what_comes_to_nothing_is_undone_in_memory_and_nothing_else(things
     def verb(name: str) -> None:
         with things.records.transaction() as session:
             things.records.on_rollback(lambda: reported.append(f"undo {name}"))
-            things.records.on_commit(lambda: reported.append(f"told {name}"))
+            things.records.on_commit(lambda: reported.append(f"reported {name}"))
             if name == "no":
                 raise Conflict(name)
             session.add(Thing(name=name, by=""))
@@ -165,7 +165,7 @@ async def test_what_comes_to_nothing_is_undone_in_memory_and_nothing_else(things
     groups = things.groups
     verbs = [groups.run(lambda name=name: verb(name)) for name in ("a", "no", "b")]
     await asyncio.gather(*verbs, return_exceptions=True)
-    assert reported == ["undo no", "told a", "told b"]
+    assert reported == ["undo no", "reported a", "reported b"]
     assert ended == [True]
     reported.clear()
     event.listen(things.database.engine, "commit", fail)

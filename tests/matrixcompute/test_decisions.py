@@ -32,7 +32,7 @@ def silent(count: int, cabinet: int | None = None) -> list[str]:
     [
         ("all is well", [member("sn0-c00-n0")], [], "keep", (), ""),
         ("stale is not lost", [member("sn0-c00-n0", agent="Stale")], [], "keep", (), ""),
-        ("sub-healthy goes on", [member("sn0-c00-n0", health="SubHealthy")], [], "keep", (), ""),
+        ("sub-healthy continues", [member("sn0-c00-n0", health="SubHealthy")], [], "keep", (), ""),
         ("a lost member", [member("sn0-c00-n0", agent="Lost")], silent(1), "replace", ("sn0-c00-n0",), "NodeLost"),
         ("an unhealthy one", [member("sn0-c00-n0", health="Unhealthy")], [], "replace", ("sn0-c00-n0",), "NodeUnhealthy"),
         (

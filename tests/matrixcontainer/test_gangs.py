@@ -48,7 +48,7 @@ def test_a_gang_is_named_and_sized(sentence, labels, annotations, name, size):
 @pytest.mark.parametrize(
     ("sentence", "body", "size", "placement", "spares"),
     [
-        ("nothing said", {}, 1, PlacementPolicy(), 0),
+        ("nothing reported", {}, 1, PlacementPolicy(), 0),
         ("coscheduling, Volcano", {"spec": {"minMember": 3}}, 3, PlacementPolicy(), 0),
         (
             "a tier that must be kept", {"spec": {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}},

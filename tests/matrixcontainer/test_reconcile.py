@@ -38,7 +38,7 @@ def instance(**changes) -> InstanceView:
     ("sentence", "body", "observed", "verb"),
     [
         ("not there yet", BODY, None, "EnsureInstance"),
-        ("as wished", BODY, instance(), "Nothing"),
+        ("as requested", BODY, instance(), "Nothing"),
         ("scaled", BODY, instance(nodes=3), "EnsureInstance"),
         ("other labels", BODY, instance(labels={}), "EnsureInstance"),
         ("still going away", BODY, instance(state="Deleting"), "Nothing"),

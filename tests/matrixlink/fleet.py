@@ -30,7 +30,7 @@ NODES = [f"sn0-c00-n{n}" for n in range(4)]
 
 
 def a_request(plane="ub", members=None, **changes) -> SliceRequest:
-    """A sound wish; say only what matters."""
+    """A sound spec; say only what matters."""
     terms = {"allocation": "a", "instance": "a", "plane": plane, "members": members or NODES, "qos_class": "Guaranteed"}
     floor = {"ub": 100.0, "rdma": 20.0, "vpc": 2.0}[plane]
     if terms["qos_class"] != "BestEffort" and changes.get("qos_class") != "BestEffort":
@@ -84,7 +84,7 @@ class Stack:
         return self.health._action.__self__._switchboard
 
     async def work(self):
-        """Every agent that can works off its wishes."""
+        """Every agent that can works off its specs."""
         for name, agent in self.agents.items():
             if name not in self.silent:
                 await agent.drain_queue()

@@ -1,4 +1,4 @@
-"""MatrixLink without HTTP: its verbs over a database of its own, and agents that do at once what they are told."""
+"""MatrixLink without HTTP: its verbs over a database of its own, and agents that do at once what they are reported."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def same_floors(one: BandwidthLedger, other: BandwidthLedger) -> None:
 
 
 class ObedientAgent:
-    """A node's agent that does at once what it is told, and remembers it through everything."""
+    """A node's agent that does at once what it is reported, and remembers it through everything."""
 
     def __init__(self, node: str) -> None:
         self.node, self.sequence = node, 0

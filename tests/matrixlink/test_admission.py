@@ -1,4 +1,4 @@
-"""Floors stay within what every link has: by table, and through any sequence of wishes, losses and repairs."""
+"""Floors stay within what every link has: by table, and through any sequence of specs, losses and repairs."""
 
 import numpy as np
 import pytest

@@ -28,7 +28,7 @@ async def sliced(stack):
 
 
 async def lose_chip(stack, plane=3, chip=11, share=0.0):
-    """Every node's cable to one L2 chip; share 1 mends it."""
+    """Every node's cable to one L2 chip; share 1 repairs it."""
     for node in stack.hardware.values():
         node.ports[f"ub-p{plane}-k{chip:02d}"] = share
     await stack.report()

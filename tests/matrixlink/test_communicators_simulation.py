@@ -1,4 +1,4 @@
-"""Seeded histories of slices, communicators, failing and mended ports, silent agents and killed services. After every
+"""Seeded histories of slices, communicators, failing and repaired ports, silent agents and killed services. After every
 step no flow crosses a link that is known dead or leaves its slice, what each link carries is within what it has, and a
 service started anew over the same tables tells the same."""
 
@@ -12,7 +12,7 @@ from tests.matrixlink.fleet import NODES, Stack, a_request
 
 STEPS = 12
 SHOWN_TO_GBPS = 1e-6
-"""A rate is shown to six digits, so that each of the flows on a link may be told half of that too high."""
+"""A rate is shown to six digits, so that each of the flows on a link may be reported half of that too high."""
 PORTS = [link.port for link in Supernode().links(NODES[0], "ub") if link.kind != "die-die"]
 
 

@@ -104,7 +104,7 @@ async def test_cut_off_it_forwards_on_and_repairs_by_itself(tmp_path):
         assert stack.hardware[NODES[1]].tables == sound
         await stack.client.withdraw("a-ub")
         await stack.settle()
-    assert stack.hardware[NODES[1]].tables == sound, "nobody told it otherwise yet"
+    assert stack.hardware[NODES[1]].tables == sound, "nobody reported it otherwise yet"
     await stack.settle()
     assert stack.hardware[NODES[1]].tables == {}
 

@@ -1,4 +1,4 @@
-"""LinkAgent: newest wish wins, older ones are refused, tables outlive a cut line and not the power, time passes."""
+"""LinkAgent: newest spec wins, older ones are refused, tables outlive a cut line and not the power, time passes."""
 
 from random import Random
 

@@ -1,5 +1,5 @@
-"""Anything in any order: wishes, withdrawals, lost and mended ports, silent agents, power cuts, service restarts.
-After every step nothing is promised twice; when all is mended everything settles and nothing is left over."""
+"""Anything in any order: specs, withdrawals, lost and repaired ports, silent agents, power cuts, service restarts.
+After every step nothing is promised twice; when all is repaired everything settles and nothing is left over."""
 
 import contextlib
 from random import Random

@@ -64,7 +64,7 @@ async def test_a_link_is_seen_to_fail_and_return(stack, watching):
 
 
 async def test_what_is_worked_out_is_watched_too(stack, watching):
-    """A chip is seen to be hurt and to be whole again, though nobody writes of chips."""
+    """A chip is seen to be impaired and to be whole again, though nobody writes of chips."""
     await stack.report()
     current = (await stack.http.get("/v1/switches?filter=name=sn0-l2p3-k11")).json()
     whole = current["items"][0]

@@ -1,4 +1,4 @@
-"""Probing: bounded rounds that reach everything, a failed part told from its neighbours, silent faults found and mended
+"""Probing: bounded rounds that reach everything, a failed part reported from its neighbours, silent faults found and repaired
 within the stated time, and nothing learnt but from reports."""
 
 from collections import Counter

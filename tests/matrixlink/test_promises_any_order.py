@@ -29,7 +29,7 @@ LEVELS = {"ub": ["none", "anyL2Chip", "anySubPlane"], "rdma": ["none", "disjoint
 
 
 class FakeAgent:
-    """A node's agent that does at once what it is told, or is silent and keeps what it has."""
+    """A node's agent that does at once what it is reported, or is silent and keeps what it has."""
 
     def __init__(self, node):
         self.node, self.sequence, self.ports, self.tables = node, 0, {}, {}
@@ -111,7 +111,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert answer.status_code in (200, 409), answer.text
         return answer
 
-    # -- deeds --------------------------------------------------------------------------------------------------------
+    # -- actions --------------------------------------------------------------------------------------------------------
 
     @rule(
         name=st.sampled_from(NAMES),

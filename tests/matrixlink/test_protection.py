@@ -52,7 +52,7 @@ class Board:
             raise
 
     def after(self, lost):
-        """What each slice keeps once these ports (by owner) are dead; all is mended again afterwards."""
+        """What each slice keeps once these ports (by owner) are dead; all is repaired again afterwards."""
         for owner, ports in lost.items():
             self.fabric.set_ports(owner, dict.fromkeys(ports, 0.0))
         kept = reallocate(self.book, [self.claim(name) for name in self.wishes], self.healthy_ledger)
@@ -102,9 +102,7 @@ def test_among_others_that_fill_the_plane_it_survives_each_of_the_112_l2_chips(b
     for chip in CHIPS:
         kept = board.after(lost_chip(*chip))
         assert {kept[name].part for name in protected} == {1.0}, chip
-        assert min(each.part for each in kept.values()) < 1, (
-            "the plane is full: somebody who is not protected gives way"
-        )
+        assert min(each.part for each in kept.values()) < 1, "the plane is full: somebody who is not protected yields"
     assert all((each.part, each.unprotected) == (1.0, "") for each in board.mended().values())
 
 

@@ -109,13 +109,13 @@ class Accounts:
             asked[name] = {part["allocation"] for part in desired.parts or []}
             if desired.desired_role != "Clean":
                 assert desired.allocation == node.holder, (
-                    f"{name} is wished for {desired.allocation}, held by {node.holder}"
+                    f"{name} is requested {desired.allocation}, held by {node.holder}"
                 )
                 assert desired.rank == node.rank, name
             dies = ALL_DIES if desired.desired_role != "Clean" else 0
             for part in desired.parts or []:
                 mine = sum(1 << die for die in part["dies"])
-                assert not dies & mine, f"a die of {name} is wished twice"
+                assert not dies & mine, f"a die of {name} is requested twice"
                 dies |= mine
             if node.holder is not None and self.allocations[node.holder].state != "Releasing":
                 bound = self.allocations[node.holder].bound
@@ -188,7 +188,7 @@ def above_quota(session: Session, used: dict[str, Counter[str]], before: dict[st
 
 
 def same_as_the_tables(session: Session, ledger_sync: LedgerSync, store: ResourceStore) -> None:
-    """The books say what they would say had they been made anew."""
+    """The ledger say what they would say had they been made anew."""
     ledger = ledger_sync.open(session)
     assert ledger.index.state() == ledger.rebuilt().state()
     anew = LedgerSync(store)

@@ -1,6 +1,6 @@
 """Machine: MatrixResource's verbs over a database in a file, with obedient agents on every node.
 
-`obey` has every agent do at once what is wished of it and report so; until then wishes are open. `restart` begins a new
+`obey` has every agent do at once what is requested of it and report so; until then specs are open. `restart` begins a new
 life of the service on what the last one wrote.
 """
 
@@ -61,7 +61,7 @@ class Machine:
         status: str | None = None,
         lease_s: float = 86_400,
     ) -> None:
-        """Every agent but the `silent` reports that its wish is fulfilled, or else how far it is with it.
+        """Every agent but the `silent` reports that its spec is fulfilled, or else how far it is with it.
 
         `faults` are pairs of code and component by node.
         """
@@ -107,7 +107,7 @@ class Machine:
             return [row.name for row in self.store.allocations(session)]
 
     def check(self) -> None:
-        """What is held is held once, as it was asked and as agents are asked; the books say what the tables say."""
+        """What is held is held once, as it was asked and as agents are asked; the ledger say what the tables say."""
         with self.store.reading() as session:
             Accounts(session).check()
             same_as_the_tables(session, self.allocator.ledger, self.store)

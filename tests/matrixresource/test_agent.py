@@ -1,4 +1,4 @@
-"""What brings a node nearer to what is wished of it: a table, and the property that it always arrives."""
+"""What brings a node nearer to what is requested of it: a table, and the property that it always arrives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NODE = NodeName("sn0-c00-n0")
     ("sentence", "status", "holds", "wanted", "allocation", "deployed", "expected"),
     [
         ("a new node is enrolled first", "Verifying", None, "Member", "a", False, AgentTask("enrol", "Clean", None)),
-        ("clean and wished clean", "Clean", None, "Clean", None, False, None),
+        ("clean and requested clean", "Clean", None, "Clean", None, False, None),
         ("clean becomes member", "Clean", None, "Member", "a", False, AgentTask("deploy", "Active", "a")),
         ("clean becomes spare", "Clean", None, "Spare", "a", False, AgentTask("prepare", "Spare", "a")),
         ("a spare only joins", "Spare", "a", "Member", "a", False, AgentTask("promote", "Active", "a")),
@@ -93,7 +93,7 @@ async def test_an_agent_deploys_and_cleans_in_the_time_its_stages_take():
     await until(one, "Clean")
     started = asyncio.get_running_loop().time()
     one.ensure(wish(2, "Member", "a"))
-    assert one.report().status == "Deploying", "a report made right now must not say Clean for the new wish"
+    assert one.report().status == "Deploying", "a report made right now must not say Clean for the new spec"
     await until(one, "Active")
     assert 84 <= asyncio.get_running_loop().time() - started <= 134
     one.ensure(wish(3, "Clean"))

@@ -47,7 +47,7 @@ def seen(agent: ResourceAgent) -> dict[str, str]:
 
 
 async def settled(agent: ResourceAgent) -> None:
-    """Until all that is wished is done. Seconds of virtual time: far more than any of it takes."""
+    """Until all that is requested is done. Seconds of virtual time: far more than any of it takes."""
     for _ in range(300):
         if agent.status == "Clean" and not set(seen(agent).values()) - {"Active", "Failed"}:
             return
@@ -158,7 +158,7 @@ async def test_whatever_happens_in_between_the_newest_wish_is_what_stands_in_the
 
 
 def _apart(desired: dict[str, frozenset[int]]) -> dict[str, frozenset[int]]:
-    """The same with every die wished for once."""
+    """The same with every die requested once."""
     apart: dict[str, frozenset[int]] = {}
     for name, dies in desired.items():
         apart[name] = dies.difference(*apart.values())

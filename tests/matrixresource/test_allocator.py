@@ -242,7 +242,7 @@ def test_a_reservation_is_kept_from_who_would_still_be_there_then_held_and_taken
     machine.obey()
     machine.clock.at += 100
     machine.allocator.reservations.reconcile()
-    assert machine.allocator.reservations.get("tomorrow").state == "Held"
+    assert machine.allocator.reservations.get("tomorrow").state == "Active"
     assert machine.held("tomorrow").nodes == 40
     machine.check()
     taken = machine.have("job", nodes=30, reservation="tomorrow")
@@ -262,7 +262,7 @@ def test_a_reservation_whose_place_is_not_left_waits_and_ends(machine):
     machine.allocator.expire()
     machine.obey()
     machine.allocator.reservations.reconcile()
-    assert machine.allocator.reservations.get("soon").state == "Held"
+    assert machine.allocator.reservations.get("soon").state == "Active"
     machine.clock.at += 1000
     machine.allocator.reservations.reconcile()
     machine.allocator.expire()

@@ -1,4 +1,4 @@
-"""Changes of what is held already: which of them touch the lease, and whom they put out."""
+"""Changes of what is held already: which of them touch the lease, and whom they preempted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_move_leaves_the_lease_as_it_is(machine, asked):
     machine.obey()
     assert machine.allocator.cut_over("one", request).expires_at == ends
     changed = machine.ask("one", nodes=2, placement=SPREAD, leaseS=5000)
-    assert changed.expires_at == timestamp(machine.clock.at + 5000), "a wish in place changes it"
+    assert changed.expires_at == timestamp(machine.clock.at + 5000), "a spec in place changes it"
 
 
 def test_a_move_stays_in_its_project(machine):
@@ -92,7 +92,7 @@ def test_who_has_come_back_was_put_out_no_more(machine):
     assert machine.held("high").preempts == []
     machine.allocator.release("guest")
     machine.obey()
-    assert machine.held("high").preempts == [], "lost again, it was not put out"
+    assert machine.held("high").preempts == [], "lost again, it was not preempt"
     machine.have("late", nodes=20)
     assert machine.ask("high", validate_only=True, nodes=30, **URGENT).preempts == ["late"]
 

@@ -89,7 +89,7 @@ def test_a_plan_says_what_it_would_do_and_keeps_nothing(tmp_path: Path) -> None:
     machine.room_making.reconcile()
     plan = machine.plans.get("p")
     assert (plan.state, plan.conditions[0].reason) == ("Stale", "StalePlan"), "somebody came to lie there"
-    assert "new lies on" in plan.message
+    assert "new is placed on" in plan.message
 
 
 def test_room_is_made_move_by_move_and_is_nobody_elses_meanwhile(tmp_path: Path) -> None:

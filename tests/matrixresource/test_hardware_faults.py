@@ -1,5 +1,5 @@
 """Faults of ports, switches and tables on the emulated hardware: what a port says, what it truly carries, who else is
-hurt, and that mending leaves nothing behind."""
+impaired, and that repairing leaves nothing behind."""
 
 import pytest
 

@@ -25,7 +25,7 @@ SPEC = SupernodeSpec.load()
     [
         ("the next report of this life", 3, 11, None),
         ("a report may be lost", 3, 20, None),
-        ("the same once more", 3, 10, "StaleReport"),
+        ("the same again", 3, 10, "StaleReport"),
         ("an older one", 3, 9, "StaleReport"),
         ("an earlier life, however far it came", 2, 1000, "StaleReport"),
         ("a new life begins to count anew", 4, 0, None),
@@ -132,7 +132,7 @@ class Pair:
         return report
 
     async def until(self, **parts: str) -> list[NodeReport]:
-        """Reports exchanged until just these parts were seen, of the newest wish."""
+        """Reports exchanged until just these parts were seen, of the newest spec."""
         reported = []
         while not (self.service.node.in_sync and self.service.node.reported_partitions == parts):
             reported.append(self.exchange())

@@ -1,4 +1,4 @@
-"""What is wired otherwise, told from reported ports: as tables, on the real layout, and in the graph as found."""
+"""What is wired otherwise, reported from reported ports: as tables, on the real layout, and in the graph as found."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_versions_are_told_apart_by_what_they_hold():
         {"kind": "CableMoved", "part": "sn0-c00-n0.ub-p3-k11", "peer": "x"},
     ]
     assert changes(moved, again) == [{"kind": "CableDark", "part": "sn0-c00-n0.ub-p3-k11"}]
-    assert changes(again, Topology({"sn0": "f"})) == [{"kind": "CableMended", "part": "sn0-c00-n0.ub-p3-k11"}]
+    assert changes(again, Topology({"sn0": "f"})) == [{"kind": "CableRepaired", "part": "sn0-c00-n0.ub-p3-k11"}]
     assert Topology.parse(moved.wire()) == moved
     assert matches(built.named(1), built.named(3))
     assert matches("", built.named(3))

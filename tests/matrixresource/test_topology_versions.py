@@ -172,7 +172,7 @@ async def test_a_failed_switch_is_one_version_and_old_ones_are_read_back(desk: D
         for row in desk.store.nodes(session):
             row.agent = "Connected"
     desk.report(WELL, *nodes)
-    for node in nodes:  # told one by one, while the machine goes on, with a restart in the middle
+    for node in nodes:  # reported one by one, while the machine continues, with a restart in the middle
         desk.clock.at += 0.5
         desk.report(DARK, node)
         assert desk.surveyor.reconcile() is None
@@ -189,7 +189,7 @@ async def test_a_failed_switch_is_one_version_and_old_ones_are_read_back(desk: D
     assert await desk.changes() == [
         [("SupernodeAdded", "sn0")],
         [("SwitchFailed", "sn0-l2p3-k11")],
-        [("SwitchMended", "sn0-l2p3-k11")],
+        [("SwitchRepaired", "sn0-l2p3-k11")],
     ]
     assert (await desk.call("GET", "supernodes/sn0"))["topologyVersion"] == repaired
     for version, there in ((failed, False), (repaired, True), (None, True)):

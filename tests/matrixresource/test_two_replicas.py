@@ -27,7 +27,7 @@ def test_who_was_refused_still_sees_what_the_other_gave_since(replicas):
     with pytest.raises(InsufficientCapacity):
         one.ask("refused", nodes=48)
     theirs = other.ask("theirs", nodes=6)
-    one.allocator.release("leaving")  # decides nothing on the books, and changes what is in them
+    one.allocator.release("leaving")  # decides nothing on the ledger, and changes what is in them
     ours = one.ask("ours", nodes=6)
     assert not {member.node for member in theirs.members} & {member.node for member in ours.members}
 
@@ -46,6 +46,6 @@ def test_verbs_by_turns_never_give_anything_twice(replicas, seed):
                 machine.ask(f"a{step}", **chance.choice(WISHES))
             except InsufficientCapacity:
                 refused += 1
-        if step % 20 == 19:  # no oftener: to look into the books is to open them
+        if step % 20 == 19:  # no oftener: to look into the ledger is to open them
             machine.check()
     assert refused

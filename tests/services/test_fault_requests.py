@@ -1,4 +1,4 @@
-"""Faults over HTTP: every kind on a target it fits, refused by the field where it does not, and felt by who it hurts."""
+"""Faults over HTTP: every kind on a target it fits, refused by the field where it does not, and felt by who it impairs."""
 
 from __future__ import annotations
 

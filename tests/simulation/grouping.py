@@ -1,4 +1,4 @@
-"""What tests of groups share: mishaps to a database, verbs that break off, watchers that are told, lives that are few."""
+"""What tests of groups share: mishaps to a database, verbs that break off, watchers that are reported, lives that are few."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CutOff(SQLAlchemyError):
 
 
 def few(lives: int) -> settings:
-    """The same lives every time, told as they are: new ones, made small, are what the soak is for."""
+    """The same lives every time, reported as they are: new ones, made small, are what the soak is for."""
     return settings(
         max_examples=lives,
         deadline=None,
@@ -82,7 +82,7 @@ def _said(value: Any) -> Any:
 
 
 class Watcher:
-    """Somebody who watches resources of some kinds, and knows of them what he was told."""
+    """Somebody who watches resources of some kinds, and knows of them what he was reported."""
 
     def __init__(self, records: Callable[[], Database], kinds: Sequence[type[ResourceRow]]) -> None:
         self._records, self._kinds = records, kinds

@@ -1,7 +1,7 @@
 """Whatever is asked of MatrixResource, whatever happens to its nodes and to itself: nothing is held twice, everything
 that is held is what was asked, promises and quotas are kept, and what was refused or only tried changed nothing.
 
-After every step the tables are counted by die, socket and GiB, and the books compared with books made anew.
+After every step the tables are counted by die, socket and GiB, and the ledger compared with books made anew.
 """
 
 from __future__ import annotations
@@ -160,13 +160,13 @@ class Lives(RuleBasedStateMachine):
             answer = verb(*args, **more)
         except MatrixError as error:
             refused = error
-        assert " is held by " not in str(refused), f"the books were wrong: {refused}"
+        assert " is held by " not in str(refused), f"the ledger were wrong: {refused}"
         if refused is not None or not changes:
             assert self.said() == before, f"tried or refused ({refused}), and changed something"
         return answer
 
     def ask(self, name: str, *, dry: bool = False, **desired: Any) -> Any:
-        """Reserve what can be said at all."""
+        """Reserve what can be reported at all."""
         try:
             request = AllocationRequest.model_validate(desired)
         except ValidationError:
@@ -292,7 +292,7 @@ class Lives(RuleBasedStateMachine):
 
     @deed(which=ANY, size=SIZES, project=st.sampled_from(["red", "default"]))
     def claim(self, which: int, size: Any, project: str) -> None:
-        self.ask(self.name(), reservation=self.a_promise(which, "Held"), project=project, **size)
+        self.ask(self.name(), reservation=self.a_promise(which, "Active"), project=project, **size)
 
     @deed(which=ANY)
     def give_up(self, which: int) -> None:
@@ -384,7 +384,7 @@ class Lives(RuleBasedStateMachine):
 
     @deed(size=SIZES)
     def die_before_the_commit(self, size: Any) -> None:
-        """A transaction that comes to nothing at its last moment changes nothing, in the books either."""
+        """A transaction that comes to nothing at its last moment changes nothing, in the ledger either."""
 
         def fail(*_: Any) -> None:
             raise ConnectionError("cut off")
@@ -402,7 +402,7 @@ class Lives(RuleBasedStateMachine):
 
 
 def test_nothing_is_ever_held_twice() -> None:
-    # The same lives every time, told as they are: new ones, made small, are what the soak is for.
+    # The same lives every time, reported as they are: new ones, made small, are what the soak is for.
     few = settings(
         max_examples=15,
         stateful_step_count=40,

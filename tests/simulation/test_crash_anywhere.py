@@ -105,7 +105,7 @@ async def story(tmp_path, killer: Killer) -> None:
 
 
 async def put_out(tmp_path, killer: Killer) -> None:
-    """Somebody of higher priority comes and leaves; who was put out waits and comes back; then its lease ends."""
+    """Somebody of higher priority comes and leaves; who was preempted waits and comes back; then its lease ends."""
     async with Stack(tmp_path) as stack:
         for cabinet in range(2, 12):  # a small machine is as good, and quicker
             await stack.http["resource"].post(f"/v1/domains/sn0-c{cabinet:02d}:close", json={})
@@ -120,7 +120,7 @@ async def put_out(tmp_path, killer: Killer) -> None:
             current = {each.instance for each in await stack.link.slices()}
             return view is not None and view.state in ("Pending", "Provisioning") and current == {"urgent"}
 
-        await stack.until(waits, "who was put out holds nothing and waits")
+        await stack.until(waits, "who was preempted holds nothing and waits")
         await stack.check()
         await insist(lambda: stack.compute.delete_instance("urgent"))
         await stack.gone("urgent")
@@ -142,7 +142,7 @@ def nothing(stack: Stack):
     return left
 
 
-STORIES = {"heal": story, "put out": put_out}
+STORIES = {"heal": story, "preempted": put_out}
 
 
 async def count_commits(tmp_path, killer, service: str, text: str) -> int:

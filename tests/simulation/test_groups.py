@@ -2,7 +2,7 @@
 database meanwhile: what was acknowledged has happened as if those verbs had been done one by one.
 
 A twin does them one by one. After every group the two databases are compared row by row, the journal with its numbers and
-texts included, and the tables with what a watcher was told.
+texts included, and the tables with what a watcher was reported.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Pair:
                 alone(verb, self.twin)
         else:
             for verb, outcome in zip(verbs, outcomes, strict=True):
-                if str(outcome.error) != mishap:  # who was not told so was answered
+                if str(outcome.error) != mishap:  # who was not informed so was answered
                     same(outcome, alone(verb, self.twin), verb)
         self.check()
 

@@ -2,7 +2,7 @@
 process and its database meanwhile: what was acknowledged has happened as if it had been done one by one.
 
 A twin does them one by one. After every group the two databases are compared row by row, the journal with its numbers and
-texts included; the tables with what a watcher was told; and what the service has in memory (floors, terms, conditions of
+texts included; the tables with what a watcher was reported; and what the service has in memory (floors, terms, conditions of
 links, peerings) with that of one which is started anew on the same tables.
 """
 
@@ -93,7 +93,7 @@ class Pair:
                 machine.restart()  # it has died: who asked does not know, and all of it has happened
         else:
             for verb, action, outcome in zip(verbs, actions, outcomes, strict=True):
-                if str(outcome.error) != mishap:  # who was not told so was answered
+                if str(outcome.error) != mishap:  # who was not informed so was answered
                     same(outcome, alone(action, self.twin), verb)
                     self.obey(outcome.value)
             assert self.grouped.leases._leases == self.twin.leases._leases
@@ -101,7 +101,7 @@ class Pair:
 
     def before(self, mishap: str) -> None:
         """The watcher comes round before every group: who reads memory back grants floors anew over lost links, which is
-        otherwise the watcher's to do, and a group that breaks has memory read back once more than its verbs would."""
+        otherwise the watcher's to do, and a group that breaks has memory read back again than its verbs would."""
         for machine in (self.grouped, self.twin):
             if mishap == "restart":
                 machine.restart()
@@ -130,7 +130,7 @@ class Pair:
                 self.agents[answer.node].obey(answer.desired)
 
     def settle(self) -> None:
-        """Everybody mends, reports and obeys until nothing changes any more."""
+        """Everybody repairs, reports and obeys until nothing changes any more."""
         for agent in self.agents.values():
             agent.ports = {}
         for _ in range(4):

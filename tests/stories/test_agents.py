@@ -32,7 +32,7 @@ def wish(stack: Stack, *parts: DesiredPartition) -> None:
 
 
 def seen(stack: Stack) -> tuple[dict[str, str], bool]:
-    """The parts as the service last saw them, and whether its node answers and has taken up the newest wish."""
+    """The parts as the service last saw them, and whether its node answers and has taken up the newest spec."""
     with tables(stack).reading() as session:
         node = tables(stack).node(session, NODE)
         return dict(node.reported_partitions), node.agent == "Connected" and node.in_sync

@@ -1,5 +1,5 @@
 """Cables under a serving instance: cut in a bundle, tokens come slower by what the fabric says and as fast as before when
-they are mended; cut silently, probes find it."""
+they are repaired; cut silently, probes find it."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_a_silent_cut_is_found_by_probes(tmp_path):
             return await reason() == "ProbeLost"
 
         took = await stack.until(found, "probes find it", within_s=DETECTED_WITHIN_S)
-        assert took > 5, "nobody told"
+        assert took > 5, "nobody reported"
 
         async def routed(stripes: int, state: str) -> bool:
             ub = next(view for view in await stack.link.slices() if view.plane == "ub")

@@ -89,7 +89,7 @@ async def test_a_lost_node_is_replaced_by_the_spare_and_a_new_spare_is_taken(tmp
             return view is not None and view.repairs == 1 and view.state == "Active"
 
         seconds = await stack.until(repaired, "the instance is repaired", within_s=600)
-        assert seconds > 30, "nobody told the control plane: it has to miss the heartbeats first"
+        assert seconds > 30, "nobody reported the control plane: it has to miss the heartbeats first"
         view = await stack.active("one", 6)
         assert next(m.node for m in view.members if m.rank == lost.rank) == spare
         assert lost.node not in {m.node for m in view.members}

@@ -152,7 +152,7 @@ async def test_only_one_of_two_operators_leads_and_the_other_takes_over(tmp_path
         again = Leadership(cluster.kube, "two", cluster.clock.now)
         before = cluster.clock.now()
         await again.acquire()
-        assert cluster.clock.now() == before, "who comes back under its old name goes on at once"
+        assert cluster.clock.now() == before, "who comes back under its old name continues at once"
 
 
 async def test_a_dry_run_shows_its_plan_in_the_status_and_creates_nothing(tmp_path):
@@ -185,7 +185,7 @@ async def test_who_would_be_put_out_is_planned_and_an_ended_lease_is_not_taken_a
             await cluster.tick()
         assert await cluster.compute.find_instance("guest") is None
         await cluster.apply_resource(INSTANCE, "guest", {"nodes": 2, "leaseS": 900})
-        await cluster.settles(INSTANCE, "guest", ready(2), "another wish begins another lease")
+        await cluster.settles(INSTANCE, "guest", ready(2), "another spec begins another lease")
 
 
 async def test_a_move_is_planned_in_the_status_of_an_instance_that_serves_and_then_made(tmp_path):
@@ -267,7 +267,7 @@ async def test_a_gang_that_does_not_fit_says_why_in_an_event(tmp_path):
         await cluster.tick()
         await cluster.tick()
         messages = [e["message"] for e in (await cluster.kube.list(EVENT))[0] if e["reason"] == "FailedScheduling"]
-        assert len(messages) == 5, "told once for each pod"
+        assert len(messages) == 5, "reported once for each pod"
         assert all("no single cabinet has 5 free nodes" in message for message in messages)
         assert all(not pod["spec"].get("nodeName") for pod in await cluster.pods())
 
@@ -296,7 +296,7 @@ async def test_two_pods_share_a_node_until_somebody_of_higher_priority_needs_it(
         await cluster.apply_resource(INSTANCE, "urgent", urgent)
         await cluster.settles(INSTANCE, "urgent", ready(48), "it has every node")
         await cluster.tick()
-        assert await cluster.pods() == [], "who was put out has left its node"
+        assert await cluster.pods() == [], "who was preempted has left its node"
         reasons = {event["reason"] for event in (await cluster.kube.list(EVENT))[0]}
         assert "Preempted" in reasons
         assert node in {member.node for member in (await cluster.compute.find_instance("urgent")).members}

@@ -72,7 +72,7 @@ async def test_it_stays_and_says_why_when_it_cannot_go_and_goes_once_it_can(tmp_
             view = await stack.compute.find_instance("one")
             return told(view, "Progressing").reason == "InsufficientCapacity"
 
-        await stack.until(refused, "it is told that there is no such place")
+        await stack.until(refused, "it is informed that there is no such place")
         view = await stack.compute.find_instance("one")
         assert "no single cabinet has 4 free nodes" in told(view, "Progressing").message
         assert (view.state, told(view, "Ready").status) == ("Active", "True")
@@ -124,7 +124,7 @@ async def test_a_wish_taken_back_on_the_way_leaves_it_where_it_is(tmp_path):
         assert after.placement.policy == "pack"
         assert {m.cabinet for m in before.members} <= cabinets(after)
         await stack.check()
-        assert "Moved" not in await reasons(stack), "the move was turned round"
+        assert "Moved" not in await reasons(stack), "the move was rolled back"
         answer = await stack.http["compute"].post(
             "/v1/instances/one:move", json=SPREAD, params={"validateOnly": "true"}
         )

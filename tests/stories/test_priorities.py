@@ -1,4 +1,4 @@
-"""Who is put out, whose lease ends, and who has to leave a closed cabinet: MatrixCompute notices and puts it in order."""
+"""Who is preempted, whose lease ends, and who has to leave a closed cabinet: MatrixCompute notices and puts it in order."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_who_is_put_out_gives_everything_up_waits_and_comes_back(tmp_path)
         assert told(view, "Ready").status == "False"
         assert {each.instance for each in await stack.link.slices()} == {"urgent"}, "no slice outlives its nodes"
         assert "Preempted" in await reasons(stack, "old")
-        assert "PutOut" in await reasons(stack, "urgent")
+        assert "Preempting" in await reasons(stack, "urgent")
 
         await stack.compute.delete_instance("urgent")
         await stack.gone("urgent")
@@ -95,7 +95,7 @@ async def test_an_instance_that_grows_puts_others_out(tmp_path):
         assert plan.preempts == ["old"]
         await stack.compute.ensure_instance("urgent", request)
         await stack.active("urgent", 20)
-        assert "PutOut" in await reasons(stack, "urgent")
+        assert "Preempting" in await reasons(stack, "urgent")
 
         async def waits() -> bool:
             return (await stack.compute.find_instance("old")).state == "Pending"

@@ -32,9 +32,9 @@ async def test_a_failed_switch_and_a_moved_cable_are_found(tmp_path):
         async def repaired() -> bool:
             return len(await told(stack)) == 3
 
-        await stack.until(repaired, "it is seen mended", within_s=300)
+        await stack.until(repaired, "it is seen repaired", within_s=300)
         assert await told(stack) == [
             ["SupernodeAdded sn0"],
             ["SwitchFailed sn0-l2p3-k11"],
-            ["SwitchMended sn0-l2p3-k11", f"CableMoved {nodes[5]}.ub-p0-k01"],
+            ["SwitchRepaired sn0-l2p3-k11", f"CableMoved {nodes[5]}.ub-p0-k01"],
         ]

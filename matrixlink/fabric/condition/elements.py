@@ -7,7 +7,7 @@
     sn0-c03                a cabinet: nodes and leaves, or L2 chips     sn0-ub-p3      a sub-plane, sn0-rdma-p1 a subnet
     sn0-c03-n2-npu5        an NPU                                       sn0-ub, ub     a plane of one supernode, of all
 
-Ports are told by owner: the node, or for a trunk its leaf.
+Ports are reported by owner: the node, or for a trunk its leaf.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A collective is a list of steps; a step is moves (source die, target die, bytes) that start together, and how often it
 is repeated. Dies are numbered through the supernode: die d of node n is 16 n + d on the published machine. Which links
-a move takes is said by its plane's `Paths`; `duration` runs the steps one after the other, each with its latency. Sizes
-are bytes, times nanoseconds.
+a move takes is reported by its plane's `Paths`; `duration` runs the steps one after the other, each with its latency.
+Sizes are bytes, times nanoseconds.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def all_gather(dies: Sequence[int], block_bytes: float) -> list[CollectiveStep]:
 
 
 def all_reduce(dies: Sequence[int], vector_bytes: float) -> list[CollectiveStep]:
-    """On a ring: parts of the vector are summed on the way round, then the sums go round once more."""
+    """On a ring: parts of the vector are summed on the way round, then the sums go round again."""
     part = all_gather(dies, vector_bytes / len(dies))[0]
     return [CollectiveStep(part.source, part.target, part.size, 2 * part.times)]
 

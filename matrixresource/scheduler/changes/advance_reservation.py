@@ -1,8 +1,8 @@
 """Reservations in time: a place chosen from what will be free, kept from whoever would still be there, then held.
 
-A reservation waits until `due` finds that its start has come; from then on it is held under its own name, and
-`claim` hands it over, whole or bit by bit. What was claimed is the claimer's: it does not go back to the reservation.
-Leases count as said: who leaves by the start is taken to be gone by then. Nobody is put out: who overstays stays, and
+A reservation waits until `due` finds that its start has come; from then on it is held under its own name, and `claim`
+hands it over, whole or bit by bit. What was claimed is the claimer's: it does not go back to the reservation. Leases
+count as reported: who leaves by the start is taken to be gone by then. Nobody is preempted: who overstays stays, and
 the reservation is placed anew or reported.
 """
 
@@ -43,7 +43,7 @@ def restore(ledger: LedgerState, name: str, reservation: Reservation) -> None:
 
 
 def place_between(ledger: LedgerState, request: PlacementRequest, start: float) -> Placement | None:
-    """A place on what will be free from `start` to the end of the wish; nothing is promised yet."""
+    """A place on what will be free from `start` to the end of the spec; nothing is promised yet."""
     with leaving(ledger) as gone:
         gone.by(start)
         with hide_reservations(ledger, request, start):
@@ -77,7 +77,7 @@ def without_promises(ledger: LedgerState) -> Iterator[None]:
 
 
 class DepartureTimeline:
-    """Tenants in the order in which they leave, given back as time goes on."""
+    """Tenants in the order in which they leave, given back as time continues."""
 
     def __init__(self, ledger: LedgerState) -> None:
         self.ledger = ledger
@@ -109,7 +109,7 @@ def leaving(ledger: LedgerState) -> Iterator[DepartureTimeline]:
         ledger.chooser.node_ends, ledger.chooser.cabinet_ends = ends
 
 
-# ---- as time goes on
+# ---- as time continues
 
 
 def activate_due(ledger: LedgerState, now: float) -> tuple[dict[str, Placement], list[str]]:
@@ -136,7 +136,7 @@ def activate_due(ledger: LedgerState, now: float) -> tuple[dict[str, Placement],
 def claim(
     ledger: LedgerState, name: str, allocation: str, request: PlacementRequest | None, now: float
 ) -> Placement | None:
-    """The held reservation's place for an allocation, or the part of it that its wish finds there; None if nothing.
+    """The held reservation's place for an allocation, or the part of it that its spec finds there; None if nothing.
 
     The rest stays with the reservation. ValueError when it does not hold its place, or the allocation's name is used.
     """

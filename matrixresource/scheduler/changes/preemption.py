@@ -1,4 +1,4 @@
-"""Whom a request may put out: lower priorities only, the least work lost, nobody who need not go.
+"""Whom a request may preempt: lower priorities only, the least work lost, nobody who need not go.
 
 What a request avoids and what is promised to reservations stays out of reach, since the trials choose as requests do.
 """
@@ -26,7 +26,7 @@ def victims(ledger: LedgerState, request: PlacementRequest, now: float) -> list[
 def resize(
     ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int], now: float
 ) -> tuple[Placement | None, list[str]]:
-    """`Ledger.resize` for one that may put others out: the new place, or None, and whom it put out."""
+    """`Ledger.resize` for one that may put others out: the new place, or None, and whom it preempted."""
     place = _resized(ledger, name, request, keep)
     if place is not None or not request.preempts:
         return place, []

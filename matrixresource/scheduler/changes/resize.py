@@ -34,7 +34,7 @@ AMOUNTS = ("nodes", "npus_per_node", "spares", "cpus", "mem")
 
 
 def grow(ledger: LedgerState, name: str, request: PlacementRequest) -> Placement | None:
-    """Everything held stays; members, spares, sockets and GiB are added near it. ValueError when the wish is smaller.
+    """Everything held stays; members, spares, sockets and GiB are added near it. ValueError when the spec is smaller.
 
     A part of a node grows on its node. Spares lost before are not asked for again here (`refill` does).
     """
@@ -54,7 +54,7 @@ def grow(ledger: LedgerState, name: str, request: PlacementRequest) -> Placement
 def shrink(ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int]) -> Placement:
     """Of the members in `keep`, in the order of their ranks, the last go; spares and pools go down to what is asked.
 
-    ValueError when the wish is larger, when `keep` names a node that is no member, or too few, or when what is left
+    ValueError when the spec is larger, when `keep` names a node that is no member, or too few, or when what is left
     breaks a rule.
     """
     if any(getattr(request, amount) > getattr(ledger.allocations[name].request, amount) for amount in AMOUNTS):
@@ -84,14 +84,14 @@ def resize(ledger: LedgerState, name: str, request: PlacementRequest, keep: list
 
 
 def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
-    """A member or spare is given up, with what else lies on its node: a held spare steps in, else a free node.
+    """A member or spare is given up, with what else is placed on its node: a held spare steps in, else a free node.
 
     A spare that is given up is replaced by a free node. Nobody else moves. ValueError when nothing lies there.
     """
     index, allocation = ledger.index, ledger.allocations[name]
     request, old = allocation.request, allocation.place
     if node not in used_nodes(index, old):
-        raise ValueError(f"{name}: nothing of it lies on node {node}")
+        raise ValueError(f"{name}: nothing of it is placed on node {node}")
     kept = repair.without(index, old, node)
     count = len(nodes_in(index, old.spares))
     stayed = members_of(index, kept)
@@ -108,7 +108,7 @@ def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = f
 
 
 def move(ledger: LedgerState, name: str, request: PlacementRequest) -> Placement | None:
-    """A layout under the new wish that keeps as many of the present nodes as it can."""
+    """A layout under the new spec that keeps as many of the present nodes as it can."""
     allocation = ledger.allocations[name]
     ledger.give(name, allocation.place)
     try:

@@ -1,4 +1,4 @@
-"""What would be if some allocations were gone: tried on the ledger itself, and taken back without a trace."""
+"""What would be if some allocations were gone: tried on the ledger itself, and revoked without a trace."""
 
 from __future__ import annotations
 

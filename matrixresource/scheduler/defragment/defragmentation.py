@@ -1,8 +1,8 @@
 """Room for one more gang, or for a block, by moving others: the plan that moves the fewest NPUs.
 
-For each set of nodes the gang could have, the tenants there must go elsewhere. Sets are tried by what lies on them,
-which no plan can undercut; `STEPS` bounds the search. `make_room` is the way in for a plan to be reviewed and carried
-out one member after another; `plan` for moves that happen all at once.
+For each set of nodes the gang could have, the tenants there must go elsewhere. Sets are tried by what is placed on
+them, which no plan can undercut; `STEPS` bounds the search. `make_room` is the way in for a plan to be reviewed and
+carried out one member after another; `plan` for moves that happen all at once.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def plan_defragmentation(
     ledger: LedgerState, request: PlacementRequest, steps: int = STEPS, movable: Callable[[str], bool] = allow_all
 ) -> DefragmentationPlan | None:
     """The moves, as few NPUs as were found, after which the gang fits: for a refused request, or for a block of so
-    many nodes as `Wish(nodes, within="cabinet")` or `"supernode"`. None when nothing is to be done or no way was found
+    many nodes as `Spec(nodes, within="cabinet")` or `"supernode"`. None when nothing is to be done or no way was found
     within so many steps of the search. Only allocations that are `movable` are moved. Whole nodes only; nothing is
     changed."""
     found = (

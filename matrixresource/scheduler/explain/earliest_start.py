@@ -1,4 +1,4 @@
-"""When a request fits if everybody leaves when they said."""
+"""When a request fits if everybody leaves when they reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from matrixresource.scheduler.placement.choose import choose
 
 
 def earliest(ledger: LedgerState, request: PlacementRequest, now: float) -> float | None:
-    """The first moment at which it fits if everybody leaves as said; None when that never happens.
+    """The first moment at which it fits if everybody leaves as reported; None when that never happens.
 
     Beside reservations it must fit for as long as it means to stay.
     """

@@ -2,8 +2,8 @@
 
 - `why`: for the domains nearest to serving it, how many nodes they have for it and what stands in the way there.
 - `changes`: the smallest of each kind: the request with fewer nodes or with one rule less strict, others moved,
-  others gone, others put out by its priority.
-- `earliest`: when it fits if everybody leaves when they said.
+  others gone, others preempted by its priority.
+- `earliest`: when it fits if everybody leaves when they reported.
 - `radius`: what one failure would take of the placement.
 
 Trials change the ledger and take every change back.
@@ -52,7 +52,7 @@ class Suggestion:
     - `fewer`: the request with so many `nodes` (or with so many sockets and GiB, `cpus` and `mem`);
     - `relax`: its `rule` changed to `to` ("" for none);
     - `move`: the allocations `names`, `npus` in all, as `plan` says;
-    - `release`: the allocations `names`, `npus` in all, gone; `preempt`: those of lower priority it would put out.
+    - `release`: the allocations `names`, `npus` in all, gone; `preempt`: those of lower priority it would preempt.
 
     `exact` says that it is proven that no smaller change of the kind would do.
     """

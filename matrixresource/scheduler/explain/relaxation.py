@@ -1,6 +1,6 @@
 """The smallest change of a request itself with which it would fit: fewer nodes, or one rule less strict.
 
-A rule gives way as little as it can: a level goes up to the next, a spread allows as many nodes more as it must, spares
+A rule yields as little as it can: a level goes up to the next, a spread allows as many nodes more as it must, spares
 are as many as there are, and of several neighbours to keep near or apart from as few as possible are dropped.
 """
 
@@ -39,7 +39,7 @@ def most_pools(ledger: LedgerState, request: PlacementRequest) -> PlacementReque
 
 
 def relaxed(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, str, PlacementRequest]]:
-    """(rule, what it would have to be, the request with it so) for each single rule that can give way far enough."""
+    """(rule, what it would have to be, the request with it so) for each single rule that can yield far enough."""
     for rule, steps in (
         ("within", _levels(ledger, request)),
         ("spread", _spreads(ledger, request)),

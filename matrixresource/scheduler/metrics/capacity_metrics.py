@@ -27,7 +27,7 @@ class Block:
 
 @dataclass(frozen=True)
 class CapacitySnapshot:
-    """One moment. `largest` is in nodes, inside a cabinet, inside a supernode and in all ("" as in a wish).
+    """One moment. `largest` is in nodes, inside a cabinet, inside a supernode and in all ("" as in a spec).
 
     `cabinets` and `supernodes` are the shares of their dies that are held, by number. `fragmentation`, from 0 to 1: of
     the free dies those on nodes in use ("node"); what the largest block lacks of the one there would be if all free

@@ -71,7 +71,7 @@ class FreeCapacityIndex:
     def take_whole(self, cabinet: int, mask: int) -> None:
         """Whole nodes of a cabinet become fully used."""
         base = cabinet * self.nodes
-        if mask & ~self.whole[cabinet]:  # taken back by who had it before it went down, or before some of it broke
+        if mask & ~self.whole[cabinet]:  # revoked by who had it before it went down, or before some of it broke
             for offset in self.offsets(mask & ~self.whole[cabinet]):
                 self.take(base + offset, self.shape.dies)
             mask &= self.whole[cabinet]
@@ -136,7 +136,7 @@ class FreeCapacityIndex:
         self._set(node, self.dies[node] | bits, self.up[node])
 
     def block(self, node: int, bits: int) -> None:
-        """Just these dies of a node take nobody new, as long as nothing else is said; who holds them keeps them."""
+        """Just these dies of a node take nobody new, as long as nothing else is reported; who holds them keeps them."""
         before = self.faulty_dies.get(node, 0)
         if before == bits:
             return

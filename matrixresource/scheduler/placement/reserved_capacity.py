@@ -19,7 +19,7 @@ from matrixresource.scheduler.model.state import LedgerState
 
 @contextmanager
 def hide_reservations(ledger: LedgerState, request: PlacementRequest, start: float = -inf) -> Iterator[None]:
-    """Choose inside, for a stay from `start` to the end of the wish; the index is to be at the end as it was here."""
+    """Choose inside, for a stay from `start` to the end of the spec; the index is to be at the end as it was here."""
     promised = ledger.promises.between(start, request.lease_end) if ledger.promises else None
     with closed(ledger.index, request.excluded_nodes):
         if promised is None:

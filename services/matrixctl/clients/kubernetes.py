@@ -33,7 +33,7 @@ KUBECTL_PATIENCE_WALL_S = 60.0
 
 
 class KubernetesRefused(MatrixError):
-    """kubectl or the API said no; the message is theirs."""
+    """kubectl or the API reported no; the message is theirs."""
 
     status = 409
 

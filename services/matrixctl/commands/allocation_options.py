@@ -1,4 +1,5 @@
-"""The options that say what is wished of MatrixResource, shared by `plan` and `reserve`, and the request they make."""
+"""The options that say what is requested of MatrixResource, shared by `plan` and `reserve`, and the request they
+make."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ AntiAffinityOption = Annotated[
     list[str] | None, typer.Option(help="Nowhere where this allocation lies; NAME@node, NAME@supernode.")
 ]
 Priority = Annotated[int, typer.Option(help="Higher ones may put lower ones out.")]
-Preempt = Annotated[bool, typer.Option("--preempt", help="It may put out those of lower priority.")]
+Preempt = Annotated[bool, typer.Option("--preempt", help="It may preempt those of lower priority.")]
 LeaseS = Annotated[float | None, typer.Option("--lease", help="Given back after so many emulated seconds.")]
 Exclude = Annotated[list[str] | None, typer.Option(help="A node that it shall not have; may be repeated.")]
 
 
 def request(reported: Mapping[str, Any]) -> dict[str, Any]:
-    """The wire request of the options above, by their names; what was not said is left out.
+    """The wire request of the options above, by their names; what was not reported is left out.
 
     Raises InvalidField for what cannot be read.
     """

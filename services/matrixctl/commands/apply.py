@@ -1,4 +1,4 @@
-"""apply and fault: wishes, and emulated misfortune."""
+"""apply and fault: specs, and emulated misfortune."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.matrixctl.commands.options import DEFAULT_STATE, Output, State
 from services.matrixctl.output.screen import Form, document, say, table
 
 fault_app = typer.Typer(
-    help="Break the emulated hardware, or mend it. The control plane has to find out by itself.", no_args_is_help=True
+    help="Break the emulated hardware, or repair it. The control plane has to find out by itself.", no_args_is_help=True
 )
 
 
@@ -59,7 +59,7 @@ def fault_inject(
     chosen = name or f"{kind}-{target}".lower().replace("/", "-")
     body = {"kind": kind, "target": node, "parameters": parameters}
     _reach(state).call("agents", "PUT", f"/v1/faults/{chosen}", body=body)
-    say(f"fault {chosen} injected; `matrixctl fault clear {chosen}` mends it")
+    say(f"fault {chosen} injected; `matrixctl fault clear {chosen}` repairs it")
 
 
 def fault_target(text: str) -> tuple[str, dict[str, Any]]:
@@ -108,7 +108,7 @@ def fault_clear(
     all: Annotated[bool, typer.Option("--all", help="Every one.")] = False,
     state: State = DEFAULT_STATE,
 ) -> None:
-    """Mend what was broken."""
+    """Repair what was broken."""
     if (name is None) == (not all):
         raise InvalidField("give either a name or --all", field="--all")
     reach = _reach(state)

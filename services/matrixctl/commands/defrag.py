@@ -23,7 +23,7 @@ defrag_app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="The plan's name.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Until it is over; exit code 1 unless it went as wished.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Until it is over; exit code 1 unless it went as requested.")]
 
 
 def _reach(state: Any) -> Any:
@@ -96,7 +96,7 @@ def _ask(reach: Any, name: str, verb: str, wanted: str, output: Form) -> None:
 
 
 def _awaited(reach: Any, name: str) -> dict[str, Any]:
-    """The plan once it is over; what it is at is told meanwhile, on a terminal as a bar."""
+    """The plan once it is over; what it is at is reported meanwhile, on a terminal as a bar."""
     reach.patience_wall_s = 30.0
     with _bar() as show:
         while True:

@@ -13,11 +13,11 @@ from services.matrixctl.commands.options import DEFAULT_STATE, State
 from services.matrixctl.output.screen import say
 
 domain_app = typer.Typer(
-    help="Close a cabinet or a supernode for newcomers, or open it again. What runs there goes on.",
+    help="Close a cabinet or a supernode for newcomers, or open it again. What runs there continues.",
     no_args_is_help=True,
 )
 supernode_app = typer.Typer(help="Add a supernode to the machine, or take one out.", no_args_is_help=True)
-npu_app = typer.Typer(help="Take back what faults have done to an NPU.", no_args_is_help=True)
+npu_app = typer.Typer(help="Revoke what faults have done to an NPU.", no_args_is_help=True)
 
 Domain = Annotated[str, typer.Argument(help="A cabinet (sn0-c03) or a supernode (sn0).")]
 Reason = Annotated[str, typer.Option(help="Why; it is shown with the domain.")]
@@ -100,7 +100,7 @@ def supernode_remove(name: SupernodeWord, state: State = DEFAULT_STATE) -> None:
 def npu_release(
     name: Annotated[str, typer.Argument(help="An NPU (sn0-c03-n2-npu5).")], state: State = DEFAULT_STATE
 ) -> None:
-    """Take back that frequent faults separated an NPU; a fault that is there still keeps it out."""
+    """Revoke that frequent faults separated an NPU; a fault that is there still keeps it out."""
     view = _call(state, "POST", f"npus/{name}:release")
     left = ", ".join(fault["code"] for fault in view.get("faults", []))
     say(f"{name} is {view['health']}{f'; it still has {left}' if left else ''}")

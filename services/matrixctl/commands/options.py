@@ -1,4 +1,4 @@
-"""Options that several commands share, each said once."""
+"""Options that several commands share, each reported once."""
 
 from __future__ import annotations
 

@@ -45,13 +45,13 @@ def plan(
 
     With --nodes, --npus, --cpus or --memory-gib: whether they fit, and what the loss of a cabinet would take; if not,
     what stands in the way in each cabinet and what would help; the exit code is then 1. With --preempt it says whom it
-    would put out.
+    would preempt.
 
         --nodes 4 --required                 four nodes of one cabinet
         --npus 2                             a quarter of a node
         --nodes 24 --block 8                 three logical supernodes
         --nodes 4 --affinity db --anti-affinity web      where db lies, not web
-        --nodes 40 --priority 9 --preempt    whoever that puts out
+        --nodes 40 --priority 9 --preempt    whoever that preempts
     """
     from services.matrixctl.clients.api_client import ApiClient
     from services.matrixctl.supervisor.state_folder import Folder
@@ -77,7 +77,7 @@ def plan(
         cabinets = len({place["cabinet"] for place in each["places"]})
         say(f"{each['name']}: {len(each['places'])} nodes in {cabinets} cabinets, {each['moves']} of them move")
         if each["preempts"]:
-            say(f"[red]puts out[/] {', '.join(each['preempts'])}")
+            say(f"[red]preempts[/] {', '.join(each['preempts'])}")
         table(
             ["rank", "role", "node", "cabinet", "now"],
             [[place[key] for key in ("rank", "role", "node", "cabinet", "now")] for place in each["places"]],
@@ -97,7 +97,7 @@ def _requests(file: Path) -> list[dict[str, Any]]:
 
 def _tell(answer: dict[str, Any]) -> None:
     if answer["fits"] and answer["preempts"]:
-        say(f"[green]fits[/], and [red]puts out[/] {', '.join(answer['preempts'])}")
+        say(f"[green]fits[/], and [red]preempts[/] {', '.join(answer['preempts'])}")
         return
     if answer["fits"]:
         places = answer["members"] or answer["poolNodes"]
@@ -122,7 +122,7 @@ def _tell(answer: dict[str, Any]) -> None:
     if not answer["changes"]:
         say("no single thing would help: there are not so many working nodes")
     if answer.get("earliestStart"):
-        say(f"it fits from {answer['earliestStart']} on, if everybody leaves when they said")
+        say(f"it fits from {answer['earliestStart']} on, if everybody leaves when they reported")
 
 
 def _planned(reach: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     python -m services.matrixctl.demo.compose [failover|autoscale] [--keep]
 
-Each is told on containers of its own, at its own pace.
+Each is reported on containers of its own, at its own pace.
 
 CLOUDMATRIX_BASE and CLOUDMATRIX_POSTGRES_IMAGE choose other images than the public ones.
 """
@@ -134,7 +134,7 @@ def main(arguments: list[str]) -> int:
             return EXIT_USAGE
     keep = "--keep" in arguments
     if keep and len(named) != 1:
-        print("--keep goes with one story: they are told on the same ports", file=sys.stderr)
+        print("--keep goes with one story: they are reported on the same ports", file=sys.stderr)
         return EXIT_USAGE
     command = compose_command()
     if command is None:

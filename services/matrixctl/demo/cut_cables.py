@@ -1,8 +1,8 @@
-"""The demo's cut cables: most UB cables of a decoding node are cut while the model serves, and mended again.
+"""The demo's cut cables: most UB cables of a decoding node are cut while the model serves, and repaired again.
 
 What a step of decoding takes is measured before, while they are cut and after, and beside each figure stands what the
-fabric says of it: MatrixLink's FabricView of the instance, put through the timing of the workload. The traffic goes on
-over the cables that are left, and nobody repairs anything: routes are moved, no node is replaced.
+fabric says of it: MatrixLink's FabricView of the instance, put through the timing of the workload. The traffic
+continues over the cables that are left, and nobody repairs anything: routes are moved, no node is replaced.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def cut_cables(demo: Telling) -> None:
     until("routes go back", lambda: ub_state(demo) == "Active", PATIENCE_WALL_S)
     time.sleep(SETTLING_WALL_S)
     after = measured(demo)
-    say(f"   mended: {after.text()}")
+    say(f"   repaired: {after.text()}")
     slower, reported = during.step_ms / before.step_ms, during.predicted_ms / before.predicted_ms
-    say(f"   {slower - 1:+.0%} measured, {reported - 1:+.0%} said by the fabric")
+    say(f"   {slower - 1:+.0%} measured, {reported - 1:+.0%} reported by the fabric")
     check(slower >= FELT_FROM, f"a step took {slower:.2f} times as long with the cables cut; is it measured?")
     check(abs(slower / reported - 1) <= AGREES_WITHIN, f"{slower:.2f} times as long, the fabric says {reported:.2f}")
     back = after.step_ms / before.step_ms / (after.predicted_ms / before.predicted_ms)
-    check(abs(back - 1) <= AGREES_WITHIN, f"mended, a step takes {back:.2f} times what it should")
+    check(abs(back - 1) <= AGREES_WITHIN, f"repaired, a step takes {back:.2f} times what it should")
 
 
 def repair_cables(demo: Telling) -> None:

@@ -1,6 +1,6 @@
 """The part of the demo about sharing: a plan, a priority that puts somebody out, a cabinet that closes.
 
-Told beside the serving instance, on what it leaves free; everything is taken back before the demo goes on.
+Reported beside the serving instance, on what it leaves free; everything is revoked before the demo continues.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def preempt(demo: Telling) -> None:
     desired = {"nodes": free - free // 2 + 1, "priority": 5, "preemption": "LowerPriority"}
     path = f"/v1/instances/{URGENT}"
     planned = demo.reach.call("compute", "PUT", path, body=desired, params={"validateOnly": "true"})
-    check(planned["preempts"] == [GUEST], f"the plan would put out {planned['preempts']}")
-    say(f"   {URGENT} wants {desired['nodes']}, at priority 5: a plan says it would put out {GUEST}")
+    check(planned["preempts"] == [GUEST], f"the plan would preempt {planned['preempts']}")
+    say(f"   {URGENT} wants {desired['nodes']}, at priority 5: a plan says it would preempt {GUEST}")
     ask(demo, URGENT, **desired)
 
     def waiting() -> bool:

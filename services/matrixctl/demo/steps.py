@@ -177,7 +177,7 @@ STEPS: tuple[Step, ...] = (
     Step("load", "Put it under load", put_under_load),
     Step("lose", "A node loses power", lose_a_node),
     Step("heal", "The instance repairs itself", heal),
-    Step("cut", "Most cables of a decoding node are cut, and mended", cut_cables),
+    Step("cut", "Most cables of a decoding node are cut, and repaired", cut_cables),
     Step("scale", f"Scale to {SCALED_TO} nodes", scale),
     Step("plan", "Ask what would fit, and what would help", sharing.plan),
     Step("priority", "Somebody of higher priority puts a guest out, who waits and comes back", sharing.preempt),

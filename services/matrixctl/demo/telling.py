@@ -24,7 +24,7 @@ PASSING = ("NodesReady", "LinksReady", "QosSatisfied", "Ready")
 
 @dataclass
 class Telling:
-    """One telling: the stack it is told on, and the instance it is about."""
+    """One telling: the stack it is reported on, and the instance it is about."""
 
     reach: ApiClient
     cluster: Cluster

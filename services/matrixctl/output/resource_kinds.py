@@ -85,7 +85,7 @@ NOUNS: tuple[Noun, ...] = (
             ("bound", "bound"),
             ("priority", "priority"),
             ("lease ends", "expiresAt"),
-            ("put out", "preempts"),
+            ("preempted", "preempts"),
             ("generation", "generation"),
             MADE,
         ),

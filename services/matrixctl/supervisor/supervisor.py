@@ -106,7 +106,7 @@ class Supervisor:
         self._wakeup, self._wake = os.pipe()
 
     def _first_stack(self) -> Stack:
-        """The stack of the last run brought up to date: its time goes on, its ports stay where they are free."""
+        """The stack of the last run brought up to date: its time continues, its ports stay where they are free."""
         now = time.time()
         before = self.folder.read()
         living = self.folder.holders()

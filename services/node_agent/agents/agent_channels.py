@@ -1,4 +1,4 @@
-"""The two lines between agents and their services: whose reports go where, and whose wishes come from there."""
+"""The two lines between agents and their services: whose reports go where, and whose specs come from there."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ResourceLine:
         try:
             agent.handle_reply(report, answer)
         except MatrixError as refused:
-            log.warning("wish refused", extra={"node": answer.node, "why": refused.message})
+            log.warning("spec refused", extra={"node": answer.node, "why": refused.message})
 
     def watch(self, since: int | None) -> AsyncIterator[WatchEvent]:
         return self._client.watch("assignments", since)
@@ -71,7 +71,7 @@ class ResourceLine:
         try:
             agent.ensure(request)
         except MatrixError as refused:
-            log.warning("wish refused", extra={"node": request.name, "why": refused.message})
+            log.warning("spec refused", extra={"node": request.name, "why": refused.message})
 
 
 def resource_agents(fleet: Fleet, client: ResourceClient, stages: Stages) -> None:
@@ -111,7 +111,7 @@ class LinkLine:
 
     async def take_up(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
-            return  # the answer to the next report says what is no longer wished
+            return  # the answer to the next report says what is no longer requested
         program = ProgramView.model_validate(event.view)
         agent = self._fleet.agent("link", program.node)
         if agent is None or not self._responsive(program.node):
@@ -119,7 +119,7 @@ class LinkLine:
         try:
             agent.ensure(program)
         except MatrixError as refused:
-            log.warning("wish refused", extra={"node": program.node, "why": refused.message})
+            log.warning("spec refused", extra={"node": program.node, "why": refused.message})
 
     def _responsive(self, name: str) -> bool:
         node = self._fleet.nodes.get(NodeName(name))

@@ -1,6 +1,6 @@
 """Load on the emulated ports, over HTTP: what workloads put there, and what of it moves.
 
-As with faults, the control plane is told nothing: it reads the counters that agents report.
+As with faults, the control plane is reported nothing: it reads the counters that agents report.
 """
 
 from __future__ import annotations

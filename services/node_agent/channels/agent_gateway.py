@@ -1,6 +1,6 @@
-"""One service's line to all agents of the fleet: reports up, wishes down.
+"""One service's line to all agents of the fleet: reports up, specs down.
 
-Reports go in batches: everybody's on a period (it renews the leases), and at once those that have news. Wishes come
+Reports go in batches: everybody's on a period (it renews the leases), and at once those that have news. Specs come
 over a watch; the answer to every report repeats the newest, so an event that got lost heals by itself.
 """
 
@@ -28,13 +28,13 @@ class Channel(Protocol):
     name: str
 
     async def send(self, nodes: list[str]) -> None:
-        """Report these nodes and take up the wishes in the answer. Raises MatrixError."""
+        """Report these nodes and take up the specs in the answer. Raises MatrixError."""
 
     def watch(self, since: int | None) -> AsyncIterator[WatchEvent]:
-        """The service's wishes as they change."""
+        """The service's specs as they change."""
 
     async def take_up(self, event: WatchEvent) -> None:
-        """Hand one wish to the agent it is for."""
+        """Hand one want to the agent it is for."""
 
 
 class Uplink:
@@ -94,7 +94,7 @@ class Uplink:
         await self._clock.sleep(self._clock.at_least_wall(GATHER_S, GATHER_FLOOR_WALL_S))
 
     async def listen(self) -> None:
-        """For ever: take up wishes as they are made; after a break from where it was, or from the present."""
+        """For ever: take up specs as they are made; after a break from where it was, or from the present."""
         since: int | None = None
         while True:
             try:

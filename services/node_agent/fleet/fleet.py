@@ -1,7 +1,7 @@
 """The fleet: emulated nodes, the agents on their Qingtian cards, and the faults put on the hardware.
 
 A fault acts here and only here. A node without power runs nothing; when power returns its agents begin a new life, one
-epoch on, from what the card remembers. An agent that hangs neither reports nor takes orders, while its node goes on.
+epoch on, from what the card remembers. An agent that hangs neither reports nor takes orders, while its node continues.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class Fleet:
         self._strike(fault)
 
     def clear(self, name: str) -> None:
-        """Mend what this fault broke."""
+        """Repair what this fault broke."""
         fault = self.faults.pop(name)
         self._memory.remove("fault", name)
         self._strike(fault)

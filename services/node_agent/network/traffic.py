@@ -1,7 +1,7 @@
 """EmulatedTraffic: the load that workloads put on the emulated ports, what of it gets through, and the ports' counters.
 
 A load is what a workload does: so much from each NPU of a slice's members to the others, in a pattern. It goes by what
-is in the switches' tables, not by what anybody wished: a node without a table sends nothing, stripes and detours say
+is in the switches' tables, not by what anybody requested: a node without a table sends nothing, stripes and detours say
 over which sub-planes and L2 chips, and a port that carries less than it says is found out by the bytes. Rates are
 the fabric core's, guarantee plus share by the floors and weights in the tables
 (`matrixlink/fabric/sharing/max_min_arrays.py`). UB and RoCE are lossless: what is too much waits at the sender, and
@@ -284,7 +284,7 @@ def _shared(
 
 def _fitting(capacity: Floats, paths: NDArray[np.int64], floor: Floats) -> Floats:
     """Floors as far as the ports carry them: they were promised by the hose model and on links that were whole; where
-    more is asked of a port, all floors over it give way alike."""
+    more is asked of a port, all floors over it yield alike."""
     booked = on_links(traffic(capacity, paths, ceiling=np.inf), floor)
     fits = np.ones(len(capacity))
     np.divide(capacity, booked, out=fits, where=booked > capacity)

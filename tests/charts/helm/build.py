@@ -38,7 +38,7 @@ def missing() -> str | None:
 
 
 def ensure_built() -> Path | None:
-    """Build it unless it is there. None where there is no Go, which is said loudly."""
+    """Build it unless it is there. None where there is no Go, which is reported loudly."""
     target = binary()
     if target.exists():
         return target

@@ -72,7 +72,7 @@ def ensure_etcd() -> bool:
 
 
 def ensure_built() -> Path | None:
-    """Builds what is not built yet. The folder of the binaries, or None where there is no Go (which is said loudly)."""
+    """Builds what is not built yet. The folder of the binaries, or None where there is no Go (which is reported loudly)."""
     folder = binaries()
     if all((folder / name).exists() for name in COMMANDS):
         return folder

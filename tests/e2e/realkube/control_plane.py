@@ -181,7 +181,7 @@ class RealKube:
             ended = self.programs[program].poll() is not None
             if ended or time.monotonic() > deadline:
                 text = self.log(program)[-3000:]
-                raise RuntimeError(f"{program} {'ended' if ended else 'is not ready'}; it said last:\n{text}")
+                raise RuntimeError(f"{program} {'ended' if ended else 'is not ready'}; it reported last:\n{text}")
             time.sleep(0.05)
 
     # ---- stop

@@ -1,4 +1,4 @@
-"""The rule of the tables once more, in plain Python over sets, entry by entry; and walks over tables, hop by hop."""
+"""The rule of the tables again, in plain Python over sets, entry by entry; and walks over tables, hop by hop."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class Accountant:
         return one.start < other.end and other.start < one.end
 
     def kept(self) -> list[str]:
-        """What is promised and would not be free at its start, if everybody leaves when they said."""
+        """What is promised and would not be free at its start, if everybody leaves when they reported."""
         wrong = []
         for name, promise in self.promised.items():
             there: dict[str, Tenant] = {o: t for o, t in self.live.items() if t.until > promise.start}

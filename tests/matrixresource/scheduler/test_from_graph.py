@@ -56,7 +56,7 @@ def wishes(draw: st.DrawFn) -> PlacementRequest:
 
 
 class Followed(RuleBasedStateMachine):
-    """A ledger, and a graph that is only told what the ledger answered."""
+    """A ledger, and a graph that is only informed what the ledger answered."""
 
     def __init__(self) -> None:
         super().__init__()

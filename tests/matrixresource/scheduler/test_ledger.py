@@ -1,4 +1,4 @@
-"""Where requests come to lie, whom they put out, and what a loss does."""
+"""Where requests come to lie, whom they preempted, and what a loss does."""
 
 from __future__ import annotations
 

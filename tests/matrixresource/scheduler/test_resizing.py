@@ -28,7 +28,7 @@ def crowded(seed: int) -> tuple[Ledger, random.Random]:
 
 
 def may_have(ledger: Ledger, request: PlacementRequest, own: set[int], nodes: tuple[int, ...]) -> bool:
-    """Written out once more, for whole nodes: free or its own, and in keeping with the rules."""
+    """Written out again, for whole nodes: free or its own, and in keeping with the rules."""
     free = {node for node in range(18) if ledger.index.whole[node // 3] >> node % 3 & 1}
     if not set(nodes) <= free | own:
         return False

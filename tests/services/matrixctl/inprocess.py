@@ -1,4 +1,4 @@
-"""matrixctl before services of this process: what it asks ends in their applications, and what it prints is told."""
+"""matrixctl before services of this process: what it asks ends in their applications, and what it prints is reported."""
 
 from __future__ import annotations
 
