@@ -1,8 +1,8 @@
 """Promises in the engine: a tenant on 16 nodes, a protected one, what a failure would break, and giving floors anew.
 
-The ledger hold 96 slices: one of one node each and one of two over all 48 nodes of a supernode, half of them protected.
-Tables are not touched: routes are chosen, floors booked and given back in memory. OpenSM on ibsim takes 0.15 to 0.28 s
-for a tenant added to or taken from 16 ports (peers' study, same class of machine).
+The ledger holds 96 slices: one of one node each and one of two over all 48 nodes of a supernode, half of them
+protected. Tables are not touched: routes are chosen, floors booked and given back in memory. OpenSM on ibsim takes 0.15
+to 0.28 s for a tenant added to or taken from 16 ports (peers' study, same class of machine).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from matrixlink.fabric.sharing.flow import Number
 
 
 @dataclass(frozen=True)
-class UbDamage:
+class UbFailures:
     """A UB plane by its sizes and what has failed: chips as (sub-plane, l2), cables as (sub-plane, node, l2)."""
 
     sub_planes: int

@@ -1,4 +1,4 @@
-"""InStep: memory that says again what the tables say, and is never believed to say more.
+"""DerivedState: memory that says again what the tables say, and is never believed to say more.
 
 Decisions are quick on memory and durable in tables. A verb that uses both (`changing`) opens with memory as the tables
 are: it is read anew where something was committed that it has not seen (by another replica), or where a verb of ours

@@ -46,7 +46,7 @@ def decide(records: Database, verbs: Sequence[Callable[[], Any]]) -> list[Outcom
     except Exception as wrong:
         if group is None or not group.committing:
             return [_alone(verb) for verb in verbs]
-        # It has happened, or nobody knows whether it has: whoever asked is informed so, and may ask again.
+        # It has happened, or nobody knows whether it has: whoever asked is informed of it, and may ask again.
         return [each if each.error is not None and group.committed else Outcome(error=wrong) for each in outcomes]
     return outcomes
 

@@ -1,7 +1,7 @@
 """A session that keeps whole tables in memory from one transaction to the next.
 
 Loading what a verb decides on costs more than deciding. A service that is informed of every change of some small
-tables, by the number of the journal, need not read them again while nobody else has changed anything: `KeepingSession`
+tables, by the number of the journal, need not read them again while nobody else has changed anything: `CachingSession`
 answers for them from memory, with rows that are the session's own, so that whatever else is asked of the database sees
 the same objects. What changed is found by comparing each row with how it was last written down.
 

@@ -1,7 +1,7 @@
 """Conductor: ensure, renew, retry, delete. What is requested of an instance is taken up here.
 
 A verb writes the spec and opens the saga in one transaction, so a crash finds both or neither. What the world does to
-an instance meanwhile is seen to by `reconciling.py`.
+an instance meanwhile is seen to by `reconcilers`.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class InstanceRow(ResourceRow, Base):
 class SagaRow(ResourceRow, Base):
     """One run of a saga; shown outside as an operation. `step` is the number of steps done (or still to undo).
 
-    It carries one want to its end: `shape`, as it was when the saga was opened, and its generation `spec`. A newer spec
+    It carries one spec to its end: `shape`, as it was when the saga was opened, and its generation `spec`. A newer spec
     is the next saga's.
     """
 

@@ -334,7 +334,7 @@ def _definitions() -> list[dict[str, Any]]:
             _status(),
             [_column("Kind", ".spec.kind"), _column("Target", ".spec.target"), _column("State", ".status.state"), AGE],
             scope="Cluster",
-            description="A fault on the emulated hardware. The control plane is not reported: it has to find it.",
+            description="A fault on the emulated hardware. The control plane is not informed: it has to find it.",
         ),
         _crd(
             "Supernode",

@@ -1,4 +1,4 @@
-"""FloorBook: who has been promised how much of which port.
+"""BandwidthLedger: who has been promised how much of which port.
 
 A booking is a slice's floor as a vector per node or RDMA leaf, and beside it what is set aside so that the floor
 survives a failure. All or nothing, and never more on a port than it has: the sum on each port is taken anew whenever a

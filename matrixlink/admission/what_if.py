@@ -1,6 +1,6 @@
 """suppose: what would become of the slices if parts of the fabric failed, were drained or repaired.
 
-The fabric's condition and the ledger are copied, changed as the question says, and decided upon with the functions that
+The fabric's condition and the ledger is copied, changed as the question says, and decided upon with the functions that
 decide when it happens: nothing of what is real changes. Only slices whose ports would change are looked at, and those
 of their planes that have less than they were promised.
 """

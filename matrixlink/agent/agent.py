@@ -97,7 +97,7 @@ class LinkAgent:
         self._order(program.slice, program.generation, program.action, desired)
 
     def take_answer(self, desired: list[DesiredProgram]) -> None:
-        """Take up all that the answer to a report specs of this node; forget what is cleared and not requested."""
+        """Take up all that the answer to a report asks of this node; forget what is cleared and not requested."""
         for each in desired:
             try:
                 if each.program is not None:
@@ -189,7 +189,7 @@ class LinkAgent:
         return drifted
 
     def _write_again(self, slice: str, generation: int) -> None:
-        """MatrixLink found by the digest that what is in the tables is not what it specs, though its generation is:
+        """MatrixLink found by the digest that what is in the tables is not what it asks for, though its generation is:
         forget what was held of it, so that the whole spec is taken up anew."""
         program = self._programs.get(slice)
         if program is not None and program.generation == generation and program.done:

@@ -1,4 +1,4 @@
-"""What is asked and informed of drains: parts of the fabric that are taken out of use for maintenance."""
+"""What is asked and reported of drains: parts of the fabric that are taken out of use for maintenance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked and informed of peerings and security rules: which tenants' slices may reach one another."""
+"""What is asked and reported of peerings and security rules: which tenants' slices may reach one another."""
 
 from __future__ import annotations
 

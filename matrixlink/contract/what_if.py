@@ -1,4 +1,4 @@
-"""What is asked and informed of things that have not happened. Rates are GB/s (10^9 bytes per second) each way."""
+"""What is asked and reported of things that have not happened. Rates are GB/s (10^9 bytes per second) each way."""
 
 from __future__ import annotations
 

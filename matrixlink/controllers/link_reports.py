@@ -3,7 +3,7 @@ rate, which probes went wrong.
 
 Reports come in batches; each node's is taken or refused by itself. One of an earlier life of the agent, or older than
 the last one taken, is refused. What was taken renews the agent's lease and writes only what changed. The answer says
-all that is requested of the node: a slice the agent holds and nobody specs for is to be cleared, a table that is not
+all that is requested of the node: a slice the agent holds and nobody asks for is to be cleared, a table that is not
 what is requested (by its digest) is to be written again, and a fence falls once a slice is gone.
 """
 

@@ -1,4 +1,4 @@
-"""LinkConditions: what is believed of each link: what its port says, what probes found, how often it went down.
+"""LinkStateTracker: what is believed of each link: what its port says, what probes found, how often it went down.
 
 A link carries the least of what its port reports and what probes find of it; a port that flaps is held down on top of
 that (`damping.py`). All of it is in the links' rows, so it is the same after a restart; memory keeps what every report

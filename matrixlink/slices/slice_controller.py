@@ -1,4 +1,4 @@
-"""Switchboard: admit, program, reroute, withdraw. Who may use which part of the fabric is decided here and nowhere
+"""SliceController: admit, program, reroute, withdraw. Who may use which part of the fabric is decided here and nowhere
 else.
 
 Every verb is idempotent and one transaction: asked twice with the same spec it finds what it did. What the agents then

@@ -48,9 +48,7 @@ class LinkMetrics:
             views = sorted(self._telemetry.by(by), key=lambda view: -(view.sent_gbps + view.received_gbps))
             yield from _family(by, labels, views[:SLICES_MAX] if by == "slice" else views)
         yield from self._links()
-        yield CounterMetricFamily(
-            "matrixlink_probes_sent", "Probes that agents informed of.", value=self._diagnosis.sent
-        )
+        yield CounterMetricFamily("matrixlink_probes_sent", "Probes that agents reported.", value=self._diagnosis.sent)
         yield CounterMetricFamily("matrixlink_probes_failed", "Of these, the failed.", value=self._diagnosis.failed)
         drifts = self._reported["drifts"]
         yield CounterMetricFamily("matrixlink_table_drifts", "Tables found otherwise than programmed.", value=drifts)

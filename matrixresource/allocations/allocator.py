@@ -427,7 +427,7 @@ class Allocator:
         self._steps_in.refill(session, allocation)
 
     def _elsewhere(self, session: Session, allocation: AllocationRow, request: AllocationRequest) -> AllocationRequest:
-        """A want to lie elsewhere, within the quota and with the lease there is: only `renew` and a spec in place
+        """A request to lie elsewhere, within the quota and with the lease there is: only `renew` and a spec in place
         change that."""
         if request.project != allocation.project:
             raise Conflict("an allocation stays in its project", field="project")

@@ -18,7 +18,7 @@ from matrixresource.store.tables import AllocationRow, NodeRow
 
 
 class Failover:
-    """Fills gaps among the members and spares of one allocation. The ledger are open."""
+    """Fills gaps among the members and spares of one allocation. The ledger is open."""
 
     def __init__(self, store: ResourceStore, ledger: LedgerSync, assignments: NodeAssignments) -> None:
         self._store = store

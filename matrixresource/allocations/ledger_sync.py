@@ -1,4 +1,4 @@
-"""Books: the ledger kept in step with the database.
+"""LedgerSync: the ledger kept in step with the database.
 
 The tables say who holds what; the ledger says it again in a form that decisions are quick on. A transaction that
 decides opens the ledger under the journal's lock, which reads the tables again if anything was committed that the
@@ -76,7 +76,7 @@ class LedgerSync:
         return self.ledger
 
     def touched(self) -> None:
-        """Reported before the ledger is changed: unless the transaction commits, the ledger are read again."""
+        """Reported before the ledger is changed: unless the transaction commits, the ledger is read again."""
         self._seen = UNSEEN
 
     def allocate(self, name: str, request: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:

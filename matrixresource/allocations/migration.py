@@ -24,7 +24,7 @@ from matrixresource.store.tables import AllocationRow, NodeRow
 
 
 class Migrations:
-    """Begins, ends and gives up moves of whole nodes. The ledger are open."""
+    """Begins, ends and gives up moves of whole nodes. The ledger is open."""
 
     def __init__(self, store: ResourceStore, ledger: LedgerSync, assignments: NodeAssignments) -> None:
         self._store = store

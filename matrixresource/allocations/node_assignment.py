@@ -26,7 +26,7 @@ class NodeAssignments:
         """A whole node passes to `held`; whoever had it before has been asked."""
         node = self._store.node(session, name)
         if node.holder not in (None, allocation.name):
-            raise Conflict(f"{name} is held by {node.holder}")  # the ledger of this transaction say otherwise: a bug
+            raise Conflict(f"{name} is held by {node.holder}")  # the ledger of this transaction says otherwise: a bug
         node.holder, node.role, node.rank = allocation.name, role, rank
         if allocation.bound:
             self.request_deploy(session, node, allocation)

@@ -20,7 +20,7 @@ from matrixresource.store.tables import AllocationRow, NodeRow
 
 
 class Relocations:
-    """Begins relocations of whole nodes. The ledger are open."""
+    """Begins relocations of whole nodes. The ledger is open."""
 
     def __init__(self, store: ResourceStore, ledger: LedgerSync, assignments: NodeAssignments) -> None:
         self._store = store

@@ -285,7 +285,7 @@ class AssignmentRow(ResourceRow, Base):
     allocation: Mapped[str | None] = mapped_column(String(63))
     rank: Mapped[int | None] = mapped_column(Integer)
     parts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
-    """What is requested of parts of the node: a `PartWish` each, in its wire form."""
+    """What is requested of parts of the node: a `DesiredPartition` each, in its wire form."""
 
     def view(self) -> AssignmentView:
         desired = {

@@ -1,4 +1,4 @@
-"""Surveyor: what the machine consists of, what of it is closed, and how it is really wired.
+"""TopologyManager: what the machine consists of, what of it is closed, and how it is really wired.
 
 Supernodes come and go and domains are closed and opened by request; cables and switches are found to be otherwise from
 what agents report of their ports. Every change makes the next version of the topology, in the same transaction. Asked

@@ -5,7 +5,7 @@ without floors or ceilings, end at size over first rate, so one solve is the who
 Exact: rates anew at every start and end, of those flows that it touches. Windows: flows that end within `window_ns` of
 one another give their place up together, in the middle of the window, each ending where its rate of that moment takes
 it: those before the middle a little late, those after it a little early, so that most of the error cancels. Link
-changes on the way are `Timeline`'s and `LiveShares`'.
+changes on the way are `Timeline`'s and `IncrementalMaxMin`'.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LiveShares: the fair rates of flows that come and go, kept up to date one change at a time.
+"""IncrementalMaxMin: the fair rates of flows that come and go, kept up to date one change at a time.
 
 A change is answered with the flows whose rates were looked at; everybody else's rate is what it was. With the kernel
 in C only what the change can touch is shared anew (kernel.c says what that is); without it all live flows are. The rule
