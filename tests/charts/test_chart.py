@@ -101,7 +101,7 @@ def test_databases_and_disks_are_where_the_mode_says(values: str) -> None:
 
 
 @everywhere
-def test_every_process_is_told_the_same_time(values: str) -> None:
+def test_every_process_is_reported_the_same_time(values: str) -> None:
     times = {
         tuple(sorted((key, value) for key, value in environment(values, name).items() if "_TIME_" in key))
         for name in workloads(values)
@@ -114,7 +114,7 @@ def test_every_process_is_told_the_same_time(values: str) -> None:
     }
 
 
-def test_what_a_user_says_reaches_the_process_as_said() -> None:
+def test_what_a_user_says_reaches_the_process_as_reported() -> None:
     compute, link = environment("everything", "compute"), environment("everything", "link")
     assert (compute["CLOUDMATRIX_LOST_PER_CABINET"], compute["CLOUDMATRIX_SEED"]) == ("2", "12345678")
     assert (link["CLOUDMATRIX_SUPERNODES"], link["CLOUDMATRIX_LEASE_GRACE"]) == ("2", "120")

@@ -80,7 +80,7 @@ def test_tokens_and_time_outlive_an_upgrade(installed: ChartCluster) -> None:
     assert known[digest(tokens["agents-token"])] == {"name": "agents", "project": "default", "role": "agent"}
 
 
-def test_emulated_time_goes_on_from_where_it_is_when_its_scale_changes(installed: ChartCluster) -> None:
+def test_emulated_time_continues_from_where_it_is_when_its_scale_changes(installed: ChartCluster) -> None:
     before = {key: float(value) for key, value in installed.get("configmap", f"{FULLNAME}-time")["data"].items()}
     installed.upgrade("--set", "time.scale=2")
     after = {key: float(value) for key, value in installed.get("configmap", f"{FULLNAME}-time")["data"].items()}

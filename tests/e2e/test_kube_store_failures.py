@@ -39,7 +39,7 @@ def allow_files_of(kube: KubeProcess, size: int) -> None:
     resource.prlimit(kube.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
-def test_a_full_disk_is_told_and_outlived(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_outlived(tmp_path: Path) -> None:
     kube = KubeProcess(tmp_path).start()
     try:
         with client_of(kube) as client:
@@ -75,7 +75,7 @@ def test_a_full_disk_is_told_and_outlived(tmp_path: Path) -> None:
         kube.kill()
 
 
-def test_a_locked_database_is_told_and_outlived(tmp_path: Path) -> None:
+def test_a_locked_database_is_reported_and_outlived(tmp_path: Path) -> None:
     kube = KubeProcess(tmp_path).start()
     try:
         with client_of(kube) as client:
@@ -93,7 +93,7 @@ def test_a_locked_database_is_told_and_outlived(tmp_path: Path) -> None:
         kube.kill()
 
 
-def test_a_database_locked_at_start_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_database_locked_at_start_is_reported_in_one_line(tmp_path: Path) -> None:
     kube = KubeProcess(tmp_path).start()
     assert kube.stop() == 0
     other = sqlite3.connect(tmp_path / "kube.db", isolation_level=None)
@@ -108,7 +108,7 @@ def test_a_database_locked_at_start_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["no database", "torn pages"])
-def test_a_damaged_database_is_told_in_one_line(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_database_is_reported_in_one_line(tmp_path: Path, damage: str) -> None:
     kube = KubeProcess(tmp_path).start()
     with client_of(kube) as client:
         for number in range(30):
@@ -138,7 +138,7 @@ def test_a_damaged_database_is_told_in_one_line(tmp_path: Path, damage: str) -> 
         kube.kill()
 
 
-def test_a_second_process_on_one_folder_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_second_process_on_one_folder_is_reported_in_one_line(tmp_path: Path) -> None:
     kube = KubeProcess(tmp_path).start()
     try:
         done = started(tmp_path)

@@ -66,7 +66,7 @@ def instance(real_stack: RealStack, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.name)
-def test_every_noun_is_told_in_every_form(ctl: Ctl, instance: str, noun: Any) -> None:
+def test_every_noun_is_reported_in_every_form(ctl: Ctl, instance: str, noun: Any) -> None:
     few = FEW.get(noun.name, ())
     items = ctl.json("get", noun.name, *few)["items"]
     assert yaml.safe_load(ctl("get", noun.name, *few, "-o", "yaml")).keys() == {"items"}

@@ -292,7 +292,7 @@ async def test_a_lost_node_degrades_and_its_return_heals(serving):
     assert (await serving.until("Serving"))["pools"]["decodeNpus"] == 48
 
 
-async def test_an_answer_goes_on_over_a_lost_node(fresh):
+async def test_an_answer_continues_over_a_lost_node(fresh):
     async with Stage(fresh, scale=60.0) as stage:
         await stage.ensure()
         await stage.until("Serving")

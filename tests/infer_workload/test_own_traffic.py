@@ -48,7 +48,7 @@ def test_nothing_is_sent_where_nothing_decodes_or_nothing_leaves(live):
     assert decode_traffic(live) is None
 
 
-async def test_only_changes_are_told():
+async def test_only_changes_are_reported():
     ports = Ports()
     own = WorkloadTraffic(ports)
     assert await own.tell([]) == 0

@@ -89,12 +89,12 @@ async def test_nobody_waits_for_company(things):
     assert things.commits == [1]
 
 
-async def test_a_group_is_no_larger_than_said(things):
+async def test_a_group_is_no_larger_than_reported(things):
     await asyncio.gather(*(ask(things, f"t{number}") for number in range(MOST + 10)))
     assert things.commits == [MOST, MOST + 10]
 
 
-async def test_a_refusal_is_told_to_whom_it_is_for(things):
+async def test_a_refusal_is_reported_to_whom_it_is_for(things):
     answers = await asyncio.gather(*(ask(things, name) for name in ("a", "no", "b")), return_exceptions=True)
     assert [str(answer) for answer in answers] == ["a", "no", "b"]
     assert things.names() == ["a", "b"]
@@ -110,7 +110,7 @@ async def test_who_has_gone_is_not_served(things):
     assert things.names() == ["b"]
 
 
-async def test_a_failed_commit_is_told_to_all_and_leaves_nothing(things):
+async def test_a_failed_commit_is_reported_to_all_and_leaves_nothing(things):
     def fail(*_: object) -> None:
         raise OperationalError("COMMIT", None, Exception("disk full"))
 

@@ -67,7 +67,7 @@ async def test_a_ring_over_a_slices_dies(sliced):
     ]  # fmt: skip
 
 
-async def test_asking_twice_is_no_news_and_another_wish_is_a_generation(sliced):
+async def test_asking_twice_is_no_news_and_another_spec_is_a_generation(sliced):
     first = await sliced.client.ensure_communicator("ring", a_ring())
     again = await sliced.client.ensure_communicator("ring", a_ring())
     assert (again.generation, again.etag) == (first.generation, first.etag)

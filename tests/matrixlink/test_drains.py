@@ -182,7 +182,7 @@ async def test_the_service_may_be_restarted_between_any_two_steps(stack, step):
     assert (await get(stack))["state"] == "Drained"
 
 
-async def test_a_slice_that_was_wished_anew_and_not_programmed_yet_holds_a_drain_up(stack):
+async def test_a_slice_that_was_requested_anew_and_not_programmed_yet_holds_a_drain_up(stack):
     await stack.active(request=a_request(floor_gbps_per_npu=50.0))
     await stack.client.admit("a-ub", a_request(floor_gbps_per_npu=60.0))
     await put(stack)

@@ -57,7 +57,7 @@ async def test_a_struck_table_stays_repaired_while_the_fault_is_listed(tmp_path)
     assert len((await stack.http.get("/v1/events")).json()["items"]) == 2
 
 
-async def test_an_agent_that_is_wrong_about_its_wish_is_found_by_the_digest(tmp_path):
+async def test_an_agent_that_is_wrong_about_its_spec_is_found_by_the_digest(tmp_path):
     stack = Stack(tmp_path)
     await stack.active()
     program, tables = stack.agents[NODES[1]]._programs["a-ub"], stack.hardware[NODES[1]].tables
@@ -109,7 +109,7 @@ async def test_cut_off_it_forwards_on_and_repairs_by_itself(tmp_path):
     assert stack.hardware[NODES[1]].tables == {}
 
 
-async def test_drift_told_once_is_not_told_again_after_a_restart(tmp_path):
+async def test_drift_reported_once_is_not_reported_again_after_a_restart(tmp_path):
     stack = Stack(tmp_path)
     await stack.active()
     strike(stack, "tables-lost")

@@ -109,7 +109,7 @@ def test_floors_first_then_weights_then_no_more_than_the_ceiling():
     assert machine.sent("s")[NODES[0]] == pytest.approx(40)
 
 
-def test_floors_that_a_loss_undercuts_give_way():
+def test_floors_that_a_loss_undercuts_yield_capacity():
     machine = Machine("vpc", floor_gbps=40.0)
     machine.apply_faults(("link-degraded", NODES[1], {"port": "vpc", "share": 0.5}))
     machine.load(pattern="ring")

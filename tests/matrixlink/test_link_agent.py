@@ -44,7 +44,7 @@ def told(agent):
     return {p.slice: (p.generation, p.status) for p in agent.report().programs}
 
 
-async def test_a_wish_is_worked_off_in_time(agent, news):
+async def test_a_spec_is_worked_off_in_time(agent, news):
     agent.ensure(a_program())
     assert told(agent) == {"s": (1, "Programming")}
     assert agent.tables("s") is None
@@ -54,7 +54,7 @@ async def test_a_wish_is_worked_off_in_time(agent, news):
     assert len(news) == 2
 
 
-async def test_an_older_wish_is_refused_and_the_same_is_no_news(agent, news):
+async def test_an_older_spec_is_refused_and_the_same_is_no_news(agent, news):
     agent.ensure(a_program(3))
     await agent.drain_queue()
     before = len(news)
@@ -67,7 +67,7 @@ async def test_an_older_wish_is_refused_and_the_same_is_no_news(agent, news):
     assert agent.counters["stale"] == 2
 
 
-async def test_a_newer_wish_overtakes_the_work_in_hand(agent):
+async def test_a_newer_spec_overtakes_the_work_in_hand(agent):
     agent.ensure(a_program(1))
     sleep, agent._clock.sleep = agent._clock.sleep, None
 

@@ -262,7 +262,7 @@ async def test_an_agent_begins_anew_after_loss_of_power(stack):
     assert (await stack.client.find_slice("a-ub")).state == "Active"
 
 
-async def test_a_node_without_uplinks_is_said_to_have_no_floor(stack):
+async def test_a_node_without_uplinks_is_reported_to_have_no_floor(stack):
     await stack.active()
     stack.hardware[NODES[0]].ports |= {f"ub-p{p}-k{k:02d}": 0.0 for p in range(7) for k in range(16)}
     await stack.settle()
@@ -379,7 +379,7 @@ async def test_reports_of_ports_that_are_not_there_are_refused(stack):
         ({"instance": ""}, "instance"),
     ],
 )
-async def test_bad_wishes_are_refused_with_their_field(stack, changes, field):
+async def test_bad_specs_are_refused_with_their_field(stack, changes, field):
     answer = await stack.http.put("/v1/slices/a-ub", json=a_request().wire() | changes)
     assert answer.status_code == 422, answer.text
     assert answer.headers["content-type"] == "application/problem+json"

@@ -214,7 +214,7 @@ async def link(stack, name):
         ({CELL[1]: {"rdma-npu5-die0": 0.0}}, f"{CELL[1]}.rdma-npu5-die0", "ProbeLost", 0.0),
     ],
 )
-async def test_a_silent_fault_is_found_routed_around_and_mended(tmp_path, faults, name, reason, gbps):
+async def test_a_silent_fault_is_found_routed_around_and_repaired(tmp_path, faults, name, reason, gbps):
     plane = "rdma" if "rdma" in name else "ub"
     stack = Stack(tmp_path, CELL)
     await stack.active("a", a_request(plane, CELL))
@@ -262,7 +262,7 @@ async def test_a_silent_chip_takes_its_port_from_every_node(tmp_path):
     assert list((await stack.http.get("/v1/probes")).json()["atFault"]) == ["sn0-l2p3-k11"]
 
 
-async def test_what_was_found_outlives_a_restart_and_is_taken_back(tmp_path):
+async def test_what_was_found_outlives_a_restart_and_is_revoked(tmp_path):
     stack = Stack(tmp_path, CELL)
     await rounds(stack, 3)
     stack.hardware[CELL[1]].silent["ub-p3-k11"] = 0.0

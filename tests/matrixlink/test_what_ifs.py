@@ -73,7 +73,7 @@ async def fill(stack):
     await stack.active("d-vpc", a_request("vpc", instance="d", qos_class="BestEffort"))
 
 
-async def test_the_loss_of_an_l2_chip_is_told_before_it_happens_as_it_then_happens(stack):
+async def test_the_loss_of_an_l2_chip_is_reported_before_it_happens_as_it_then_happens(stack):
     await fill(stack)
     reported = await stack.client.what_if(WhatIfRequest(fail=["sn0-l2p3-k11"]))
     effects = {effect.slice: effect for effect in reported.slices}
@@ -101,7 +101,7 @@ async def test_the_loss_of_an_l2_chip_is_told_before_it_happens_as_it_then_happe
     assert (after["b-ub"].kept_after_gbps_per_npu, after["b-ub"].broken, repaired.floors_hold) == (189.0, False, True)
 
 
-async def test_members_that_would_be_cut_off_are_told_pair_by_pair(stack):
+async def test_members_that_would_be_cut_off_are_reported_pair_by_pair(stack):
     await fill(stack)
     reported = await stack.client.what_if(WhatIfRequest(fail=[N0]))
     effects = {effect.slice: effect for effect in reported.slices}

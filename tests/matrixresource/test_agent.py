@@ -63,7 +63,7 @@ def test_next_work(sentence, status, holds, wanted, allocation, deployed, expect
     wanted=st.sampled_from(["Clean", "Spare", "Member"]),
     deployed=st.booleans(),
 )
-def test_work_after_work_every_node_arrives_at_every_wish(status, holds, wanted, deployed):
+def test_work_after_work_every_node_arrives_at_every_spec(status, holds, wanted, deployed):
     allocation = None if wanted == "Clean" else "a"
     for _ in range(4):
         work = next_work(status, holds, wanted, allocation, deployed)
@@ -103,7 +103,7 @@ async def test_an_agent_deploys_and_cleans_in_the_time_its_stages_take():
 
 
 @pytest.mark.looptime
-async def test_an_older_wish_is_refused_and_a_newer_one_overtakes_between_stages():
+async def test_an_older_spec_is_refused_and_a_newer_one_overtakes_between_stages():
     one = agent()
     life = asyncio.create_task(one.run())
     await until(one, "Clean")
@@ -127,7 +127,7 @@ def test_an_agent_remembers_across_its_lives_and_counts_them():
     assert (first.epoch, first.sequence) < (second.epoch, second.sequence)
 
 
-def test_faults_change_the_hardware_and_are_mended_when_they_go():
+def test_faults_change_the_hardware_and_are_repaired_when_they_go():
     node = EmulatedNode(NODE)
     down = InjectedFault(name="a", kind="node-down", target=NODE)
     slow = InjectedFault(name="b", kind="link-degraded", target=NODE, parameters={"port": "vpc", "share": 0.25})

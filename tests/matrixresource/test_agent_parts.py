@@ -87,7 +87,7 @@ async def test_a_die_goes_from_hand_to_hand_only_when_wiped():
 
 
 @pytest.mark.looptime
-async def test_what_can_not_be_had_is_reported_failed_and_the_rest_goes_on():
+async def test_what_can_not_be_had_is_reported_failed_and_the_rest_continues():
     one = agent()
     life = asyncio.create_task(one.run())
     one.ensure(wish(2, part("a", 0, 1), part("b", 1, 2), part("c", 3)))
@@ -129,7 +129,7 @@ HAPPENINGS = st.one_of(
 @pytest.mark.looptime
 @settings(deadline=None)
 @given(happenings=st.lists(HAPPENINGS, max_size=12), seed=st.integers(0, 3))
-async def test_whatever_happens_in_between_the_newest_wish_is_what_stands_in_the_end(happenings, seed):
+async def test_whatever_happens_in_between_the_newest_spec_is_what_stands_in_the_end(happenings, seed):
     one, generation, last = agent(seed), 1, {}
     life = asyncio.create_task(one.run())
     await settled(one)

@@ -89,7 +89,7 @@ def test_blocks_keep_their_ranks_together(machine):
     assert all(at[rank] == at[rank + 1] for rank in range(0, 12, 2))
 
 
-def test_higher_priority_puts_out_who_has_least_to_lose(machine):
+def test_higher_priority_preempts_who_has_least_to_lose(machine):
     machine.have("old", nodes=24, priority=1)
     machine.clock.at += 3600
     machine.have("young", nodes=24, priority=1)

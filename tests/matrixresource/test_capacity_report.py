@@ -48,7 +48,7 @@ def test_every_cabinet_is_shown_as_it_is(tmp_path: Path) -> None:
     assert cabinets[machine.held("gang").members[0].cabinet].utilisation == 1
 
 
-def test_decisions_and_the_machine_are_told_to_prometheus(tmp_path: Path) -> None:
+def test_decisions_and_the_machine_are_reported_to_prometheus(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     registry = CollectorRegistry()
     metrics = ResourceMetrics(registry, machine.store, CapacityReport(machine.store, machine.allocator.ledger))

@@ -77,7 +77,7 @@ def test_who_grows_may_put_others_out_as_newcomers_may(machine, guest, grown):
     assert machine.held("high").state == "Bound"
 
 
-def test_who_has_come_back_was_put_out_no_more(machine):
+def test_who_has_come_back_was_preempted_no_more(machine):
     machine.have("guest", nodes=40)
     machine.ask("high", nodes=20, **URGENT)
     machine.have("higher", nodes=1, priority=9)

@@ -43,7 +43,7 @@ def test_a_stale_report_is_refused_and_changes_nothing(tmp_path, sentence, epoch
     assert bool(service.node.faults) == (reason is None)
 
 
-def test_who_reports_an_older_generation_is_behind_and_told_the_newest_wish(tmp_path):
+def test_who_reports_an_older_generation_is_behind_and_reported_the_newest_spec(tmp_path):
     service = Reporting(tmp_path)
     wish(service, [part("a", 0)])
     answer = service.report(generation=1)
@@ -160,7 +160,7 @@ async def test_parts_are_seen_through_restarts_of_either_side(tmp_path):
 
 
 @pytest.mark.looptime
-async def test_an_inventory_is_told_once_a_life_when_it_changes_and_when_asked_for(tmp_path):
+async def test_an_inventory_is_reported_once_a_life_when_it_changes_and_when_asked_for(tmp_path):
     service = Reporting(tmp_path)
     pair = Pair(service)
     assert [pair.exchange().inventory is not None for _ in range(3)] == [True, False, False]

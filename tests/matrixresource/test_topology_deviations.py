@@ -139,7 +139,7 @@ def test_exchanged_cables_lead_where_they_lead():
         assert len(nx.parse_graphml(graphml(graph))) == len(graph)
 
 
-def test_versions_are_told_apart_by_what_they_hold():
+def test_versions_are_reported_apart_by_what_they_hold():
     built = Topology({"sn0": "f", "sn1": "f"})
     closed = Topology({"sn0": "f", "sn1": "f"}, frozenset({"sn1-c02"}))
     moved = Topology({"sn0": "f"}, frozenset(), frozenset({Deviation("CableMoved", "sn0-c00-n0.ub-p3-k11", "x")}))

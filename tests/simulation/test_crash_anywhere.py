@@ -163,7 +163,7 @@ async def test_a_crash_after_any_commit_converges(tmp_path, killer, service, com
 @pytest.mark.looptime
 @pytest.mark.parametrize("share", [0.35, 0.5])
 @pytest.mark.parametrize(("service", "commits"), [("compute", 120), ("link", 40), ("resource", 75)])
-async def test_a_crash_while_somebody_is_put_out_converges(tmp_path, killer, service, commits, share):
+async def test_a_crash_while_somebody_is_preempted_converges(tmp_path, killer, service, commits, share):
     one = killer(service, max(1, int(commits * share)))
     await put_out(tmp_path, one)
     assert one.restart is not None, f"the story has only {one.commits} commits of {service}"

@@ -106,7 +106,7 @@ async def test_room_is_made_while_everybody_serves_and_the_request_fits(tmp_path
         assert {member.node for member in gang.members} == set(plan.room)
 
 
-async def test_killed_on_the_way_it_goes_on_where_it_was(tmp_path):
+async def test_killed_on_the_way_it_continues_where_it_was(tmp_path):
     async with Stack(tmp_path) as stack:
         await scattered(stack)
         await planned(stack)

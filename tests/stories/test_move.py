@@ -113,7 +113,7 @@ async def test_a_node_lost_on_the_way_does_not_stop_it(tmp_path, who):
         await stack.nothing_left()
 
 
-async def test_a_wish_taken_back_on_the_way_leaves_it_where_it_is(tmp_path):
+async def test_a_spec_revoked_on_the_way_leaves_it_where_it_is(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         before = await stack.active("one", 4)

@@ -32,7 +32,7 @@ async def reasons(stack: Stack, name: str) -> list[str]:
     return [event["reason"] for event in found]
 
 
-async def test_who_is_put_out_gives_everything_up_waits_and_comes_back(tmp_path):
+async def test_who_is_preempted_gives_everything_up_waits_and_comes_back(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("old", 30, network=HALF)
         await stack.active("old", 30)
@@ -68,7 +68,7 @@ async def test_who_is_put_out_gives_everything_up_waits_and_comes_back(tmp_path)
         await stack.nothing_left()
 
 
-async def test_who_is_put_out_comes_back_elsewhere_at_once_where_there_is_room(tmp_path):
+async def test_who_is_preempted_comes_back_elsewhere_at_once_where_there_is_room(tmp_path):
     async with Stack(tmp_path) as stack:
         for name, nodes in (("full", 42), ("filler", 2)):
             await stack.apply(name, nodes, priority=200)
@@ -201,7 +201,7 @@ async def test_who_cannot_leave_a_closed_cabinet_stays_and_is_named(tmp_path):
         await stack.check()
 
 
-async def test_the_example_of_sharing_comes_up_as_it_is_told(tmp_path):
+async def test_the_example_of_sharing_comes_up_as_it_is_reported(tmp_path):
     async with Stack(tmp_path) as stack:
         there = {}
         for body in yaml.safe_load_all((Path(__file__).parents[2] / "examples" / "sharing.yaml").read_text()):

@@ -87,7 +87,7 @@ def progress(body: dict) -> str:
     return next((c["message"] for c in conditions if c["type"] == "Progressing"), "")
 
 
-async def test_a_shrink_that_is_taken_back_keeps_every_node(tmp_path):
+async def test_a_shrink_that_is_revoked_keeps_every_node(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await serving_under_load(cluster, 10)
         before = await members(cluster)

@@ -41,7 +41,7 @@ def test_where_it_lies(sentence: str, before: tuple[float, ...], event: Any, cab
     assert nodes is None or found == nodes, sentence
 
 
-def test_preemption_puts_out_the_cheapest_and_nobody_more() -> None:
+def test_preemption_preempts_the_cheapest_and_nobody_more() -> None:
     ledger = Ledger(ClusterShape(1, 2, 2))
     for name, npus, priority, since in (("old", 16, 0, 0.0), ("young", 8, 0, 90.0), ("high", 8, 5, 95.0)):
         ledger.allocate(name, wish_of({"npus": npus, "prio": priority}, since), since)

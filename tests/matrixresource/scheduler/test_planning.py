@@ -154,7 +154,7 @@ def test_in_little_time_it_is_still_true_and_none_named_could_stay(seed: int, sh
             assert not released.fits_without(sooner, request)
 
 
-def test_a_higher_priority_sees_whom_it_would_put_out() -> None:
+def test_a_higher_priority_sees_whom_it_would_preempted() -> None:
     ledger = Ledger(ClusterShape(1, 1, 2))
     for name, npus, priority in (("low", 4, 1), ("lower", 3, 0), ("high", 8, 3)):
         ledger.allocate(name, wish_of({"npus": npus, "prio": priority}, 0.0), 0.0)
@@ -166,7 +166,7 @@ def test_a_higher_priority_sees_whom_it_would_put_out() -> None:
     assert [change.kind for change in reported.changes] == ["release"]
 
 
-def test_sockets_and_memory_are_told_apart() -> None:
+def test_sockets_and_memory_are_reported_apart() -> None:
     ledger = Ledger(ClusterShape(1, 1, 2))
     ledger.allocate("pool", PlacementRequest(0, cpus=5, mem=1000), 0.0)
     reported = explain.answer(ledger, PlacementRequest(0, cpus=4, mem=3000), 0.0)

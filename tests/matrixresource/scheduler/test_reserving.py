@@ -55,7 +55,7 @@ def test_it_is_held_when_its_time_comes_and_handed_over_bit_by_bit() -> None:
     assert "mine" not in ledger.reservations
 
 
-def test_what_is_down_is_chosen_anew_and_what_cannot_be_is_said() -> None:
+def test_what_is_down_is_chosen_anew_and_what_cannot_be_is_reported() -> None:
     ledger = Ledger(ClusterShape(1, 3, 2))
     ledger.allocate("one", PlacementRequest(2, required_domain="cabinet", lease_end=10.0), 0.0)
     ledger.allocate("two", PlacementRequest(2, required_domain="cabinet", lease_end=10.0), 0.0)
@@ -109,7 +109,7 @@ def test_the_earliest_start_is_the_first_at_which_it_fits(seed: int) -> None:
     assert first == next((start for start in range(60) if fits(start)), None)
 
 
-def test_nobody_is_put_out_for_what_is_promised() -> None:
+def test_nobody_is_preempted_for_what_is_promised() -> None:
     ledger = Ledger(ClusterShape(1, 2, 2))
     ledger.allocate("low", PlacementRequest(2, required_domain="cabinet", lease_end=10.0), 0.0)
     ledger.allocate("other", PlacementRequest(1, required_domain="cabinet"), 5.0)

@@ -65,7 +65,7 @@ def test_top_shows_every_cabinet(desk: Desk) -> None:
     assert sum(cabinet["kept"] for cabinet in json.loads(out)["cabinets"]) == 6
 
 
-def test_what_does_not_go_as_wished_has_another_exit_code(desk: Desk) -> None:
+def test_what_does_not_go_as_requested_has_another_exit_code(desk: Desk) -> None:
     assert desk.say("defrag plan --nodes 4 --name p")[0] == 0
     assert desk.say("defrag approve p")[:1] == (0,)
     desk.machine.room_making.reconcile()

@@ -52,7 +52,7 @@ def test_a_cabinet_and_a_supernode_on_the_command_line(here: TestClient, capsys:
     assert (code, '"state": "Open"' in text) == (0, True)
 
 
-def test_an_npu_that_failed_often_is_taken_back(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_npu_that_failed_often_is_revoked(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
     report = {"node": "sn0-c03-n2", "epoch": 1, "leaseS": 60, "status": "Clean", "generation": 1}
     often = [{"code": "80E39200", "component": "npu3"}]
     for sequence, faults in enumerate((often, [], often, [])):
