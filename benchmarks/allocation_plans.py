@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 from benchmarks import Figure
-from benchmarks.busy import SHAPES, busy, percentile, wish_of, with_rules
+from benchmarks.busy import SHAPES, busy, percentile, request_of, with_rules
 from matrixresource.scheduler import FORM
 from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.explain.release_set import possible
@@ -62,7 +62,7 @@ def brim(ledger: Ledger, now: float) -> None:
     refused = number = 0
     while refused < IN_A_ROW:
         number += 1
-        place, _ = ledger.allocate(f"b{number}", wish_of(chance, ledger.shape, now)[0], now)
+        place, _ = ledger.allocate(f"b{number}", request_of(chance, ledger.shape, now)[0], now)
         refused = 0 if place is not None else refused + 1
 
 
@@ -70,6 +70,6 @@ def refusals(ledger: Ledger, chance: random.Random, now: float) -> Iterator[Plac
     """Requests that would fit on an empty machine and do not fit now."""
     names = sorted(ledger.allocations)
     while True:
-        request = with_rules(chance, wish_of(chance, ledger.shape, now)[0], names)
+        request = with_rules(chance, request_of(chance, ledger.shape, now)[0], names)
         if possible(ledger.shape, request) and ledger.choose(request) is None:
             yield request

@@ -38,7 +38,7 @@ class Busy:
     rate: float = 0.0
 
 
-def wish_of(chance: random.Random, shape: ClusterShape, now: float) -> tuple[PlacementRequest, float]:
+def request_of(chance: random.Random, shape: ClusterShape, now: float) -> tuple[PlacementRequest, float]:
     """A request without rules and how long it will stay, in seconds; it says one to three times as long."""
     sizes, weights = zip(*MIX, strict=True)
     npus = chance.choices(sizes, weights)[0]
@@ -90,7 +90,7 @@ def busy(shape: ClusterShape, requests: int, *, rules: bool = False) -> Busy:
     try:
         for number in range(fill + requests):
             found.now = now = found.now + chance.expovariate(1 / gap)
-            request, stay = wish_of(chance, shape, now)
+            request, stay = request_of(chance, shape, now)
             if rules:
                 request = with_rules(chance, request, [])
             name = f"r{number}"

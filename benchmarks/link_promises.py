@@ -67,13 +67,13 @@ def measure() -> Iterator[Figure]:
 def after_a_loss(promises: AdmissionState) -> Iterator[Figure]:
     fabric = promises.fabric
 
-    def lose_and_mend() -> None:
+    def lose_and_repair() -> None:
         for gbps in (0.0, 28.0):
             for node in fabric.nodes():
                 fabric.set_ports(node, {"ub-p3-k11": gbps})
             reallocate(promises.ledger, [promises.claim(terms) for terms in promises.slices], promises.healthy_ledger)
 
-    took = median_ms(lose_and_mend, 7) / 2
+    took = median_ms(lose_and_repair, 7) / 2
     yield Figure(
         "an L2 chip lost or repaired: 96 floors anew", took, "ms", "needs, three passes of regrant; median of 7"
     )

@@ -71,7 +71,7 @@ def both(load: Load, database: str, clients: int, where: str) -> Iterator[Figure
         yield Figure(name, len(load.admitted) / SECONDS, "/s", text, None, None if where else 500)
 
 
-def a_wish(name: str, members: list[str], floor: float) -> bytes:
+def a_spec(name: str, members: list[str], floor: float) -> bytes:
     desired = {
         "allocation": name, "instance": name, "plane": "ub", "members": members, "qosClass": "Guaranteed",
         "floorGbpsPerNpu": floor, "protection": "anyL2Chip",
@@ -82,7 +82,7 @@ def a_wish(name: str, members: list[str], floor: float) -> bytes:
 async def admit_all(link: LinkProcess, slices: list[tuple[str, list[str]]]) -> None:
     async with connected(link) as to:
         for name, members in slices:
-            await to.expect(200, "PUT", f"/v1/slices/{name}", a_wish(name, members, 40.0))
+            await to.expect(200, "PUT", f"/v1/slices/{name}", a_spec(name, members, 40.0))
 
 
 @dataclass
@@ -132,7 +132,7 @@ class Load:
 
 async def admit(to: Connection, number: int, made: int) -> None:
     name = f"bench-{os.getpid()}-{number}-{made}"
-    await to.expect(200, "PUT", f"/v1/slices/{name}", a_wish(name, OWN[4 * number : 4 * number + 4], 20.0))
+    await to.expect(200, "PUT", f"/v1/slices/{name}", a_spec(name, OWN[4 * number : 4 * number + 4], 20.0))
 
 
 async def withdraw(to: Connection, number: int, made: int) -> None:

@@ -71,7 +71,7 @@ class Replay:
                 if event["id"] in self.ledger.allocations:
                     self.ledger.release(event["id"])
             elif op == "held":
-                self.ledger.hold(event["id"], wish_of(event, now), self.place_of(event["place"]), now)
+                self.ledger.hold(event["id"], request_of(event, now), self.place_of(event["place"]), now)
             elif op == "fail_node":
                 yield {"i": line} | self.fail(self.numbers[event["node"]])
             elif op == "recover_node":
@@ -80,7 +80,7 @@ class Replay:
                 raise ValueError(f"line {line}: unknown op {op!r}")
 
     def allocate(self, event: Event, now: float) -> Event:
-        request = wish_of(event, now)
+        request = request_of(event, now)
         begun = time.perf_counter_ns()
         place, evicted = self.ledger.allocate(event["id"], request, now)
         moved = self.moving(event["id"], request, now) if place is None and self.moves else None
@@ -93,7 +93,7 @@ class Replay:
         return reported
 
     def allocate_together(self, line: int, events: list[Event], now: float) -> Iterator[Event]:
-        requests = {event["id"]: wish_of(event, now) for event in events}
+        requests = {event["id"]: request_of(event, now) for event in events}
         begun = time.perf_counter_ns()
         placed = batch.allocate_together(self.ledger, requests, now, random.Random(len(requests)))
         took = (time.perf_counter_ns() - begun) / 1000 / len(events)
@@ -157,7 +157,7 @@ class Replay:
         return place
 
 
-def wish_of(event: Event, now: float) -> PlacementRequest:
+def request_of(event: Event, now: float) -> PlacementRequest:
     """The request of an event."""
     npus = event.get("npus", 0)
     per = event.get("per_node") or min(npus, 8)

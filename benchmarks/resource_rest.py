@@ -20,7 +20,7 @@ from tests.e2e.resource_process import ResourceProcess
 
 SECONDS = 5.0
 WARM_UP_SECONDS = 1.0
-WISH = b'{"nodes":1}'
+SPEC = b'{"nodes":1}'
 FILLING, FILLERS = b'{"npus":1}', 32
 EACH = 8 * 384 * 4 // 5 // FILLERS
 """Four fifths of the NPUs of eight supernodes, by client."""
@@ -94,7 +94,7 @@ class Load:
                 made += 1
                 path = f"/v1/allocations/bench-{os.getpid()}-{number}-{made}"
                 began = time.perf_counter()
-                status, reported = await to.ask("PUT", path, WISH)
+                status, reported = await to.ask("PUT", path, SPEC)
                 current = time.perf_counter()
                 if status == 409:  # more clients than nodes: who is refused asks again
                     continue

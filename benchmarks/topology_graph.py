@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 from benchmarks import Figure
-from benchmarks.busy import SHAPES, wish_of
+from benchmarks.busy import SHAPES, request_of
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.metrics.graph_export import annotate, graph_of, index_of
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
@@ -37,7 +37,7 @@ def measure() -> Iterator[Figure]:
 
 def index_ms(shape: ClusterShape) -> float:
     """Milliseconds to make the index from a graph of this shape."""
-    graph, ledger = graph_of(shape), half_held(shape)
+    graph, ledger = graph_of(shape), half_allocated(shape)
     annotate(graph, ledger)
     took = []
     for _ in range(TRIES):
@@ -50,7 +50,7 @@ def index_ms(shape: ClusterShape) -> float:
 
 def built(shape: ClusterShape) -> tuple[float, float]:
     """(seconds for graph, annotations and index; most memory of this process in MB)."""
-    ledger = half_held(shape)
+    ledger = half_allocated(shape)
     begun = time.perf_counter()
     graph = graph_of(shape)
     annotate(graph, ledger)
@@ -58,10 +58,10 @@ def built(shape: ClusterShape) -> tuple[float, float]:
     return time.perf_counter() - begun, peak_mb()
 
 
-def half_held(shape: ClusterShape) -> Ledger:
+def half_allocated(shape: ClusterShape) -> Ledger:
     ledger, chance = Ledger(shape), random.Random(3)
     for number in range(shape.all_nodes // 6):
-        ledger.allocate(f"r{number}", wish_of(chance, shape, 0.0)[0], 0.0)
+        ledger.allocate(f"r{number}", request_of(chance, shape, 0.0)[0], 0.0)
     return ledger
 
 

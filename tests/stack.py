@@ -158,13 +158,13 @@ class Stack:
 
         await self.until(absent, f"{name} is gone", within_s)
 
-    def hurt(self, name: str, kind: str, target: str, **parameters: Any) -> None:
+    def impair(self, name: str, kind: str, target: str, **parameters: Any) -> None:
         """Break emulated hardware."""
         assert self.fleet is not None
         fault = {"name": name, "kind": kind, "target": NodeName(target), "parameters": parameters}
         self.fleet.inject(InjectedFault.model_validate(fault))
 
-    def mend(self, name: str) -> None:
+    def repair(self, name: str) -> None:
         assert self.fleet is not None
         self.fleet.clear(name)
 

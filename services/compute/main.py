@@ -91,7 +91,7 @@ def build(
     resumption = Periodic("saga-resumption", resume, clock, period_s=30.0, floor_wall_s=1.0)
     conductor = Conductor(store, neighbours, runner, clock, resumption.nudge)
     tender = InstanceReconciler(store, neighbours, runner, clock, policy, resumption.nudge)
-    tending = Periodic(
+    reconciling = Periodic(
         "node-health",
         tender.reconcile,
         clock,
@@ -135,17 +135,17 @@ def build(
     return create_app(
         "compute",
         "MatrixCompute",
-        [routes(store, conductor, runner, clock, tending.nudge)],
+        [routes(store, conductor, runner, clock, reconciling.nudge)],
         tokens=Tokens(settings.tokens),
         watchers=[
             resumption,
-            tending,
+            reconciling,
             moving,
             Periodic("orphan-release", orphans.reconcile, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0),
             Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0),
             Periodic("count", metrics.count, clock, period_s=30.0, floor_wall_s=5.0),
         ],
-        tasks=[follow("allocations", tending), follow("slices", tending), follow("defragmentations", moving)],
+        tasks=[follow("allocations", reconciling), follow("slices", reconciling), follow("defragmentations", moving)],
         registry=registry,
         on_stop=database.close,
     )

@@ -85,7 +85,7 @@ def test_every_kind_lives_and_ends_with_the_rights_the_chart_gives(
     ):
         cluster.kubectl("delete", kind, name, "-n", "default", "--wait=false")
         eventually(lambda k=kind, n=name: not cluster.get(k, n, "default"), f"{kind} {name} ends")
-    refused = [line for line in operator.told().splitlines() if " 403" in line or "orbidden" in line]
+    refused = [line for line in operator.reported().splitlines() if " 403" in line or "orbidden" in line]
     assert not refused, refused[:3]
 
 

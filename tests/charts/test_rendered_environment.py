@@ -40,10 +40,10 @@ class RenderedStack:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         documents = [each for each in yaml.safe_load_all(template("--set", "kube.enabled=true")) if each]
-        self.held = {(each["kind"], each["metadata"]["name"]): each for each in documents}
+        self.allocation = {(each["kind"], each["metadata"]["name"]): each for each in documents}
         self.ports = {process.name: free_port("127.0.0.1") for process in PROCESSES}
         self.running: list[subprocess.Popen[bytes]] = []
-        for (kind, name), each in self.held.items():
+        for (kind, name), each in self.allocation.items():
             if kind == "Secret":
                 (folder / name).mkdir()
                 for key, value in each["data"].items():
@@ -62,7 +62,7 @@ class RenderedStack:
     def environment(self, container: dict[str, Any]) -> dict[str, str]:
         found: dict[str, str] = {}
         for source in container["envFrom"]:
-            found |= self.held["ConfigMap", source["configMapRef"]["name"]]["data"]
+            found |= self.allocation["ConfigMap", source["configMapRef"]["name"]]["data"]
         for entry in container["env"]:
             if "value" in entry:
                 found[entry["name"]] = self.here(entry["value"])
@@ -97,14 +97,14 @@ class RenderedStack:
         return (self.folder / "cm-cloudmatrix-tokens" / f"{owner}-token").read_text()
 
     def asked_by_helm_test(self) -> list[str]:
-        job = self.held["Job", "cm-cloudmatrix-test"]
+        job = self.allocation["Job", "cm-cloudmatrix-test"]
         return [self.here(url) for url in job["spec"]["template"]["spec"]["containers"][0]["args"]]
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RenderedStack]:
     built = RenderedStack(tmp_path_factory.mktemp("rendered"))
-    for (kind, _), each in built.held.items():
+    for (kind, _), each in built.allocation.items():
         if kind in ("StatefulSet", "Deployment"):
             built.start(each)
     yield built

@@ -67,7 +67,7 @@ class OperatorProcess:
         self.process.terminate()
         self.process.wait(timeout=STOP_WALL_S)
 
-    def told(self) -> str:
+    def reported(self) -> str:
         return self.log.read_text(errors="replace")
 
     def __enter__(self) -> OperatorProcess:

@@ -33,7 +33,7 @@ class Writer:
 
     number: int
     chance: random.Random
-    told: dict[str, str] = field(default_factory=dict)
+    reported: dict[str, str] = field(default_factory=dict)
     unheard: tuple[str, str] | None = None
     revision: int = 0
     acknowledged: int = 0
@@ -47,7 +47,7 @@ class Writer:
             return
 
     def _write(self, client: httpx.Client) -> None:
-        living = [name for name, value in self.told.items() if value != ABSENT]
+        living = [name for name, value in self.reported.items() if value != ABSENT]
         action = self.chance.random()
         value = f"v{self.chance.random()}"
         if action < 0.5 or not living:
@@ -66,7 +66,7 @@ class Writer:
         if reported.status_code >= 300:
             self.refused.append(f"{reported.status_code} {reported.text[:300]}")
             return
-        self.told[name], self.unheard = value, None
+        self.reported[name], self.unheard = value, None
         self.acknowledged += 1
         if value != ABSENT:
             self.revision = int(reported.json()["metadata"]["resourceVersion"])
@@ -74,12 +74,12 @@ class Writer:
     def check(self, current: dict[str, str]) -> None:
         """The store against what was reported; what was unheard is settled by it."""
         name, value = self.unheard or ("", "")
-        for own, text in self.told.items():
+        for own, text in self.reported.items():
             found = current.get(own, ABSENT)
             assert found == text or (own == name and found == value), f"{own}: reported {text}, found {found}"
         if name:
-            self.told[name] = current.get(name, ABSENT)
-            assert self.told[name] in (value, ABSENT) or name in current
+            self.reported[name] = current.get(name, ABSENT)
+            assert self.reported[name] in (value, ABSENT) or name in current
         self.unheard = None
 
 

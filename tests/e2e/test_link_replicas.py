@@ -35,7 +35,7 @@ def replicas(tmp_path: Path) -> Iterator[list[LinkMachine]]:
             machine.close()
 
 
-def a_wish(floor: float, nodes: list[str], protection: str = "none") -> SliceRequest:
+def a_spec(floor: float, nodes: list[str], protection: str = "none") -> SliceRequest:
     return a_request(members=nodes, floor_gbps_per_npu=floor, protection=protection)
 
 
@@ -45,19 +45,19 @@ class Tenant(Owner):
     def __init__(self, number: int, machine: LinkMachine) -> None:
         super().__init__(number, STEPS)
         self.machine = machine
-        self.told: dict[str, tuple[float, int]] = {}
+        self.reported: dict[str, tuple[float, int]] = {}
 
     def ask(self, name: str) -> None:
-        mine, chance = sorted(self.told), self.chance.random()
+        mine, chance = sorted(self.reported), self.chance.random()
         board = self.machine.board
         if mine and chance < 0.3:
             name = self.chance.choice(mine)
-            self.told.pop(name)
+            self.reported.pop(name)
             board.withdraw(name)
             return
         if mine and chance < 0.45:
             name = self.chance.choice(mine)
-        request = a_wish(
+        request = a_spec(
             self.chance.choice([40.0, 110.0, 200.0, 300.0]), self.chance.sample(NODES, 2),
             self.chance.choice(["none", "anyL2Chip"]),
         )  # fmt: skip
@@ -67,7 +67,7 @@ class Tenant(Owner):
             self.refused += 1
             return
         self.heard += 1
-        self.told[name] = (view.floor_gbps_per_npu, view.isolation_key)
+        self.reported[name] = (view.floor_gbps_per_npu, view.isolation_key)
 
 
 @pytest.mark.timeout(180)
@@ -80,7 +80,7 @@ def test_two_replicas_never_break_a_floor(replicas: list[LinkMachine]) -> None:
     same_floors(one.ledger, other.ledger)
     same_floors(one.healthy_ledger, other.healthy_ledger)
     current = {terms.name: (terms.floor_gbps, terms.isolation_key) for terms in one.slices}
-    assert current == {name: reported for owner in owners for name, reported in owner.told.items()}
+    assert current == {name: reported for owner in owners for name, reported in owner.reported.items()}
     assert len({key for _, key in current.values()}) == len(current)
     assert all(terms.kept == 1.0 and not terms.unprotected for terms in one.slices)
     assert any(owner.refused for owner in owners), "they stood in one another's way"
@@ -92,7 +92,7 @@ def test_the_same_last_floor_is_given_to_one_of_them(replicas: list[LinkMachine]
 
     def ask(machine: LinkMachine, name: str) -> None:
         try:
-            machine.board.admit(name, a_wish(300.0, NODES))
+            machine.board.admit(name, a_spec(300.0, NODES))
             answers.append("admitted")
         except InsufficientBandwidth:
             answers.append("refused")
@@ -119,7 +119,7 @@ def _is_there(machine: LinkMachine, name: str) -> bool:
 
 def test_what_one_hears_of_a_link_the_other_decides_on(replicas: list[LinkMachine]) -> None:
     hears, hears_nobody = replicas
-    whole = a_wish(392.0, NODES[:2])
+    whole = a_spec(392.0, NODES[:2])
     assert hears_nobody.board.admit("first", whole, validate_only=True).state == "Admitted"
     reported = {
         "node": NODES[0], "epoch": 1, "sequence": 1, "leaseSeconds": 30.0,

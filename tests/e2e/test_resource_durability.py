@@ -28,7 +28,7 @@ from tests.matrixresource.accounting import Accounts, same_as_the_tables
 
 pytestmark = pytest.mark.e2e
 OWNERS = 4
-WISHES: list[dict[str, Any]] = [
+SPECS: list[dict[str, Any]] = [
     {"nodes": 1},
     {"nodes": 3, "spares": 1},
     {"npus": 0.5},
@@ -40,7 +40,7 @@ Held = dict[str, Any] | None
 """What of an allocation must not change by itself: its size and where it lies. None: it is not held."""
 
 
-def held(view: dict[str, Any]) -> Held:
+def allocation(view: dict[str, Any]) -> Held:
     if view["state"] == "Releasing":
         return None
     members = sorted((m["node"], m["role"], m.get("rank") or 0, str(m.get("dies"))) for m in view["members"])
@@ -54,7 +54,7 @@ class Owner:
 
     number: int
     chance: random.Random
-    told: dict[str, Held] = field(default_factory=dict)
+    reported: dict[str, Held] = field(default_factory=dict)
     unheard: str | None = None
     acknowledged: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -67,18 +67,18 @@ class Owner:
             return
 
     def _ask(self, client: httpx.Client) -> None:
-        mine = [name for name, what in self.told.items() if what is not None]
+        mine = [name for name, what in self.reported.items() if what is not None]
         action = self.chance.random() if mine else 0.0
         if action < 0.45 and len(mine) < 5:
             name = f"o{self.number}-{len(self.told)}"
-            self._hear(name, lambda: client.put(f"/v1/allocations/{name}", json=self.chance.choice(WISHES)))
+            self._hear(name, lambda: client.put(f"/v1/allocations/{name}", json=self.chance.choice(SPECS)))
         elif action < 0.6:
             name = self.chance.choice(mine)
             self._hear(name, lambda: client.put(f"/v1/allocations/{name}/binding"))
         elif action < 0.75:
             name = self.chance.choice(mine)
             desired = {"nodes": self.chance.randint(1, 5), "spares": self.chance.randint(0, 1)}
-            if (self.told[name] or {}).get("npus") == 8 * ((self.told[name] or {}).get("nodes") or -1):
+            if (self.reported[name] or {}).get("npus") == 8 * ((self.reported[name] or {}).get("nodes") or -1):
                 self._hear(name, lambda: client.put(f"/v1/allocations/{name}", json=desired))
         else:
             name = self.chance.choice(mine)
@@ -88,7 +88,7 @@ class Owner:
         self.unheard = name
         reported = request()
         if reported.status_code in (200, 202, 204):
-            self.told[name] = None if reported.status_code == 204 else held(reported.json())
+            self.reported[name] = None if reported.status_code == 204 else allocation(reported.json())
             self.acknowledged += 1
         elif reported.status_code != 409:
             self.wrong.append(f"{reported.status_code} {reported.text[:300]}")
@@ -96,11 +96,11 @@ class Owner:
 
     def check(self, found: dict[str, Held]) -> None:
         """What was acknowledged is there; what was under way is there whole or not at all (`Accounts` says whole)."""
-        for name, what in self.told.items():
+        for name, what in self.reported.items():
             if name != self.unheard:
                 assert found.get(name) == what, f"{name}: reported {what}, found {found.get(name)}"
         if self.unheard is not None:
-            self.told[self.unheard] = found.get(self.unheard)
+            self.reported[self.unheard] = found.get(self.unheard)
         self.unheard = None
 
 
@@ -112,7 +112,7 @@ def look(state: Path) -> dict[str, Held]:
         with store.reading() as session:
             Accounts(session).check()
             same_as_the_tables(session, LedgerSync(store), store)
-            return {row.name: held(row.view().wire()) for row in store.allocations(session)}
+            return {row.name: allocation(row.view().wire()) for row in store.allocations(session)}
     finally:
         database.close()
 

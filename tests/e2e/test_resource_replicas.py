@@ -34,7 +34,7 @@ from tests.matrixresource.machine import Machine
 
 pytestmark = [pytest.mark.e2e, needs_postgres]
 
-WISHES = [
+SPECS = [
     {"nodes": 1},
     {"nodes": 6, "spares": 1},
     {"npus": 0.5},
@@ -61,29 +61,29 @@ class Tenant(Owner):
     def __init__(self, number: int, machine: Machine) -> None:
         super().__init__(number, STEPS)
         self.machine = machine
-        self.told: dict[str, list[str]] = {}
+        self.reported: dict[str, list[str]] = {}
 
     def ask(self, name: str) -> None:
-        mine, chance = sorted(self.told), self.chance.random()
+        mine, chance = sorted(self.reported), self.chance.random()
         try:
             if chance < 0.6 or not mine:
-                self._hear(self.machine.ask(name, **self.chance.choice(WISHES)).name)
+                self._hear(self.machine.ask(name, **self.chance.choice(SPECS)).name)
             elif chance < 0.75:
                 name = self.chance.choice(mine)
-                request = self.machine.held(name)
+                request = self.machine.allocation(name)
                 if request.npus == 8 * request.nodes:
                     self.machine.ask(name, nodes=self.chance.randint(1, 8))
                     self._hear(name)
             else:
                 name = self.chance.choice(mine)
-                self.told.pop(name)
+                self.reported.pop(name)
                 self.machine.allocator.release(name)
         except (InsufficientCapacity, Conflict):
             self.refused += 1
 
     def _hear(self, name: str) -> None:
         self.heard += 1
-        self.told[name] = sorted(f"{m.node} {m.rank} {m.dies}" for m in self.machine.held(name).members)
+        self.reported[name] = sorted(f"{m.node} {m.rank} {m.dies}" for m in self.machine.allocation(name).members)
 
 
 @pytest.mark.timeout(180)
@@ -93,8 +93,8 @@ def test_two_replicas_never_give_a_die_twice(replicas: list[Machine]) -> None:
     for machine in replicas:
         machine.check()
     for owner in owners:
-        for name, members in owner.told.items():
-            view = replicas[0].held(name)
+        for name, members in owner.reported.items():
+            view = replicas[0].allocation(name)
             assert sorted(f"{m.node} {m.rank} {m.dies}" for m in view.members) == members, name
     assert any(owner.refused for owner in owners), "they stood in one another's way"
     assert all(owner.heard >= 10 for owner in owners)

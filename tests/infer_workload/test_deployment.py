@@ -10,11 +10,11 @@ from infer_workload.layout.recovery import plan_change, plan_gain
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
 
-MODEL, HELD = load_model(), load_calibration()
+MODEL, HOLDING = load_model(), load_calibration()
 
 
 def laid_out(nodes, spec=None, previous=None):
-    return lay_out(healthy_fabric(nodes), MODEL, HELD, spec, previous)
+    return lay_out(healthy_fabric(nodes), MODEL, HOLDING, spec, previous)
 
 
 def test_the_papers_deployment_on_256_npus():
@@ -62,7 +62,7 @@ def test_weights_that_do_not_fit_are_refused_with_the_sizes():
     from dataclasses import replace
 
     with pytest.raises(DoesNotFit, match="do not fit the memory") as refused:
-        lay_out(healthy_fabric(2), MODEL, replace(HELD, hbm_gb=32.0))
+        lay_out(healthy_fabric(2), MODEL, replace(HOLDING, hbm_gb=32.0))
     assert {entry["domain"] for entry in refused.value.blocking} == {"decode HBM of one die", "prefill HBM of one die"}
 
 
@@ -76,7 +76,7 @@ def test_survivors_of_a_loss_keep_their_part(nodes, data):
     assert lost not in still
     assert len(kept - still) <= max(0, len(before.pools.decode) - len(still))
     assert after.deployment.decode_layout.routed_slots >= 256
-    assert after.pause_s == HELD.decode_recovery_s
+    assert after.pause_s == HOLDING.decode_recovery_s
 
 
 def test_a_new_node_waits_until_it_has_loaded():
@@ -85,7 +85,7 @@ def test_a_new_node_waits_until_it_has_loaded():
     fabric = healthy_fabric(9).without([lost])
     change = plan_change(before, fabric)
     assert change.gained == ("sn0-c02-n0",)
-    assert change.gain_after_s > HELD.executor_start_s
+    assert change.gain_after_s > HOLDING.executor_start_s
     assert "sn0-c02-n0" not in change.deployment.pools.decode
     assert "sn0-c02-n0" in plan_gain(change.deployment, fabric).deployment.pools.decode
 

@@ -19,11 +19,11 @@ from infer_workload.timing.decode import StepOptions
 from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import BadTrace, generate, read_trace
 
-MODEL, HELD = load_model(), load_calibration()
+MODEL, HOLDING = load_model(), load_calibration()
 
 
 def deployment(nodes=6, **spec):
-    return lay_out(healthy_fabric(nodes), MODEL, HELD, DeploymentSpec(**spec))
+    return lay_out(healthy_fabric(nodes), MODEL, HOLDING, DeploymentSpec(**spec))
 
 
 class Watched:
@@ -114,16 +114,16 @@ def test_the_lock_step_pool_agrees_with_a_loop_over_every_step(joins):
 
 @settings(max_examples=25, deadline=None)
 @given(
-    wishes=st.lists(st.tuples(st.integers(1, 9000), st.integers(1, 400), st.floats(0, 5)), min_size=1, max_size=40),
+    specs=st.lists(st.tuples(st.integers(1, 9000), st.integers(1, 400), st.floats(0, 5)), min_size=1, max_size=40),
     seed=st.integers(0, 99),
 )
-def test_no_request_is_lost_or_finished_twice(wishes, seed):
+def test_no_request_is_lost_or_finished_twice(specs, seed):
     watched = Watched(4, seed)
-    for number, (tokens_in, tokens_out, gap) in enumerate(wishes):
+    for number, (tokens_in, tokens_out, gap) in enumerate(specs):
         watched.engine.advance(watched.engine.now + gap)
         watched.submit(number, tokens_in, tokens_out, tuple(range(ceil(tokens_in / 512))))
     watched.engine.advance(inf)
-    assert sorted(request.number for request in watched.finished) == list(range(len(wishes)))
+    assert sorted(request.number for request in watched.finished) == list(range(len(specs)))
     assert not watched.engine.in_flight
     for request in watched.finished:
         assert request.generated == request.output_tokens

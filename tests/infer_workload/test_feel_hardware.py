@@ -29,7 +29,7 @@ async def test_tokens_stop_when_a_decode_node_goes_dark_and_come_back_after_the_
         roles = (await cluster.get("infer", "/v1/deployments/one")).json()["roles"]
         decode = next(node for node, role in sorted(roles.items()) if role == "decode")
         started = cluster.clock.now()
-        cluster.hurt("dark", "node-down", decode)
+        cluster.impair("dark", "node-down", decode)
 
         async def still() -> bool:
             return await tokens(5) < 20  # prefill still makes first tokens; no step of decode ends

@@ -15,10 +15,10 @@ class Ports:
 
     def __init__(self, *left):
         self.loads = dict.fromkeys(left)
-        self.told = 0
+        self.reported = 0
 
     async def offer(self, name, traffic):
-        self.told += 1
+        self.reported += 1
         if traffic is None:
             del self.loads[name]
         else:

@@ -17,12 +17,12 @@ from infer_workload.validation import fit
 from infer_workload.validation.ablations import effects, effects_text
 from infer_workload.validation.figures import FITTED, PREDICTED, decode_timing, figures, paper_fabric, prefill_timing
 
-HELD = load_calibration()
+HOLDING = load_calibration()
 
 
 def exchange(ranks: int, fabric: Fabric | None = None) -> Exchange:
     whole = fabric or paper_fabric(ranks)
-    return Exchange(whole, HELD, tuple(whole.nodes), ranks)
+    return Exchange(whole, HOLDING, tuple(whole.nodes), ranks)
 
 
 @pytest.mark.parametrize("figure", figures(), ids=lambda figure: f"{figure.section}: {figure.name}")
@@ -39,7 +39,7 @@ def test_points_that_were_not_fitted_err_by_a_few_percent():
 def test_the_fit_in_the_file_is_what_the_solver_finds():
     solved = fit.solve()
     for name in fit.NAMES:
-        assert getattr(solved, name) == pytest.approx(getattr(HELD, name), rel=2e-4)
+        assert getattr(solved, name) == pytest.approx(getattr(HOLDING, name), rel=2e-4)
 
 
 def test_every_constant_names_its_source_and_kind():
@@ -100,7 +100,7 @@ def test_an_exchange_takes_at_least_its_bytes_over_the_ports(ranks, tokens):
 
 @given(requests=st.integers(1, 96), context=st.integers(1, 100_000), mtp=st.booleans(), paired=st.booleans())
 def test_no_step_beats_physics(requests, context, mtp, paired):
-    timing = decode_timing(320, HELD, StepOptions(microbatch=paired, mtp=mtp))
+    timing = decode_timing(320, HOLDING, StepOptions(microbatch=paired, mtp=mtp))
     kv_read = requests * context * 70_272 / 1.6e12
     weights_read = 61 * (load_model().attention_parameters + load_model().expert_parameters) / 1.6e12
     assert timing.exact_step_s(requests, requests * context) > kv_read + weights_read
@@ -108,14 +108,14 @@ def test_no_step_beats_physics(requests, context, mtp, paired):
 
 @given(requests=st.integers(1, 64), context=st.integers(64, 50_000))
 def test_a_step_grows_with_batch_and_context(requests, context):
-    timing = decode_timing(320, HELD, StepOptions(microbatch=False))
+    timing = decode_timing(320, HOLDING, StepOptions(microbatch=False))
     step = timing.exact_step_s(requests, requests * context)
     assert timing.exact_step_s(requests + 1, (requests + 1) * context) > step
     assert timing.exact_step_s(requests, requests * context * 1.1) > step
 
 
 def test_kept_step_times_are_near_the_exact_ones():
-    timing = decode_timing(320, HELD)
+    timing = decode_timing(320, HOLDING)
     for requests, context in ((1, 500), (12, 4224), (48, 4224), (48, 30_000)):
         exact = timing.exact_step_s(requests, requests * context)
         assert timing.step_s(requests, requests * context) == pytest.approx(exact, rel=0.01)
@@ -151,25 +151,27 @@ def test_striping_leaves_out_a_sub_plane_that_would_hold_the_others_back():
 def test_kv_moves_at_the_pace_of_the_narrowest_port():
     fabric = paper_fabric(64)
     senders, receiver = fabric.nodes[:2], fabric.nodes[3]
-    assert kv_transfer_gbps(fabric, HELD, senders, receiver) == pytest.approx(25 * HELD.rdma_efficiency)
-    assert kv_transfer_gbps(fabric, HELD, senders, receiver, receivers=16) == pytest.approx(25 * HELD.rdma_efficiency)
+    assert kv_transfer_gbps(fabric, HOLDING, senders, receiver) == pytest.approx(25 * HOLDING.rdma_efficiency)
+    assert kv_transfer_gbps(fabric, HOLDING, senders, receiver, receivers=16) == pytest.approx(
+        25 * HOLDING.rdma_efficiency
+    )
     cut = degraded(fabric, receiver, RDMA, PortRates([200.0], [12.5]))
-    assert kv_transfer_gbps(cut, HELD, senders, receiver) == pytest.approx(12.5 * HELD.rdma_efficiency)
+    assert kv_transfer_gbps(cut, HOLDING, senders, receiver) == pytest.approx(12.5 * HOLDING.rdma_efficiency)
 
 
 def test_cached_blocks_come_faster_over_ub_than_over_vpc():
     fabric = paper_fabric(512)
     size, blocks = 4096 * 70_272, 8
     over = {
-        plane: cache_fetch_s(fabric, HELD, size, blocks, fabric.nodes[:2], fabric.nodes, plane)
+        plane: cache_fetch_s(fabric, HOLDING, size, blocks, fabric.nodes[:2], fabric.nodes, plane)
         for plane in ("ub", "vpc")
     }
     assert 0 < over["ub"] < over["vpc"]
-    assert cache_fetch_s(fabric, HELD, 0, 0, fabric.nodes[:2], fabric.nodes) == 0
+    assert cache_fetch_s(fabric, HOLDING, 0, 0, fabric.nodes[:2], fabric.nodes) == 0
 
 
 def test_reused_tokens_are_not_computed_but_still_attended_to():
-    timing = prefill_timing(32, HELD, balanced=False)
+    timing = prefill_timing(32, HOLDING, balanced=False)
     fresh = timing.chunk_s([(65_536, 0)])
     half = timing.chunk_s([(32_768, 32_768)])
     alone = timing.chunk_s([(32_768, 0)])
@@ -193,7 +195,7 @@ def test_the_papers_expert_layouts():
 
 
 def test_experts_even_out_when_a_die_holds_more_of_them():
-    assert imbalance_of(1, HELD) == pytest.approx(HELD.decode_imbalance)
-    assert imbalance_of(9, HELD) == pytest.approx(HELD.prefill_imbalance)
-    assert imbalance_of(4, HELD) > imbalance_of(16, HELD) > 1
-    assert imbalance_of(4, replace(HELD, decode_imbalance=1.0)) == 1.0
+    assert imbalance_of(1, HOLDING) == pytest.approx(HOLDING.decode_imbalance)
+    assert imbalance_of(9, HOLDING) == pytest.approx(HOLDING.prefill_imbalance)
+    assert imbalance_of(4, HOLDING) > imbalance_of(16, HOLDING) > 1
+    assert imbalance_of(4, replace(HOLDING, decode_imbalance=1.0)) == 1.0

@@ -16,7 +16,7 @@ from matrixcommon.model.resource_model import ApiModel
 from services.chassis.app import create_app
 
 
-class Wish(ApiModel):
+class Spec(ApiModel):
     size: int
     colour_name: str = "red"
 
@@ -33,9 +33,9 @@ class Thing(ApiModel):
 def client() -> httpx.AsyncClient:
     api = FastRouter(prefix="/v1")
 
-    @api.hot("PUT", "things", Wish)
+    @api.hot("PUT", "things", Spec)
     @api.put("/things/{name}", response_model=Thing)
-    async def put(name: str, body: Wish, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
+    async def put(name: str, body: Spec, if_match: IfMatch = None, validate_only: ValidateOnly = False) -> Response:
         if body.size == 409:
             raise Conflict("taken", field="size")
         if body.size == 500:
@@ -48,14 +48,14 @@ def client() -> httpx.AsyncClient:
     async def delete(name: str, if_match: IfMatch = None) -> Response:
         return Response(name + str(if_match), 204 if name == "a" else 200)
 
-    @api.hot("PUT", "mine", Wish, asks_who=True)
+    @api.hot("PUT", "mine", Spec, asks_who=True)
     @api.put("/mine/{name}")
-    async def put_mine(name: str, body: Wish, asker: Asker, if_match: IfMatch = None) -> Response:
+    async def put_mine(name: str, body: Spec, asker: Asker, if_match: IfMatch = None) -> Response:
         return Response(f"{name} {body.size} {asker.name} {if_match}")
 
-    @api.hot_post("reports", Wish)
+    @api.hot_post("reports", Spec)
     @api.post("/reports")
-    async def report(body: Wish) -> Response:
+    async def report(body: Spec) -> Response:
         return Response(f"{body.size} {body.colour_name}", 202)
 
     transport = httpx.ASGITransport(create_app("test", "Test", [api]), raise_app_exceptions=False)
@@ -96,11 +96,11 @@ async def test_the_direct_way_and_the_ordinary_way_answer_alike(client, method, 
     direct = await client.request(method, path, **more)
     ordinary = await client.request(method, path + "?unknown=1", **more)  # a query takes the ordinary way
     assert direct.status_code == ordinary.status_code
-    assert said(direct) == said(ordinary)
+    assert declared(direct) == declared(ordinary)
     assert direct.headers.get("content-type") == ordinary.headers.get("content-type")
 
 
-def said(answer: httpx.Response) -> Any:
+def declared(answer: httpx.Response) -> Any:
     if "json" not in answer.headers.get("content-type", ""):
         return answer.content
     return {key: value for key, value in answer.json().items() if key != "requestId"}

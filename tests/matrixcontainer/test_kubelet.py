@@ -53,7 +53,7 @@ async def test_they_keep_leases_and_run_what_is_bound_as_the_embedded_ones_would
             await asyncio.sleep(kubelets.again_s or 0)
         assert pod["status"]["podIP"].startswith("10.")
 
-        cluster.hurt("dark", "node-down", HOME)
+        cluster.impair("dark", "node-down", HOME)
         lost = lambda: _agent(cluster, HOME)  # noqa: E731
         await cluster.until(lambda: _is(lost, "Lost"), "the node is lost")
         assert await kubelets.renew_leases() == "47 leases renewed"
@@ -68,7 +68,7 @@ async def test_they_keep_leases_and_run_what_is_bound_as_the_embedded_ones_would
         key = "node.kubernetes.io/unreachable"
         assert effects == [(key, "NoExecute"), (key, "NoSchedule")]
 
-        cluster.mend("dark")
+        cluster.repair("dark")
         await cluster.until(lambda: _is(lost, "Connected"), "it is back")
         for _ in range(3):
             await kubelets.look()

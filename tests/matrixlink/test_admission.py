@@ -130,7 +130,7 @@ class Floors(RuleBasedStateMachine):
         self.fabric = Fabric([Supernode()])
         self.book = BandwidthLedger(self.fabric, self.fabric.usable)
         self.healthy_ledger = BandwidthLedger(self.fabric, lambda plane, owner: self.fabric.whole(plane))
-        self.wishes = {}
+        self.specs = {}
 
     def claim(self, name, members, floor, level, fabric=None):
         needs = choose_needs(fabric or self.fabric, Plane.UB, members, level)
@@ -142,7 +142,7 @@ class Floors(RuleBasedStateMachine):
         floor=st.sampled_from([0.0, 10.0, 100.0, 196.0, 392.0]),
         level=st.sampled_from([Protection.NONE, Protection.ANY_L2_CHIP, Protection.ANY_SUB_PLANE]),
     )
-    def wish(self, name, members, floor, level):
+    def spec(self, name, members, floor, level):
         try:
             booked = admit(self.book, self.claim(name, members, floor, level))
             healthy_ledger = admit(self.healthy_ledger, self.claim(name, members, floor, level, self.fabric.as_built()))
@@ -150,19 +150,19 @@ class Floors(RuleBasedStateMachine):
             return
         self.book.put(name, booked)
         self.healthy_ledger.put(name, healthy_ledger)
-        self.wishes[name] = (members, floor, level)
+        self.specs[name] = (members, floor, level)
 
     @rule(name=st.sampled_from("stuvw"))
     def withdraw(self, name):
         self.book.release(name)
         self.healthy_ledger.release(name)
-        self.wishes.pop(name, None)
+        self.specs.pop(name, None)
 
     @rule(node=st.sampled_from(NODES), ports=st.dictionaries(st.sampled_from(PORTS), st.sampled_from([0.0, 7.0, 14.0])))
     def lose_or_repair(self, node, ports):
         self.fabric.set_ports(node, ports)
         kept = reallocate(
-            self.book, [self.claim(name, *request) for name, request in self.wishes.items()], self.healthy_ledger
+            self.book, [self.claim(name, *request) for name, request in self.specs.items()], self.healthy_ledger
         )
         if not any(self.fabric.degraded_ports(each) for each in NODES):
             assert all((each.part, each.unprotected) == (1.0, "") for each in kept.values())

@@ -23,7 +23,7 @@ class History:
         self.stack, self.chance = stack, Random(seed)
 
     async def step(self):
-        action = self.chance.choice([self.break_ports, self.break_ports, self.mend, self.lose_chip, self.ask, self.ask,
+        action = self.chance.choice([self.break_ports, self.break_ports, self.repair, self.lose_chip, self.ask, self.ask,
                                    self.forget, self.change_members, self.withdraw, self.restart])  # fmt: skip
         await action()
         silent = self.chance.sample(NODES, self.chance.choice([0, 0, 1]))
@@ -40,7 +40,7 @@ class History:
         for node in self.stack.hardware.values():
             node.ports[port] = 0.0
 
-    async def mend(self):
+    async def repair(self):
         for node in self.stack.hardware.values():
             for port in self.chance.sample(sorted(node.ports), len(node.ports) // 2):
                 del node.ports[port]
@@ -80,13 +80,13 @@ class History:
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
-    async def told(self):
+    async def reported(self):
         views = await self.stack.client.communicators()
         flows = {view.name: await self.stack.client.communicator_flows(view.name) for view in views}
         return {view.name: (view.state, view.generation) for view in views}, flows
 
     async def check(self):
-        states, flows = await self.told()
+        states, flows = await self.reported()
         fabric = self.stack.switchboard().fabric
         members = {view.name: set(view.members) for view in await self.stack.client.slices()}
         carried: dict[tuple[str, str], list[float]] = {}
@@ -105,7 +105,7 @@ class History:
 
     async def check_restart(self, states, flows):
         self.stack.restart()
-        again_states, again = await self.told()
+        again_states, again = await self.reported()
         assert again_states == states
         assert again.keys() == flows.keys()
         for name, before in flows.items():

@@ -30,8 +30,8 @@ def test_it_grows_by_offences_up_to_what_decays_in_time():
 
 
 @pytest.mark.parametrize(("penalty", "held_s"), [(700, 0), (750, 0), (1500, 120), (3000, 240)])
-def test_how_long_it_is_held(penalty, held_s):
-    assert DAMPING.suppressed_for_s(penalty) == pytest.approx(held_s)
+def test_how_long_it_is_held(penalty, hold_s):
+    assert DAMPING.suppressed_for_s(penalty) == pytest.approx(hold_s)
 
 
 def test_thresholds_out_of_order_are_refused(tmp_path):
@@ -80,7 +80,7 @@ async def test_twice_is_routed_around_three_times_is_held(tmp_path):
     assert generation(stack) == before, "no routes move while it is held"
 
 
-async def held_link(tmp_path):
+async def reserved_link(tmp_path):
     stack = Stack(tmp_path)
     await stack.active()
     await flap(stack, 3)
@@ -89,7 +89,7 @@ async def held_link(tmp_path):
 
 
 async def test_it_is_believed_again_when_it_was_quiet_also_after_a_restart(tmp_path):
-    stack = await held_link(tmp_path)
+    stack = await reserved_link(tmp_path)
     stack.database.close()
     stack.restart()
     assert (await link(stack))["reason"] == "Damped"
@@ -105,7 +105,7 @@ async def test_it_is_believed_again_when_it_was_quiet_also_after_a_restart(tmp_p
 
 
 async def test_what_is_down_when_it_is_let_go_stays_down_by_its_own_word(tmp_path):
-    stack = await held_link(tmp_path)
+    stack = await reserved_link(tmp_path)
     stack.hardware[NODES[0]].ports[PORT] = 0.0
     await stack.report()
     stack.clock.at += 1000
@@ -114,7 +114,7 @@ async def test_what_is_down_when_it_is_let_go_stays_down_by_its_own_word(tmp_pat
 
 
 async def test_somebody_may_let_it_go(tmp_path):
-    stack = await held_link(tmp_path)
+    stack = await reserved_link(tmp_path)
     answer = await stack.http.post(f"/v1/links/{LINK}:undamp")
     assert (answer.status_code, answer.json()["state"]) == (200, "Up")
     assert (await stack.http.post(f"/v1/links/{LINK}:undamp")).status_code == 409
@@ -123,11 +123,11 @@ async def test_somebody_may_let_it_go(tmp_path):
     assert (await link(stack))["reason"] == "", "its past is forgotten"
 
 
-@pytest.mark.parametrize(("port", "held"), [("vpc", False), ("rdma-npu5-die0", True), ("npu5-die1-p2", True)])
-async def test_the_only_way_out_is_never_held_down(tmp_path, port, held):
+@pytest.mark.parametrize(("port", "current"), [("vpc", False), ("rdma-npu5-die0", True), ("npu5-die1-p2", True)])
+async def test_the_only_way_out_is_never_held_down(tmp_path, port, present):
     stack = Stack(tmp_path)
     await flap(stack, 4, port)
-    assert ((await link(stack, f"{NODES[0]}.{port}"))["reason"] == "Damped") is held
+    assert ((await link(stack, f"{NODES[0]}.{port}"))["reason"] == "Damped") is present
 
 
 async def test_the_other_port_of_a_lost_one_is_not_held(tmp_path):

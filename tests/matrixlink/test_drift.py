@@ -8,7 +8,7 @@ import pytest
 from matrixlink.model.program_digest import digest
 from matrixresource.agent.hardware import InjectedFault
 from tests.matrixlink.fleet import NODES, Stack, a_request
-from tests.matrixlink.test_link_agent import a_program, agent, news, told  # noqa: F401
+from tests.matrixlink.test_link_agent import a_program, agent, news, reported  # noqa: F401
 
 
 def strike(stack, kind, name="drift", node=NODES[1], **parameters):
@@ -85,7 +85,7 @@ async def test_repair_never_applies_an_older_generation(agent):  # noqa: F811
     await agent.drain_queue()
     agent.hardware.tables["s"] = agent.hardware.tables["s"] | {"isolation_key": 5, "generation": 2}
     agent.audit()
-    assert told(agent) == {"s": (3, "Programming")}
+    assert reported(agent) == {"s": (3, "Programming")}
     await agent.drain_queue()
     assert (agent.tables("s")["isolation_key"], agent.tables("s")["generation"]) == (7, 3)
 

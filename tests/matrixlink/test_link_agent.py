@@ -40,16 +40,16 @@ def a_program(generation=1, action="program", slice="s", **changes):
     return ProgramView.model_validate(body | {"generation": generation, "action": action} | changes)
 
 
-def told(agent):
+def reported(agent):
     return {p.slice: (p.generation, p.status) for p in agent.report().programs}
 
 
 async def test_a_spec_is_worked_off_in_time(agent, news):
     agent.ensure(a_program())
-    assert told(agent) == {"s": (1, "Programming")}
+    assert reported(agent) == {"s": (1, "Programming")}
     assert agent.tables("s") is None
     await agent.drain_queue()
-    assert told(agent) == {"s": (1, "Programmed")}
+    assert reported(agent) == {"s": (1, "Programmed")}
     assert agent._clock.now() > FixedClock().now() + 1
     assert len(news) == 2
 
@@ -63,7 +63,7 @@ async def test_an_older_spec_is_refused_and_the_same_is_no_news(agent, news):
     with pytest.raises(StaleGeneration):
         agent.ensure(a_program(2))
     agent.take_answer([DesiredProgram(slice="s", generation=2, action="clear")])
-    assert told(agent) == {"s": (3, "Programmed")}
+    assert reported(agent) == {"s": (3, "Programmed")}
     assert agent.counters["stale"] == 2
 
 
@@ -78,7 +78,7 @@ async def test_a_newer_spec_overtakes_the_work_in_hand(agent):
 
     agent._clock.sleep = overtaken
     await agent.drain_queue()
-    assert told(agent) == {"s": (2, "Programmed")}
+    assert reported(agent) == {"s": (2, "Programmed")}
     assert agent.tables("s")["isolation_key"] == 9
     assert agent.counters["programmed"] == 1
 
@@ -99,11 +99,11 @@ async def test_clear_and_forget(agent):
     agent.ensure(a_program(2, "clear"))
     assert agent.tables("s") is not None
     await agent.drain_queue()
-    assert told(agent) == {"s": (2, "Cleared")}
+    assert reported(agent) == {"s": (2, "Cleared")}
     agent.take_answer([DesiredProgram(slice="s", generation=2, action="clear")])
-    assert told(agent) == {"s": (2, "Cleared")}
+    assert reported(agent) == {"s": (2, "Cleared")}
     agent.take_answer([])
-    assert told(agent) == {}
+    assert reported(agent) == {}
 
 
 async def test_cut_off_it_keeps_its_last_configuration_through_a_restart(agent):
@@ -122,7 +122,7 @@ async def test_loss_of_power_empties_the_tables_and_the_card_fills_them(agent):
     await agent.drain_queue()
     agent.power_lost()
     assert agent.tables("s") is None
-    assert told(agent) == {"s": (1, "Programming")}
+    assert reported(agent) == {"s": (1, "Programming")}
     await agent.drain_queue()
     assert agent.tables("s") is not None
 

@@ -8,7 +8,7 @@ from matrixcommon.model.planes import Plane
 from tests.matrixlink.fleet import NODES, a_request
 
 
-def told(view, type):
+def reported(view, type):
     return next((c.status, c.reason, c.message) for c in view.conditions if c.type == type)
 
 
@@ -17,7 +17,7 @@ async def test_a_slice_from_promise_to_nothing(stack):
     assert (view.state, view.programmed, view.floor_kept_gbps_per_npu) == ("Admitted", 0, 100.0)
     view = await stack.client.program("a-ub")
     assert view.state == "Programming"
-    assert told(view, "RoutesProgrammed") == (
+    assert reported(view, "RoutesProgrammed") == (
         "False",
         "Waiting",
         f"0 of 4 agents acknowledged generation {view.generation}",
@@ -28,7 +28,7 @@ async def test_a_slice_from_promise_to_nothing(stack):
     await stack.report()
     view = await stack.client.find_slice("a-ub")
     assert (view.state, view.programmed) == ("Active", 4)
-    assert told(view, "RoutesProgrammed")[0] == "True"
+    assert reported(view, "RoutesProgrammed")[0] == "True"
     assert stack.agents[NODES[0]].tables("a-ub")["isolation_key"] == view.isolation_key
     assert await stack.client.withdraw("a-ub") is False
     assert (await stack.client.find_slice("a-ub")).state == "Withdrawing"
@@ -142,7 +142,11 @@ async def test_a_lost_cable_reroutes_what_crosses_it_and_comes_back(stack):
     assert (await stack.client.find_slice("b-ub")).state == "Active"
     await stack.settle()
     view = await stack.client.find_slice("a-ub")
-    assert (view.state, told(view, "Degraded")[1], told(view, "QosSatisfied")[0]) == ("Degraded", "LinksLost", "True")
+    assert (view.state, reported(view, "Degraded")[1], reported(view, "QosSatisfied")[0]) == (
+        "Degraded",
+        "LinksLost",
+        "True",
+    )
     tables = stack.agents[NODES[1]].tables("a-ub")
     assert tables["detours"][NODES[0]][3]["spread"][11] == 0.0
     seen = await stack.client.slice_fabric_view("a-ub")
@@ -154,7 +158,7 @@ async def test_a_lost_cable_reroutes_what_crosses_it_and_comes_back(stack):
     stack.hardware[NODES[0]].ports.clear()
     await stack.settle()
     view = await stack.client.find_slice("a-ub")
-    assert (view.state, told(view, "Degraded")[0]) == ("Active", "False")
+    assert (view.state, reported(view, "Degraded")[0]) == ("Active", "False")
     assert stack.agents[NODES[1]].tables("a-ub")["detours"] == {}
     assert (await stack.client.slice_fabric_view("a-ub")).planes == whole.planes
 
@@ -167,7 +171,7 @@ async def test_a_floor_that_cannot_be_kept_is_shown_and_comes_back(stack):
     view = await stack.client.find_slice("a-ub")
     assert view.state == "Degraded"
     assert view.floor_kept_gbps_per_npu == pytest.approx(392 * 111 / 112, rel=1e-5)
-    assert told(view, "QosSatisfied")[:2] == ("False", "FloorReduced")
+    assert reported(view, "QosSatisfied")[:2] == ("False", "FloorReduced")
     view = await stack.client.admit("a-ub", a_request(members=NODES[:3], floor_gbps_per_npu=392.0))
     assert view.state == "Admitted", "a damaged fabric does not stop a member from leaving"
     await stack.client.program("a-ub")
@@ -267,7 +271,7 @@ async def test_a_node_without_uplinks_is_reported_to_have_no_floor(stack):
     stack.hardware[NODES[0]].ports |= {f"ub-p{p}-k{k:02d}": 0.0 for p in range(7) for k in range(16)}
     await stack.settle()
     view = await stack.client.find_slice("a-ub")
-    assert (view.state, view.floor_kept_gbps_per_npu, told(view, "QosSatisfied")[0]) == ("Degraded", 0.0, "False")
+    assert (view.state, view.floor_kept_gbps_per_npu, reported(view, "QosSatisfied")[0]) == ("Degraded", 0.0, "False")
     with pytest.raises(InsufficientBandwidth) as refused:
         await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=1.0))
     assert refused.value.field == "members"

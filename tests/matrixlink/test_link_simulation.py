@@ -16,7 +16,7 @@ NAMES = ["a-ub", "b-ub", "c-rdma", "d-vpc"]
 PORTS = ["ub-p0-k00", "ub-p3-k11", "npu5-die1-p2", "rdma-npu5-die0", "vpc"]
 
 
-async def wish(stack, random, current):
+async def spec(stack, random, current):
     name = random.choice(NAMES)
     plane = name.split("-")[1]
     floor = random.choice([0.25, 0.5, 1.0]) * {"ub": 300, "rdma": 40, "vpc": 5}[plane]
@@ -36,7 +36,7 @@ async def withdraw(stack, random, current):
     await stack.client.withdraw(name)
 
 
-async def break_or_mend(stack, random, current):
+async def break_or_repair(stack, random, current):
     ports = stack.hardware[random.choice(NODES)].ports
     ports.clear()
     ports.update({port: random.choice([0.0, 0.25, 0.5]) for port in random.sample(PORTS, random.randint(0, 2))})
@@ -73,8 +73,19 @@ async def look(stack, random, current):
     await stack.health.step()
 
 
-DEEDS = [wish, wish, program, program, withdraw, break_or_mend, fall_silent_or_speak, lose_power, restart, time_passes]
-DEEDS += [report, report, work, work, look, look]
+ACTIONS = [
+    spec,
+    spec,
+    program,
+    program,
+    withdraw,
+    break_or_repair,
+    fall_silent_or_speak,
+    lose_power,
+    restart,
+    time_passes,
+]
+ACTIONS += [report, report, work, work, look, look]
 
 
 def nothing_is_promised_twice(stack):
@@ -100,7 +111,7 @@ async def test_any_order_settles(tmp_path, seed):
     random, stack, current = Random(seed), Stack(tmp_path), {}
     for _ in range(60):
         with contextlib.suppress(NotFound, Conflict):
-            await random.choice(DEEDS)(stack, random, current)
+            await random.choice(ACTIONS)(stack, random, current)
         nothing_is_promised_twice(stack)
     stack.silent.clear()
     for node in stack.hardware.values():

@@ -32,7 +32,7 @@ async def get(stack, name="p1"):
     return (await stack.http.get(f"/v1/peerings/{name}")).json()
 
 
-def held(stack, node, slice):
+def allocation(stack, node, slice):
     tables = stack.agents[node].tables(slice)
     return {each["name"]: each for each in tables["peerings"]} if tables else {}
 
@@ -42,7 +42,7 @@ async def test_slices_are_islands_until_both_projects_consent_and_every_agent_ha
     view = await put(stack, slices)
     assert (view["state"], view["acceptedBy"]) == ("PendingAcceptance", ["red"])
     await stack.settle()
-    assert not any(held(stack, node, name) for node in NODES for name in slices)
+    assert not any(allocation(stack, node, name) for node in NODES for name in slices)
     assert (await get(stack))["state"] == "PendingAcceptance"
     assert (await accept(stack))["state"] == "Programming"
     with stack.quiet(NODES[3]):
@@ -53,11 +53,11 @@ async def test_slices_are_islands_until_both_projects_consent_and_every_agent_ha
     assert (view["state"], view["acceptedBy"]) == ("Active", ["blue", "red"])
     keys = {each.isolation_key for each in await stack.client.slices()}
     assert view["isolationKey"] not in keys, "a peering's key is its own"
-    peering = held(stack, NODES[0], "a-ub")["p1"]
+    peering = allocation(stack, NODES[0], "a-ub")["p1"]
     assert (peering["isolation_key"], peering["peers"]) == (view["isolationKey"], RIGHT)
     assert [stripe["weight"] for stripe in peering["stripes"]] == pytest.approx([1 / 7] * 7, abs=1e-8)
     assert stack.agents[NODES[0]].tables("a-ub")["peers"] == [NODES[1]], "the slice itself has the peers it had"
-    assert held(stack, NODES[2], "b-ub")["p1"]["peers"] == LEFT
+    assert allocation(stack, NODES[2], "b-ub")["p1"]["peers"] == LEFT
 
 
 async def test_slices_of_one_project_need_nobodys_consent(stack):
@@ -79,11 +79,11 @@ async def test_a_deleted_peering_is_gone_when_no_agent_holds_it_and_its_key_not_
         assert (answer.status_code, answer.json()["state"]) == (202, "Deleting")
         await stack.settle()
         assert (await get(stack))["state"] == "Deleting"
-        assert list(held(stack, NODES[3], "b-ub")) == ["p1"]
+        assert list(allocation(stack, NODES[3], "b-ub")) == ["p1"]
         assert (await stack.client.admit("c", a_request("rdma", instance="c"))).isolation_key != key
     await stack.settle()
     assert (await stack.http.get("/v1/peerings/p1")).status_code == 404
-    assert not any(held(stack, node, name) for node in NODES for name in slices)
+    assert not any(allocation(stack, node, name) for node in NODES for name in slices)
     assert (await stack.client.admit("d", a_request(instance="d"))).isolation_key == key
 
 
@@ -95,7 +95,7 @@ async def test_a_slice_that_ends_ends_its_peerings(stack):
     await stack.settle()
     assert await stack.client.find_slice("a-ub") is None
     assert (await stack.http.get("/v1/peerings/p1")).status_code == 404
-    assert held(stack, NODES[2], "b-ub") == {}
+    assert allocation(stack, NODES[2], "b-ub") == {}
     assert (await stack.client.find_slice("b-ub")).state == "Active"
 
 
@@ -106,7 +106,7 @@ async def test_a_slice_that_passes_to_a_project_that_never_consented_ends_its_pe
     await stack.active("b-ub", a_request(members=RIGHT, instance="b", project="green"))
     await stack.settle()
     assert (await stack.http.get("/v1/peerings/p1")).status_code == 404
-    assert held(stack, NODES[0], "a-ub") == {}
+    assert allocation(stack, NODES[0], "a-ub") == {}
 
 
 async def test_peers_route_around_each_others_losses_and_learn_of_new_members(stack):
@@ -115,13 +115,13 @@ async def test_peers_route_around_each_others_losses_and_learn_of_new_members(st
     await stack.settle()
     stack.hardware[NODES[3]].ports["ub-p3-k11"] = 0.0
     await stack.settle()
-    detour = held(stack, NODES[0], "a-ub")["p1"]["detours"][NODES[3]]
+    detour = allocation(stack, NODES[0], "a-ub")["p1"]["detours"][NODES[3]]
     assert detour[3]["spread"][11] == 0.0
     assert (await stack.client.find_slice("a-ub")).state == "Active", "its own links are whole"
     await stack.client.admit("b-ub", a_request(members=RIGHT[:1], instance="b", project="red"))
     await stack.client.program("b-ub")
     await stack.settle()
-    assert held(stack, NODES[0], "a-ub")["p1"]["peers"] == RIGHT[:1]
+    assert allocation(stack, NODES[0], "a-ub")["p1"]["peers"] == RIGHT[:1]
     assert (await get(stack))["state"] == "Active"
 
 
@@ -224,7 +224,7 @@ async def test_what_passes_on_vpc_and_by_which_rule(stack):
     assert await ask(stack, "192.168.0.0/16", "b-vpc", port=22) == (False, "IngressDenied", "slice/b-vpc")
     tables = stack.agents[NODES[2]].tables("b-vpc")
     assert [rule["remote"] for rule in tables["security_rules"]] == ["a-vpc", "10.0.0.0/8"]
-    assert held(stack, NODES[2], "b-vpc")["p1"]["security_rules"][0]["protocol"] == "icmp"
+    assert allocation(stack, NODES[2], "b-vpc")["p1"]["security_rules"][0]["protocol"] == "icmp"
     out = {"direction": "egress", "protocol": "udp"}
     await stack.client.admit("a-vpc", a_request("vpc", LEFT, instance="a", project="red", security_rules=[out]))
     assert await ask(stack, "a-vpc", "b-vpc", port=443) == (False, "EgressDenied", "slice/a-vpc")

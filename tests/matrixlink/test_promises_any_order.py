@@ -135,7 +135,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.http.delete(f"/v1/slices/{name}")
 
     @rule(node=st.sampled_from(NODES), lost=st.dictionaries(st.sampled_from(PORTS), st.sampled_from([0.0, 6.25])))
-    def break_or_mend(self, node, lost):
+    def break_or_repair(self, node, lost):
         self.agents[node].ports = lost
         self.report()
 
@@ -187,7 +187,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.board.settle_all()
 
     @rule()
-    def mend_everything(self):
+    def repair_everything(self):
         """All ports whole, all drains gone, everybody speaks: the first routes are back, and all floors."""
         self.silent.clear()
         for agent in self.agents.values():

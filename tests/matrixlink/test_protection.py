@@ -20,7 +20,7 @@ BOUND = {"anyL2Chip": 392 * 111 / 112, "anyCable": 392 * 111 / 112, "anyL1Chip":
 """The largest floor per NPU of each level, GB/s: 16 x 28 x 7 less one chip of 112, or one sub-plane of 7, over 8."""
 
 
-def told(view, type):
+def reported(view, type):
     return next((each.status, each.reason) for each in view.conditions if each.type == type)
 
 
@@ -34,34 +34,34 @@ class Board:
         self.healthy_ledger = BandwidthLedger(
             self.fabric, lambda plane, owner: self.fabric.whole(plane, "leaf" in owner)
         )
-        self.wishes = {}
+        self.specs = {}
 
     def claim(self, name, fabric=None):
-        plane, members, floor, level, rank = self.wishes[name]
+        plane, members, floor, level, rank = self.specs[name]
         return BandwidthRequest(
             name, plane, choose_needs(fabric or self.fabric, plane, members, level), floor, level, rank
         )
 
     def admit(self, name, members, floor, level="none", plane=Plane.UB, rank=0):
-        self.wishes[name] = (plane, members, floor, Protection(level), (rank, len(self.wishes)))
+        self.specs[name] = (plane, members, floor, Protection(level), (rank, len(self.specs)))
         try:
             self.book.put(name, admit(self.book, self.claim(name)))
             self.healthy_ledger.put(name, admit(self.healthy_ledger, self.claim(name, self.pristine)))
         except InsufficientBandwidth:
-            del self.wishes[name]
+            del self.specs[name]
             raise
 
     def after(self, lost):
         """What each slice keeps once these ports (by owner) are dead; all is repaired again afterwards."""
         for owner, ports in lost.items():
             self.fabric.set_ports(owner, dict.fromkeys(ports, 0.0))
-        kept = reallocate(self.book, [self.claim(name) for name in self.wishes], self.healthy_ledger)
+        kept = reallocate(self.book, [self.claim(name) for name in self.specs], self.healthy_ledger)
         assert self.book.overbooked() == []
         for owner in lost:
             self.fabric.set_ports(owner, {})
         return kept
 
-    def mended(self):
+    def repaired(self):
         return self.after({})
 
 
@@ -85,7 +85,7 @@ def test_alone_a_whole_floor_survives_each_of_the_112_l2_chips(board):
         kept = board.after(lost_chip(*chip))["s"]
         assert kept.part == 1.0, chip
         assert "no room" in kept.unprotected, "there is nothing left to protect it from a second loss"
-    assert (board.mended()["s"].part, board.mended()["s"].unprotected) == (1.0, "")
+    assert (board.repaired()["s"].part, board.repaired()["s"].unprotected) == (1.0, "")
 
 
 def test_among_others_that_fill_the_plane_it_survives_each_of_the_112_l2_chips(board):
@@ -97,13 +97,13 @@ def test_among_others_that_fill_the_plane_it_survives_each_of_the_112_l2_chips(b
     room = BOUND["anyL2Chip"] - 120 * 111 / 112 - 200
     for at, node in enumerate(ALL):
         board.admit(f"new{at}", [node], room - (60 if at < 24 else 0), "anyL2Chip", rank=2)
-    protected = [name for name in board.wishes if not name.startswith("old")]
+    protected = [name for name in board.specs if not name.startswith("old")]
     assert len(protected) == 50
     for chip in CHIPS:
         kept = board.after(lost_chip(*chip))
         assert {kept[name].part for name in protected} == {1.0}, chip
         assert min(each.part for each in kept.values()) < 1, "the plane is full: somebody who is not protected yields"
-    assert all((each.part, each.unprotected) == (1.0, "") for each in board.mended().values())
+    assert all((each.part, each.unprotected) == (1.0, "") for each in board.repaired().values())
 
 
 def test_without_protection_a_full_floor_does_not_survive_any_chip(board):
@@ -177,7 +177,7 @@ def test_every_level_says_what_it_survives_on_which_planes():
 
 async def test_a_protected_slice_keeps_its_floor_says_when_its_protection_is_lost_and_has_it_back(stack):
     view = await stack.active(request=a_request(floor_gbps_per_npu=388.0, protection="anyL2Chip"))
-    assert (view.protected, told(view, "Protected")) == (True, ("True", "ReserveBooked"))
+    assert (view.protected, reported(view, "Protected")) == (True, ("True", "ReserveBooked"))
     await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=0.5))
     for node in stack.hardware.values():
         node.ports["ub-p3-k11"] = 0.0
@@ -185,7 +185,7 @@ async def test_a_protected_slice_keeps_its_floor_says_when_its_protection_is_los
     await stack.settle()
     view = await stack.client.find_slice("a-ub")
     assert (view.floor_kept_gbps_per_npu, view.protected) == (388.0, False)
-    assert told(view, "Protected") == ("False", "ReserveLost")
+    assert reported(view, "Protected") == ("False", "ReserveLost")
     assert "no room on" in next(each.message for each in view.conditions if each.type == "Protected")
     await stack.client.withdraw("b-ub")
     stack.restart()
@@ -193,7 +193,7 @@ async def test_a_protected_slice_keeps_its_floor_says_when_its_protection_is_los
         node.ports.clear()
     await stack.settle()
     view = await stack.client.find_slice("a-ub")
-    assert (view.state, view.protected, told(view, "Protected")) == ("Active", True, ("True", "ReserveBooked"))
+    assert (view.state, view.protected, reported(view, "Protected")) == ("Active", True, ("True", "ReserveBooked"))
 
 
 async def test_protection_lost_to_a_newcomer_in_a_damaged_fabric_cannot_be(stack):

@@ -39,7 +39,7 @@ class Accounts:
 
     def __init__(self, session: Session) -> None:
         self.nodes = {row.name: row for row in session.scalars(select(NodeRow))}
-        self.wishes = {row.name: row for row in session.scalars(select(AssignmentRow))}
+        self.specs = {row.name: row for row in session.scalars(select(AssignmentRow))}
         self.parts = list(session.scalars(select(PartitionRow)))
         self.allocations = {row.name: row for row in session.scalars(select(AllocationRow))}
         self.promised = [row for row in active_reservations(session) if row.promised]
@@ -53,15 +53,15 @@ class Accounts:
             self.shares[part.allocation].append(part)
 
     def check(self) -> None:
-        self.nothing_is_held_twice()
+        self.nothing_is_allocated_twice()
         for name in self.whole.keys() | self.shares.keys():
             assert name in self.allocations, f"{name} holds something and is not there"
         for row in self.allocations.values():
             self.holds_what_was_asked(row)
-        self.agents_are_asked_for_what_is_held()
+        self.agents_are_asked_for_what_is_allocated()
         self.promises_are_kept()
 
-    def held(self) -> tuple[dict[str, int], Counter[str], Counter[str]]:
+    def allocation(self) -> tuple[dict[str, int], Counter[str], Counter[str]]:
         """By node: dies, sockets, GiB."""
         dies = {name: ALL_DIES if node.holder else 0 for name, node in self.nodes.items()}
         sockets: Counter[str] = Counter()
@@ -73,8 +73,8 @@ class Accounts:
             gib[part.node] += part.memory_gib
         return dies, sockets, gib
 
-    def nothing_is_held_twice(self) -> None:
-        dies, sockets, gib = self.held()
+    def nothing_is_allocated_twice(self) -> None:
+        dies, sockets, gib = self.allocation()
         for name, node in self.nodes.items():
             assert dies[name] <= ALL_DIES
             assert sockets[name] <= SOCKETS, f"{sockets[name]} sockets of {name}"
@@ -101,9 +101,9 @@ class Accounts:
         assert len(set(follow)) == len(follow), f"{name}: two follow one"
         assert not follow or row.moving_to is not None, f"{name}: successors without a move"
 
-    def agents_are_asked_for_what_is_held(self) -> None:
+    def agents_are_asked_for_what_is_allocated(self) -> None:
         asked: dict[str, set[str]] = {}
-        for name, desired in self.wishes.items():
+        for name, desired in self.specs.items():
             node = self.nodes[name]
             assert (desired.desired_role, desired.generation) == (node.desired_role, node.assignment_generation), name
             asked[name] = {part["allocation"] for part in desired.parts or []}
@@ -125,7 +125,7 @@ class Accounts:
             spec = row.bound and not part.releasing and row.state != "Releasing"
             assert (part.allocation in asked[part.node]) == spec, f"{part.allocation} on {part.node}"
             if spec:
-                assert part.desired().wire() in self.wishes[part.node].parts
+                assert part.desired().wire() in self.specs[part.node].parts
         shared = {(part.node, part.allocation) for part in self.parts}
         for name, names in asked.items():
             assert {(name, each) for each in names} <= shared, f"{name} is asked for a part that nobody holds"
@@ -195,10 +195,10 @@ def same_as_the_tables(session: Session, ledger_sync: LedgerSync, store: Resourc
     fresh = anew.open(session)
     store.records.before_commit.pop()
     store.records.after_commit.pop()
-    assert told(ledger) == told(fresh)
+    assert reported(ledger) == reported(fresh)
     assert ledger.tenants == fresh.tenants
     assert ledger_sync.preempted_by == anew.preempted_by
-    dies, sockets, gib = Accounts(session).held()
+    dies, sockets, gib = Accounts(session).allocation()
     for number, name in enumerate(ledger_sync.names):
         if name is not None:
             index = ledger.index
@@ -231,7 +231,7 @@ def kept_as_written(session: Session, records: Database) -> None:
         assert node in kept.where(NodeRow, "holder", node.holder)
 
 
-def told(ledger: Ledger) -> dict[str, Any]:
+def reported(ledger: Ledger) -> dict[str, Any]:
     """All that a ledger knows, to be compared."""
     current = {name: (astuple(each.request), laid(each.place), each.since) for name, each in ledger.allocations.items()}
     promised = {

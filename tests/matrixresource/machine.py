@@ -96,9 +96,9 @@ class Machine:
         self.ask(name, **desired)
         self.allocator.bind(name)
         self.obey()
-        return self.held(name)
+        return self.allocation(name)
 
-    def held(self, name: str) -> AllocationView:
+    def allocation(self, name: str) -> AllocationView:
         with self.store.reading() as session:
             return self.store.allocation(session, name).view()
 

@@ -77,7 +77,7 @@ def agent() -> ResourceAgent:
     return ResourceAgent(EmulatedNode(NODE), node_stages(), LoopClock(), Random(1), lambda: None, 30.0)
 
 
-def wish(generation: int, wanted: str, allocation: str | None = None) -> AssignmentView:
+def spec(generation: int, wanted: str, allocation: str | None = None) -> AssignmentView:
     return AssignmentView(name=NODE, generation=generation, desired_role=wanted, allocation=allocation)
 
 
@@ -92,11 +92,11 @@ async def test_an_agent_deploys_and_cleans_in_the_time_its_stages_take():
     life = asyncio.create_task(one.run())
     await until(one, "Clean")
     started = asyncio.get_running_loop().time()
-    one.ensure(wish(2, "Member", "a"))
+    one.ensure(spec(2, "Member", "a"))
     assert one.report().status == "Deploying", "a report made right now must not say Clean for the new spec"
     await until(one, "Active")
     assert 84 <= asyncio.get_running_loop().time() - started <= 134
-    one.ensure(wish(3, "Clean"))
+    one.ensure(spec(3, "Clean"))
     await until(one, "Clean")
     assert one.holds is None
     life.cancel()
@@ -107,11 +107,11 @@ async def test_an_older_spec_is_refused_and_a_newer_one_overtakes_between_stages
     one = agent()
     life = asyncio.create_task(one.run())
     await until(one, "Clean")
-    one.ensure(wish(5, "Member", "a"))
+    one.ensure(spec(5, "Member", "a"))
     with pytest.raises(StaleGeneration):
-        one.ensure(wish(4, "Clean"))
+        one.ensure(spec(4, "Clean"))
     await asyncio.sleep(1)
-    one.ensure(wish(6, "Clean"))
+    one.ensure(spec(6, "Clean"))
     await until(one, "Clean")
     assert one.report().generation == 6
     life.cancel()
@@ -119,7 +119,7 @@ async def test_an_older_spec_is_refused_and_a_newer_one_overtakes_between_stages
 
 def test_an_agent_remembers_across_its_lives_and_counts_them():
     one = agent()
-    one.ensure(wish(2, "Member", "a"))
+    one.ensure(spec(2, "Member", "a"))
     two = agent()
     two.restore(one.memory())
     assert (two.generation, two.desired_role, two.allocation, two.epoch) == (2, "Member", "a", one.epoch + 1)

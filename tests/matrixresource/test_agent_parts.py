@@ -34,7 +34,7 @@ def part(allocation: str, *dies: int, **more: int) -> DesiredPartition:
     return DesiredPartition(allocation=allocation, dies=list(dies), **more)
 
 
-def wish(
+def spec(
     generation: int, *parts: DesiredPartition, wanted: str = "Clean", allocation: str | None = None
 ) -> AssignmentView:
     return AssignmentView(
@@ -59,14 +59,14 @@ async def settled(agent: ResourceAgent) -> None:
 async def test_parts_are_prepared_beside_each_other_and_only_once_the_node_is_enrolled():
     one = agent()
     life = asyncio.create_task(one.run())
-    one.ensure(wish(2, part("a", 0, 1), part("b", 2, 3), part("pool", cpus=1, memory_gib=64)))
+    one.ensure(spec(2, part("a", 0, 1), part("b", 2, 3), part("pool", cpus=1, memory_gib=64)))
     while one.status != "Clean":
         assert seen(one) == {"a": "Preparing", "b": "Preparing", "pool": "Preparing"}
         await asyncio.sleep(1)
     started = asyncio.get_running_loop().time()
     await settled(one)
     assert asyncio.get_running_loop().time() - started < 9, "one after another they would take three times that"
-    one.ensure(wish(3, part("b", 2, 3, rank=4)))
+    one.ensure(spec(3, part("b", 2, 3, rank=4)))
     assert seen(one) == {"a": "Releasing", "b": "Active", "pool": "Releasing"}, "a rank is a name and no work"
     await settled(one)
     assert seen(one) == {"b": "Active"}
@@ -77,9 +77,9 @@ async def test_parts_are_prepared_beside_each_other_and_only_once_the_node_is_en
 async def test_a_die_goes_from_hand_to_hand_only_when_wiped():
     one = agent()
     life = asyncio.create_task(one.run())
-    one.ensure(wish(2, part("a", 0), part("b", 1)))
+    one.ensure(spec(2, part("a", 0), part("b", 1)))
     await settled(one)
-    one.ensure(wish(3, part("a", 1), part("b", 0)))
+    one.ensure(spec(3, part("a", 1), part("b", 0)))
     await settled(one)
     kept = one.memory()["parts"]
     assert (kept["a"]["assigned_dies"], kept["b"]["assigned_dies"]) == ([1], [0])
@@ -90,10 +90,10 @@ async def test_a_die_goes_from_hand_to_hand_only_when_wiped():
 async def test_what_can_not_be_had_is_reported_failed_and_the_rest_continues():
     one = agent()
     life = asyncio.create_task(one.run())
-    one.ensure(wish(2, part("a", 0, 1), part("b", 1, 2), part("c", 3)))
+    one.ensure(spec(2, part("a", 0, 1), part("b", 1, 2), part("c", 3)))
     await settled(one)
     assert seen(one) == {"a": "Failed", "b": "Failed", "c": "Active"}
-    one.ensure(wish(3, part("b", 1, 2), part("c", 3)))
+    one.ensure(spec(3, part("b", 1, 2), part("c", 3)))
     await settled(one)
     assert seen(one) == {"b": "Active", "c": "Active"}
     life.cancel()
@@ -103,9 +103,9 @@ async def test_what_can_not_be_had_is_reported_failed_and_the_rest_continues():
 async def test_after_a_loss_of_power_parts_are_prepared_again_and_released_ones_still_wiped():
     one = agent()
     life = asyncio.create_task(one.run())
-    one.ensure(wish(2, part("a", 0), part("b", 1)))
+    one.ensure(spec(2, part("a", 0), part("b", 1)))
     await settled(one)
-    one.ensure(wish(3, part("a", 0)))
+    one.ensure(spec(3, part("a", 0)))
     one.power_lost()
     life.cancel()
     one.restore(one.memory())
@@ -137,7 +137,7 @@ async def test_whatever_happens_in_between_the_newest_spec_is_what_stands_in_the
         if what == "wish":
             last = _apart(value)
             generation += 1
-            one.ensure(wish(generation, *(part(name, *dies) for name, dies in last.items())))
+            one.ensure(spec(generation, *(part(name, *dies) for name, dies in last.items())))
         elif what == "wait":
             await asyncio.sleep(value)
         else:

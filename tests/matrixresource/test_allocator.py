@@ -37,7 +37,7 @@ def test_parts_of_a_node_down_to_a_die(machine):
     assert machine.have("more", npus=1).members[0].node != first.members[0].node, "half an NPU is left there"
     assert machine.have("gang", nodes=3, npusPerNode=4, placement=CABINET).nodes == 3
     machine.allocator.release("one")
-    assert machine.held("one").state == "Releasing", "dies are held until the agent has wiped them"
+    assert machine.allocation("one").state == "Releasing", "dies are held until the agent has wiped them"
     machine.check()
     machine.obey()
     assert "one" not in machine.names()
@@ -77,7 +77,7 @@ def test_one_member_is_replaced_and_the_rest_stay(machine, size):
     assert gone not in {m.node for m in after.members if m.role == "member"}
     assert {m.rank for m in after.members if m.role == "member"} == {m.rank for m in before.members}
     machine.obey()
-    assert machine.held("one").state == "Bound"
+    assert machine.allocation("one").state == "Bound"
 
 
 def test_blocks_keep_their_ranks_together(machine):
@@ -98,11 +98,11 @@ def test_higher_priority_preempts_who_has_least_to_lose(machine):
     preview = machine.ask("urgent", validate_only=True, nodes=20, priority=5, preemption="LowerPriority")
     assert preview.preempts == ["young"]
     assert "urgent" not in machine.names()
-    assert machine.held("young").state == "Bound", "a preview changes nothing"
+    assert machine.allocation("young").state == "Bound", "a preview changes nothing"
     taken = machine.ask("urgent", nodes=20, priority=5, preemption="LowerPriority")
     assert [m.node for m in taken.members] == [m.node for m in preview.members]
-    assert machine.held("young").state == "Releasing"
-    assert next(c for c in machine.held("young").conditions if c.type == "Preempted").status == "True"
+    assert machine.allocation("young").state == "Releasing"
+    assert next(c for c in machine.allocation("young").conditions if c.type == "Preempted").status == "True"
     machine.check()
     machine.obey()
     assert machine.names() == ["old", "urgent"]
@@ -112,7 +112,7 @@ def test_higher_priority_preempts_who_has_least_to_lose(machine):
 
 def test_affinity_and_its_opposite(machine):
     machine.have("base", nodes=2)
-    here = cabinets(machine.held("base"))
+    here = cabinets(machine.allocation("base"))
     near = machine.ask("near", nodes=1, affinity={"allocations": ["base"]})
     assert set(cabinets(near)) == set(here)
     apart = machine.ask("apart", npus=1, antiAffinity={"allocations": ["base"]})
@@ -160,7 +160,7 @@ def test_a_closed_cabinet_takes_nobody_and_a_plan_knows_its_version(machine):
 
 
 @pytest.mark.parametrize(
-    ("sentence", "wish", "error", "field"),
+    ("sentence", "spec", "error", "field"),
     [
         ("a fraction that is no die", {"npus": 1.5}, InvalidField, "npus"),
         ("a part that is no die", {"nodes": 2, "npusPerNode": 2.5}, InvalidField, "npusPerNode"),
@@ -189,9 +189,9 @@ def test_a_closed_cabinet_takes_nobody_and_a_plan_knows_its_version(machine):
         ("an unknown topology", {"nodes": 1, "topologyVersion": "v0-000000000000"}, StaleTopology, "topologyVersion"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_field(machine, sentence, wish, error, field):
+def test_what_cannot_be_is_refused_with_its_field(machine, sentence, spec, error, field):
     with pytest.raises(error) as refused:
-        machine.ask("new", **wish)
+        machine.ask("new", **spec)
     assert refused.value.field == field, sentence
     assert machine.names() == []
 
@@ -209,9 +209,9 @@ def test_everything_is_found_again_by_the_next_life(machine):
     machine.have("whole", nodes=3, spares=1)
     machine.have("part", npus=3)
     machine.have("pool", cpus=5)
-    before = [machine.held(name) for name in machine.names()]
+    before = [machine.allocation(name) for name in machine.names()]
     machine.restart()
-    assert [machine.held(name) for name in machine.names()] == before
+    assert [machine.allocation(name) for name in machine.names()] == before
     machine.check()
     machine.obey()
     with pytest.raises(Conflict):
@@ -243,11 +243,11 @@ def test_a_reservation_is_kept_from_who_would_still_be_there_then_held_and_taken
     machine.clock.at += 100
     machine.allocator.reservations.reconcile()
     assert machine.allocator.reservations.get("tomorrow").state == "Active"
-    assert machine.held("tomorrow").nodes == 40
+    assert machine.allocation("tomorrow").nodes == 40
     machine.check()
     taken = machine.have("job", nodes=30, reservation="tomorrow")
     assert {m.node for m in taken.members} <= set(promised.nodes)
-    assert machine.held("tomorrow").nodes == 10
+    assert machine.allocation("tomorrow").nodes == 10
     machine.check()
     machine.ask("rest", nodes=10, reservation="tomorrow")
     assert machine.allocator.reservations.get("tomorrow").state == "Ended"

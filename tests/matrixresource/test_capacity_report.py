@@ -45,7 +45,7 @@ def test_every_cabinet_is_shown_as_it_is(tmp_path: Path) -> None:
         inside = [each for each in seen.cabinets if each.domain.startswith(f"{supernode.domain}-")]
         for count in ("nodes", "up", "free", "allocated", "spares", "kept"):
             assert getattr(supernode, count) == sum(getattr(each, count) for each in inside), count
-    assert cabinets[machine.held("gang").members[0].cabinet].utilisation == 1
+    assert cabinets[machine.allocation("gang").members[0].cabinet].utilisation == 1
 
 
 def test_decisions_and_the_machine_are_reported_to_prometheus(tmp_path: Path) -> None:

@@ -61,20 +61,20 @@ def test_who_grows_may_put_others_out_as_newcomers_may(machine, guest, grown):
     machine.have("equal", nodes=1, priority=5)
     with pytest.raises(InsufficientCapacity):
         machine.ask("high", **grown, priority=5)
-    before = machine.held("high")
+    before = machine.allocation("high")
     preview = machine.ask("high", validate_only=True, **grown, **URGENT)
     assert preview.preempts == ["guest"]
-    assert machine.held("high") == before
-    assert machine.held("guest").state == "Bound"
+    assert machine.allocation("high") == before
+    assert machine.allocation("guest").state == "Bound"
     taken = machine.ask("high", **grown, **URGENT)
     assert taken.members == preview.members
     assert {m.node for m in before.members} <= {m.node for m in taken.members}, "it stays where it was"
     assert taken.preempts == ["guest"]
-    assert next(c for c in machine.held("guest").conditions if c.type == "Preempted").status == "True"
+    assert next(c for c in machine.allocation("guest").conditions if c.type == "Preempted").status == "True"
     machine.check()
     machine.obey()
     assert machine.names() == ["equal", "high"]
-    assert machine.held("high").state == "Bound"
+    assert machine.allocation("high").state == "Bound"
 
 
 def test_who_has_come_back_was_preempted_no_more(machine):
@@ -82,17 +82,17 @@ def test_who_has_come_back_was_preempted_no_more(machine):
     machine.ask("high", nodes=20, **URGENT)
     machine.have("higher", nodes=1, priority=9)
     machine.obey()
-    assert machine.held("high").preempts == ["guest"]
+    assert machine.allocation("high").preempts == ["guest"]
     machine.restart()
     with pytest.raises(InsufficientCapacity):
         machine.ask("guest", nodes=40)
     machine.ask("guest", validate_only=True, nodes=20)
-    assert machine.held("high").preempts == ["guest"], "refused or only tried, it is not back"
+    assert machine.allocation("high").preempts == ["guest"], "refused or only tried, it is not back"
     machine.ask("guest", nodes=20)
-    assert machine.held("high").preempts == []
+    assert machine.allocation("high").preempts == []
     machine.allocator.release("guest")
     machine.obey()
-    assert machine.held("high").preempts == [], "lost again, it was not preempt"
+    assert machine.allocation("high").preempts == [], "lost again, it was not preempt"
     machine.have("late", nodes=20)
     assert machine.ask("high", validate_only=True, nodes=30, **URGENT).preempts == ["late"]
 

@@ -27,11 +27,11 @@ CABINET = {"policy": "pack", "level": "cabinet", "required": True}
 class Scattered(Machine):
     """Nine cabinets full and three nodes of c09 taken; c10 has a, b and c11 has c, d: no cabinet has four free."""
 
-    HELD = (("full", 36), ("most", 3), ("w", 1), ("a", 1), ("b", 1), ("x", 1), ("y", 1), ("c", 1), ("d", 1))
+    HOLDING = (("full", 36), ("most", 3), ("w", 1), ("a", 1), ("b", 1), ("x", 1), ("y", 1), ("c", 1), ("d", 1))
 
     def __init__(self, folder: Path, labels: dict[str, dict[str, str]] | None = None) -> None:
         super().__init__(folder)
-        for name, nodes in self.HELD:
+        for name, nodes in self.HOLDING:
             more = {"placement": CABINET} if nodes in (2, 3) else {}
             self.ask(name, nodes=nodes, labels=(labels or {}).get(name, {}), **more)
             self.allocator.bind(name)
@@ -66,7 +66,7 @@ class Scattered(Machine):
             return [node.name for node in self.store.nodes(session) if node.holder is None]
 
     def where(self, *names: str) -> dict[str, list[str]]:
-        return {name: [member.node for member in self.held(name).members] for name in names}
+        return {name: [member.node for member in self.allocation(name).members] for name in names}
 
 
 def test_a_plan_says_what_it_would_do_and_keeps_nothing(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_room_is_made_move_by_move_and_is_nobody_elses_meanwhile(tmp_path: Path)
     machine.room_making.reconcile()
     first = machine.plans.get("p").moves[0]
     assert machine.plans.get("p").state == "Running"
-    assert {(m.node, m.role) for m in machine.held(first.allocation).members} == {
+    assert {(m.node, m.role) for m in machine.allocation(first.allocation).members} == {
         (first.source, "member"),
         (first.to, "successor"),
     }, "nobody leaves before somebody is there"
@@ -138,7 +138,7 @@ def test_cancelled_it_stops_after_the_move_under_way(tmp_path: Path) -> None:
 class Paired(Scattered):
     """The same, with pairs that must lie in one cabinet each."""
 
-    HELD = (("full", 40), ("ab", 2), ("x", 1), ("y", 1), ("cd", 2), ("w", 1))
+    HOLDING = (("full", 40), ("ab", 2), ("x", 1), ("y", 1), ("cd", 2), ("w", 1))
 
 
 def test_who_must_keep_together_is_not_left_in_two_places(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_who_must_keep_together_is_not_left_in_two_places(tmp_path: Path) -> Non
     done = machine.carried_on()
     assert (done.state, done.moves_done) == ("Cancelled", 2)
     for name in ("ab", "cd"):
-        assert len({member.cabinet for member in machine.held(name).members}) == 1
+        assert len({member.cabinet for member in machine.allocation(name).members}) == 1
 
 
 def test_pods_stay_and_instances_are_left_to_their_owner(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_pods_stay_and_instances_are_left_to_their_owner(tmp_path: Path) -> None
     waits = machine.carried_on()
     mine = next(move for move in waits.moves if move.allocation == "c")
     assert (waits.state, mine.state) == ("Running", "Moving")
-    assert machine.held("c").members[0].node == mine.source, "only its owner moves it"
+    assert machine.allocation("c").members[0].node == mine.source, "only its owner moves it"
     ask = RelocateRequest(node=NodeName(mine.source), to=NodeName(mine.to), defragmentation="p")
     with pytest.raises(Conflict, match="Kept"):
         machine.allocator.relocate("c", ask.model_copy(update={"defragmentation": None}))
@@ -210,7 +210,7 @@ def test_a_plan_that_no_longer_works_out_is_over_and_keeps_nothing(tmp_path: Pat
     machine.allocator.cordon(NodeName(spare), True)
     done = machine.carried_on()
     assert (done.state, done.conditions[0].reason) == ("Stale", "StalePlan")
-    assert [len(machine.held(name).members) for name in "abcd"] == [1, 1, 1, 1]
+    assert [len(machine.allocation(name).members) for name in "abcd"] == [1, 1, 1, 1]
     with machine.store.reading() as session:
         assert not any(node.reserved_for_plan for node in machine.store.nodes(session))
 

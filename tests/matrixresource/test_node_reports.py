@@ -45,7 +45,7 @@ def test_a_stale_report_is_refused_and_changes_nothing(tmp_path, sentence, epoch
 
 def test_who_reports_an_older_generation_is_behind_and_reported_the_newest_spec(tmp_path):
     service = Reporting(tmp_path)
-    wish(service, [part("a", 0)])
+    spec(service, [part("a", 0)])
     answer = service.report(generation=1)
     assert (answer.desired.generation, answer.desired.parts[0].allocation) == (2, "a")
     assert service.node.observed_generation < service.node.assignment_generation
@@ -100,7 +100,7 @@ def part(allocation: str, *dies: int) -> DesiredPartition:
     return DesiredPartition(allocation=allocation, dies=list(dies))
 
 
-def wish(service: Reporting, parts: list[DesiredPartition]) -> None:
+def spec(service: Reporting, parts: list[DesiredPartition]) -> None:
     """What the allocator does when a part is given or taken: one generation on."""
     with service.store.transaction() as session:
         row = session.get(AssignmentRow, NODE)
@@ -144,17 +144,17 @@ class Pair:
 async def test_parts_are_seen_through_restarts_of_either_side(tmp_path):
     service = Reporting(tmp_path)
     pair = Pair(service)
-    wish(service, [part("a", 0, 1), part("b", 2)])
+    spec(service, [part("a", 0, 1), part("b", 2)])
     await pair.until(a="Preparing", b="Preparing")
     pair.restart_agent()
     await pair.until(a="Active", b="Active")
     service.begin()
-    wish(service, [part("b", 2, 3)])
+    spec(service, [part("b", 2, 3)])
     await pair.until(a="Releasing", b="Preparing")
     pair.restart_agent()
     service.begin()
     await pair.until(b="Active")
-    wish(service, [])
+    spec(service, [])
     await pair.until()
     pair.life.cancel()
 
@@ -167,7 +167,7 @@ async def test_an_inventory_is_reported_once_a_life_when_it_changes_and_when_ask
     pair.hardware.apply_faults([InjectedFault(name="f", kind="missing-part", target=NODE, parameters={"part": "npu5"})])
     assert [pair.exchange().inventory is not None for _ in range(2)] == [True, False]
     assert service.node.fault() == "InventoryMismatch"
-    wish(service, [part("a", 10, 11), part("b", 0)])
+    spec(service, [part("a", 10, 11), part("b", 0)])
     await pair.until(a="Failed", b="Active")
     pair.hardware.apply_faults([])
     pair.restart_agent()

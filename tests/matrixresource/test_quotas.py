@@ -45,15 +45,15 @@ TAKEN = [
 ]
 
 
-@pytest.mark.parametrize(("sentence", "verb", "wish", "fits"), TAKEN, ids=[each[0] for each in TAKEN])
-def test_two_nodes_are_promised_of_four(machine, sentence, verb, wish, fits):
+@pytest.mark.parametrize(("sentence", "verb", "spec", "fits"), TAKEN, ids=[each[0] for each in TAKEN])
+def test_two_nodes_are_promised_of_four(machine, sentence, verb, spec, fits):
     promise(machine, "tomorrow", nodes=2)
     assert machine.quotas.get("team").used_npus == 16
     if not fits:
         with pytest.raises(QuotaExceeded, match="may hold 16 more"):
-            verb(machine, "next", **wish)
+            verb(machine, "next", **spec)
         return
-    verb(machine, "next", **wish)
+    verb(machine, "next", **spec)
     its_time_comes(machine)
     assert machine.allocator.reservations.get("tomorrow").state == "Active"
     assert machine.quotas.get("team").used_npus <= LIMIT

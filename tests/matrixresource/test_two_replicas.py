@@ -10,7 +10,7 @@ import pytest
 from matrixcommon.model.errors import Conflict, InsufficientCapacity
 from tests.matrixresource.machine import Machine
 
-WISHES = [{"nodes": 1}, {"nodes": 6, "spares": 1}, {"npus": 0.5}, {"nodes": 5, "npusPerNode": 4}, {"nodes": 30}]
+SPECS = [{"nodes": 1}, {"nodes": 6, "spares": 1}, {"npus": 0.5}, {"nodes": 5, "npusPerNode": 4}, {"nodes": 30}]
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_verbs_by_turns_never_give_anything_twice(replicas, seed):
                 machine.allocator.release(chance.choice(current))
         else:
             try:
-                machine.ask(f"a{step}", **chance.choice(WISHES))
+                machine.ask(f"a{step}", **chance.choice(SPECS))
             except InsufficientCapacity:
                 refused += 1
         if step % 20 == 19:  # no oftener: to look into the ledger is to open them

@@ -74,10 +74,10 @@ def broken_off(records: Database, action: Callable[[], Any]) -> Any:
 def same(one: Outcome, other: Outcome, verb: object) -> None:
     assert str(one.error) == str(other.error), verb
     assert type(one.error) is type(other.error), verb
-    assert _said(one.value) == _said(other.value), verb
+    assert _reported(one.value) == _reported(other.value), verb
 
 
-def _said(value: Any) -> Any:
+def _reported(value: Any) -> Any:
     return [each.wire() for each in value] if isinstance(value, list) else None if value is None else value.wire()
 
 
@@ -86,7 +86,7 @@ class Watcher:
 
     def __init__(self, records: Callable[[], Database], kinds: Sequence[type[ResourceRow]]) -> None:
         self._records, self._kinds = records, kinds
-        self.told = self.shown()
+        self.reported = self.shown()
         self.since = records().latest()
 
     def shown(self) -> dict[tuple[str, str], dict[str, Any]]:
@@ -103,8 +103,8 @@ class Watcher:
         for change in sorted(found, key=lambda change: change.rv):
             at = (change.kind, change.name)
             if change.type == "DELETED":
-                del self.told[at]
+                del self.reported[at]
             else:
-                assert (change.type == "ADDED") == (at not in self.told), change
-                self.told[at] = json.loads(change.body)
-        assert self.told == self.shown()
+                assert (change.type == "ADDED") == (at not in self.reported), change
+                self.reported[at] = json.loads(change.body)
+        assert self.reported == self.shown()

@@ -91,16 +91,16 @@ def begun() -> Path:
     return folder
 
 
-DEEDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {}
+ACTIONS: dict[str, dict[str, st.SearchStrategy[Any]]] = {}
 """What may happen, by the name of its method, and with what."""
 
 
-def deed(**arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def action(**arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """One of the things that may happen. Not rules each: of many rules Hypothesis leaves out half in every life, and
     what goes wrong here takes several of them together."""
 
     def noted(method: Callable[..., None]) -> Callable[..., None]:
-        DEEDS[method.__name__] = arguments
+        ACTIONS[method.__name__] = arguments
         return method
 
     return noted
@@ -126,8 +126,8 @@ class Lives(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def something_happens(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(DEEDS)))
-        getattr(self, name)(**{key: data.draw(each, key) for key, each in DEEDS[name].items()})
+        name = data.draw(st.sampled_from(sorted(ACTIONS)))
+        getattr(self, name)(**{key: data.draw(each, key) for key, each in ACTIONS[name].items()})
 
     @initialize(sizes=st.lists(st.tuples(SIZES, RULES, st.booleans()), min_size=2, max_size=7))
     def begin_with(self, sizes: list[tuple[Any, Any, bool]]) -> None:
@@ -155,14 +155,14 @@ class Lives(RuleBasedStateMachine):
 
     def attempt(self, verb: Callable[..., Any], *args: Any, changes: bool = True, **more: Any) -> Any:
         """What the verb returns, None when it refuses; a refusal and a trial change nothing."""
-        before, answer, refused = self.said(), None, None
+        before, answer, refused = self.declared(), None, None
         try:
             answer = verb(*args, **more)
         except MatrixError as error:
             refused = error
         assert " is held by " not in str(refused), f"the ledger were wrong: {refused}"
         if refused is not None or not changes:
-            assert self.said() == before, f"tried or refused ({refused}), and changed something"
+            assert self.declared() == before, f"tried or refused ({refused}), and changed something"
         return answer
 
     def ask(self, name: str, *, dry: bool = False, **desired: Any) -> Any:
@@ -173,7 +173,7 @@ class Lives(RuleBasedStateMachine):
             return None
         return self.attempt(self.machine.allocator.reserve, name, request, validate_only=dry, changes=not dry)
 
-    def said(self) -> dict[str, Any]:
+    def declared(self) -> dict[str, Any]:
         with self.machine.store.reading() as session:
             return contents(session)
 
@@ -190,7 +190,7 @@ class Lives(RuleBasedStateMachine):
 
     # ---- owners
 
-    @deed(size=SIZES, more=AMOUNTS, rules=RULES, spares=st.sampled_from([0, 0, 0, 1, 2]))
+    @action(size=SIZES, more=AMOUNTS, rules=RULES, spares=st.sampled_from([0, 0, 0, 1, 2]))
     def reserve(self, size: Any, more: Any, rules: Any, spares: int) -> None:
         name, asked = self.name(), size | more | rules | ({"spares": spares} if "cpus" not in size else {})
         tried = self.ask(name, dry=True, **asked)
@@ -199,7 +199,7 @@ class Lives(RuleBasedStateMachine):
         if taken is not None:
             assert [member.node for member in tried.members] == [member.node for member in taken.members]
 
-    @deed(
+    @action(
         size=SIZES,
         which=ANY,
         key=st.sampled_from(["affinity", "antiAffinity"]),
@@ -211,15 +211,15 @@ class Lives(RuleBasedStateMachine):
         toward = {"allocations": [self.one(which)], "level": level, "required": required}
         self.ask(name, **size, **{key: toward})
 
-    @deed(which=ANY)
+    @action(which=ANY)
     def bind(self, which: int) -> None:
         self.attempt(self.machine.allocator.bind, self.one(which))
 
-    @deed(which=ANY, size=SIZES, more=AMOUNTS, spares=st.sampled_from([None, 0, 1, 2]), dry=st.booleans())
+    @action(which=ANY, size=SIZES, more=AMOUNTS, spares=st.sampled_from([None, 0, 1, 2]), dry=st.booleans())
     def resize(self, which: int, size: Any, more: Any, spares: int | None, dry: bool) -> None:
         """Grown, shrunk, or both at once, in what the size and the amounts name."""
         name = self.one(which)
-        desired = self.wish(name)
+        desired = self.spec(name)
         if desired is not None:
             if "npus" in size and desired.get("npusPerNode") is None and desired.get("npus") is None:
                 size = {"nodes": -(-int(size["npus"]) // 8) or 1}
@@ -229,20 +229,20 @@ class Lives(RuleBasedStateMachine):
             )
             self.ask(name, dry=dry, **asked)
 
-    def wish(self, name: str) -> dict[str, Any] | None:
+    def spec(self, name: str) -> dict[str, Any] | None:
         with self.machine.store.reading() as session:
             row = next((row for row in self.machine.store.allocations(session) if row.name == name), None)
             return {k: v for k, v in row.request.items() if v is not None} if row is not None else None
 
-    @deed(which=ANY, placement=PLACEMENTS, exclude=st.lists(st.sampled_from(NODES), max_size=4), dry=st.booleans())
+    @action(which=ANY, placement=PLACEMENTS, exclude=st.lists(st.sampled_from(NODES), max_size=4), dry=st.booleans())
     def move(self, which: int, placement: Any, exclude: list[str], dry: bool) -> None:
         name = self.one(which)
-        desired = self.wish(name)
+        desired = self.spec(name)
         if desired is not None:
             request = AllocationRequest.model_validate(desired | {"placement": placement, "excludeNodes": exclude})
             self.attempt(self.machine.allocator.move, name, request, validate_only=dry, changes=not dry)
 
-    @deed(which=ANY, forward=st.booleans())
+    @action(which=ANY, forward=st.booleans())
     def end_move(self, which: int, forward: bool) -> None:
         name = self.one(which)
         with self.machine.store.reading() as session:
@@ -254,7 +254,7 @@ class Lives(RuleBasedStateMachine):
             else:
                 self.attempt(self.machine.allocator.abort_move, name)
 
-    @deed(which=ANY, node=st.integers(0, 8))
+    @action(which=ANY, node=st.integers(0, 8))
     def replace(self, which: int, node: int) -> None:
         name = self.one(which)
         members = self.members(name)
@@ -262,20 +262,20 @@ class Lives(RuleBasedStateMachine):
             self.attempt(self.machine.allocator.replace, name, NodeName(members[node % len(members)]), "test")
 
     def members(self, name: str) -> list[str]:
-        found = self.attempt(self.machine.held, name)
+        found = self.attempt(self.machine.allocation, name)
         return [member.node for member in found.members] if found is not None else []
 
-    @deed(which=ANY, lease_s=st.sampled_from([30, 300, 3000]))
+    @action(which=ANY, lease_s=st.sampled_from([30, 300, 3000]))
     def renew(self, which: int, lease_s: float) -> None:
         self.attempt(self.machine.allocator.renew, self.one(which), lease_s)
 
-    @deed(which=ANY)
+    @action(which=ANY)
     def release(self, which: int) -> None:
         self.attempt(self.machine.allocator.release, self.one(which))
 
     # ---- reservations in time and quotas
 
-    @deed(
+    @action(
         size=SIZES,
         project=st.sampled_from(["red", "default"]),
         after_s=st.sampled_from([20, 100, 500]),
@@ -290,15 +290,15 @@ class Lives(RuleBasedStateMachine):
         self.attempt(put, name, asked, dry=True, changes=False)
         self.attempt(put, name, asked)
 
-    @deed(which=ANY, size=SIZES, project=st.sampled_from(["red", "default"]))
+    @action(which=ANY, size=SIZES, project=st.sampled_from(["red", "default"]))
     def claim(self, which: int, size: Any, project: str) -> None:
         self.ask(self.name(), reservation=self.a_promise(which, "Active"), project=project, **size)
 
-    @deed(which=ANY)
+    @action(which=ANY)
     def give_up(self, which: int) -> None:
         self.attempt(self.machine.allocator.reservations.delete, self.a_promise(which, "Promised", "Waiting", "Ended"))
 
-    @deed(
+    @action(
         project=st.sampled_from(["red", "blue"]), npus=st.sampled_from([None, 16, 64]), cpus=st.sampled_from([None, 8])
     )
     def limit(self, project: str, npus: int | None, cpus: int | None) -> None:
@@ -306,13 +306,13 @@ class Lives(RuleBasedStateMachine):
 
     # ---- time
 
-    @deed(by_s=st.sampled_from([1, 30, 120, 600]), seen=st.booleans())
-    def time_goes_on(self, by_s: float, seen: bool) -> None:
+    @action(by_s=st.sampled_from([1, 30, 120, 600]), seen=st.booleans())
+    def time_continues(self, by_s: float, seen: bool) -> None:
         self.machine.clock.at += by_s
         if seen:
             self.what_is_due()
 
-    @deed(which=ANY)
+    @action(which=ANY)
     def the_start_of_a_reservation(self, which: int) -> None:
         starts = [row.starts_at for row in self.machine.allocator.reservations.list() if row.state == "Promised"]
         if starts:
@@ -324,21 +324,21 @@ class Lives(RuleBasedStateMachine):
         self.machine.obey(*self.silent, faults=self.faults)
         self.machine.allocator.reservations.reconcile()
 
-    @deed()
+    @action()
     def replenish(self) -> None:
         self.machine.allocator.replenish()
 
     # ---- nodes and their agents
 
-    @deed(status=st.sampled_from([None, None, None, "Cleaning", "Deploying"]))
+    @action(status=st.sampled_from([None, None, None, "Cleaning", "Deploying"]))
     def agents_report(self, status: str | None) -> None:
         self.machine.obey(*self.silent, faults=self.faults, status=status)
 
-    @deed(silent=st.sets(st.sampled_from(NODES), max_size=12))
+    @action(silent=st.sets(st.sampled_from(NODES), max_size=12))
     def some_agents_report(self, silent: set[str]) -> None:
         self.machine.obey(*self.silent, *silent, faults=self.faults)
 
-    @deed(node=st.sampled_from(NODES), cabinet=st.booleans())
+    @action(node=st.sampled_from(NODES), cabinet=st.booleans())
     def lose(self, node: str, cabinet: bool) -> None:
         """No more is heard of a node, or of its whole cabinet, and its lease ends."""
         gone = {each for each in NODES if each == node or (cabinet and each[:7] == node[:7])}
@@ -352,37 +352,37 @@ class Lives(RuleBasedStateMachine):
         with self.machine.store.reading() as session:
             return [row.name for row in self.machine.store.nodes(session)]
 
-    @deed(again=st.booleans())
+    @action(again=st.booleans())
     def return_all(self, again: bool) -> None:
         """Who was silent is heard again, in a new life of its agent or the same one."""
         self.silent.clear()
         self.machine.epoch += again
         self.machine.obey(faults=self.faults)
 
-    @deed(node=st.sampled_from(NODES), fault=st.sampled_from(FAULTS))
+    @action(node=st.sampled_from(NODES), fault=st.sampled_from(FAULTS))
     def break_down(self, node: str, fault: tuple[str, str]) -> None:
         self.faults.setdefault(node, []).append(fault)
         self.machine.obey(*self.silent, faults=self.faults)
 
-    @deed()
-    def mend(self) -> None:
+    @action()
+    def repair(self) -> None:
         self.faults.clear()
 
-    @deed(node=st.sampled_from(NODES), cordoned=st.booleans())
+    @action(node=st.sampled_from(NODES), cordoned=st.booleans())
     def cordon(self, node: str, cordoned: bool) -> None:
         self.machine.allocator.cordon(NodeName(node), cordoned)
 
-    @deed(domain=st.sampled_from([*OPEN, "sn1"]), close=st.booleans())
+    @action(domain=st.sampled_from([*OPEN, "sn1"]), close=st.booleans())
     def close_or_open(self, domain: str, close: bool) -> None:
         self.attempt(self.machine.surveyor.close if close else self.machine.surveyor.open, domain, by="test")
 
     # ---- the service itself
 
-    @deed()
+    @action()
     def restart(self) -> None:
         self.machine.restart()
 
-    @deed(size=SIZES)
+    @action(size=SIZES)
     def die_before_the_commit(self, size: Any) -> None:
         """A transaction that comes to nothing at its last moment changes nothing, in the ledger either."""
 
@@ -390,7 +390,7 @@ class Lives(RuleBasedStateMachine):
             raise ConnectionError("cut off")
 
         followers = self.machine.store.records.before_commit
-        before = self.said()
+        before = self.declared()
         followers.append(fail)
         try:
             self.machine.ask("never", **size)
@@ -398,7 +398,7 @@ class Lives(RuleBasedStateMachine):
             pass
         finally:
             followers.remove(fail)
-        assert self.said() == before
+        assert self.declared() == before
 
 
 def test_nothing_is_ever_held_twice() -> None:

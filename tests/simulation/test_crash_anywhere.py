@@ -81,7 +81,7 @@ async def story(tmp_path, killer: Killer) -> None:
         view = await stack.active("one", 3)
         await stack.check()
         lost = view.members[1].node
-        stack.hurt("f", "node-down", lost)
+        stack.impair("f", "node-down", lost)
 
         async def replaced() -> bool:
             now = await stack.compute.find_instance("one")
@@ -91,7 +91,7 @@ async def story(tmp_path, killer: Killer) -> None:
         await insist(lambda: stack.apply("one", 5, spares=1))
         await stack.active("one", 5)
         await stack.check()
-        stack.mend("f")
+        stack.repair("f")
         await insist(lambda: stack.apply("one", 5, spares=1, placement={"policy": "spread"}))
         moved = await stack.active("one", 5)
         assert len({m.cabinet for m in moved.members if m.role == "member"}) == 5
@@ -104,7 +104,7 @@ async def story(tmp_path, killer: Killer) -> None:
             await killer.restart
 
 
-async def put_out(tmp_path, killer: Killer) -> None:
+async def preempt(tmp_path, killer: Killer) -> None:
     """Somebody of higher priority comes and leaves; who was preempted waits and comes back; then its lease ends."""
     async with Stack(tmp_path) as stack:
         for cabinet in range(2, 12):  # a small machine is as good, and quicker
@@ -142,7 +142,7 @@ def nothing(stack: Stack):
     return left
 
 
-STORIES = {"heal": story, "preempted": put_out}
+STORIES = {"heal": story, "preempted": preempt}
 
 
 async def count_commits(tmp_path, killer, service: str, text: str) -> int:
@@ -165,19 +165,19 @@ async def test_a_crash_after_any_commit_converges(tmp_path, killer, service, com
 @pytest.mark.parametrize(("service", "commits"), [("compute", 120), ("link", 40), ("resource", 75)])
 async def test_a_crash_while_somebody_is_preempted_converges(tmp_path, killer, service, commits, share):
     one = killer(service, max(1, int(commits * share)))
-    await put_out(tmp_path, one)
+    await preempt(tmp_path, one)
     assert one.restart is not None, f"the story has only {one.commits} commits of {service}"
 
 
 @pytest.mark.soak
 @pytest.mark.looptime
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("told", list(STORIES))
+@pytest.mark.parametrize("reported", list(STORIES))
 @pytest.mark.parametrize("service", list(TABLES))
-async def test_a_crash_after_every_commit_converges(tmp_path, killer, service, told):
+async def test_a_crash_after_every_commit_converges(tmp_path, killer, service, reported):
     (tmp_path / "count").mkdir()
-    total = await count_commits(tmp_path / "count", killer, service, told)
+    total = await count_commits(tmp_path / "count", killer, service, reported)
     for at in range(1, total + 1):
         folder = tmp_path / str(at)
         folder.mkdir()
-        await STORIES[told](folder, killer(service, at))
+        await STORIES[reported](folder, killer(service, at))

@@ -49,7 +49,7 @@ SIZES: list[dict[str, Any]] = [
 class Verb:
     """One request. `fails`: something breaks when what it did is about to be followed."""
 
-    deed: str
+    action: str
     name: str
     size: int
     fails: bool
@@ -60,14 +60,14 @@ class Verb:
 
     def _on(self, machine: Machine) -> Callable[[], Any]:
         allocator = machine.allocator
-        if self.deed == "reserve":
+        if self.action == "reserve":
             request = AllocationRequest.model_validate(SIZES[self.size])
             return lambda: allocator.reserve(self.name, request)
-        if self.deed == "bind":
+        if self.action == "bind":
             return lambda: allocator.bind(self.name)
-        if self.deed == "change and refuse":
+        if self.action == "change and refuse":
             return partial(changed_and_refused, machine, self.name)
-        if self.deed == "renew":
+        if self.action == "renew":
             return lambda: allocator.renew(self.name, 50.0 + self.size)
         return lambda: allocator.release(self.name)
 

@@ -46,7 +46,7 @@ FAULT_CHANGES = [
 FAULT_STATES = ("Injected", "Healing", "Refused", "Deleting")
 
 
-def told(body, type: str) -> tuple[str, str]:
+def reported(body, type: str) -> tuple[str, str]:
     conditions = ((body or {}).get("status") or {}).get("conditions") or []
     return next(((c["status"], c["reason"]) for c in conditions if c["type"] == type), ("", ""))
 
@@ -65,13 +65,13 @@ async def bring_infer_to(cluster: Cluster, state: str) -> None:
     if state == "Pending":
         return
     await cluster.apply_resource(INSTANCE, "one", {"nodes": NODES, "spares": 1})
-    await cluster.settles(INSTANCE, "one", lambda b: told(b, "Ready")[0] == "True", "the instance is ready")
+    await cluster.settles(INSTANCE, "one", lambda b: reported(b, "Ready")[0] == "True", "the instance is ready")
     wanted = "Serving" if state not in ("Loading", "Pending") else "Loading"
     await cluster.settles(INFER, "one", lambda b: (b.get("status") or {}).get("state") == wanted, f"it is {wanted}")
     if state == "Repairing":
         view = await cluster.compute.find_instance("one")
         assert view is not None
-        cluster.hurt("lost", "node-down", view.members[0].node)
+        cluster.impair("lost", "node-down", view.members[0].node)
         await asyncio.sleep(20)
     if state == "Deleting":
         await cluster.kube.delete(INFER, "one", "default")
@@ -102,7 +102,7 @@ async def try_infer(folder, state: str, change, seed: int) -> None:
             assert deployment["request"][field] == value
         await cluster.check()
         for fault in list(cluster.fleet.faults):
-            cluster.mend(fault)
+            cluster.repair(fault)
         for kind in (INFER, INSTANCE):
             await cluster.kube.delete(kind, "one", "default")
             await cluster.settles(kind, "one", lambda b: b is None, f"{kind.kind} is gone")
@@ -115,10 +115,10 @@ def follows(body, effect: str, state: str) -> bool:
     if status.get("observedGeneration") != body["metadata"]["generation"]:
         return False
     if effect == "unfit" and state in ("Pending", "Loading"):  # nothing that could go on serving
-        return status["state"] != "Serving" or told(body, "Progressing")[1] != "Settled"
+        return status["state"] != "Serving" or reported(body, "Progressing")[1] != "Settled"
     if effect == "unfit":
-        return status["state"] == "Serving" and told(body, "Progressing") not in (("", ""), ("False", "Settled"))
-    return status["state"] == "Serving" and told(body, "Progressing") == ("False", "Settled")
+        return status["state"] == "Serving" and reported(body, "Progressing") not in (("", ""), ("False", "Settled"))
+    return status["state"] == "Serving" and reported(body, "Progressing") == ("False", "Settled")
 
 
 async def try_fault(cluster: Cluster, number: int, state: str, change, seed: int) -> None:
@@ -129,7 +129,7 @@ async def try_fault(cluster: Cluster, number: int, state: str, change, seed: int
         spec = {"kind": "link-down", "target": "sn0-c05-n0", "parameters": {"port": "nowhere"}}
     if state == "Healing":
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 3, "spares": 1})
-        body = await cluster.settles(INSTANCE, "one", lambda b: told(b, "Ready")[0] == "True", "it is ready")
+        body = await cluster.settles(INSTANCE, "one", lambda b: reported(b, "Ready")[0] == "True", "it is ready")
         spec["target"] = body["status"]["members"][0]["node"]
     await cluster.apply_resource(FAULT, name, spec)
     wanted = "Refused" if state == "Refused" else "Injected"
@@ -142,7 +142,7 @@ async def try_fault(cluster: Cluster, number: int, state: str, change, seed: int
     assert cluster.fleet is not None
     if state == "Healing":
         await cluster.settles(
-            INSTANCE, "one", lambda b: told(b, "Ready")[0] == "True" and b["status"]["repairs"] == 1, "it healed"
+            INSTANCE, "one", lambda b: reported(b, "Ready")[0] == "True" and b["status"]["repairs"] == 1, "it healed"
         )
         await cluster.kube.delete(INSTANCE, "one", "default")
         await cluster.settles(INSTANCE, "one", lambda b: b is None, "it is gone")
@@ -185,7 +185,7 @@ MIRRORED: list[tuple[Kind, str, dict]] = [
 async def test_whatever_is_written_into_a_mirror_or_deleted_is_put_back(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})
-        await cluster.settles(INSTANCE, "one", lambda b: told(b, "Ready")[0] == "True", "it is ready")
+        await cluster.settles(INSTANCE, "one", lambda b: reported(b, "Ready")[0] == "True", "it is ready")
         await cluster.tick()
         for kind, name, change in MIRRORED:
             before = await cluster.kube.find(kind, name)

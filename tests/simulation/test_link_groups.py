@@ -48,7 +48,7 @@ KINDS = (SliceRow, ProgramRow, LinkRow, PeeringRow, DrainRow)
 class Verb:
     """One request. `fails`: something breaks when what it did is about to be followed."""
 
-    deed: str
+    action: str
     name: str
     size: int
     fails: bool
@@ -58,11 +58,13 @@ class Verb:
         return NODES[self.size % len(NODES)]
 
 
-DEEDS = ["admit"] * 5 + ["program"] * 3 + ["withdraw"] * 2 + ["report"] * 4 + ["everybody reports", "change and refuse"]
-DEEDS += ["drain", "put back", "peer", "accept", "part"]
+ACTIONS = (
+    ["admit"] * 5 + ["program"] * 3 + ["withdraw"] * 2 + ["report"] * 4 + ["everybody reports", "change and refuse"]
+)
+ACTIONS += ["drain", "put back", "peer", "accept", "part"]
 VERBS = st.builds(
     Verb,
-    st.sampled_from(DEEDS), st.sampled_from(NAMES), st.integers(0, 5), st.sampled_from([False] * 9 + [True]),
+    st.sampled_from(ACTIONS), st.sampled_from(NAMES), st.integers(0, 5), st.sampled_from([False] * 9 + [True]),
 )  # fmt: skip
 MISHAPS = ["none"] * 4 + ["writing", "before the commit", "after the commit", "restart", "time"]
 GROUPS = st.lists(st.tuples(st.lists(VERBS, min_size=1, max_size=8), st.sampled_from(MISHAPS)), min_size=2, max_size=9)
@@ -82,7 +84,7 @@ class Pair:
 
     def step(self, verbs: list[Verb], mishap: str) -> None:
         self.before(mishap)
-        actions = [self.deed(verb) for verb in verbs]
+        actions = [self.action(verb) for verb in verbs]
         assert self.grouped.database is not None
         with befalling(self.grouped.database.engine, self.grouped.records, mishap):
             outcomes = decide(self.grouped.records, [partial(action, self.grouped) for action in actions])
@@ -109,13 +111,13 @@ class Pair:
                 machine.clock.at += 25.0
             machine.watch()
 
-    def deed(self, verb: Verb) -> Callable[[LinkMachine], Any]:
+    def action(self, verb: Verb) -> Callable[[LinkMachine], Any]:
         """The same request, to be made of either; an agent says once what it says."""
         reports = []
-        if verb.deed == "report":
+        if verb.action == "report":
             self.agents[verb.node].ports = LOST[verb.size]
             reports = [self.agents[verb.node].report()]
-        if verb.deed == "everybody reports":
+        if verb.action == "everybody reports":
             reports = [agent.report() for agent in self.agents.values()]
 
         def done(machine: LinkMachine) -> Any:
@@ -147,9 +149,9 @@ class Pair:
 def asked(verb: Verb, machine: LinkMachine) -> Any:
     """What is no report."""
     board, name, size = machine.board, verb.name, verb.size
-    match verb.deed:
+    match verb.action:
         case "admit":
-            return board.admit(name, a_wish(name, size))
+            return board.admit(name, a_spec(name, size))
         case "program":
             return board.program(name)
         case "withdraw":
@@ -169,7 +171,7 @@ def asked(verb: Verb, machine: LinkMachine) -> Any:
     return changed_and_refused(machine, name)
 
 
-def a_wish(name: str, size: int) -> SliceRequest:
+def a_spec(name: str, size: int) -> SliceRequest:
     plane = name.partition("-")[2]
     members = NODES[size % 3 : size % 3 + 2] if size < 4 else NODES
     desired = {
@@ -256,7 +258,7 @@ def test_groups_on_postgresql_end_as_their_verbs_do_on_sqlite_one_by_one(tmp_pat
         pair = Pair(grouped, LinkMachine(tmp_path))
         for step in range(20):
             verbs = [
-                Verb(chance.choice(DEEDS), chance.choice(NAMES), chance.randrange(6), chance.random() < 0.05)
+                Verb(chance.choice(ACTIONS), chance.choice(NAMES), chance.randrange(6), chance.random() < 0.05)
                 for _ in range(chance.randint(1, 8))
             ]
             pair.step(verbs, ["none", "none", "time", "restart", "before the commit"][step % 5])

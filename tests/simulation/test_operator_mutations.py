@@ -88,7 +88,7 @@ class Bench:
         """The spec it then has."""
         cluster, spec = self.cluster, dict(SMALL)
         if state == "Pending":
-            cluster.hurt(f"{self.name}-full", "agent-hang", "sn0-c11-n3")
+            cluster.impair(f"{self.name}-full", "agent-hang", "sn0-c11-n3")
             spec["nodes"] = 48
         await cluster.apply_resource(INSTANCE, self.name, spec)
         await cluster.tick()
@@ -100,7 +100,7 @@ class Bench:
             await cluster.tick()
         if state == "Repairing":
             view = await cluster.active(self.name)
-            cluster.hurt(f"{self.name}-lost", "node-down", view.members[0].node)
+            cluster.impair(f"{self.name}-lost", "node-down", view.members[0].node)
         if state == "Deleting":
             await cluster.kube.delete(INSTANCE, self.name, "default")
             await cluster.tick()
@@ -151,7 +151,7 @@ class Bench:
     async def leave(self) -> None:
         cluster = self.cluster
         for fault in list(cluster.fleet.faults):
-            cluster.mend(fault)
+            cluster.repair(fault)
         await cluster.kube.delete(INSTANCE, self.name, "default")
         await cluster.settles(INSTANCE, self.name, lambda b: b is None, f"{self.name} is gone")
         await cluster.nothing_left()

@@ -23,7 +23,7 @@ def tables(stack: Stack) -> ResourceStore:
     return ResourceStore(Database(database.sessions, Base.metadata, stack.clock))
 
 
-def wish(stack: Stack, *parts: DesiredPartition) -> None:
+def spec(stack: Stack, *parts: DesiredPartition) -> None:
     store = tables(stack)
     with store.transaction() as session:
         row = session.get(AssignmentRow, NODE)
@@ -44,7 +44,7 @@ async def test_parts_come_back_after_a_loss_of_power(tmp_path):
 
 
 async def parts_come_back(stack: Stack) -> None:
-    wish(
+    spec(
         stack,
         DesiredPartition(allocation="a", dies=[0, 1], cpus=1, memory_gib=256),
         DesiredPartition(allocation="b", dies=[4]),
@@ -54,14 +54,14 @@ async def parts_come_back(stack: Stack) -> None:
         return seen(stack) == ({"a": "Active", "b": "Active"}, True)
 
     await stack.until(serving, "both parts are there")
-    stack.hurt("dark", "node-down", NODE)
+    stack.impair("dark", "node-down", NODE)
 
     async def lost() -> bool:
         return (await stack.resource.get(f"/v1/nodes/{NODE}"))["agent"] == "Lost"
 
     await stack.until(lost, "its silence is noticed", within_s=90)
     reported = []
-    stack.mend("dark")
+    stack.repair("dark")
 
     async def preparing() -> bool:
         reported.append(seen(stack))
@@ -71,7 +71,7 @@ async def parts_come_back(stack: Stack) -> None:
     await stack.restart("agents")
     await stack.restart("resource")
     await stack.until(serving, "both parts are there again")
-    wish(stack, DesiredPartition(allocation="b", dies=[4]))
+    spec(stack, DesiredPartition(allocation="b", dies=[4]))
 
     async def alone() -> bool:
         return seen(stack) == ({"b": "Active"}, True)
@@ -88,7 +88,7 @@ async def parts_and_dies(stack: Stack) -> None:
     async def kept_out(node: str) -> str | None:
         return (await stack.resource.get(f"/v1/nodes/{node}")).get("unschedulableReason")
 
-    stack.hurt("gone", "missing-part", NODE, part="npu5")
+    stack.impair("gone", "missing-part", NODE, part="npu5")
 
     async def mismatch() -> bool:
         return await kept_out(NODE) == "InventoryMismatch"
@@ -97,13 +97,13 @@ async def parts_and_dies(stack: Stack) -> None:
     found = await stack.resource.get(f"/v1/nodes/{NODE}/inventory")
     assert "NPUs: expected 8, found 7 (without npu5)" in found["mismatches"]
     for occasion in range(2):
-        stack.hurt(f"ecc-{occasion}", "npu-fault", OTHER, npu=2, die=1, code="80E39200")
+        stack.impair(f"ecc-{occasion}", "npu-fault", OTHER, npu=2, die=1, code="80E39200")
 
         async def faulty() -> bool:
             return await kept_out(OTHER) == "Unhealthy"
 
         await stack.until(faulty, "the die's code is noticed", within_s=15)
-        stack.mend(f"ecc-{occasion}")
+        stack.repair(f"ecc-{occasion}")
 
         async def decided(well: bool = occasion == 0) -> bool:
             npu = await found_npu(stack)
@@ -117,7 +117,7 @@ async def parts_and_dies(stack: Stack) -> None:
     ]
     released = (await stack.http["resource"].post(f"/v1/npus/{OTHER}-npu2:release")).json()
     assert released["health"] == "Healthy"
-    stack.mend("gone")
+    stack.repair("gone")
 
     async def repaired() -> bool:
         return await kept_out(NODE) is None and await kept_out(OTHER) is None

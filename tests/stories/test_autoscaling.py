@@ -11,7 +11,7 @@ pytestmark = pytest.mark.looptime
 HPA = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 
 
-def told(body, type: str) -> str:
+def reported(body, type: str) -> str:
     conditions = ((body or {}).get("status") or {}).get("conditions") or []
     return next((c["status"] for c in conditions if c["type"] == type), "")
 
@@ -39,9 +39,11 @@ async def test_an_instance_grows_with_its_workload(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 6})
         await cluster.apply_resource(INFER, "one", {"instance": "one"})
-        await cluster.settles(INFER, "one", lambda b: told(b, "Ready") == "True", "the model is served")
+        await cluster.settles(INFER, "one", lambda b: reported(b, "Ready") == "True", "the model is served")
         await cluster.kube.create(HPA, an_hpa(of_pods("1"), of_workload("tokens_per_second", "100k")), "default")
-        calm = await cluster.settles(HPA, "one", lambda b: told(b, "ScalingActive") == "True", "both metrics are read")
+        calm = await cluster.settles(
+            HPA, "one", lambda b: reported(b, "ScalingActive") == "True", "both metrics are read"
+        )
         assert (calm["status"]["currentReplicas"], calm["status"]["desiredReplicas"]) == (6, 6)
         assert {each["type"] for each in calm["status"]["currentMetrics"]} == {"Resource", "Object"}
 

@@ -101,7 +101,7 @@ async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
             assert 0 < sending == pytest.approx(await serving.sent_gbps(), rel=0.3)
             impaired = sorted(node for node, role in (await serving.roles()).items() if role == "decode")[0]
             for name, ports in BUNDLES.items():
-                stack.hurt(name, "link-down", impaired, port=ports)
+                stack.impair(name, "link-down", impaired, port=ports)
 
             async def rerouted(states: tuple[str, ...]) -> bool:
                 slices = [view for view in await stack.link.slices() if view.plane == "ub"]
@@ -113,7 +113,7 @@ async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
             dropped = (await stack.get("link", "/v1/telemetry?by=plane&filter=name=ub")).json()["items"][0]
             assert dropped["droppedGbps"] == 0, "routes lead round what was cut"
             for name in BUNDLES:
-                stack.mend(name)
+                stack.repair(name)
             await stack.until(lambda: rerouted(("Active",)), "the slice is whole again", within_s=30)
             await stack.clock.sleep(120)
             back, back_predicted = await serving.step_ms()
@@ -131,7 +131,7 @@ async def test_a_silent_cut_is_found_by_probes(tmp_path):
         await stack.clock.sleep(30)
         member = sorted(view for view in (await stack.link.slices())[0].members)[1]
         link = f"{member}.ub-p3-k11"
-        stack.hurt("silent", "link-silent", member, port="ub-p3-k11")
+        stack.impair("silent", "link-silent", member, port="ub-p3-k11")
 
         async def reason() -> str:
             return str((await stack.get("link", f"/v1/links/{link}")).json()["reason"])
@@ -153,7 +153,7 @@ async def test_a_silent_cut_is_found_by_probes(tmp_path):
         current = await stack.compute.find_instance(NAME)
         assert current is not None
         assert current.state == "Active"
-        stack.mend("silent")
+        stack.repair("silent")
 
         async def repaired() -> bool:
             return await reason() == "" and await routed(0, "Active")

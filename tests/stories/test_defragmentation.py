@@ -20,12 +20,12 @@ GANG = AllocationRequest.model_validate({"nodes": 4, "placement": CABINET})
 
 async def scattered(stack: Stack) -> None:
     """Ten cabinets full; instance a and allocation b in one of the last two, instance c and allocation d in the other."""
-    await held(stack, "full", 40)
+    await allocation(stack, "full", 40)
     for instance, alone, gap in (("a", "b", "x"), ("c", "d", "y")):
         await stack.apply(instance, 1)
         await stack.active(instance, 1)
-        await held(stack, alone, 1)
-        await held(stack, gap, 2)
+        await allocation(stack, alone, 1)
+        await allocation(stack, gap, 2)
     await bound(stack, "b", "d")
     for gap in "xy":
         await stack.resource.release(gap)
@@ -36,7 +36,7 @@ async def scattered(stack: Stack) -> None:
     await stack.until(gone, "four nodes are free, two in each of two cabinets")
 
 
-async def held(stack: Stack, name: str, nodes: int) -> None:
+async def allocation(stack: Stack, name: str, nodes: int) -> None:
     """By nobody that MatrixCompute knows."""
     await stack.resource.reserve(name, AllocationRequest(nodes=nodes))
 
@@ -160,7 +160,7 @@ async def test_a_successor_lost_on_the_way_leaves_everybody_served(tmp_path):
             return bool(lost)
 
         await stack.until(coming, "a successor comes up", every_s=0.5)
-        stack.hurt("f", "node-down", lost[0])
+        stack.impair("f", "node-down", lost[0])
         view = await over(stack)
         assert (view.state, view.moves_done) == ("Stale", 0), "there are no other nodes to go to"
         assert "AgentLost" in view.message

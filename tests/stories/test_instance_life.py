@@ -11,7 +11,7 @@ from tests.stack import Stack
 pytestmark = pytest.mark.looptime
 
 
-def told(view, type: str) -> tuple[str, str]:
+def reported(view, type: str) -> tuple[str, str]:
     found = next(c for c in view.conditions if c.type == type)
     return found.status, found.reason
 
@@ -26,8 +26,8 @@ async def test_an_instance_becomes_active_on_packed_nodes_and_three_planes(tmp_p
         assert {each.plane.value for each in view.slices} == {"ub", "rdma", "vpc"}
         assert all(each.programmed for each in view.slices)
         for type in ("Scheduled", "NodesReady", "LinksReady", "QosSatisfied", "SparesAvailable", "Ready"):
-            assert told(view, type)[0] == "True", type
-        assert told(view, "Degraded")[0] == "False"
+            assert reported(view, type)[0] == "True", type
+        assert reported(view, "Degraded")[0] == "False"
         for member in view.members:
             agent = stack.fleet.agent("resource", member.node)
             assert (agent.status, agent.holds) == ("Active" if member.role == "member" else "Spare", "one")
@@ -82,7 +82,7 @@ async def test_a_lost_node_is_replaced_by_the_spare_and_a_new_spare_is_taken(tmp
         before = await stack.active("one", 6)
         lost = before.members[2]
         spare = next(m.node for m in before.members if m.role == "spare")
-        stack.hurt("f", "node-down", lost.node)
+        stack.impair("f", "node-down", lost.node)
 
         async def repaired() -> bool:
             view = await stack.compute.find_instance("one")
@@ -95,14 +95,14 @@ async def test_a_lost_node_is_replaced_by_the_spare_and_a_new_spare_is_taken(tmp
         assert lost.node not in {m.node for m in view.members}
         await stack.until(lambda: _spare_ready(stack), "a new spare stands ready", within_s=900)
         await stack.check()
-        stack.mend("f")
+        stack.repair("f")
         await stack.until(lambda: _available(stack, lost.node), "the lost node was cleaned and is free", within_s=900)
         assert stack.fleet.agent("resource", lost.node).holds is None
 
 
 async def _spare_ready(stack: Stack) -> bool:
     view = await stack.compute.find_instance("one")
-    return view is not None and told(view, "SparesAvailable")[0] == "True"
+    return view is not None and reported(view, "SparesAvailable")[0] == "True"
 
 
 async def _available(stack: Stack, node: str) -> bool:
@@ -113,8 +113,8 @@ async def test_a_faulty_npu_takes_its_node_out_and_a_harmless_code_does_not(tmp_
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
         view = await stack.active("one", 4)
-        stack.hurt("harmless", "npu-fault", view.members[0].node, npu=1, code="010001001")
-        stack.hurt("severe", "npu-fault", view.members[1].node, npu=2, code="020001001")
+        stack.impair("harmless", "npu-fault", view.members[0].node, npu=1, code="010001001")
+        stack.impair("severe", "npu-fault", view.members[1].node, npu=2, code="020001001")
 
         async def moved() -> bool:
             now = await stack.active("one", 4)
@@ -133,16 +133,16 @@ async def test_when_too_many_fall_silent_at_once_nothing_is_torn_down(tmp_path):
         await stack.apply("one", 12, spares=2)
         before = await stack.active("one", 12)
         for index, member in enumerate(before.members[:10]):
-            stack.hurt(f"f{index}", "agent-hang", member.node)
+            stack.impair(f"f{index}", "agent-hang", member.node)
 
         async def current() -> bool:
             view = await stack.compute.find_instance("one")
-            return view is not None and told(view, "Degraded") == ("True", "SafetyStop")
+            return view is not None and reported(view, "Degraded") == ("True", "SafetyStop")
 
         await stack.until(current, "the safety stop holds", within_s=600)
         await asyncio.sleep(600)
         for index in range(10):
-            stack.mend(f"f{index}")
+            stack.repair(f"f{index}")
         after = await stack.active("one", 12)
         assert {m.node for m in after.members} == {m.node for m in before.members}
         assert after.repairs == 0
@@ -156,7 +156,11 @@ async def test_what_does_not_fit_says_why_and_comes_up_once_it_fits(tmp_path):
 
         async def refused() -> bool:
             view = await stack.compute.find_instance("more")
-            return view is not None and view.state == "Pending" and told(view, "Scheduled")[1] == "InsufficientCapacity"
+            return (
+                view is not None
+                and view.state == "Pending"
+                and reported(view, "Scheduled")[1] == "InsufficientCapacity"
+            )
 
         await stack.until(refused, "refused with its reason", within_s=300)
         operation = (await stack.get("compute", "/v1/operations", params={"filter": "target=more"})).json()["items"][0]
@@ -175,13 +179,13 @@ async def test_what_does_not_fit_says_why_and_comes_up_once_it_fits(tmp_path):
 )
 async def test_a_floor_that_no_link_can_carry_undoes_the_reservation(tmp_path, network, reason):
     async with Stack(tmp_path) as stack:
-        stack.hurt("slow", "link-degraded", "sn0-c00-n0", port="vpc", share=0.25)
+        stack.impair("slow", "link-degraded", "sn0-c00-n0", port="vpc", share=0.25)
         await asyncio.sleep(30)
         await stack.apply("greedy", 4, network=network)
 
         async def refused() -> bool:
             view = await stack.compute.find_instance("greedy")
-            return view is not None and view.state == "Pending" and told(view, "Scheduled")[1] == reason
+            return view is not None and view.state == "Pending" and reported(view, "Scheduled")[1] == reason
 
         await stack.until(refused, "refused with its reason", within_s=300)
         assert await stack.resource.allocations() == []
@@ -198,7 +202,7 @@ async def test_a_scale_that_does_not_fit_leaves_the_instance_as_it_was(tmp_path)
             return (
                 view is not None
                 and view.state == "Active"
-                and told(view, "Progressing") == ("False", "InsufficientCapacity")
+                and reported(view, "Progressing") == ("False", "InsufficientCapacity")
             )
 
         await stack.until(refused, "refused with its reason", within_s=300)

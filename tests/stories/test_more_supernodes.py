@@ -26,7 +26,7 @@ async def test_a_supernode_comes_serves_and_goes(tmp_path):
         }
         for service in ("agents", "link", "resource"):
             await stack.restart(service)
-        stack.hurt("dark", "node-down", second.members[0].node)
+        stack.impair("dark", "node-down", second.members[0].node)
 
         async def replaced() -> bool:
             view = await stack.compute.find_instance("second")

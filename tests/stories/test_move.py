@@ -19,7 +19,7 @@ def cabinets(view) -> set[str]:
     return {member.cabinet for member in view.members if member.role == "member"}
 
 
-def told(view, type: str):
+def reported(view, type: str):
     return next(c for c in view.conditions if c.type == type)
 
 
@@ -39,7 +39,7 @@ async def test_it_serves_where_it_was_until_it_serves_where_it_goes(tmp_path):
 
         await stack.apply("one", 4, spares=1, placement=SPREAD)
         while (view := await stack.compute.find_instance("one")).state == "Updating":
-            assert told(view, "NodesReady").status == "True" or view.generation == view.observed_generation
+            assert reported(view, "NodesReady").status == "True" or view.generation == view.observed_generation
             nodes = await stack.resource.nodes()
             working = [n for n in nodes if n.allocation == "one" and n.role == "member" and n.state == "Active"]
             assert len(working) == 4, "nobody leaves before somebody is there"
@@ -70,12 +70,12 @@ async def test_it_stays_and_says_why_when_it_cannot_go_and_goes_once_it_can(tmp_
 
         async def refused() -> bool:
             view = await stack.compute.find_instance("one")
-            return told(view, "Progressing").reason == "InsufficientCapacity"
+            return reported(view, "Progressing").reason == "InsufficientCapacity"
 
         await stack.until(refused, "it is informed that there is no such place")
         view = await stack.compute.find_instance("one")
-        assert "no single cabinet has 4 free nodes" in told(view, "Progressing").message
-        assert (view.state, told(view, "Ready").status) == ("Active", "True")
+        assert "no single cabinet has 4 free nodes" in reported(view, "Progressing").message
+        assert (view.state, reported(view, "Ready").status) == ("Active", "True")
         assert [m.node for m in view.members] == [m.node for m in apart.members]
         assert view.observed_generation < view.generation
         await stack.check()
@@ -101,13 +101,13 @@ async def test_a_node_lost_on_the_way_does_not_stop_it(tmp_path, who):
         coming = {m.rank for m in allocation.members if m.role == "successor"}
         role = "successor" if who == "a successor" else "member"
         lost = next(m for m in allocation.members if m.role == role and (m.rank in coming) == (who != "one that stays"))
-        stack.hurt("f", "node-down", lost.node)
+        stack.impair("f", "node-down", lost.node)
         view = await stack.active("one", 4)
         assert view.placement.policy == "spread"
         assert lost.node not in {m.node for m in view.members}
         assert len(cabinets(view)) >= 3
         await stack.check()
-        stack.mend("f")
+        stack.repair("f")
         await stack.compute.delete_instance("one")
         await stack.gone("one")
         await stack.nothing_left()

@@ -23,7 +23,7 @@ def cabinets(view) -> set[str]:
     return {member.cabinet for member in view.members if member.role == "member"}
 
 
-def told(view, type: str):
+def reported(view, type: str):
     return next((c for c in view.conditions if c.type == type), None)
 
 
@@ -47,13 +47,13 @@ async def test_who_is_preempted_gives_everything_up_waits_and_comes_back(tmp_pat
 
         async def waits() -> bool:
             view = await stack.compute.find_instance("old")
-            return view.state == "Pending" and told(view, "Scheduled").reason == "InsufficientCapacity"
+            return view.state == "Pending" and reported(view, "Scheduled").reason == "InsufficientCapacity"
 
         await stack.until(waits, "old waits for room")
         view = await stack.compute.find_instance("old")
-        assert told(view, "Preempted").status == "True"
-        assert "urgent" in told(view, "Preempted").message
-        assert told(view, "Ready").status == "False"
+        assert reported(view, "Preempted").status == "True"
+        assert "urgent" in reported(view, "Preempted").message
+        assert reported(view, "Ready").status == "False"
         assert {each.instance for each in await stack.link.slices()} == {"urgent"}, "no slice outlives its nodes"
         assert "Preempted" in await reasons(stack, "old")
         assert "Preempting" in await reasons(stack, "urgent")
@@ -61,7 +61,7 @@ async def test_who_is_preempted_gives_everything_up_waits_and_comes_back(tmp_pat
         await stack.compute.delete_instance("urgent")
         await stack.gone("urgent")
         back = await stack.active("old", 30)
-        assert told(back, "Preempted").status == "False"
+        assert reported(back, "Preempted").status == "False"
         await stack.check()
         await stack.compute.delete_instance("old")
         await stack.gone("old")
@@ -101,7 +101,7 @@ async def test_an_instance_that_grows_puts_others_out(tmp_path):
             return (await stack.compute.find_instance("old")).state == "Pending"
 
         await stack.until(waits, "old waits for room")
-        assert "urgent" in told(await stack.compute.find_instance("old"), "Preempted").message
+        assert "urgent" in reported(await stack.compute.find_instance("old"), "Preempted").message
         await stack.check()
 
 

@@ -173,7 +173,7 @@ def _walked(
                 obstacles[what] = obstacles.get(what, 0) + 1
             else:
                 usable[node // nodes] = usable.get(node // nodes, 0) + 1
-    obstacles.update(down=down, held=current)
+    obstacles.update(down=down, allocated=current)
     cut = sum(count % request.cabinet_block for count in usable.values())
     return _domain(ledger, request, first, size, size - sum(obstacles.values()), cut, obstacles)
 

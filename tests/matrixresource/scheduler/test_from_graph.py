@@ -37,7 +37,7 @@ LEVELS = st.sampled_from(["node", "cabinet", "supernode"])
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> PlacementRequest:
+def specs(draw: st.DrawFn) -> PlacementRequest:
     nodes = draw(st.integers(1, 5))
     per = draw(st.sampled_from([8, 8, 0.5, 1, 3, 4]))
     return PlacementRequest(
@@ -65,22 +65,22 @@ class Followed(RuleBasedStateMachine):
         self.count = 0
 
     @rule(
-        wish=wishes(), other=st.integers(0, 9), level=LEVELS, key=st.sampled_from(["", "", "affinity", "anti_affinity"])
+        spec=specs(), other=st.integers(0, 9), level=LEVELS, key=st.sampled_from(["", "", "affinity", "anti_affinity"])
     )
-    def allocate(self, wish: PlacementRequest, other: int, level: str, key: str) -> None:
+    def allocate(self, spec: PlacementRequest, other: int, level: str, key: str) -> None:
         living = sorted(self.ledger.allocations)
         if key and living:
-            setattr(wish, key, DomainConstraint(level, others=(living[other % len(living)],)))
-            wish.unconstrained = False
+            setattr(spec, key, DomainConstraint(level, others=(living[other % len(living)],)))
+            spec.unconstrained = False
         self.count += 1
-        expected = Search(self.graph).fits(wish)
-        place, evicted = self.ledger.allocate(f"j{self.count}", wish, float(self.count))
+        expected = Search(self.graph).fits(spec)
+        place, evicted = self.ledger.allocate(f"j{self.count}", spec, float(self.count))
         for name in evicted:
             let_go(self.graph, name)
         if place is not None:
             hold(self.graph, f"j{self.count}", place)
         event("fits" if expected else "does not fit")
-        assert (place is not None and not evicted) is expected, wish
+        assert (place is not None and not evicted) is expected, spec
 
     @rule(which=st.integers(0, 50))
     def release(self, which: int) -> None:
@@ -108,16 +108,16 @@ class Followed(RuleBasedStateMachine):
         self.graph.nodes[node]["up"] = up
 
     @rule(node=st.integers(0, SMALL.all_nodes - 1), dies=st.sampled_from([0, 1, 0b110, 0xFF, 0xFFFF]))
-    def break_or_mend(self, node: int, dies: int) -> None:
+    def break_or_repair(self, node: int, dies: int) -> None:
         """Whoever holds broken dies keeps them; nobody new comes."""
         self.ledger.index.block(node, dies)
         self.graph.nodes[node]["broken"] = dies
 
-    @rule(wish=wishes())
-    def ask(self, wish: PlacementRequest) -> None:
+    @rule(spec=specs())
+    def ask(self, spec: PlacementRequest) -> None:
         """Trials take allocations from broken dies and bring them back."""
         before = self.ledger.index.state(), list(self.ledger.index.dies), dict(self.ledger.index.idle_faulty)
-        explain.answer(self.ledger, wish, float(self.count))
+        explain.answer(self.ledger, spec, float(self.count))
         assert (self.ledger.index.state(), self.ledger.index.dies, self.ledger.index.idle_faulty) == before
 
     @invariant()
@@ -135,7 +135,7 @@ class Followed(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "spec",
     [
         PlacementRequest(46, spares=4),
         PlacementRequest(46, spares=4, cpus=1),
@@ -146,12 +146,12 @@ class Followed(RuleBasedStateMachine):
         PlacementRequest(90, 3, spares=6),
     ],
 )
-def test_spares_may_need_a_second_supernode(wish: PlacementRequest) -> None:
+def test_spares_may_need_a_second_supernode(spec: PlacementRequest) -> None:
     ledger = Ledger(ClusterShape(2, 12, 4))
-    place, _ = ledger.allocate("gang", wish, 0.0)
+    place, _ = ledger.allocate("gang", spec, 0.0)
     assert place is not None
-    assert minimal_move_layout.satisfies(ledger, wish, place)
-    assert len(nodes_in(ledger.index, place.spares)) == wish.spares
+    assert minimal_move_layout.satisfies(ledger, spec, place)
+    assert len(nodes_in(ledger.index, place.spares)) == spec.spares
     assert ledger.index.state() == ledger.rebuilt().state()
 
 

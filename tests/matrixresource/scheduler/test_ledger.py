@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks.placement import wish_of
+from benchmarks.placement import request_of
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 
 
-def held(*npus: float, shape: ClusterShape | None = None) -> Ledger:
+def allocation(*npus: float, shape: ClusterShape | None = None) -> Ledger:
     ledger = Ledger(shape or ClusterShape(1, 3, 4))
     for number, wanted in enumerate(npus):
-        ledger.allocate(f"h{number}", wish_of({"npus": wanted}, 0.0), 0.0)
+        ledger.allocate(f"h{number}", request_of({"npus": wanted}, 0.0), 0.0)
     return ledger
 
 
@@ -33,8 +33,8 @@ def held(*npus: float, shape: ClusterShape | None = None) -> Ledger:
     ],
 )
 def test_where_it_lies(sentence: str, before: tuple[float, ...], event: Any, cabinets: int, nodes: Any) -> None:
-    ledger = held(*before)
-    place, _ = ledger.allocate("new", wish_of(event, 0.0), 0.0)
+    ledger = allocation(*before)
+    place, _ = ledger.allocate("new", request_of(event, 0.0), 0.0)
     assert place is not None, sentence
     assert len(place.cabinets(4)) == cabinets, sentence
     found = [c * 4 + o for c, mask in place.whole for o in ledger.index.offsets(mask)] + [n for n, _ in place.parts]
@@ -44,16 +44,16 @@ def test_where_it_lies(sentence: str, before: tuple[float, ...], event: Any, cab
 def test_preemption_preempts_the_cheapest_and_nobody_more() -> None:
     ledger = Ledger(ClusterShape(1, 2, 2))
     for name, npus, priority, since in (("old", 16, 0, 0.0), ("young", 8, 0, 90.0), ("high", 8, 5, 95.0)):
-        ledger.allocate(name, wish_of({"npus": npus, "prio": priority}, since), since)
-    place, evicted = ledger.allocate("vip", wish_of({"npus": 8, "prio": 3, "preempt": True}, 100.0), 100.0)
+        ledger.allocate(name, request_of({"npus": npus, "prio": priority}, since), since)
+    place, evicted = ledger.allocate("vip", request_of({"npus": 8, "prio": 3, "preempt": True}, 100.0), 100.0)
     assert place is not None
     assert evicted == ["young"]
-    assert ledger.allocate("low", wish_of({"npus": 8, "prio": 0, "preempt": True}, 100.0), 100.0) == (None, [])
+    assert ledger.allocate("low", request_of({"npus": 8, "prio": 0, "preempt": True}, 100.0), 100.0) == (None, [])
 
 
 def test_a_spare_steps_in_and_the_others_stay() -> None:
     ledger = Ledger(ClusterShape(1, 2, 4))
-    place, _ = ledger.allocate("gang", wish_of({"npus": 24, "spares": 1}, 0.0), 0.0)
+    place, _ = ledger.allocate("gang", request_of({"npus": 24, "spares": 1}, 0.0), 0.0)
     assert place is not None
     moved, lost = ledger.fail(1)
     assert (lost, list(moved)) == ([], ["gang"])
@@ -62,10 +62,10 @@ def test_a_spare_steps_in_and_the_others_stay() -> None:
 
 
 def test_a_trial_leaves_no_trace() -> None:
-    ledger = held(6, 4, 8, 16)
+    ledger = allocation(6, 4, 8, 16)
     before = ledger.index.state() | {"dies": list(ledger.index.dies)}
     for event in ({"npus": 16, "spares": 1}, {"npus": 0.5}, {"npus": 96}, {"npus": 4, "cpus": 3}):
-        ledger.choose(wish_of(event, 0.0))
+        ledger.choose(request_of(event, 0.0))
     assert ledger.index.state() | {"dies": list(ledger.index.dies)} == before
 
 

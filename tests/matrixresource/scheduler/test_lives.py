@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from benchmarks.placement import Replay, wish_of
+from benchmarks.placement import Replay, request_of
 from matrixresource.scheduler.model.request import Placement
 from tests.matrixresource.scheduler.checker import Accountant, Promise, Tenant
 
@@ -104,7 +104,7 @@ class Machine(RuleBasedStateMachine):
             self.replay.ledger.set_up(node, up and name not in self.accountant.down)
 
     @rule(node=st.integers(0, 35), dies=st.sampled_from([0, 1, 0b1100, 0xFF00, 0xFFFF]))
-    def break_or_mend(self, node: int, dies: int) -> None:
+    def break_or_repair(self, node: int, dies: int) -> None:
         """Whoever holds broken dies keeps them; nobody new comes."""
         name, accountant = self.replay.names[node], self.accountant
         accountant.broken = {die for die in accountant.broken if die[0] != name}
@@ -142,7 +142,7 @@ class Machine(RuleBasedStateMachine):
         elif asked.get("npus", 0) >= 1:
             asked["npus"] = min(8, asked["npus"] + more)
         asked["cpus"] = asked.get("cpus", 0) + cpus
-        reported = self.change(name, asked, self.replay.ledger.grow(name, wish_of(asked, self.now)))
+        reported = self.change(name, asked, self.replay.ledger.grow(name, request_of(asked, self.now)))
         if reported is not None:
             assert set(self.accountant.dies_of(before)) <= set(self.accountant.dies_of(reported))
             assert all(reported["cpu"][node] >= amount for node, amount in before.get("cpu", {}).items())
@@ -161,7 +161,7 @@ class Machine(RuleBasedStateMachine):
         if len(ranks) > less:
             asked["npus"] -= less * per
         asked |= {"spares": min(spares, asked.get("spares", 0)), "cpus": asked.get("cpus", 0) // 2}
-        request = wish_of(asked, self.now)
+        request = request_of(asked, self.now)
         if request.nodes % request.supernode_block:
             return
         try:
@@ -197,7 +197,7 @@ class Machine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 50), asked=requests())
     def move(self, which: int, asked: dict[str, Any]) -> None:
         name, _, _ = self.one(which)
-        self.change(name, asked, self.replay.ledger.move(name, wish_of(asked, self.now)))
+        self.change(name, asked, self.replay.ledger.move(name, request_of(asked, self.now)))
 
     @precondition(lambda self: self.changeable())
     @rule(which=st.integers(0, 50))
@@ -214,7 +214,7 @@ class Machine(RuleBasedStateMachine):
         self.count += 1
         name, start = f"r{self.count}", self.now + ahead
         event = {"op": "alloc", "t": self.now} | asked | {"lease_s": start + stay - self.now}
-        place = self.replay.ledger.reserve(name, wish_of(event, self.now), start, start + stay)
+        place = self.replay.ledger.reserve(name, request_of(event, self.now), start, start + stay)
         if place is not None:
             reported = self.replay.written(place)
             self.accountant.promise(name, Promise(event, reported, self.now, start, start + stay))
@@ -250,7 +250,7 @@ class Machine(RuleBasedStateMachine):
         tenant = accountant.live[name]
         self.count += 1
         event = {"op": "alloc", "t": self.now} | asked
-        place = ledger.claim(name, f"j{self.count}", None if whole else wish_of(event, self.now), self.now)
+        place = ledger.claim(name, f"j{self.count}", None if whole else request_of(event, self.now), self.now)
         if place is None:
             assert not whole
             return
@@ -293,7 +293,7 @@ class Machine(RuleBasedStateMachine):
         }
 
     @invariant()
-    def nothing_is_held_twice_and_every_rule_holds(self) -> None:
+    def nothing_is_allocated_twice_and_every_rule_holds(self) -> None:
         assert self.accountant.wrong == []
         assert sorted(self.accountant.live) == sorted(self.replay.ledger.allocations)
 

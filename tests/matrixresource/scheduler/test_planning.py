@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.placement import wish_of
+from benchmarks.placement import request_of
 from matrixresource.scheduler.changes.trial import trial
 from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.ledger import Ledger
@@ -24,7 +24,7 @@ def machines(draw: st.DrawFn) -> Ledger:
     ledger = Ledger(ClusterShape(1, 3, 2))
     kinds = [{"npus": 0.5}, {"npus": 1}, {"npus": 2}, {"npus": 5}, {"npus": 8}, {"npus": 16}, {"npus": 8, "spares": 1}]
     for number, event in enumerate(draw(st.lists(st.sampled_from(kinds), min_size=2, max_size=9))):
-        ledger.allocate(f"t{number}", wish_of(event, 0.0), 0.0)
+        ledger.allocate(f"t{number}", request_of(event, 0.0), 0.0)
         ledger.allocations.get(f"t{number}", next(iter(ledger.allocations.values()))).request.lease_end = draw(
             st.integers(5, 50)
         )
@@ -38,7 +38,7 @@ def machines(draw: st.DrawFn) -> Ledger:
 
 
 @st.composite
-def wishes(draw: st.DrawFn, ledger: Ledger) -> PlacementRequest:
+def specs(draw: st.DrawFn, ledger: Ledger) -> PlacementRequest:
     asked: dict[str, Any] = {
         "nodes": draw(st.integers(1, 5)),
         "required_domain": draw(st.sampled_from(["", "cabinet"])),
@@ -61,7 +61,7 @@ def wishes(draw: st.DrawFn, ledger: Ledger) -> PlacementRequest:
 def test_what_a_refusal_names_helps_and_nothing_smaller_would(data: st.DataObject) -> None:
     """Against every possibility, tried."""
     ledger = data.draw(machines())
-    request = data.draw(wishes(ledger))
+    request = data.draw(specs(ledger))
     before = ledger.index.state(), list(ledger.index.dies), list(ledger.allocations)
     reported = explain.answer(ledger, request, 1.0, explain.THOROUGH)
     assert (ledger.index.state(), ledger.index.dies, list(ledger.allocations)) == before
@@ -122,7 +122,7 @@ def busy(seed: int, shape: ClusterShape) -> Ledger:
     ledger = Ledger(shape)
     for number in range(shape.all_nodes):
         npus = chance.choice([1, 2, 4, 8, 8, 16, 24])
-        ledger.allocate(f"t{number}", wish_of({"npus": npus, "lease_s": chance.randint(10, 1000)}, 0.0), 0.0)
+        ledger.allocate(f"t{number}", request_of({"npus": npus, "lease_s": chance.randint(10, 1000)}, 0.0), 0.0)
     for name in chance.sample(sorted(ledger.allocations), len(ledger.allocations) // 5):
         ledger.release(name)
     ledger.fail(chance.randrange(shape.all_nodes))
@@ -157,7 +157,7 @@ def test_in_little_time_it_is_still_true_and_none_named_could_stay(seed: int, sh
 def test_a_higher_priority_sees_whom_it_would_preempted() -> None:
     ledger = Ledger(ClusterShape(1, 1, 2))
     for name, npus, priority in (("low", 4, 1), ("lower", 3, 0), ("high", 8, 3)):
-        ledger.allocate(name, wish_of({"npus": npus, "prio": priority}, 0.0), 0.0)
+        ledger.allocate(name, request_of({"npus": npus, "prio": priority}, 0.0), 0.0)
     reported = explain.answer(ledger, PlacementRequest(1, 5, priority=2), 0.0)
     assert [change.names for change in reported.changes if change.kind == "preempt"] == [("low",)]
     assert [change.names for change in reported.changes if change.kind == "release"] == [("low",)]

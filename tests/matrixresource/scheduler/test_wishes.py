@@ -23,7 +23,7 @@ def nodes_of(ledger: Ledger, place: Placement) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    ("sentence", "wish", "counts"),
+    ("sentence", "spec", "counts"),
     [
         (
             "a preferred spread is even where there is room",
@@ -53,9 +53,9 @@ def nodes_of(ledger: Ledger, place: Placement) -> set[int]:
         ),
     ],
 )
-def test_preferences(sentence: str, wish: PlacementRequest, counts: list[int] | None) -> None:
+def test_preferences(sentence: str, spec: PlacementRequest, counts: list[int] | None) -> None:
     ledger = Ledger(ClusterShape(1, 3, 4))
-    place, _ = ledger.allocate("new", wish, 0.0)
+    place, _ = ledger.allocate("new", spec, 0.0)
     found = sorted(mask.bit_count() for _, mask in place.whole) if place else None
     assert found == counts, sentence
 
@@ -73,7 +73,7 @@ def test_preferred_neighbours_are_given_up_only_when_they_must_be() -> None:
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "spec",
     [
         PlacementRequest(2),
         PlacementRequest(1, 4),
@@ -85,10 +85,10 @@ def test_preferred_neighbours_are_given_up_only_when_they_must_be() -> None:
         PlacementRequest(2, preferred_domain="cabinet"),
     ],
 )
-def test_what_is_avoided_is_not_taken(wish: PlacementRequest) -> None:
+def test_what_is_avoided_is_not_taken(spec: PlacementRequest) -> None:
     ledger = Ledger(ClusterShape(1, 3, 4))
     before = ledger.index.state()
-    place, _ = ledger.allocate("new", replace(wish, excluded_nodes=AVOIDED), 0.0)
+    place, _ = ledger.allocate("new", replace(spec, excluded_nodes=AVOIDED), 0.0)
     assert place is not None
     assert nodes_of(ledger, place)
     assert not nodes_of(ledger, place) & AVOIDED

@@ -47,11 +47,11 @@ def test_every_option_reaches_the_request():
 
 
 @pytest.mark.parametrize(
-    ("said", "flag"), [({"block": ["x"]}, "--block"), ({"affinity": ["a@node", "b@cabinet"]}, "--affinity")]
+    ("declared", "flag"), [({"block": ["x"]}, "--block"), ({"affinity": ["a@node", "b@cabinet"]}, "--affinity")]
 )
-def test_what_cannot_be_read_is_refused_by_its_flag(said, flag):
+def test_what_cannot_be_read_is_refused_by_its_flag(declared, flag):
     with pytest.raises(InvalidField) as refused:
-        allocation_options.request(NOTHING | said)
+        allocation_options.request(NOTHING | declared)
     assert refused.value.field == flag
 
 
