@@ -50,7 +50,7 @@ def registry_for(operator: Operator, access: KubeAccess, nudge: Callable[[], Non
     @kopf.on.resume(*_of(INSTANCE), registry=registry)
     @kopf.on.create(*_of(INSTANCE), registry=registry)
     @kopf.on.update(*_of(INSTANCE), registry=registry)
-    async def instance_wished(body: kopf.Body, **_: Any) -> None:
+    async def instance_desired(body: kopf.Body, **_: Any) -> None:
         await _settle(lambda: operator.reconcile_instance(_plain(body)), body)
         nudge()
 
@@ -61,7 +61,7 @@ def registry_for(operator: Operator, access: KubeAccess, nudge: Callable[[], Non
     @kopf.on.resume(*_of(INFER), registry=registry)
     @kopf.on.create(*_of(INFER), registry=registry)
     @kopf.on.update(*_of(INFER), registry=registry)
-    async def infer_wished(body: kopf.Body, **_: Any) -> None:
+    async def infer_desired(body: kopf.Body, **_: Any) -> None:
         await _settle(lambda: operator.reconcile_infer(_plain(body)), body)
         nudge()
 
@@ -71,7 +71,7 @@ def registry_for(operator: Operator, access: KubeAccess, nudge: Callable[[], Non
 
     @kopf.on.resume(*_of(FAULT), registry=registry)
     @kopf.on.create(*_of(FAULT), registry=registry)
-    async def fault_wished(body: kopf.Body, **_: Any) -> None:
+    async def fault_desired(body: kopf.Body, **_: Any) -> None:
         await _settle(lambda: operator.inject_fault(_plain(body)), body)
 
     @kopf.on.delete(*_of(FAULT), registry=registry)

@@ -117,8 +117,8 @@ class DefragmentationController:
                 self._allocator.abort_move(step.allocation)
             else:
                 with self._store.reading() as session:
-                    request_held = self._store.allocation(session, step.allocation).spec()
-                self._allocator.cut_over(step.allocation, request_held)
+                    request_spec = self._store.allocation(session, step.allocation).spec()
+                self._allocator.cut_over(step.allocation, request_spec)
         except MatrixError as refused:
             with self._store.transaction() as session:
                 self._plans.note(find(session, DefragmentationRow, name), f"{refused.reason}: {refused.message}")

@@ -64,7 +64,7 @@ def pods(cluster: ChartCluster, labels: str) -> list[dict[str, object]]:
 def test_every_kind_lives_and_ends_with_the_rights_the_chart_gives(
     cluster: ChartCluster, operator: OperatorProcess
 ) -> None:
-    eventually(lambda: state(cluster, "supernode", "sn0"), f"the supernode is mirrored; {operator.told()[-2000:]}")
+    eventually(lambda: state(cluster, "supernode", "sn0"), f"the supernode is mirrored; {operator.reported()[-2000:]}")
     eventually(lambda: cluster.get("node", "sn0-c00-n0", ""), "nodes are mirrored")
     cluster.kubectl("apply", "-f", "-", stdin=a("CloudMatrixInstance", "first", {"nodes": 18}))
     eventually(lambda: state(cluster, "cloudmatrixinstance", "first") == "Active", "the instance is Active")

@@ -131,7 +131,7 @@ def page() -> str:
         lines.append(f"| {level}: {meaning} | {total[level]} | {total[level] - differing} | {differing} |")
     lines += ["", "## Different on purpose", ""]
     lines += [f"- {one.why}" for one in ACCEPTED]
-    lines += ["", "## To be mended", ""]
+    lines += ["", "## To be repaired", ""]
     if not known:
         lines.append("Nothing.")
     for level in LEVELS:

@@ -51,7 +51,7 @@ class Writer:
         action = self.chance.random()
         value = f"v{self.chance.random()}"
         if action < 0.5 or not living:
-            name = f"w{self.number}-{len(self.told)}"
+            name = f"w{self.number}-{len(self.reported)}"
             self.unheard = (name, value)
             reported = client.post(PATH, json={"metadata": {"name": name}, "data": {"k": value}})
         elif action < 0.9:

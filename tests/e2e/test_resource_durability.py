@@ -36,11 +36,11 @@ SPECS: list[dict[str, Any]] = [
     {"nodes": 4, "npusPerNode": 2},
     {"cpus": 6, "memoryGib": 3000},
 ]
-Held = dict[str, Any] | None
+Members = dict[str, Any] | None
 """What of an allocation must not change by itself: its size and where it lies. None: it is not held."""
 
 
-def allocation(view: dict[str, Any]) -> Held:
+def allocation(view: dict[str, Any]) -> Members:
     if view["state"] == "Releasing":
         return None
     members = sorted((m["node"], m["role"], m.get("rank") or 0, str(m.get("dies"))) for m in view["members"])
@@ -54,7 +54,7 @@ class Owner:
 
     number: int
     chance: random.Random
-    reported: dict[str, Held] = field(default_factory=dict)
+    reported: dict[str, Members] = field(default_factory=dict)
     unheard: str | None = None
     acknowledged: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Owner:
         mine = [name for name, what in self.reported.items() if what is not None]
         action = self.chance.random() if mine else 0.0
         if action < 0.45 and len(mine) < 5:
-            name = f"o{self.number}-{len(self.told)}"
+            name = f"o{self.number}-{len(self.reported)}"
             self._hear(name, lambda: client.put(f"/v1/allocations/{name}", json=self.chance.choice(SPECS)))
         elif action < 0.6:
             name = self.chance.choice(mine)
@@ -94,7 +94,7 @@ class Owner:
             self.wrong.append(f"{reported.status_code} {reported.text[:300]}")
         self.unheard = None
 
-    def check(self, found: dict[str, Held]) -> None:
+    def check(self, found: dict[str, Members]) -> None:
         """What was acknowledged is there; what was under way is there whole or not at all (`Accounts` says whole)."""
         for name, what in self.reported.items():
             if name != self.unheard:
@@ -104,7 +104,7 @@ class Owner:
         self.unheard = None
 
 
-def look(state: Path) -> dict[str, Held]:
+def look(state: Path) -> dict[str, Members]:
     """What the dead process left, counted; by allocation what is held."""
     database = DatabaseEngine(f"sqlite:///{state / 'resource.db'}")
     store = ResourceStore(Database(database.sessions, Base.metadata, FixedClock()))

@@ -53,7 +53,7 @@ class Picture:
     def __init__(self, gauge: Gauge) -> None:
         self._gauge = gauge
         self._status = ""
-        self._said_at, self._said_marks = 0.0, 0
+        self._printed_at, self._printed_marks = 0.0, 0
         self._live: Live | None = None
 
     def show(self) -> None:
@@ -79,11 +79,11 @@ class Picture:
         if not samples:
             return
         first, last = samples[0].at, samples[-1]
-        for mark in marks[self._said_marks :]:
+        for mark in marks[self._printed_marks :]:
             say(f"   {clock_text(mark.at - first)}  [bold]{mark.letter}[/] {mark.text}")
-        self._said_marks = len(marks)
-        if last.at - self._said_at >= PLAIN_EVERY_S:
-            self._said_at = last.at
+        self._printed_marks = len(marks)
+        if last.at - self._printed_at >= PLAIN_EVERY_S:
+            self._printed_at = last.at
             say(f"   {clock_text(last.at - first)}    [dim]{last.text()}[/]")
 
     def _rendered(self) -> Any:
