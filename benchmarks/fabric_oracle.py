@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.fabric_oracles.reach import UbDamage
+from benchmarks.fabric_oracles.reach import UbFailures
 from benchmarks.fabric_oracles.splitting import share_split
 from matrixcommon.model.planes import Plane
 from matrixlink.admission.bandwidth_ledger import BandwidthLedger, Booking
@@ -128,7 +128,7 @@ def _need(op: Case) -> dict[str, Fraction]:
 
 def _reachability(case: Case) -> dict[str, Any]:
     size = case["topology"]
-    damage = UbDamage(
+    damage = UbFailures(
         size["planes"], size["nodes"], size["l2_per_plane"], size["dies_per_node"],
         Fraction(size["die_link"]), Fraction(size["uplink"]),
         {(p, k) for p, k in size.get("failed_l2", [])}, {(p, n, k) for p, n, k in size.get("failed_cables", [])},

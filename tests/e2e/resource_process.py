@@ -71,7 +71,7 @@ class ResourceProcess:
                 "epoch": 1,
                 "sequence": time.time_ns() // 1000,
                 "leaseS": 86_400,
-                "status": DONE[request["wanted"]],
+                "status": DONE[request["desiredRole"]],
                 "generation": request["generation"],
                 "allocation": request.get("allocation"),
                 "parts": [{"allocation": part["allocation"], "status": "Active"} for part in request["parts"]],
