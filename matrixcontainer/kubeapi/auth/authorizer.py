@@ -94,7 +94,7 @@ class Authorizer:
         self._rules: dict[tuple[str, tuple[str, ...]], BoundRule] = {}
         self._decisions: dict[tuple[str, tuple[str, ...], Attributes], Decision] = {}
 
-    def notice(self, change: Change) -> None:
+    def on_change(self, change: Change) -> None:
         if change.record.key[0] in PILES:
             self._rules.clear()
             self._decisions.clear()

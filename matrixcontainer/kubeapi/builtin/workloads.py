@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi.builtin import validate_pods
 from matrixcontainer.kubeapi.builtin.checks import Obj, among, needed, not_negative, rules
+from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.builtin.validate_core import share
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import is_label
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
-from matrixcontainer.kubeapi.registry.strategy import Strategy
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from matrixcontainer.kubeapi.registry.resource import Resource
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 ENDS = ("OnFailure", "Never")
@@ -34,7 +34,7 @@ def go_selector(selector: Obj) -> errors.Spelled:
     return errors.Spelled(f"v1.LabelSelector{{MatchLabels:{labels}, MatchExpressions:{shown}}}")
 
 
-class TemplateStrategy(Strategy):
+class TemplateStrategy(BuiltinStrategy):
     """A selector over pods and a template for them."""
 
     selector_fixed = True
@@ -88,7 +88,7 @@ class DaemonSetStrategy(TemplateStrategy):
         super().default(obj)
         obj["metadata"].setdefault("annotations", {}).setdefault(TEMPLATE_GENERATION, "1")
 
-    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: "Resource") -> None:
+    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
         super().prepare_update(new, old, resource)
         current = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1"))
         changed = new["spec"].get("template") != old["spec"].get("template")
@@ -185,8 +185,8 @@ def check_job(spec: Obj, path: str) -> list[Cause]:
 rules("batch.v1.JobSpec", not_negative(*JOB_COUNTS), among("completionMode", "NonIndexed", "Indexed"))
 
 
-class JobStrategy(Strategy):
-    def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
+class JobStrategy(BuiltinStrategy):
+    def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         super().prepare_create(obj, resource)
         spec, meta = obj.setdefault("spec", {}), obj["metadata"]
         if not spec.get("manualSelector"):
@@ -242,7 +242,7 @@ def _own_selector(spec: dict[str, Any], name: str, uid: str) -> None:
     selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
 
 
-class CronJobStrategy(Strategy):
+class CronJobStrategy(BuiltinStrategy):
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         spec = obj["spec"]
         found = super().validate(obj, old)

@@ -16,12 +16,9 @@ Where nothing is said, a container uses a tenth of the CPU and half of the memor
 Nodes use what their pods use and a little of their own; annotations on a Node say otherwise.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.milli_quantities import milli
-
-if TYPE_CHECKING:
-    pass
 
 Obj = dict[str, Any]
 Usage = dict[str, int]  # resource: thousandths

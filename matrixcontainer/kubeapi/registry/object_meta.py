@@ -16,7 +16,7 @@ from matrixcontainer.kubeapi.schema.unmarshal_errors import unmarshal_mistake
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.registry.resource import Resource
 
-NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that chance spells no words
+NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no words come out
 ANNOTATIONS_BYTES_MAX = 256 * 1024
 
 SERVER_OWNED = (
@@ -30,16 +30,16 @@ SERVER_OWNED = (
 )
 
 
-def new_uid(chance: random.Random) -> str:
-    bits = chance.getrandbits(128)
+def new_uid(rng: random.Random) -> str:
+    bits = rng.getrandbits(128)
     bits = bits & ~(0xF000 << 64) | (0x4000 << 64)
     bits = bits & ~(0xC000 << 48) | (0x8000 << 48)
     text = f"{bits:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def generated_name(prefix: str, chance: random.Random) -> str:
-    return prefix[:58] + "".join(chance.choice(NAME_LETTERS) for _ in range(5))
+def generated_name(prefix: str, rng: random.Random) -> str:
+    return prefix[:58] + "".join(rng.choice(NAME_LETTERS) for _ in range(5))
 
 
 def clean_metadata(obj: dict[str, Any], resource: "Resource") -> list[str]:

@@ -52,13 +52,13 @@ class Watch:
         resource: Resource,
         query: Query,
         options: WatchOptions,
-        chance: random.Random,
+        rng: random.Random,
         gone: Callable[[], bool] = lambda: False,
     ) -> None:
         self.store, self.resource, self.query, self.options = store, resource, query, options
         self.gone = gone
         self.log = store.log(resource.storage)
-        self.timeout_s = options.timeout_s or chance.uniform(1800, 3600)
+        self.timeout_s = options.timeout_s or rng.uniform(1800, 3600)
         self.first = True
         self.ended = False
         self._plain = options.form is None and not query.labels and not query.fields

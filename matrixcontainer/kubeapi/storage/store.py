@@ -311,7 +311,7 @@ class Store:
         else:
             looking.set_result(None)
 
-    async def see_all(self) -> None:
+    async def read_latest(self) -> None:
         """Return when everything committed before now, by whomever, can be read. Raises StoreLost."""
         if self.shared:
             await asyncio.shield(self.look())

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi.controllers.job_decision import read_indexes, spelled_indexes
-from matrixcontainer.kubeapi.controllers.node_fit import choose_node, obstacle
-from matrixcontainer.kubeapi.controllers.replica_sets import deletion_order
-from matrixcontainer.kubeapi.controllers.rollout import (
+from matrixcontainer.kubeapi.controllers.nodes.node_fit import choose_node, obstacle
+from matrixcontainer.kubeapi.controllers.workloads.job_decision import read_indexes, spelled_indexes
+from matrixcontainer.kubeapi.controllers.workloads.replica_sets import deletion_order
+from matrixcontainer.kubeapi.controllers.workloads.rollout import (
     DESIRED,
     MAXIMUM,
     Sets,

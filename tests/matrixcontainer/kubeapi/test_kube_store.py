@@ -160,12 +160,12 @@ async def test_stores_on_one_database_take_turns(shared: Shared) -> None:
     assert other.obj["metadata"]["resourceVersion"] == "2", "numbered anew, inside the object too"
     with pytest.raises(Conflict):
         await one.put(("things", "ns", "b"), obj("b"), None)
-    await one.see_all()
+    await one.read_latest()
     both = await asyncio.gather(
         one.put(KEY, obj(by="one"), one.get(KEY)), two.put(KEY, obj(by="two"), two.get(KEY)), return_exceptions=True
     )
     assert sorted(type(outcome) for outcome in both if isinstance(outcome, Conflict)) == [Conflict]
-    await asyncio.gather(one.see_all(), two.see_all())
+    await asyncio.gather(one.read_latest(), two.read_latest())
     shown = [[(c.type, c.record.key, c.revision) for c in store.log("things").changes] for store in (one, two)]
     assert shown[0] == shown[1]
     assert [revision for _, _, revision in shown[0]] == [1, 2, 3]
@@ -196,7 +196,7 @@ async def test_who_missed_too_much_begins_anew(shared: Shared) -> None:
         record = await one.put(KEY, obj(n=number), record)
     one.now = lambda: 5000.0
     assert await one.compact() == 5
-    await two.see_all()
+    await two.read_latest()
     assert (two.revision, two.floor, two.get(KEY).obj["n"]) == (5, 5, 4)
     assert (await two.put(KEY, obj(n=9), two.get(KEY))).revision == 6
 
