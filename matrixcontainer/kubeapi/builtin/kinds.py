@@ -21,7 +21,7 @@ from matrixcontainer.kubeapi.builtin import (
     webhooks,
     workloads,
 )
-from matrixcontainer.kubeapi.builtin import validate_networking as validate_networking  # its rules
+from matrixcontainer.kubeapi.builtin import validate_services as validate_services  # its rules
 from matrixcontainer.kubeapi.builtin.printers import tables as printers
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy, Validator
 from matrixcontainer.kubeapi.meta.errors import Cause

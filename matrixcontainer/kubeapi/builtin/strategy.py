@@ -6,8 +6,6 @@ from typing import Any
 from matrixcontainer.kubeapi.builtin import conversion
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, Strategy, unreadable
-from matrixcontainer.kubeapi.schema import validation
-from matrixcontainer.kubeapi.schema.unmarshal_errors import unmarshal_mistake
 
 Validator = Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]]
 
@@ -29,11 +27,7 @@ class BuiltinStrategy(Strategy):
         return self.validator(obj, old) if self.validator is not None else []
 
     def check_types(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
-        stated = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
-        for cause in validation.validate(stated, resource.schema):
-            if cause.reason == "FieldValueTypeInvalid" and "must be of type byte" not in cause.message:  # read below
-                why = unmarshal_mistake(resource.type_name, obj) if resource.type_name else ""
-                raise unreadable(resource, why or f"json: cannot unmarshal into field {cause}")
+        super().check_types(obj, resource)
         if not self.type_name:  # the others keep what is empty and how amounts are spelled: an applier owns it as it is
             conversion.drop_empty(obj, resource.type_name)
         try:

@@ -6,11 +6,11 @@ from matrixcontainer.kubeapi.endpoints.request import Request, Target
 from matrixcontainer.kubeapi.endpoints.respond import Responder
 from matrixcontainer.kubeapi.endpoints.response import Response
 from matrixcontainer.kubeapi.endpoints.virtual_resource import list_or_table
-from matrixcontainer.kubeapi.kubelet.milli_quantities import spelled, spelled_bytes
 from matrixcontainer.kubeapi.kubelet.node_info import NodeIndex
 from matrixcontainer.kubeapi.kubelet.resource_usage import Usage
 from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
 from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.quantities import spelled_kibi, spelled_milli
 from matrixcontainer.kubeapi.meta.selectors import FieldSelector, LabelSelector
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.registry.core import Core
@@ -95,4 +95,4 @@ class MetricsApi:
 
 
 def _spelled(usage: Usage) -> dict[str, str]:
-    return {word: spelled_bytes(used) if word == "memory" else spelled(used) for word, used in usage.items()}
+    return {word: spelled_kibi(used) if word == "memory" else spelled_milli(used) for word, used in usage.items()}

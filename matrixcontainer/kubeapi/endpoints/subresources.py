@@ -23,7 +23,7 @@ from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Resource, ScalePaths
 from matrixcontainer.kubeapi.registry.scale import SCALES, scale_of
 from matrixcontainer.kubeapi.registry.validation import demand_name
-from matrixcontainer.kubeapi.schema.unmarshal_errors import unmarshal_mistake
+from matrixcontainer.kubeapi.schema.validation import validate
 
 NEEDS_A_CONTAINER = ("attach", "exec", "portforward", "proxy")
 TOKEN_LIFETIME_S = 3600
@@ -202,10 +202,10 @@ def _demand_scale(scale: dict[str, Any], resource: Resource, options: Options) -
     """What a patch made of a Scale must still be one."""
     found = {key: scale[key] for key in sorted(scale)}
     if scale.get("kind") != "Scale":
-        text = f'no kind "{scale.get("kind", "")}" is registered for version "autoscaling/v1" in scheme'
-        raise broken_patch(found, f'{text} "pkg/runtime/scheme.go:110"')
-    if why := unmarshal_mistake("autoscaling.v1.Scale", scale):
-        raise broken_patch(found, why)
+        raise broken_patch(found, f'no kind "{scale.get("kind", "")}" is registered for version "autoscaling/v1"')
+    for cause in validate({key: scale[key] for key in found if key in SCALES.schema.properties}, SCALES.schema):
+        if cause.reason == "FieldValueTypeInvalid":
+            raise broken_patch(found, f"json: cannot unmarshal into field {cause}")
     odd = [key for key in scale if key not in ("apiVersion", "kind", "metadata", "spec", "status")]
     report_unknown([f'unknown field "{key}"' for key in odd], resource, options)
 

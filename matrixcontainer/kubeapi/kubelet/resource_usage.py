@@ -18,7 +18,7 @@ Nodes use what their pods use and a little of their own; annotations on a Node s
 
 from typing import Any
 
-from matrixcontainer.kubeapi.kubelet.milli_quantities import milli
+from matrixcontainer.kubeapi.meta.quantities import milli
 
 Obj = dict[str, Any]
 Usage = dict[str, int]  # resource: thousandths

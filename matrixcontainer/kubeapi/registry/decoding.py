@@ -42,7 +42,7 @@ class Decoder:
         meant = self._registry.by_kind(api_version, kind)
         if meant is None or meant.custom:
             shown = api_version if group else version
-            return f'{text}no kind "{kind}" is registered for version "{shown}" in scheme "pkg/runtime/scheme.go:110"'
+            return f'{text}no kind "{kind}" is registered for version "{shown}"'
         try:
             meant.strategy.clean(copy_json(body), meant)
         except errors.ApiError as failure:

@@ -12,7 +12,6 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.validation import demand_name, settle_namespace
 from matrixcontainer.kubeapi.registry.writing import Writer
 from matrixcontainer.kubeapi.schema.structural import copy_json
-from matrixcontainer.kubeapi.schema.unmarshal_errors import json_name
 from matrixcontainer.kubeapi.schema.validation import type_of
 
 
@@ -40,7 +39,7 @@ class Patcher:
                 report_unknown(patches.odd_words(patch), resource, options)
                 new = patches.json_patch(old, patch)
             elif not isinstance(patch, dict):
-                why = f"json: cannot unmarshal {json_name(patch)} into Go value of type map[string]interface {{}}"
+                why = f"json: cannot unmarshal {type_of(patch)} into Go value of type map[string]interface {{}}"
                 raise errors.bad_request(why if patch_type == "strategic" else f"error decoding patch: {why}")
             elif patch_type == "merge":
                 new = patches.merge_patch(old, patch)

@@ -84,7 +84,7 @@ class Strategy:
         """Raise 400 where a value has not the type its field has."""
         stated = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
         for cause in validation.validate(stated, resource.schema):
-            if cause.reason == "FieldValueTypeInvalid":
+            if cause.reason == "FieldValueTypeInvalid" and "must be of type byte" not in cause.message:
                 raise unreadable(resource, f"json: cannot unmarshal into field {cause}")
 
 

@@ -21,9 +21,9 @@ from matrixcontainer.kubeapi.controllers.workloads.rollout import (
     template_hash,
 )
 from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, understood
-from matrixcontainer.kubeapi.kubelet.milli_quantities import milli, requests_of, spelled
 from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
-from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts
+from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts, requests_of
+from matrixcontainer.kubeapi.meta.quantities import milli, spelled_milli
 
 
 def deployment(replicas: int, surge: Any = "25%", unavailable: Any = "25%") -> dict[str, Any]:
@@ -184,8 +184,8 @@ def test_commands(words: list[str], deed: ScriptAction) -> None:
 
 def test_amounts_and_indexes() -> None:
     assert [milli(text) for text in ("250m", "2", "1Ki", "1e3", "0.5", "100n")] == [250, 2000, 1024000, 1000000, 500, 1]
-    assert [spelled(number) for number in (2000, 1500)] == ["2", "1500m"]
-    with pytest.raises(ValueError, match="not a quantity"):
+    assert [spelled_milli(number) for number in (2000, 1500)] == ["2", "1500m"]
+    with pytest.raises(ValueError, match="quantities must match"):
         milli("five")
     asks = {
         "containers": [

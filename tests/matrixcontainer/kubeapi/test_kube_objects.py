@@ -112,7 +112,7 @@ async def test_all_mistakes_are_told_together(widgets: Talk) -> None:
         (
             b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":5}}',
             400,
-            "Go struct field ObjectMeta.name of type string",
+            "cannot unmarshal into field metadata.name",
         ),
         (b'{"kind":"Widget","apiVersion":"example.test/v1","metadata":{"name":"a","namespace":"b"}}', 400, "namespace"),
         (b'{"kind":"Widget","apiVersion":"example.test/v1","metadata":{"name":"\\ud800"}}', 400, "couldn't parse"),

@@ -10,9 +10,9 @@ from typing import Any
 
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, WorkloadController
 from matrixcontainer.kubeapi.kubelet.container_script import noted
-from matrixcontainer.kubeapi.kubelet.milli_quantities import milli
 from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts, made_up_address, node_info
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.meta.quantities import milli
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.registry.options import Deletion
 

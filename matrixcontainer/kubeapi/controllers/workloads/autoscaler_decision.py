@@ -48,7 +48,7 @@ def rules_of(hpa: Obj, up: bool) -> Obj:
 
 def tolerances(hpa: Obj) -> tuple[float, float]:
     """(going down, going up), as parts of one."""
-    from matrixcontainer.kubeapi.kubelet.milli_quantities import milli
+    from matrixcontainer.kubeapi.meta.quantities import milli
 
     found = [rules_of(hpa, up).get("tolerance") for up in (False, True)]
     down, up = (TOLERANCE if text is None else milli(text) / 1000 for text in found)

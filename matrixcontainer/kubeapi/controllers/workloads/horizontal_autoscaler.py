@@ -21,12 +21,12 @@ from matrixcontainer.kubeapi.controllers.workloads.autoscaler_decision import (
     stabilized,
     tolerances,
 )
-from matrixcontainer.kubeapi.kubelet.milli_quantities import milli, spelled
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
 from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.conditions import set_condition
 from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
+from matrixcontainer.kubeapi.meta.quantities import milli, spelled_milli
 from matrixcontainer.kubeapi.meta.selectors import LabelSelector
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.registry.core import Core
@@ -189,7 +189,7 @@ class _Evaluation:
                 raise NoMetric("FailedGetPodsMetric", f"unable to get metric {name}: no pod says it")
             target = milli(reported["target"]["averageValue"])
             size, average = by_pods(samples, target, current, self.tolerance, of_requests=False, cpu=False)
-            status = {"metric": reported["metric"], "current": {"averageValue": spelled(average)}}
+            status = {"metric": reported["metric"], "current": {"averageValue": spelled_milli(average)}}
             return size, f"pods metric {name}", {"type": kind, "pods": status}
         if kind == "Object":
             reported = metric["object"]
@@ -219,9 +219,9 @@ class _Evaluation:
     def _from_value(self, value: int, target: Obj, obj: Obj, resource: Resource, current: int) -> tuple[int, Obj]:
         if target.get("averageValue") is not None:
             size = by_average(value, milli(target["averageValue"]), current, self.tolerance)
-            return size, {"averageValue": spelled(value // max(current, 1))}
+            return size, {"averageValue": spelled_milli(value // max(current, 1))}
         ready = sum(ready for _, ready in self._pods(obj, resource))
-        return by_ratio(value / milli(target["value"]), current, ready, self.tolerance), {"value": spelled(value)}
+        return by_ratio(value / milli(target["value"]), current, ready, self.tolerance), {"value": spelled_milli(value)}
 
     def _from_resource(
         self, metric: Obj, kind: str, obj: Obj, resource: Resource, current: int
@@ -247,7 +247,7 @@ class _Evaluation:
         size, average = by_pods(samples, goal, current, self.tolerance, of_requests, cpu=name == "cpu")
         shown: Obj = {"averageUtilization": average} if of_requests else {}
         known = [sample.used for sample in samples if sample.used is not None]
-        shown["averageValue"] = spelled(
+        shown["averageValue"] = spelled_milli(
             sum(known) // len(known) // 1000 * 1000 if name == "memory" else sum(known) // len(known)
         )
         words = f"{name} {'container ' if only else ''}resource" + (
