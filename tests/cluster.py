@@ -105,8 +105,8 @@ class Cluster(Stack):
                     await self.operator.report_refusal(FAULT, body, refused)
         await self.operator.report_all()
         await self.operator.report_infers()
-        await self.mirrors.look()
-        await self.scheduler.look()
+        await self.mirrors.reconcile()
+        await self.scheduler.reconcile()
 
     async def _cleared(self, name: str) -> bool:
         await self.operator.clear_fault(name)

@@ -1,9 +1,9 @@
 """The composition root: one embedded Kubernetes API out of its parts.
 
 `build_api(database, now, rng, tokens)` makes one over a migrated database. `start()` brings up the controllers,
-`stop()` ends them and every open watch. It is also a plain ASGI application, with no lifespan of its own:
-whoever builds it starts and stops it. Time and chance are handed in, so that it runs in one test process under virtual
-time as well as behind TLS in a process of its own.
+`stop()` ends them and every open watch. It is also a plain ASGI application, with no lifespan of its own: whoever
+builds it starts and stops it. Time and randomness are handed in, so that it runs in one test process under virtual time
+as well as behind TLS in a process of its own.
 """
 
 import asyncio

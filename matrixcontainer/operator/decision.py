@@ -1,4 +1,4 @@
-"""next_action: what to do about one resource, decided on what is wished and what is observed. Pure."""
+"""next_action: what to do about one resource, decided on the spec and what is observed. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def desired_instance(body: dict[str, Any]) -> InstanceRequest:
 
 
 def lease_over(body: dict[str, Any]) -> bool:
-    """Whether a resource's instance had a lease: once that is gone with it, it is not made again for the same wish."""
+    """Whether a resource's instance had a lease: once that is gone with it, it is not made again for the same spec."""
     reported = body.get("status") or {}
     same = reported.get("observedGeneration") == body["metadata"].get("generation", 1)
     return same and bool(reported.get("expiresAt")) and body["spec"].get("leaseS") is not None
@@ -55,4 +55,4 @@ def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:
         return Action("Nothing", why="an instance of that name is still being deleted")
     if observed.request() != request:
         return Action("EnsureInstance", request, "the shape has changed")
-    return Action("Nothing", why="as wished")
+    return Action("Nothing", why="as specified")

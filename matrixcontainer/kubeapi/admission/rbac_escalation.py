@@ -1,4 +1,4 @@
-"""Nobody grants what they do not have: roles and bindings are held against the rights of who writes them.
+"""Nobody grants what they do not have: roles and bindings are compared with the rights of who writes them.
 
 A write of a role needs every right in it, or the verb `escalate` on it; a binding needs every right of the role it
 refers to, or the verb `bind` on that role. The server's own controllers are not asked. Contract: public

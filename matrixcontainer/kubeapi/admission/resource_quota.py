@@ -59,7 +59,7 @@ class QuotaAdmission:
                 self.on_charged((namespace, name), PENDING_S)
 
     def _asked(self, resource: Resource, quota: Obj, obj: Obj, wanted: Amounts) -> Amounts:
-        """What of the quota the object takes; raises ApiError 403 when it cannot be said."""
+        """What of the quota the object takes; raises ApiError 403 when it cannot be determined."""
         status, name = quota.get("status") or {}, quota["metadata"]["name"]
         hard = list(status.get("hard") or {})
         concerned = quota_evaluator.concerned(resource.storage, hard)

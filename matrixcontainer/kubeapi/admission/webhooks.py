@@ -63,12 +63,12 @@ class Webhooks:
         if not hooks or resource.group == GROUP or options.subresource in OTHER_OBJECTS:
             return None
         current, changed_at, seen_at = new, 0, dict[int, int]()
-        for turn in range(2):
+        for round_ in range(2):
             for index, hook in enumerate(hooks):
                 again = hook.declared.get("reinvocationPolicy") == "IfNeeded" and changed_at > seen_at.get(
                     index, changed_at
                 )
-                if turn and not again:
+                if round_ and not again:
                     continue
                 after = await self._mutate_once(hook, resource, verb, current, old, options)
                 if after is not None and after != current:

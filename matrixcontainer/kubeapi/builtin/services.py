@@ -62,9 +62,9 @@ def _give_addresses(obj: dict[str, Any]) -> None:
     if kind == "ExternalName":
         return
     name = f"{obj['metadata'].get('namespace')}/{obj['metadata'].get('name')}"
-    chance = random.Random(name)  # the same service gets the same address
+    rng = random.Random(name)  # the same service gets the same address
     if not spec.get("clusterIP"):
-        spec["clusterIP"] = f"10.96.{chance.randrange(1, 255)}.{chance.randrange(1, 255)}"
+        spec["clusterIP"] = f"10.96.{rng.randrange(1, 255)}.{rng.randrange(1, 255)}"
     if not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
     free = spec["clusterIP"] == "None" and not spec.get("selector")
@@ -73,7 +73,7 @@ def _give_addresses(obj: dict[str, Any]) -> None:
     if kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)):
         for port in spec.get("ports") or []:
             if not port.get("nodePort"):
-                port["nodePort"] = chance.randint(*NODE_PORTS)
+                port["nodePort"] = rng.randint(*NODE_PORTS)
 
 
 def _keep_node_ports(after: dict[str, Any], before: dict[str, Any]) -> None:

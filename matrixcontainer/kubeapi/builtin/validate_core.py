@@ -93,7 +93,7 @@ def limit_item(item: Obj, path: str) -> Iterator[Cause]:
     yield from limit_order(item, path)
 
 
-ORDER = (  # (smaller part, greater part, part the mistake is told of, its text, which value is shown)
+ORDER = (  # (smaller part, greater part, part the mistake is reported for, its text, which value is shown)
     ("min", "max", "min", "min value {} is greater than max value {}", 0),
     ("min", "defaultRequest", "defaultRequest", "min value {} is greater than default request value {}", 1),
     ("defaultRequest", "max", "defaultRequest", "default request value {} is greater than max value {}", 0),

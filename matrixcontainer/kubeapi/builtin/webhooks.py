@@ -81,7 +81,7 @@ def _check_rule(rule: dict[str, Any], path: str) -> list[Cause]:
 
 
 def check_client(client: dict[str, Any], path: str) -> list[Cause]:
-    """Where a webhook is said to be: a URL or a service, and a URL of the right form."""
+    """Where a webhook is: a URL or a service, and a URL of the right form."""
     url, service = client.get("url"), client.get("service")
     if (url is None) == (service is None):
         return [errors.required(path, "exactly one of url or service is required")]

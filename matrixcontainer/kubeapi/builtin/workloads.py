@@ -80,7 +80,7 @@ class ReplicaSetStrategy(TemplateStrategy):
 
 
 class DaemonSetStrategy(TemplateStrategy):
-    """Its template's generation is told in an annotation, as the first version of the API had it."""
+    """Its template's generation is kept in an annotation, as the first version of the API had it."""
 
     kind_word = "daemonset"
 
@@ -196,7 +196,7 @@ class JobStrategy(BuiltinStrategy):
         spec = obj["spec"]
         found = super().validate(obj, old) + check_job(spec, "spec") + _check_own_selector(spec)
         if old is not None:
-            found *= 2  # told twice, as the rules for new Jobs and those for changed ones both look
+            found *= 2  # reported twice, as the rules for new Jobs and those for changed ones both look
             waiting = old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime")
             before, after = (_template(one, bool(waiting)) for one in (old, obj))
             changed = ["template"] if before != after else []

@@ -114,7 +114,7 @@ class SubresourceHandler:
                 _demand_scale(scale, resource, options)
             demand_name({"metadata": scale.get("metadata") or {}}, target.namespace, target.name)
             wanted = (scale.get("spec") or {}).get("replicas") or 0
-            if not resource.custom:  # the rules of its definition judge it
+            if not resource.custom:  # the rules of its definition check it
                 _check_scale(target.name, wanted)
             revision = str((scale.get("metadata") or {}).get("resourceVersion") or "")
             if revision and revision != obj["metadata"]["resourceVersion"]:

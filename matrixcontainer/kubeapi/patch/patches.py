@@ -17,7 +17,7 @@ PATCH_OPERATIONS_MAX = 10_000
 
 
 class PatchFailed(ApiError):
-    """A patch that cannot be carried out: the client is told no more than that, the log and webhooks are told why."""
+    """A patch that cannot be carried out: the client hears no more than that, the log and webhooks hear why."""
 
     def __init__(self, why: str) -> None:
         super().__init__(422, "Invalid", "the server rejected our request due to an error in our request", {})

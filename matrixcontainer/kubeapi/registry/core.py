@@ -1,4 +1,4 @@
-"""What every endpoint and controller is handed: the store, the kinds, the verbs, who may do what, time and chance.
+"""What every endpoint and controller is handed: the store, the kinds, the verbs, who may do what, time and randomness.
 
 `Core` decides nothing. The composition root makes one, registers kinds in it and gives it to the parts; so none of them
 has to know the server they run in.

@@ -142,7 +142,9 @@ def changed(new: dict[str, Any], old: dict[str, Any]) -> bool:
 
 
 def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """What may not change, and which finalizers may not come while an object is going; told twice, as upstream does."""
+    """What may not change, and which finalizers may not come while an object is being deleted; reported twice, as
+    upstream does.
+    """
     found: list[Cause] = []
     before, after = old["metadata"], new["metadata"]
     if before.get("deletionTimestamp"):
@@ -155,7 +157,7 @@ def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Caus
 
 
 def check_identity(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """What nobody may change; told twice, as the common rules and those of the kind both look at it."""
+    """What nobody may change; reported twice, as the common rules and those of the kind both look at it."""
     found: list[Cause] = []
     if new.get("uid") and new["uid"] != old["uid"]:
         found.append(errors.invalid("metadata.uid", new["uid"], "field is immutable"))

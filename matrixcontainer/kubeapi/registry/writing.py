@@ -61,7 +61,7 @@ class Writer:
             raise errors.forbidden(resource.plural, resource.group, name, why, [cause])
 
     def own_new(self, resource: Resource, obj: dict[str, Any], options: Options) -> None:
-        """The creator owns what it said and the defaults, not what is settled for it afterwards, nor the status."""
+        """The creator owns what it sent and the defaults, not what is settled for it afterwards, nor the status."""
         resource.strategy.default(obj)
         reported = {key: value for key, value in obj.items() if key != "status" or not resource.status}
         reported["metadata"] = dict(obj["metadata"])
@@ -194,7 +194,7 @@ class Writer:
         if options.dry_run:
             new["metadata"]["resourceVersion"] = str(record.revision)
             return Outcome(new, gone=ends)
-        if ends:  # watchers are told of the last state that was stored, the caller of what it made of it
+        if ends:  # watchers see the last state that was stored, the caller of what it made of it
             gone = await self.erase(resource, record, old)
             new["metadata"]["resourceVersion"] = gone.obj["metadata"]["resourceVersion"]
             return Outcome(new, gone=True)
@@ -202,7 +202,7 @@ class Writer:
         return Outcome(shown(resource, kept, new), record=kept)
 
     def _claim(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
-        """The writer comes to own what it says, also where the strategy takes it back afterwards.
+        """The writer comes to own what it sends, also where the strategy takes it back afterwards.
 
         What its endpoint never writes it does not own: status on the main one, everything else on /status.
         """

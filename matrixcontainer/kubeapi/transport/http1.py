@@ -176,7 +176,7 @@ class Http1:
             self.connection.close()
 
     def stream_failed(self, failure: Exception) -> None:
-        """Nothing sensible can be said in the middle of a stream: the client sees it break off."""
+        """Nothing sensible can be sent in the middle of a stream: the client sees it break off."""
         if self._request is not None:
             self.app.failed(self._request, failure)
         self.connection.abort()

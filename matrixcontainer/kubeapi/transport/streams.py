@@ -54,7 +54,7 @@ class WatchStream:
             self.close()
             self._exchange.stream_failed(failure)
             return
-        # What is due only ever moves away; who is held up by a slow client is woken when there is room.
+        # What is due only ever moves away; who waits for a slow client is woken when there is room.
         if self._timer is None and connection.open and connection.waiting < WAITING_BYTES_MAX:
             self._timer = self._exchange.loop.call_at(watch.due, self._ring)
 

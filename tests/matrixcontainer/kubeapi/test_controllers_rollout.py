@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi.controllers.nodes.node_fit import choose_node, obstacle
+from matrixcontainer.kubeapi.controllers.nodes.node_fit import choose_node, filter_reason
 from matrixcontainer.kubeapi.controllers.workloads.job_decision import read_indexes, spelled_indexes
 from matrixcontainer.kubeapi.controllers.workloads.replica_sets import deletion_order
 from matrixcontainer.kubeapi.controllers.workloads.rollout import (
@@ -140,7 +140,7 @@ NODE = NodeFacts(
     ],
 )  # fmt: skip
 def test_obstacles(spec: dict[str, Any], asks: dict[str, int], why: str) -> None:
-    assert obstacle({"spec": spec}, asks, NODE, {}) == why
+    assert filter_reason({"spec": spec}, asks, NODE, {}) == why
 
 
 def affinity(operator: str, *values: str) -> dict[str, Any]:
@@ -151,13 +151,13 @@ def affinity(operator: str, *values: str) -> dict[str, Any]:
 
 
 def test_affinity_taints_and_the_emptiest_node() -> None:
-    assert obstacle({"spec": affinity("In", "a", "b")}, {}, NODE, {}) == ""
-    assert obstacle({"spec": affinity("NotIn", "a")}, {}, NODE, {}) != ""
-    assert obstacle({"spec": {}}, {}, NODE, {"pods": 3000}) == "Too many pods"
+    assert filter_reason({"spec": affinity("In", "a", "b")}, {}, NODE, {}) == ""
+    assert filter_reason({"spec": affinity("NotIn", "a")}, {}, NODE, {}) != ""
+    assert filter_reason({"spec": {}}, {}, NODE, {"pods": 3000}) == "Too many pods"
     tainted = NodeFacts(
         "n2", ready=True, taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}], allocatable=NODE.allocatable
     )
-    assert "untolerated taint {k: v}" in obstacle({"spec": {}}, {}, tainted, {})
+    assert "untolerated taint {k: v}" in filter_reason({"spec": {}}, {}, tainted, {})
     tolerant = {"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}}
     assert choose_node(tolerant, {}, [NODE, tainted], {"n1": {"pods": 1000}}) == ("n2", "")
     assert choose_node({"spec": {}}, {}, [tainted, NodeFacts("n3")], {})[1] == (

@@ -98,7 +98,7 @@ async def test_reopened_store_goes_on(tmp_path: Path) -> None:
     assert [r.key[2] for r in store.objects_at("things", "", 1)] == ["a"]
 
 
-async def test_compaction_forgets_the_old_and_remembers_the_floor(tmp_path: Path) -> None:
+async def test_compaction_forgets_the_old_and_remembers_how_far(tmp_path: Path) -> None:
     now = [1000.0]
     url = f"sqlite:///{tmp_path}/k.db"
     database = open_database(url)
@@ -109,11 +109,11 @@ async def test_compaction_forgets_the_old_and_remembers_the_floor(tmp_path: Path
         record = await store.put(KEY, obj(n=number), record)
         now[0] += 200
     assert await store.compact() == 4
-    assert (store.floor, len(store.log("things").changes)) == (4, 1)
+    assert (store.compacted_revision, len(store.log("things").changes)) == (4, 1)
     assert store.log("things").position_after(4) == 4
     store.close()
     again = Store(open_database(url), lambda: now[0])
-    assert (again.floor, again.revision, again.get(KEY).obj["n"]) == (4, 5, 4)
+    assert (again.compacted_revision, again.revision, again.get(KEY).obj["n"]) == (4, 5, 4)
 
 
 def test_unknown_durability_is_refused() -> None:
@@ -150,7 +150,7 @@ def shared(postgres: str) -> Iterator[Shared]:
 
 
 @needs_postgres
-async def test_stores_on_one_database_take_turns(shared: Shared) -> None:
+async def test_stores_on_one_database_write_one_after_the_other(shared: Shared) -> None:
     one, two = shared.one, shared.two
     first = await one.put(KEY, obj(), None)
     assert two.get(KEY) is None, "nobody has told it yet"
@@ -197,7 +197,7 @@ async def test_who_missed_too_much_begins_anew(shared: Shared) -> None:
     one.now = lambda: 5000.0
     assert await one.compact() == 5
     await two.read_latest()
-    assert (two.revision, two.floor, two.get(KEY).obj["n"]) == (5, 5, 4)
+    assert (two.revision, two.compacted_revision, two.get(KEY).obj["n"]) == (5, 5, 4)
     assert (await two.put(KEY, obj(n=9), two.get(KEY))).revision == 6
 
 

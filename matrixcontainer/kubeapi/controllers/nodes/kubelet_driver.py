@@ -4,15 +4,13 @@ A node whose Ready condition is not True has no working kubelet: its pods stay a
 kube-node-lease has a real kubelet, or another emulation, and is left to it.
 """
 
-import hashlib
 from typing import Any
 
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
 from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
-from matrixcontainer.kubeapi.kubelet.pod_events import news
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
-from matrixcontainer.kubeapi.kubelet.pod_lifecycle import Next, live
 from matrixcontainer.kubeapi.kubelet.stage_delays import Pace, load_pace
+from matrixcontainer.kubeapi.kubelet.virtual_kubelet import PodSync, pod_address, sync_pod
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.options import Deletion, Options
@@ -74,39 +72,35 @@ class Kubelets(WorkloadController):
         pod, now = record.obj, self.core.now()
         node = self.informers.nodes.get(facts.node)
         assert node is not None
-        own = pod["spec"].get("hostNetwork")
-        coming = live(pod, now, self.pace, node.address, node.address if own else self._address(facts))
-        await self._carry_out(key, record, pod, coming)
-        return None if coming.at is None else coming.at - now
+        sync = sync_pod(pod, now, self.pace, node.address, self._address(facts))
+        await self._carry_out(key, record, pod, sync)
+        return sync.again_s
 
     def _address(self, pod: PodFacts) -> str:
         """The pod's own, or one that no live pod has: drawn from its uid, the next free one if it is taken."""
-        if pod.ip:
-            return pod.ip
-        number = int.from_bytes(hashlib.sha256(pod.uid.encode()).digest()[:3], "big") % (1 << 18)
-        while True:
-            address = f"10.{244 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
-            if self.informers.pods.addresses.setdefault(address, pod.key) == pod.key and number & 255 not in (0, 255):
-                return address
-            number = (number + 1) % (1 << 18)
+        attempt, address = 0, pod.ip
+        while not address:
+            drawn = pod_address(pod.uid, attempt)
+            address = drawn if self.informers.pods.addresses.setdefault(drawn, pod.key) == pod.key else ""
+            attempt += 1
+        return address
 
-    async def _carry_out(self, key: Name, record: Record, pod: dict[str, Any], coming: Next) -> None:
-        resource = self.resource
-        if coming.status is not None:
-            status, revision = coming.status, record.revision
+    async def _carry_out(self, key: Name, record: Record, pod: dict[str, Any], sync: PodSync) -> None:
+        if sync.status is not None:
+            status, revision = sync.status, record.revision
 
             def change(obj: dict[str, Any]) -> dict[str, Any]:
                 if obj["metadata"]["resourceVersion"] != str(revision):
                     raise errors.conflict("pods", "", key[1])
                 return obj | {"status": status}
 
-            await self.core.verbs.modify(resource, *key, change, self.options("status"))
-            for reported in news(pod, status):
-                self.events.event(pod, reported.reason, reported.message, "kubelet", warning=reported.warning)
-        if coming.remove:
+            await self.core.verbs.modify(self.resource, *key, change, self.options("status"))
+            for event in sync.events:
+                self.events.event(pod, event.reason, event.message, "kubelet", warning=event.warning)
+        if sync.remove:
             request = Deletion(grace_s=0, uid=record.uid)
             try:
-                await self.core.verbs.delete(resource, *key, request, self.options())
+                await self.core.verbs.delete(self.resource, *key, request, self.options())
             except ApiError as failure:
                 if failure.code not in (404, 409):
                     raise

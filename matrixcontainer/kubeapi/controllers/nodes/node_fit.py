@@ -47,7 +47,7 @@ def _holds(expression: Obj, labels: dict[str, str]) -> bool:
         return False
 
 
-def obstacle(pod: Obj, asks: dict[str, int], node: NodeFacts, taken: dict[str, int]) -> str:
+def filter_reason(pod: Obj, asks: dict[str, int], node: NodeFacts, taken: dict[str, int]) -> str:
     """Why the pod cannot go to this node, in the scheduler's words; "" when it can."""
     spec = pod["spec"]
     if not node.ready or node.deleting:
@@ -83,7 +83,7 @@ def choose_node(
     reasons: dict[str, int] = {}
     fitting = []
     for node in nodes:
-        why = obstacle(pod, asks, node, taken.get(node.name, {}))
+        why = filter_reason(pod, asks, node, taken.get(node.name, {}))
         if why:
             reasons[why] = reasons.get(why, 0) + 1
         else:

@@ -1,7 +1,7 @@
 """How many replicas a HorizontalPodAutoscaler wants: metrics to proposals, proposals to one size, and what limits it.
 
 Functions of plain values. A metric proposes ceil(pods x use / target), or the present size while use is within a
-tenth of the target. The largest proposal wins; it is then held back by the stabilisation windows (the highest
+tenth of the target. The largest proposal wins; it is then limited by the stabilisation windows (the highest
 recommendation of the last five minutes when going down) and by the policies of how much may change in a period.
 """
 

@@ -1,4 +1,4 @@
-"""Deployments: ReplicaSets by template hash, moved by rollout.py one step per turn, told by rollout_status.py."""
+"""Deployments: ReplicaSets by template hash, moved by rollout.py step by step, reported by rollout_status.py."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ class Deployments(WorkloadController):
         sets = self._sets(deployment)
         event = None
         if "deletionTimestamp" not in deployment["metadata"]:
-            sets, event = await self._move(deployment, sets)
+            sets, event = await self._advance(deployment, sets)
             latest = self.record(key)
             if latest is None or latest.uid != record.uid:
                 return None
@@ -63,7 +63,7 @@ class Deployments(WorkloadController):
 
     # ---- one step of a rollout
 
-    async def _move(self, deployment: Obj, sets: Sets) -> tuple[Sets, tuple[str, str] | None]:
+    async def _advance(self, deployment: Obj, sets: Sets) -> tuple[Sets, tuple[str, str] | None]:
         """Take the next step; returns the sets as they are then, and what happened to the new one."""
         paused = bool(deployment["spec"].get("paused"))
         recreate = (deployment["spec"].get("strategy") or {}).get("type") == "Recreate"
@@ -77,9 +77,9 @@ class Deployments(WorkloadController):
             sets = self._sets(deployment)
         if paused or rollout.spec_changed(deployment, sets):
             await self._resize(deployment, sets, rollout.scaled(deployment, sets))
-            await self._stamp(deployment, sets)
+            await self._annotate(deployment, sets)
             if paused:
-                await self._forget(deployment, sets)
+                await self._clean_up(deployment, sets)
             return self._sets(deployment), event
         if recreate and any(map(size_of, sets.old)):
             await self._resize(deployment, sets, {rs["metadata"]["name"]: 0 for rs in sets.old if size_of(rs)})
@@ -106,9 +106,9 @@ class Deployments(WorkloadController):
         if smaller := rollout.shrunk(deployment, sets):
             await self._resize(deployment, sets, smaller)
             return
-        await self._stamp(deployment, sets)
+        await self._annotate(deployment, sets)
         if not any(map(size_of, sets.old)):
-            await self._forget(deployment, sets)
+            await self._clean_up(deployment, sets)
 
     def _old_pods_remain(self, sets: Sets) -> bool:
         return any(not pod.ended for rs in sets.old for pod in self.informers.pods.owned_by(rs["metadata"]["uid"]))
@@ -148,11 +148,11 @@ class Deployments(WorkloadController):
             await self._count_collision(deployment, collisions)
             return None
         await self._mark_revision(deployment, revision)
-        self._tell_size(deployment, name, 0, size)
+        self._record_scaling(deployment, name, 0, size)
         return "NewReplicaSetCreated", f'Created new replica set "{name}"'
 
     async def _count_collision(self, deployment: Obj, collisions: int) -> None:
-        """Somebody else's ReplicaSet has the name: the next turn tries another."""
+        """Somebody else's ReplicaSet has the name: the next reconcile tries another."""
 
         def change(obj: Obj) -> Obj:
             obj.setdefault("status", {})["collisionCount"] = collisions + 1
@@ -229,10 +229,10 @@ class Deployments(WorkloadController):
                 return obj
 
             await self._change_set(rs, change)
-            self._tell_size(deployment, name, size_of(rs), size)
+            self._record_scaling(deployment, name, size_of(rs), size)
 
-    async def _stamp(self, deployment: Obj, sets: Sets) -> None:
-        """Every set that has or will have pods carries the wish it was sized for."""
+    async def _annotate(self, deployment: Obj, sets: Sets) -> None:
+        """Every set that has or will have pods carries the desired size it was scaled for."""
         notes = self._sizes(deployment)
 
         def change(obj: Obj) -> Obj:
@@ -244,8 +244,8 @@ class Deployments(WorkloadController):
             if not notes.items() <= (rs["metadata"].get("annotations") or {}).items():
                 await self._change_set(rs, change)
 
-    async def _forget(self, deployment: Obj, sets: Sets) -> None:
-        for rs in rollout.to_forget(deployment, sets):
+    async def _clean_up(self, deployment: Obj, sets: Sets) -> None:
+        for rs in rollout.to_clean_up(deployment, sets):
             meta = rs["metadata"]
             request = Deletion(propagation="Background", uid=meta["uid"])
             try:
@@ -271,7 +271,7 @@ class Deployments(WorkloadController):
         left = seconds_left(deployment, status, now)
         return None if left is None else left + AFTER_DEADLINE_S
 
-    def _tell_size(self, deployment: Obj, name: str, before: int, after: int) -> None:
+    def _record_scaling(self, deployment: Obj, name: str, before: int, after: int) -> None:
         way = "up" if after > before else "down"
         text = f"Scaled {way} replica set {name} from {before} to {after}"
         self.events.event(deployment, "ScalingReplicaSet", text, self.account)

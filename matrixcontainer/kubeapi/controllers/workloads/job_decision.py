@@ -1,4 +1,4 @@
-"""What a Job needs next, as one function: the Job, its pods and the time, in; a new status and deeds, out.
+"""What a Job needs next, as one function: the Job, its pods and the time, in; a new status and actions, out.
 
 A pod carries a finalizer until it has been counted. A pod that ended is first noted in the status as uncounted, then
 loses its finalizer, then moves into the count: a crash between any two steps neither loses nor repeats it. A Job that
@@ -68,17 +68,17 @@ def plan(job: Obj, pods: list[PodFacts], now: float) -> Plan:
     finished = is_true(current, "Complete") or is_true(current, "Failed")
     if finished:
         return _afterwards(job, current, finished, pods, now)
-    turn = _Turn(job, pods, now)
-    turn.count()
-    turn.start()
-    turn.judge()
-    if turn.target:
-        turn.wind_up()
+    decision = _Decision(job, pods, now)
+    decision.count()
+    decision.start()
+    decision.conclude()
+    if decision.target:
+        decision.wind_up()
     elif job["spec"].get("suspend"):
-        turn.suspend()
+        decision.suspend()
     elif "deletionTimestamp" not in job["metadata"]:
-        turn.staff()
-    return turn.finish()
+        decision.staff()
+    return decision.finish()
 
 
 def _afterwards(job: Obj, status: Obj, finished: Obj, pods: list[PodFacts], now: float) -> Plan:
@@ -90,7 +90,7 @@ def _afterwards(job: Obj, status: Obj, finished: Obj, pods: list[PodFacts], now:
     return found
 
 
-class _Turn:
+class _Decision:
     def __init__(self, job: Obj, pods: list[PodFacts], now: float) -> None:
         self.job, self.spec, self.pods, self.now = job, job["spec"], pods, now
         self.status = copy_json(job.get("status") or {})
@@ -141,7 +141,7 @@ class _Turn:
 
     # ---- deciding
 
-    def judge(self) -> None:
+    def conclude(self) -> None:
         self.target = is_true(self.status, "FailureTarget") or is_true(self.status, "SuccessCriteriaMet")
         if self.target:
             return

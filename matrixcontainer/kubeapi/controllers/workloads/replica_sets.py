@@ -1,4 +1,4 @@
-"""ReplicaSets: as many live pods of the template as are wished, and a status that counts them."""
+"""ReplicaSets: as many live pods of the template as the spec says, and a status that counts them."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
 from matrixcontainer.kubeapi.registry.options import Deletion
 from matrixcontainer.kubeapi.schema.structural import copy_json
 
-BURST = 500  # pods made or removed in one turn
+BURST = 500  # pods made or removed in one reconcile
 PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -94,14 +94,14 @@ class ReplicaSets(WorkloadController):
         active = [pod for pod in pods.owned_by(record.uid) if pod.active]
         failure = None
         if "deletionTimestamp" not in rs["metadata"]:
-            failure = await self._settle(rs, active)
+            failure = await self._scale(rs, active)
             active = [pod for pod in pods.owned_by(record.uid) if pod.active]
         await self._write_status(key, rs, active, failure)
         if failure is not None:
             raise failure[1]
         return soonest_available(active, rs["spec"].get("minReadySeconds") or 0, self.core.now())
 
-    async def _settle(self, rs: dict[str, Any], active: list[PodFacts]) -> tuple[str, ApiError] | None:
+    async def _scale(self, rs: dict[str, Any], active: list[PodFacts]) -> tuple[str, ApiError] | None:
         """Make or remove pods; returns what failed (the condition's reason, the refusal)."""
         missing = (rs["spec"].get("replicas") or 0) - len(active)
         try:
@@ -117,7 +117,7 @@ class ReplicaSets(WorkloadController):
         return None
 
     async def _make(self, rs: dict[str, Any], count: int) -> None:
-        """In growing batches, so that a wish that is refused is refused once and not five hundred times."""
+        """In growing batches, so that what is refused is refused once and not five hundred times."""
         size = 1
         while count > 0:
             size = min(size, count)

@@ -78,7 +78,7 @@ def share(value: Any, total: int, up: bool) -> int:
 
 
 def bounds(deployment: Obj) -> tuple[int, int]:
-    """(pods above the wish, pods below it) during a rolling update; never both zero."""
+    """(pods above the desired number, pods below it) during a rolling update; never both zero."""
     strategy = deployment["spec"].get("strategy") or {}
     wanted = size_of(deployment)
     if strategy.get("type") != "RollingUpdate":
@@ -162,7 +162,7 @@ def shrunk(deployment: Obj, sets: Sets) -> dict[str, int]:
 
 
 def scaled(deployment: Obj, sets: Sets) -> dict[str, int]:
-    """New sizes after the wish changed: one active set takes it all, several share it as they stand."""
+    """New sizes after the desired number changed: one active set takes it all, several share it in proportion."""
     wanted = size_of(deployment)
     active = sets.active
     if len(active) <= 1:
@@ -214,7 +214,7 @@ def spec_changed(deployment: Obj, sets: Sets) -> bool:
     return any(text is not None and text != wanted for text in current)
 
 
-def to_forget(deployment: Obj, sets: Sets) -> list[Obj]:
+def to_clean_up(deployment: Obj, sets: Sets) -> list[Obj]:
     """Old, empty sets beyond the revision history limit, oldest revision first."""
     limit = deployment["spec"].get("revisionHistoryLimit")
     if limit is None:

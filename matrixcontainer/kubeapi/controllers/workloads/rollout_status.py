@@ -82,7 +82,7 @@ def seconds_left(deployment: Obj, status: Obj, now: float) -> float | None:
 
 
 def status_of(deployment: Obj, sets: Sets, now: float, event: tuple[str, str] | None = None) -> Obj:
-    """The status now. `event` is (reason, message) of what happened to the new set in this turn, if anything did."""
+    """The status now. `event` is (reason, message) of what happened to the new set just now, if anything did."""
     before = deployment.get("status") or {}
     status = counts_of(deployment, sets)
     status["observedGeneration"] = deployment["metadata"].get("generation", 0)
