@@ -51,7 +51,7 @@ ACCEPTED = (
         "A CEL rule that does not compile is refused for the same field; the compiler's explanation is worded differently.",
     ),
     Accepted(
-        r"message: .*Invalid value: (\[\])?\w+\.\w+\{",
+        r"message: .*(Invalid|Duplicate) value: (\[\])?\w+\.\w+\{",
         "A refused value that is a whole object is shown as JSON; Go shows it as Go source.",
     ),
     Accepted(

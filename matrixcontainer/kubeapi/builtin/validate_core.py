@@ -43,14 +43,10 @@ CONFLICTS = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
 COMPUTE = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 
 
-def shown_scopes(scopes: list[str]) -> errors.Spelled:
-    return errors.Spelled("[]core.ResourceQuotaScope{" + ", ".join(map(errors.shown, scopes)) + "}")
-
-
 def quota_spec(spec: Obj, path: str) -> Iterator[Cause]:
     yield from check_list(spec.get("hard") or {}, f"{path}.hard", check_quota_name)
     scopes = spec.get("scopes") or []
-    reported, where = shown_scopes(scopes), "scopes"
+    reported, where = scopes, "scopes"
     yield from (
         errors.invalid(f"{path}.{where}", reported, "unsupported scope") for one in scopes if one not in QUOTA_SCOPES
     )
@@ -268,5 +264,4 @@ def changes(new: Obj, old: Obj, name: str) -> Iterator[Cause]:
         for key in path.split("."):
             before, after = (before or {}).get(key), (after or {}).get(key)  # type: ignore[assignment]
         if before != after:
-            shown = shown_scopes(list(after or [])) if path == "spec.scopes" else after
-            yield errors.forbidden_field(path, why) if word.endswith("!") else errors.invalid(path, shown, why)
+            yield errors.forbidden_field(path, why) if word.endswith("!") else errors.invalid(path, after, why)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from matrixcontainer.kubeapi.builtin.checks import Obj, among, port, port_or_name, rules
 from matrixcontainer.kubeapi.builtin.validate_pods import PROTOCOLS
 from matrixcontainer.kubeapi.meta import errors
-from matrixcontainer.kubeapi.meta.errors import Cause, Spelled
+from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import is_label, is_subdomain
 
 SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -29,10 +29,7 @@ def service_ports(spec: Obj, path: str) -> Iterator[Cause]:
             names.add(name)
         identity = (one.get("protocol"), one.get("port"))
         if identity in seen:
-            text = f'core.ServicePort{{Name:"", Protocol:"{identity[0]}", AppProtocol:(*string)(nil), '
-            text += f"Port:{identity[1]}, "
-            text += 'TargetPort:intstr.IntOrString{Type:0, IntVal:0, StrVal:""}, NodePort:0}'
-            yield errors.duplicate(where, Spelled(text))
+            yield errors.duplicate(where, {"protocol": identity[0], "port": identity[1]})
         seen.add(identity)
 
 

@@ -20,20 +20,6 @@ TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 ENDS = ("OnFailure", "Never")
 
 
-def go_selector(selector: Obj) -> errors.Spelled:
-    """A label selector as Go source."""
-    current, listed = selector.get("matchLabels"), selector.get("matchExpressions")
-    labels = errors.go_map(current) if current else "map[string]string(nil)"
-    terms = ", ".join(
-        "v1.LabelSelectorRequirement{"
-        f"Key:{errors.shown(term.get('key', ''))}, Operator:{errors.shown(term.get('operator', ''))}, "
-        f"Values:{errors.go_list(term['values']) if term.get('values') else '[]string(nil)'}}}"
-        for term in listed or []
-    )
-    shown = f"[]v1.LabelSelectorRequirement{{{terms}}}" if listed else "[]v1.LabelSelectorRequirement(nil)"
-    return errors.Spelled(f"v1.LabelSelector{{MatchLabels:{labels}, MatchExpressions:{shown}}}")
-
-
 class TemplateStrategy(BuiltinStrategy):
     """A selector over pods and a template for them."""
 
@@ -54,7 +40,7 @@ class TemplateStrategy(BuiltinStrategy):
             found.append(errors.invalid("spec.selector", selector, text))
         broken = any(cause.field.startswith("spec.selector.matchE") for cause in found)
         if broken:
-            found.append(errors.invalid("spec.selector", go_selector(selector or {}), self.broken_selector))
+            found.append(errors.invalid("spec.selector", selector or {}, self.broken_selector))
         elif selector is None or not matches_label_selector(selector, labels):
             shown = errors.go_map(labels) if labels else errors.Spelled("map[string]string(nil)")
             text = "`selector` does not match template `labels`"

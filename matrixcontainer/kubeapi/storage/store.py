@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,6 +23,7 @@ import orjson
 
 from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, HistoryGap, change_of, records_of
 from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, Log
+from matrixcontainer.kubeapi.storage.object_table import ObjectTable
 from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, encode
 
 log = logging.getLogger(__name__)
@@ -52,11 +52,15 @@ class Store:
         self.now = now
         self.revision = 0
         self.history = History()
+        self._table = table = ObjectTable()
+        self.get, self.objects_of, self.count, self.resources = (
+            table.get,
+            table.objects_of,
+            table.count,
+            table.resources,
+        )
         self.listeners: list[Callable[[Change], None]] = []
         self._next = 0
-        self._objects: dict[str, dict[tuple[str, str], Record]] = {}
-        self._sorted: dict[str, list[Record]] = {}
-        self._shared_lists: set[str] = set()  # whose sorted list somebody may be reading
         self._pending: dict[Key, Record | None] = {}
         self._gathering: Batch | None = None
         self._under_way: Batch | None = None
@@ -79,29 +83,13 @@ class Store:
     def log(self, resource: str) -> Log:
         return self.history.log(resource)
 
-    def get(self, key: Key) -> Record | None:
-        """The committed state."""
-        return self._objects.get(key[0], {}).get(key[1:])
-
     def latest(self, key: Key) -> Record | None:
         """The newest state, what is being written included: what a read-modify-write starts from."""
         return self._pending[key] if key in self._pending else self.get(key)
 
-    def objects_of(self, resource: str, namespace: str = "") -> list[Record]:
-        """Committed objects of a resource by namespace and name; all namespaces when none is given."""
-        ordered = self._sorted.get(resource)
-        if ordered is None:
-            ordered = sorted(self._objects.get(resource, {}).values(), key=_place)
-            self._sorted[resource] = ordered
-        if not namespace:
-            self._shared_lists.add(resource)
-            return ordered
-        first = bisect_left(ordered, (resource, namespace, ""), key=_place)
-        return ordered[first : bisect_left(ordered, (resource, namespace + "\0", ""), key=_place)]
-
     def objects_at(self, resource: str, namespace: str, revision: int) -> list[Record]:
         """The objects as they were at `revision`, which must not be older than `compacted_revision`."""
-        state = dict(self._objects.get(resource, {}))
+        state = self._table.snapshot(resource)
         for change in reversed(self.log(resource).changes):
             if change.revision <= revision:
                 break
@@ -109,14 +97,8 @@ class Store:
                 state.pop(change.record.key[1:], None)
             else:
                 state[change.record.key[1:]] = change.previous
-        found = sorted(state.values(), key=_place)
+        found = sorted(state.values(), key=lambda record: record.key)
         return [record for record in found if not namespace or record.key[1] == namespace]
-
-    def count(self, resource: str) -> int:
-        return len(self._objects.get(resource, {}))
-
-    def resources(self) -> Iterable[str]:
-        return [resource for resource, current in self._objects.items() if current]
 
     # ---- writing
 
@@ -338,13 +320,7 @@ class Store:
 
     def _show(self, change: Change) -> None:
         key = change.record.key
-        current = self._objects.setdefault(key[0], {})
-        left = _left_by(change)
-        if left is None:
-            current.pop(key[1:], None)
-        else:
-            current[key[1:]] = left
-        self._keep_sorted(key, left)
+        self._table.set(key, _left_by(change))
         self.history.remember(change)
         for listener in self.listeners:
             try:
@@ -352,18 +328,6 @@ class Store:
             except Exception:
                 # What is written must be seen by its writer and by everybody else, whatever a listener makes of it.
                 log.exception("a listener failed", extra={"resource": key[0], "object": "/".join(key[1:])})
-
-    def _keep_sorted(self, key: Key, record: Record | None) -> None:
-        """Insert into the sorted list instead of sorting anew; readers keep the list they have."""
-        ordered = self._sorted.get(key[0])
-        if ordered is None:
-            return
-        at = bisect_left(ordered, key, key=_place)
-        end = at + 1 if at < len(ordered) and ordered[at].key == key else at
-        if key[0] in self._shared_lists:
-            self._shared_lists.discard(key[0])
-            ordered = self._sorted[key[0]] = ordered.copy()
-        ordered[at:end] = [record] if record else []
 
     def _wake(self, changes: list[Change]) -> None:
         for resource in {change.record.key[0] for change in changes}:
@@ -395,7 +359,7 @@ class Store:
         self._next = self.revision
         self.history.compacted_revision = compacted_revision
         for record in records_of(objects):
-            self._objects.setdefault(record.key[0], {})[record.key[1:]] = record
+            self._table.set(record.key, record)
         seen: dict[Key, Record | None] = {}
         for row in changes:
             change = change_of(row)
@@ -411,8 +375,7 @@ class Store:
     def _reload(self) -> None:
         """After a gap: everything anew; every watch has to begin again."""
         self.history.forget_all(self.revision)
-        self._objects.clear()
-        self._sorted.clear()
+        self._table.clear()
         self._load()
         for current in list(self.history.logs.values()):
             current.wake()
@@ -421,10 +384,6 @@ class Store:
         if self._worker is not None:
             self._worker.shutdown()
         self.database.close()
-
-
-def _place(record: Record) -> Key:
-    return record.key
 
 
 def _left_by(change: Change) -> Record | None:
