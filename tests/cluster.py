@@ -16,7 +16,7 @@ import httpx
 from matrixcommon.model.errors import MatrixError
 from matrixcontainer.client.client import CRD, FAULT, INFER, INSTANCE, POD, Kind, KubeClient
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.endpoints.app import build_app
+from matrixcontainer.kubeapi.server import build_api
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.mirrors.mirrors import Mirrors
 from matrixcontainer.operator.crds import custom_resource_definitions
@@ -80,12 +80,12 @@ class Cluster(Stack):
         database = open_database(f"sqlite:///{self.folder / 'kube.db'}")
         database.create_tables()
         admin = User("admin")
-        app = build_app(database, self.clock.now, random.Random(self.seed), {"admin": admin})
-        self.kube_api = app.api
+        api = build_api(database, self.clock.now, random.Random(self.seed), {"admin": admin})
+        self.kube_api = api
         await self.kube_api.start()
         headers = {"Authorization": "Bearer admin"}
         self.kube = KubeClient(
-            httpx.AsyncClient(base_url="http://kube", transport=StreamingASGITransport(app), headers=headers)
+            httpx.AsyncClient(base_url="http://kube", transport=StreamingASGITransport(api), headers=headers)
         )
 
     async def _served(self) -> bool:
@@ -114,8 +114,8 @@ class Cluster(Stack):
         await self.operator.report_all()
         await self.operator.report_infers()
         await self.operator.report_metrics()
-        await self.mirrors.look()
-        await self.scheduler.look()
+        await self.mirrors.reconcile()
+        await self.scheduler.reconcile()
 
     async def _cleared(self, name: str) -> bool:
         await self.operator.clear_fault(name)

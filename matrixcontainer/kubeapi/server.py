@@ -1,160 +1,131 @@
-"""The embedded Kubernetes API as one object: store, kinds, verbs, and the controllers a cluster cannot do without.
+"""The composition root: one embedded Kubernetes API out of its parts.
 
-`KubeApi(store, now, chance, access)` is everything but HTTP; `app.py` puts paths and media types before it. Time and
-chance are handed in, so that it runs in one test process under virtual time as well as behind TLS in a process of its
-own.
+`build_api(database, now, rng, tokens)` makes one over a migrated database. `start()` brings up the controllers,
+`stop()` ends them and every open watch. It is also a plain ASGI application, with no lifespan of its own: whoever
+builds it starts and stops it. Time and randomness are handed in, so that it runs in one test process under virtual time
+as well as behind TLS in a process of its own.
 """
 
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
-from matrixcontainer.kubeapi.admission.limit_ranger import limit_gate, limit_judge
-from matrixcontainer.kubeapi.admission.priority import priority_gate
-from matrixcontainer.kubeapi.admission.rbac_escalation import EscalationGate
+from matrixcontainer.kubeapi.admission.limit_ranger import apply_limits, validate_limits
+from matrixcontainer.kubeapi.admission.priority import set_priority
+from matrixcontainer.kubeapi.admission.rbac_escalation import RbacEscalation
 from matrixcontainer.kubeapi.admission.resource_quota import QuotaAdmission
-from matrixcontainer.kubeapi.admission.webhooks import Admission
-from matrixcontainer.kubeapi.apiextensions.controller import Definitions
-from matrixcontainer.kubeapi.auth.authentication import Access
-from matrixcontainer.kubeapi.auth.authorizer import Authorizer
+from matrixcontainer.kubeapi.admission.webhooks import Webhooks
+from matrixcontainer.kubeapi.apiextensions.crds import CrdStrategy
+from matrixcontainer.kubeapi.auth.authentication import Access, User
 from matrixcontainer.kubeapi.builtin.kinds import register_builtins
-from matrixcontainer.kubeapi.controllers.cluster_roles import ClusterRoles
-from matrixcontainer.kubeapi.controllers.compaction import Upkeep
-from matrixcontainer.kubeapi.controllers.disruption_budget import Disruptions
-from matrixcontainer.kubeapi.controllers.garbage_collector import GarbageCollector
-from matrixcontainer.kubeapi.controllers.manager import Workloads
-from matrixcontainer.kubeapi.controllers.namespaces import Namespaces
-from matrixcontainer.kubeapi.endpoints import api_services
-from matrixcontainer.kubeapi.endpoints.discovery import Discovery
-from matrixcontainer.kubeapi.endpoints.openapi import OpenApi
-from matrixcontainer.kubeapi.registry.deleting import DeletingVerbs
-from matrixcontainer.kubeapi.registry.resource import Registry
+from matrixcontainer.kubeapi.controllers.manager import Manager
+from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
+from matrixcontainer.kubeapi.endpoints.app import App
+from matrixcontainer.kubeapi.endpoints.metrics import MetricsApi
+from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
+from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.storage.backend import Database
 from matrixcontainer.kubeapi.storage.store import Store
+from matrixcontainer.kubeapi.transport import asgi
 
-LOOK_AT_LEAD_S = 1.0
+LEADER_CHECK_S = 1.0
+CRD = "apiextensions.v1.CustomResourceDefinition"
 
 
 class KubeApi:
-    """`start()` brings up the controllers, `stop()` ends them and every open watch."""
+    """`workloads` turns on all that makes, places, runs and counts pods; without, that is left to others."""
 
-    def __init__(self, store: Store, now: Callable[[], float], chance: random.Random, access: Access) -> None:
-        self.store, self.now, self.chance, self.access = store, now, chance, access
-        self.started = now()
-        self.authorizer = Authorizer(store)
-        self.registry = Registry()
-        register_builtins(self.registry)
-        api_services.register(self.registry)
-        self.verbs = DeletingVerbs(store, now, chance)
-        self.discovery = Discovery(self.registry)
-        self.openapi = OpenApi(self.registry)
-        self.admission = Admission(store, self.registry, chance)
-        self.runs_workloads = True
-        self.time_scale = 1.0  # emulated seconds in one of ours, for who acts on the emulated world
-        self.root_ca = ""
-        self.extra_bindings: list[dict[str, Any]] = []  # roles and bindings kept beside the default ones
-        self._make_controllers()
-        self.stopping = False
-        self._runs: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        self._tasks: list[asyncio.Task[None]] = []
+    def __init__(
+        self,
+        core: Core,
+        workloads: bool = True,
+        root_ca: str = "",
+        extra_bindings: list[dict[str, Any]] | None = None,
+    ) -> None:
+        self.core, self.store = core, core.store
+        self._workloads, self._root_ca, self._extra_bindings = workloads, root_ca, extra_bindings or []
+        register_builtins(core.registry, {CRD: CrdStrategy()})
+        self.webhooks = Webhooks(core.store, core.registry, core.rng)
+        self.app = App(core, self.webhooks)
+        self._informers, self._quotas = Informers(core), QuotaAdmission(core)
+        self._usages = UsageReader(core, self._informers.pods)
         self._leading: asyncio.Task[None] | None = None
-        self.failures: list[str] = []
-        self.report: Callable[[BaseException, str], None] = lambda failure, where: None
+        self.manager = self._new_manager()
 
-    def _make_controllers(self) -> None:
-        """Fresh ones, which know nothing yet."""
-        self.definitions = Definitions(self)
-        self.namespaces = Namespaces(self)
-        self.cluster_roles = ClusterRoles(self)
-        self.garbage = GarbageCollector(self)
-        self.disruptions = Disruptions(self)
-        self.upkeep = Upkeep(self)
-        self.workloads = Workloads(self)
-        self.quotas = QuotaAdmission(self)
-        store, verbs = self.store, self.verbs
-        verbs.namespace_state = self.namespaces.state
-        verbs.kind_of = self.registry.by_kind
-        verbs.gates = [self.namespaces.gate, limit_gate(store), priority_gate(store), EscalationGate(self.authorizer)]
-        verbs.gates.append(self.admission.mutate)
-        verbs.judges = [limit_judge(store), self.admission.validate, self.quotas.judge]
+    async def __call__(self, scope: dict[str, Any], receive: asgi.Receive, send: asgi.Send) -> None:
+        await asgi.serve(self.app, scope, receive, send)
+
+    def _new_manager(self) -> Manager:
+        """Fresh controllers, which know nothing yet."""
+        core, writer = self.core, self.core.verbs.writer
+        manager = Manager(core, self._root_ca, self._extra_bindings)
+        if self._workloads:
+            manager.add_workloads(self._informers, self._usages, self._quotas)
+        writer.namespace_state = manager.namespaces.state
+        writer.mutating = [
+            manager.namespaces.admit,
+            apply_limits(core.store),
+            set_priority(core.store),
+            RbacEscalation(core.authorizer),
+            self.webhooks.mutate,
+        ]
+        writer.validating = [validate_limits(core.store), self.webhooks.validate, self._quotas.validate]
+        return manager
 
     async def start(self) -> None:
         """Ready to answer when it returns. On a shared database only one process acts; the others stand by."""
-        self._take_notice()
+        if self._workloads:
+            MetricsApi(self.core, self._usages, self._informers.nodes).register()
+            self._informers.load()
+        self._listen_to_changes()
         self.store.listen()
         if await self.store.lead():
-            await self._act()
+            await self.manager.start()
         if self.store.shared:
-            self._leading = asyncio.create_task(self._keep_running(self._follow_the_lead), name="lead")
+            self._leading = asyncio.create_task(self._follow_leadership(), name="leadership")
 
-    def _take_notice(self) -> None:
-        """The controllers learn what there is and hear of every change, whether they act or not."""
-        status = (self.definitions, self.namespaces, self.cluster_roles, self.garbage, self.disruptions)
-        self.store.listeners[:] = [one.notice for one in (self.admission, self.authorizer, *status)]
-        self.definitions.load()
-        self.garbage.load()
-        self.disruptions.load()
-        self._runs = [one.run for one in (*status, self.upkeep)]
-        if self.runs_workloads:
-            self.store.listeners.append(self.workloads.notice)
-            self.workloads.load()
-            self._runs += self.workloads.runs()
+    def _listen_to_changes(self) -> None:
+        self.store.listeners[:] = [self.webhooks.on_change, self.core.authorizer.on_change, self.manager.on_change]
+        self.manager.load()
 
-    async def _act(self) -> None:
-        for run in self._runs:
-            self._tasks.append(asyncio.create_task(self._keep_running(run), name=run.__qualname__))
-        await self.namespaces.ensure_system()
-        await self.cluster_roles.ensure_bootstrap()
-
-    async def _rest(self) -> None:
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-    async def _follow_the_lead(self) -> None:
-        """Act while this process has the lead; who lost it begins anew, for others have acted since."""
-        while True:
-            leads, acts = await self.store.lead(), bool(self._tasks)
-            if leads and not acts:
-                await self.store.see_all()
-                await self._act()
-            elif acts and not leads:
-                await self._rest()
-                self._make_controllers()
-                self._take_notice()
-            await asyncio.sleep(LOOK_AT_LEAD_S)
-
-    async def _keep_running(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """A controller that trips is noted and started again: they are level-based and look afresh."""
+    async def _follow_leadership(self) -> None:
+        """Act while this process leads; who lost the lead begins anew, for others have acted since."""
         while True:
             try:
-                await run()
-            except asyncio.CancelledError:
-                raise
+                await self._check_leadership()
             except Exception as failure:
-                self.failures.append(f"{type(failure).__name__}: {failure}")
-                self.report(failure, run.__qualname__)
-                del self.failures[:-20]
-                await asyncio.sleep(1.0)
+                self.core.record_failure(failure, "leadership")
+            await asyncio.sleep(LEADER_CHECK_S)
+
+    async def _check_leadership(self) -> None:
+        leads, acts = await self.store.lead(), self.manager.running
+        if leads and not acts:
+            await self.store.read_latest()
+            await self.manager.start()
+        elif acts and not leads:
+            await self.manager.stop()
+            self.manager = self._new_manager()
+            self._listen_to_changes()
 
     async def stop(self) -> None:
-        self.stopping = True
-        self.wake_watches()
+        self.core.stopping = True
+        self.core.wake_watches()
         if self._leading is not None:
             self._leading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._leading
-        await self._rest()
-        await self.admission.caller.close()
+        await self.manager.stop()
+        await self.webhooks.client.close()
 
-    def wake_watches(self, storage: str | None = None) -> None:
-        for resource in [storage] if storage else list(self.store.history.logs):
-            self.store.log(resource).wake()
 
-    def end_watches_of_the_gone(self, storage: str) -> None:
-        """Watchers look for themselves whether their resource is still served."""
-        self.wake_watches(storage)
+def build_api(
+    database: Database, now: Callable[[], float], rng: random.Random, tokens: dict[str, User] | None = None
+) -> KubeApi:
+    """An API over a migrated database; `start()` and `stop()` are the caller's to await.
+
+    `tokens` maps bearer tokens to users. `now` gives seconds since the epoch, in whatever time the caller lives.
+    """
+    key = rng.randbytes(32)
+    return KubeApi(Core(Store(database, now), now, rng, Access(tokens or {}, key, now)))

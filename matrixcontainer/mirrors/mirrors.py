@@ -105,7 +105,7 @@ class Mirrors:
         self._statuses: dict[str, dict[str, Any]] = {}
         self._anew_at = 0.0
 
-    async def look(self) -> str:
+    async def reconcile(self) -> str:
         """Bring every mirror up to date."""
         if self._wall() >= self._anew_at:
             self._forget()

@@ -2,7 +2,7 @@
 
 Each keeps its node's Lease, as a real kubelet does, so that the cluster's node controller knows it alive; what is bound
 to the node runs and what is deleted ends, by the same stages and the same function that the embedded API's kubelets
-use (`kubeapi/controllers/pod_life.py`), and those leave a node with a Lease to us. A kubelet whose node is lost does
+use (`kubeapi/kubelet/virtual_kubelet.py`), and those leave a node with a Lease to us. A kubelet whose node is lost does
 nothing: its Lease runs out, and its pods stay as they are until somebody removes them by force.
 """
 
@@ -19,9 +19,9 @@ from matrixcommon.model.errors import Conflict, NotFound
 from matrixcontainer.client.client import EVENT, LEASE, NODE, POD, KubeClient
 from matrixcontainer.client.events import event_body
 from matrixcontainer.kubeapi.kubelet.node_info import made_up_address
-from matrixcontainer.kubeapi.kubelet.pod_events import News, news
-from matrixcontainer.kubeapi.kubelet.pod_lifecycle import Next, live
+from matrixcontainer.kubeapi.kubelet.pod_events import PodEvent
 from matrixcontainer.kubeapi.kubelet.stage_delays import Pace, load_pace
+from matrixcontainer.kubeapi.kubelet.virtual_kubelet import PodSync, pod_address, sync_pod
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixresource.client import ResourceClient
 
@@ -34,7 +34,7 @@ RENEW_S = 10.0
 
 
 class Kubelets:
-    """All of them. `again_s` after a look: when a pod's next stage is due, None when none is."""
+    """All of them. `again_s` after a pass: when a pod's next stage is due, None when none is."""
 
     def __init__(
         self, kube: KubeClient, resource: ResourceClient, wall: Callable[[], float], pace: Pace | None = None
@@ -45,7 +45,7 @@ class Kubelets:
         self._pace = pace or load_pace()
         self.again_s: float | None = None
 
-    async def look(self) -> str:
+    async def reconcile(self) -> str:
         """Bring every pod on a living node to the stage it should be at."""
         self.again_s = None
         pods = [pod for pod in (await self._kube.list(POD))[0] if pod["spec"].get("nodeName")]
@@ -59,7 +59,7 @@ class Kubelets:
         return f"{touched} pods touched"
 
     async def renew_leases(self) -> str:
-        """Say that every living node is alive. The Lease goes with its Node."""
+        """Renew the Lease of every living node. The Lease goes with its Node."""
         alive = await self._alive()
         nodes, _ = await self._kube.list(NODE, labels=f"{MANAGED_LABEL}={MANAGED_BY}")
         mirrored = {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
@@ -79,30 +79,31 @@ class Kubelets:
         }
 
     async def _reconcile(self, pod: dict[str, Any]) -> int:
-        now = self._wall()
-        coming = live(pod, now, self._pace, made_up_address(pod["spec"]["nodeName"]), _pod_address(pod))
-        if coming.at is not None:
-            self.again_s = min(self.again_s or coming.at - now, coming.at - now)
-        if coming.status is None and not coming.remove:
+        uid, current_ip = pod["metadata"]["uid"], (pod.get("status") or {}).get("podIP")
+        host_ip = made_up_address(pod["spec"]["nodeName"])
+        sync = sync_pod(pod, self._wall(), self._pace, host_ip, current_ip or pod_address(uid))
+        if sync.again_s is not None:
+            self.again_s = min(self.again_s or sync.again_s, sync.again_s)
+        if sync.status is None and not sync.remove:
             return 0
-        with contextlib.suppress(NotFound, Conflict):  # somebody was faster; the next look sees it
-            await self._carry_out(pod, coming)
+        with contextlib.suppress(NotFound, Conflict):  # somebody was faster; the next pass sees it
+            await self._carry_out(pod, sync)
         return 1
 
-    async def _carry_out(self, pod: dict[str, Any], coming: Next) -> None:
+    async def _carry_out(self, pod: dict[str, Any], sync: PodSync) -> None:
         metadata = pod["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
-        if coming.status is not None:
+        if sync.status is not None:
             current = pod.get("status") or {}
-            gone = {key: None for key in current if key not in coming.status}
-            body = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": coming.status | gone}
+            gone = {key: None for key in current if key not in sync.status}
+            body = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": sync.status | gone}
             await self._kube.merge(POD, name, body, namespace, "status")
-            for reported in news(pod, coming.status):
-                await self._tell(pod, reported)
-        if coming.remove:
+            for event in sync.events:
+                await self._record_event(pod, event)
+        if sync.remove:
             await self._kube.delete(POD, name, namespace, grace_s=0, uid=metadata["uid"])
 
-    async def _tell(self, pod: dict[str, Any], reported: News) -> None:
+    async def _record_event(self, pod: dict[str, Any], reported: PodEvent) -> None:
         metadata = pod["metadata"]
         about = {"apiVersion": "v1", "kind": "Pod"} | {key: metadata[key] for key in ("name", "namespace", "uid")}
         digest = hashlib.sha256(f"{metadata['uid']}{metadata['resourceVersion']}{reported}".encode()).hexdigest()[:12]
@@ -117,10 +118,3 @@ class Kubelets:
         )
         with contextlib.suppress(NotFound, Conflict):
             await self._kube.create(EVENT, body, metadata["namespace"])
-
-
-def _pod_address(pod: dict[str, Any]) -> str:
-    """The address it has, or one drawn from its uid, in a block of this emulation's own."""
-    current = (pod.get("status") or {}).get("podIP")
-    mark = hashlib.sha256(pod["metadata"]["uid"].encode()).digest()
-    return current or f"10.{244 + mark[0] % 4}.{mark[1]}.{mark[2] % 254 + 1}"

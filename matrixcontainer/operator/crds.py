@@ -1,7 +1,7 @@
 """The custom resources of group cloudmatrix.io/v1alpha1, printed from the classes that the services use.
 
-CloudMatrixInstance (cmi) and CloudMatrixInfer (cminf) are specs, MatrixFault (mf) breaks emulated hardware, Supernode
-(sn) and NetworkSlice (nsl) are read-only mirrors of what MatrixResource and MatrixLink hold.
+CloudMatrixInstance (cmi) and CloudMatrixInfer (cminf) are desired states, MatrixFault (mf) breaks emulated hardware,
+Supernode (sn) and NetworkSlice (nsl) are read-only mirrors of what MatrixResource and MatrixLink hold.
 
     python -m matrixcontainer.operator.crds          prints the CRDs as YAML
 """
@@ -334,7 +334,7 @@ def _definitions() -> list[dict[str, Any]]:
             _status(),
             [_column("Kind", ".spec.kind"), _column("Target", ".spec.target"), _column("State", ".status.state"), AGE],
             scope="Cluster",
-            description="A fault on the emulated hardware. The control plane is not informed: it has to find it.",
+            description="A fault on the emulated hardware. The control plane is not informed: it has to detect it.",
         ),
         _crd(
             "Supernode",

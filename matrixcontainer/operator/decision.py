@@ -1,4 +1,4 @@
-"""next_action: what to do about one resource, decided on what is requested and what is observed. Pure."""
+"""next_action: what to do about one resource, decided on the spec and what is observed. Pure."""
 
 from __future__ import annotations
 
@@ -60,4 +60,4 @@ def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:
         return Action("Nothing", why="an instance of that name is still being deleted")
     if observed.request() != request:
         return Action("EnsureInstance", request, "the shape has changed")
-    return Action("Nothing", why="as requested")
+    return Action("Nothing", why="as specified")

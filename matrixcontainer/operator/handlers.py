@@ -1,4 +1,5 @@
-"""Kopf's view of the operator: which change of which resource calls which action, and what to do when it is refused.
+"""Kopf's view of the operator: which change of which resource calls which reconcile function, and what to do when it is
+refused.
 
 What may pass by itself is tried again soon; what cannot is written into the status and left until the spec changes.
 """
@@ -44,14 +45,14 @@ def registry_for(operator: Operator, access: KubeAccess, nudge: Callable[[], Non
         settings.persistence.finalizer = FINALIZER
         settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="kopf.cloudmatrix.io")
         settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="kopf.cloudmatrix.io")
-        settings.posting.enabled = False  # events are reported by what happened to the instance, not by our own log
+        settings.posting.enabled = False  # events come from what happened to the instance, not from our own log
         settings.execution.max_workers = 2
 
     @kopf.on.resume(*_of(INSTANCE), registry=registry)
     @kopf.on.create(*_of(INSTANCE), registry=registry)
     @kopf.on.update(*_of(INSTANCE), registry=registry)
-    async def instance_desired(body: kopf.Body, **_: Any) -> None:
-        await _settle(lambda: operator.reconcile_instance(_plain(body)), body)
+    async def instance_changed(body: kopf.Body, **_: Any) -> None:
+        await _perform(lambda: operator.reconcile_instance(_plain(body)), body)
         nudge()
 
     @kopf.on.delete(*_of(INSTANCE), registry=registry)
@@ -61,8 +62,8 @@ def registry_for(operator: Operator, access: KubeAccess, nudge: Callable[[], Non
     @kopf.on.resume(*_of(INFER), registry=registry)
     @kopf.on.create(*_of(INFER), registry=registry)
     @kopf.on.update(*_of(INFER), registry=registry)
-    async def infer_desired(body: kopf.Body, **_: Any) -> None:
-        await _settle(lambda: operator.reconcile_infer(_plain(body)), body)
+    async def infer_changed(body: kopf.Body, **_: Any) -> None:
+        await _perform(lambda: operator.reconcile_infer(_plain(body)), body)
         nudge()
 
     @kopf.on.delete(*_of(INFER), registry=registry)
@@ -71,14 +72,14 @@ def registry_for(operator: Operator, access: KubeAccess, nudge: Callable[[], Non
 
     @kopf.on.resume(*_of(FAULT), registry=registry)
     @kopf.on.create(*_of(FAULT), registry=registry)
-    async def fault_desired(body: kopf.Body, **_: Any) -> None:
-        await _settle(lambda: operator.inject_fault(_plain(body)), body)
+    async def fault_changed(body: kopf.Body, **_: Any) -> None:
+        await _perform(lambda: operator.inject_fault(_plain(body)), body)
 
     @kopf.on.delete(*_of(FAULT), registry=registry)
     async def fault_deleted(body: kopf.Body, **_: Any) -> None:
-        await _settle(lambda: operator.clear_fault(str(body.metadata.name)), body)
+        await _perform(lambda: operator.clear_fault(str(body.metadata.name)), body)
 
-    async def _settle(action: Callable[[], Awaitable[object]], body: kopf.Body) -> None:
+    async def _perform(action: Callable[[], Awaitable[object]], body: kopf.Body) -> None:
         try:
             await action()
         except MatrixError as refused:

@@ -1,8 +1,7 @@
 """The operator's protagonist: observe, decide, perform, report, for each kind of resource.
 
-`reconcile_instance` and related kinds take the resource as it is now and bring the services nearer to it; run twice
-they do nothing the second time. Kopf calls them on every change of a resource, `Reporter` on every change in the
-services.
+`reconcile_instance` and its siblings take the resource as it is now and bring the services nearer to it; run twice they
+do nothing the second time. Kopf calls them on every change of a resource, `Reporter` on every change in the services.
 """
 
 from __future__ import annotations
@@ -117,8 +116,8 @@ class Operator:
                 log.warning("instance refused", extra={"instance": body["metadata"]["name"], "why": refused.message})
         return f"{len(resources)} instances reported"
 
-    async def tell_event(self, event: dict[str, Any]) -> None:
-        """Tell what happened to an instance as an Event on its resource; reported twice, it is there once."""
+    async def record_event(self, event: dict[str, Any]) -> None:
+        """Record what happened to an instance as an Event on its resource; recorded twice, it is there once."""
         resources, _ = await self._kube.list(INSTANCE)
         places = {each["metadata"]["name"]: each["metadata"] for each in resources}
         found = places.get(event["instance"])
@@ -131,7 +130,7 @@ class Operator:
     # -- CloudMatrixInfer ----------------------------------------------------------------------------------------
 
     async def reconcile_infer(self, body: dict[str, Any]) -> bool:
-        """Deploy the workload once its instance serves, a pod for each of its nodes. True when it is as requested."""
+        """Deploy the workload once its instance serves, a pod for each of its nodes. True when it is as specified."""
         metadata, spec = body["metadata"], body["spec"]
         instance = await self._compute.find_instance(spec["instance"])
         deployment = await self._inference.find(metadata["name"])
@@ -194,7 +193,7 @@ class Operator:
         pods: int,
         refused: MatrixError | None = None,
     ) -> None:
-        """Write the status. A `refused` spec leaves a deployment that is there as it was, and so it is reported."""
+        """Write the status. A `refused` spec leaves a deployment that is there as it was, and the status says so."""
         current = body.get("status") or {}
         generation = body["metadata"].get("generation", 1)
         state = deployment["state"] if deployment is not None else "Pending"
@@ -205,7 +204,7 @@ class Operator:
         conditions = condition(
             current.get("conditions") or [], "Ready", serving, state, message, generation=generation, now=now
         )
-        why = ("Settled", "everything is as requested") if not waiting else ("Waiting", waiting)
+        why = ("Settled", "everything is as specified") if not waiting else ("Waiting", waiting)
         if refused is not None:
             why = (refused.reason, refused.message)
         conditions = condition(
@@ -247,7 +246,7 @@ class Operator:
         return f"{len(resources)} deployments reported"
 
     async def report_refusal(self, kind: Kind, body: dict[str, Any], refused: MatrixError) -> None:
-        """Say in the status why a spec cannot be followed; it stays so until the spec changes."""
+        """Write into the status why a spec is refused; it stays so until the spec changes."""
         metadata = body["metadata"]
         conditions = condition(
             (body.get("status") or {}).get("conditions") or [],
@@ -287,7 +286,7 @@ class Operator:
         current, generation = body.get("status") or {}, body["metadata"].get("generation", 1)
         if (current.get("state"), current.get("observedGeneration")) == ("Injected", generation):
             return
-        message = f"{spec['kind']} is on {spec['target']}; the control plane is not reported"
+        message = f"{spec['kind']} is on {spec['target']}; the control plane is not informed"
         conditions = condition(
             current.get("conditions") or [], "Ready", True, "Injected", message, generation=generation, now=self._wall()
         )

@@ -166,7 +166,7 @@ def reported_of(
 
 
 def event_object(event: dict[str, Any], namespace: str, uid: str, wall_now: float) -> dict[str, Any]:
-    """A Kubernetes Event for one of MatrixCompute's; its name derives from it, so that it is reported once."""
+    """A Kubernetes Event for one of MatrixCompute's; its name derives from it, so that it is recorded once."""
     about = {
         "apiVersion": "cloudmatrix.io/v1alpha1",
         "kind": "CloudMatrixInstance",

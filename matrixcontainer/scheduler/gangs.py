@@ -8,7 +8,7 @@
 | Kueue | annotations `kueue.x-k8s.io/podset-required-topology` and `-preferred-` with a node label | the domain |
 | MindCluster | label `huawei.com/schedule_minAvailable` | the gang's size |
 | MindCluster | annotation `sp-block`, in dies (16 a node) | a block: must divide the gang |
-| MindCluster | annotation `reserve-nodes` | nodes held ready beside the gang to step in for a lost one |
+| MindCluster | annotation `reserve-nodes` | nodes reserved beside the gang to step in for a lost one |
 | Volcano, coscheduling | PodGroup: `minMember`, `networkTopology` | size and domain (`pod_groups.py`) |
 | Kubernetes | `spec.priority` (of a PriorityClass), `spec.preemptionPolicy` | whom it may preempt |
 
@@ -64,7 +64,7 @@ class Gang:
 
     @property
     def notes(self) -> dict[str, str]:
-        """What is reported of the gang, by its PodGroup and, before that, by its first pod."""
+        """What is declared of the gang, by its PodGroup and, before that, by its first pod."""
         return {**self.group.annotations, **(self.pods[0]["metadata"].get("annotations") or {})}
 
     @property

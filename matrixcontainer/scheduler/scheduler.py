@@ -1,7 +1,7 @@
 """Places pods that ask for NPUs under `schedulerName: matrix-scheduler`, gangs whole, on nodes MatrixResource chooses.
 
 A gang gets an allocation of its own; a pod is bound once its node's agent has reported it active. What stands in the
-way is reported as an event and as the pod's PodScheduled condition, in MatrixResource's own words. When the last pod of
+way is recorded as an event and as the pod's PodScheduled condition, in MatrixResource's own words. When the last pod of
 a gang is gone, so is its allocation. Works through bindings, on any Kubernetes API.
 """
 
@@ -37,7 +37,7 @@ class PodScheduler:
         self._wall = wall
         self._reported: dict[str, str] = {}
 
-    async def look(self) -> str:
+    async def reconcile(self) -> str:
         """Place what waits, release what is over. A sentence about what was done."""
         pods, _ = await self._kube.list(POD)
         ours = [pod for pod in pods if pod["spec"].get("schedulerName") == SCHEDULER_NAME]
@@ -127,7 +127,7 @@ class PodScheduler:
                             await self._kube.delete(POD, pod["metadata"]["name"], gang.namespace, grace_s=0)
 
     async def _explain(self, gang: Gang, reason: str, message: str) -> None:
-        """Why the gang waits, on each of its unbound pods; reported once until it changes."""
+        """Why the gang waits, on each of its unbound pods; recorded once until it changes."""
         for pod in gang.alive():
             name = pod["metadata"]["name"]
             if pod["spec"].get("nodeName") or self._reported.get(pod["metadata"]["uid"]) == message:

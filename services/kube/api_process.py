@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matrixcontainer.kubeapi.auth.authentication import Access
-from matrixcontainer.kubeapi.endpoints.app import App
 from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.storage.objects import StorageError
 from matrixcontainer.kubeapi.storage.opening import open_database
@@ -66,13 +66,11 @@ class Kube:
         except StorageError as failure:
             print(f"kube: {failure}", file=sys.stderr)
             raise SystemExit(1) from None
-        api = KubeApi(store, time.time, random.Random(self.seed), Access(tokens, signing_key, time.time))
-        api.runs_workloads = self.workloads
-        api.time_scale = self.time_scale
-        api.root_ca = ca.read_text()
-        api.report = _report
+        core = Core(store, time.time, random.Random(self.seed), Access(tokens, signing_key, time.time))
+        core.report = _report
+        core.time_scale = self.time_scale
         operator = USERS["operator"].name
-        api.extra_bindings = roles_for(operator)
+        api = KubeApi(core, self.workloads, ca.read_text(), roles_for(operator))
         sys.setswitchinterval(SWITCH_S)
         gc.freeze()
         gc.set_threshold(COLLECT_EVERY)
@@ -85,7 +83,7 @@ class Kube:
             log.info("listening", extra={"url": self.url, "kubeconfig": str(kubeconfig.resolve())})
 
         async def serve() -> None:
-            server = Server(App(api), self.listener, tls_of(certificate, key))
+            server = Server(api, self.listener, tls_of(certificate, key))
             server.stop_on_signals()
             await server.serve(announce)
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 
-from matrixcontainer.kubeapi.endpoints.app import App
+from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.transport.connection import Connection
 from matrixcontainer.kubeapi.transport.http1 import Http1
 from services.kube.bind import listen
@@ -25,8 +25,8 @@ FAREWELL_S = 1.0  # for requests under way, once asked to stop
 class Server:
     """Starts the controllers before it listens; ends open watches before it waits for connections to finish."""
 
-    def __init__(self, app: App, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
-        self.app, self._listener, self._tls = app, listener, tls
+    def __init__(self, api: KubeApi, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        self.api, self._listener, self._tls = api, listener, tls
         self._clients: set[Http1] = set()
         self._stopping = asyncio.Event()
         self._alone = asyncio.Event()
@@ -34,7 +34,7 @@ class Server:
     async def serve(self, announce: Callable[[], None] = lambda: None) -> None:
         """Until `stop`; `announce` is called once the first connection would be answered."""
         loop = asyncio.get_running_loop()
-        await self.app.api.start()
+        await self.api.start()
         self._listener.setblocking(False)
         self._listener.listen(BACKLOG)
         loop.add_reader(self._listener, self._accept)
@@ -48,7 +48,7 @@ class Server:
         finally:
             loop.remove_reader(self._listener)
             self._listener.close()
-            await self.app.api.stop()
+            await self.api.stop()
             await self._farewell()
 
     def stop(self) -> None:
@@ -71,7 +71,7 @@ class Server:
                 loop.call_later(1.0, self._accept_again)
                 return
             connection = Connection(loop, sock, self._tls)
-            client = Http1(self.app, connection)
+            client = Http1(self.api.app, connection)
             self._clients.add(client)
             connection.ended = partial(self._gone, client)
             connection.start()
@@ -112,10 +112,10 @@ def tls_of(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 @contextlib.asynccontextmanager
-async def in_this_loop(app: App, host: str = "127.0.0.1") -> AsyncIterator[str]:
+async def in_this_loop(api: KubeApi, host: str = "127.0.0.1") -> AsyncIterator[str]:
     """Serve without TLS on a free loopback port while the block runs; yields the URL, for clients that need one."""
     listener = listen(host, 0)
-    server = Server(app, listener)
+    server = Server(api, listener)
     ready = asyncio.Event()
     url = f"http://{host}:{listener.getsockname()[1]}"
     task = asyncio.create_task(server.serve(ready.set))

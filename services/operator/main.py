@@ -8,7 +8,8 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,19 +131,30 @@ async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], nudg
         await asyncio.sleep(RETRY_WALL_S)
 
 
-async def tell_events(operator: Operator, compute: ComputeClient) -> None:
-    """For ever: tell on the resources what MatrixCompute says happened to their instances."""
+async def supervised(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """For ever: the work, begun again after whatever ends it; it never ends without a line in the log."""
+    while True:
+        try:
+            await work()
+            log.error("background task ended", extra={"task": name})
+        except Exception:
+            log.exception("background task failed", extra={"task": name})
+        await asyncio.sleep(RETRY_WALL_S)
+
+
+async def record_events(operator: Operator, compute: ComputeClient) -> None:
+    """For ever: record on the resources what MatrixCompute reports of their instances."""
     since: int | None = None
     while True:
         try:
             async for event in compute.watch("events", since):
                 if event.type == "ADDED":
-                    await operator.tell_event(event.view)
+                    await operator.record_event(event.view)
                 since = event.rv
         except Gone:
             since = None
         except MatrixError as refused:
-            log.info("events are not reported", extra={"why": refused.message})
+            log.info("events are not recorded", extra={"why": refused.message})
         await asyncio.sleep(RETRY_WALL_S)
 
 
@@ -175,11 +187,11 @@ class OperatorProcess:
         self.metrics = Periodic(
             "metrics", self.operator.report_metrics, wall, period_s=metrics_s, floor_wall_s=METRICS_FLOOR_WALL_S
         )
-        self.mirrors = Periodic("mirrors", mirrors.look, wall, period_s=30, rest_s=1.5)
+        self.mirrors = Periodic("mirrors", mirrors.reconcile, wall, period_s=30, rest_s=1.5)
         self.kubelets = Periodic("kubelets", self._reconcile_pods, wall, period_s=10, rest_s=0.3)
         self.leases = Periodic("node-leases", self._kubelets.renew_leases, wall, period_s=RENEW_S, rest_s=1.0)
         scheduler = PodScheduler(self.kube, self.resource, time.time)
-        self.scheduler = Periodic("pod-scheduler", scheduler.look, wall, period_s=10, rest_s=0.2)
+        self.scheduler = Periodic("pod-scheduler", scheduler.reconcile, wall, period_s=10, rest_s=0.2)
         self.watchers: tuple[Periodic, ...] = (
             self.instances,
             self.infers,
@@ -201,7 +213,7 @@ class OperatorProcess:
         return text
 
     async def _reconcile_pods(self) -> str:
-        text = await self._kubelets.look()
+        text = await self._kubelets.reconcile()
         if self._kubelets.again_s is not None:
             asyncio.get_running_loop().call_later(self._kubelets.again_s, self.kubelets.nudge)
         return text
@@ -247,18 +259,20 @@ class OperatorProcess:
         self._on_standby = False
         if self._settings.install_crds:
             await self._unless_stopped(self.install_crds())
-        tasks = [asyncio.create_task(watcher.run()) for watcher in self.watchers]
-        tasks += [
-            asyncio.create_task(tell_events(self.operator, self.compute)),
-            asyncio.create_task(follow(lambda since: self.compute.watch("instances", since), self._nudge_reports)),
-            asyncio.create_task(follow(self.inference.watch, self._nudge_reports)),
-            asyncio.create_task(self._follow_pods()),
-            asyncio.create_task(follow(lambda since: self.resource.watch("allocations", since), self.scheduler.nudge)),
-            asyncio.create_task(follow(lambda since: self.resource.watch("nodes", since), self.mirrors.nudge)),
-            asyncio.create_task(
-                follow(lambda since: watch(self._link_http, "/v1/slices", since=since), self.mirrors.nudge)
+        slices = partial(watch, self._link_http, "/v1/slices")
+        background: dict[str, Callable[[], Awaitable[None]]] = {
+            **{watcher.name: watcher.run for watcher in self.watchers},
+            "events": lambda: record_events(self.operator, self.compute),
+            "watch-instances": lambda: follow(lambda rv: self.compute.watch("instances", rv), self._nudge_reports),
+            "watch-deployments": lambda: follow(self.inference.watch, self.infers.nudge),
+            "watch-pods": self._follow_pods,
+            "watch-allocations": lambda: follow(
+                lambda rv: self.resource.watch("allocations", rv), self.scheduler.nudge
             ),
-        ]
+            "watch-nodes": lambda: follow(lambda rv: self.resource.watch("nodes", rv), self.mirrors.nudge),
+            "watch-slices": lambda: follow(lambda rv: slices(since=rv), self.mirrors.nudge),
+        }
+        tasks = [asyncio.create_task(supervised(name, work), name=name) for name, work in background.items()]
         kept = asyncio.create_task(self.leadership.keep())
         kept.add_done_callback(lambda _: self._stopping.set())
         await self._kopf(tasks)

@@ -51,7 +51,7 @@ ACCEPTED = (
         "A CEL rule that does not compile is refused for the same field; the compiler's explanation is worded differently.",
     ),
     Accepted(
-        r"message: .*Invalid value: (\[\])?\w+\.\w+\{",
+        r"message: .*(Invalid|Duplicate) value: (\[\])?\w+\.\w+\{",
         "A refused value that is a whole object is shown as JSON; Go shows it as Go source.",
     ),
     Accepted(
@@ -59,7 +59,7 @@ ACCEPTED = (
         "A refused change of a pod's spec names the rule; Go adds a picture of the difference between two Go structs.",
     ),
     Accepted(
-        r"(message|warnings).*(cannot unmarshal|json parse error|cannot restore|decode|unexpected end of JSON|invalid character)",
+        r"(message|warnings).*(cannot unmarshal|is registered for version|json parse error|cannot restore|decode|unexpected end of JSON|invalid character)",
         "A body that cannot be decoded is refused; the text of Go's decoder is not imitated.",
     ),
 )

@@ -26,7 +26,7 @@ async def test_they_keep_leases_and_run_what_is_bound_as_the_embedded_ones_would
     async with Cluster(tmp_path) as cluster:
         mirrors = Mirrors(cluster.kube, cluster.resource, cluster._slices, cluster.clock.now, shared=True)
         kubelets = Kubelets(cluster.kube, cluster.resource, cluster.clock.now)
-        await mirrors.look()
+        await mirrors.reconcile()
         node = await cluster.kube.find(NODE, HOME)
         assert node is not None
         taints = [{"key": "huawei.com/Ascend910", "value": "present", "effect": "NoSchedule"}]
@@ -46,7 +46,7 @@ async def test_they_keep_leases_and_run_what_is_bound_as_the_embedded_ones_would
         assert pod["status"]["phase"] == "Pending", "the embedded API's kubelets leave a node with a Lease alone"
         phases = []
         while "Running" not in phases:
-            await kubelets.look()
+            await kubelets.reconcile()
             pod = await cluster.kube.find(POD, "works", "default")
             assert pod is not None
             phases.append(pod["status"]["phase"])
@@ -59,9 +59,9 @@ async def test_they_keep_leases_and_run_what_is_bound_as_the_embedded_ones_would
         assert await kubelets.renew_leases() == "47 leases renewed"
         await cluster.kube.delete(POD, "works", "default")
         await asyncio.sleep(60)
-        await kubelets.look()
+        await kubelets.reconcile()
         assert await cluster.kube.find(POD, "works", "default"), "nobody there confirms that it ended"
-        await mirrors.look()
+        await mirrors.reconcile()
         node = await cluster.kube.find(NODE, HOME)
         assert node is not None
         effects = sorted((t["key"], t["effect"]) for t in node["spec"]["taints"])[1:]
@@ -71,7 +71,7 @@ async def test_they_keep_leases_and_run_what_is_bound_as_the_embedded_ones_would
         cluster.repair("dark")
         await cluster.until(lambda: _is(lost, "Connected"), "it is back")
         for _ in range(3):
-            await kubelets.look()
+            await kubelets.reconcile()
             await asyncio.sleep(kubelets.again_s or 0)
         assert await cluster.kube.find(POD, "works", "default") is None
         reasons = [event["reason"] for event in (await cluster.kube.list(EVENT))[0]]

@@ -87,8 +87,8 @@ async def test_a_fault_resource_breaks_hardware_and_the_instance_heals(tmp_path)
         )
         assert lost not in {m["node"] for m in healed["status"]["members"]}
         for event in (await cluster.get("compute", "/v1/events")).json()["items"]:
-            await cluster.operator.tell_event(event)
-            await cluster.operator.tell_event(event)
+            await cluster.operator.record_event(event)
+            await cluster.operator.record_event(event)
         events, _ = await cluster.kube.list(EVENT)
         reasons = [event["reason"] for event in events]
         assert {"Scheduled", "Active", "NodeLost", "NodeReplaced"} <= set(reasons)

@@ -21,6 +21,8 @@ PACKAGES = (
     "matrixlink",
     "matrixlink.fabric",
     "matrixcompute",
+    "matrixcontainer",
+    "matrixcontainer.kubeapi",
     "infer_workload",
     "services.matrixctl",
     "services.node_agent",

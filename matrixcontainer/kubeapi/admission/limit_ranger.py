@@ -1,6 +1,6 @@
 """LimitRanges at admission: what containers get that say nothing, and what is too little or too much."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -10,10 +10,10 @@ from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.quantities import amount, spelled
 from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.registry.writing import AdmissionPlugin
 from matrixcontainer.kubeapi.storage.store import Store
 
 Obj = dict[str, Any]
-Gate = Callable[[Resource, str, Obj | None, Obj | None, Options], Awaitable[None]]
 
 LIMITS = "limitranges"
 CLAIMS = "persistentvolumeclaims"
@@ -21,24 +21,24 @@ MARK = "kubernetes.io/limit-ranger"
 GROUPS = (("containers", "container"), ("initContainers", "init container"))
 
 
-def limit_gate(store: Store) -> Gate:
+def apply_limits(store: Store) -> AdmissionPlugin:
     """Fills in defaults of new pods."""
 
-    async def gate(resource: Resource, verb: str, new: Obj | None, old: Obj | None, options: Options) -> None:
+    async def admit(resource: Resource, verb: str, new: Obj | None, old: Obj | None, options: Options) -> None:
         if resource.storage != "pods" or verb != "CREATE" or new is None:
             return
         for record in store.objects_of(LIMITS, new["metadata"].get("namespace", "")):
             fill_in(new, (record.obj.get("spec") or {}).get("limits") or [])
 
-    return gate
+    return admit
 
 
-def limit_judge(store: Store) -> Gate:
+def validate_limits(store: Store) -> AdmissionPlugin:
     """Refuses pods and claims outside the bounds."""
 
-    async def judge(resource: Resource, verb: str, new: Obj | None, old: Obj | None, options: Options) -> None:
+    async def validate(resource: Resource, verb: str, new: Obj | None, old: Obj | None, options: Options) -> None:
         storage, sub = resource.storage, options.subresource
-        pods = storage == "pods" and ((verb == "CREATE" and not sub) or sub == "resize")
+        pods = storage == "pods" and verb == "CREATE" and not sub
         if new is None or not (pods or (storage == CLAIMS and not sub)):
             return
         if old is not None and "deletionTimestamp" in old["metadata"]:
@@ -49,7 +49,7 @@ def limit_judge(store: Store) -> Gate:
                 why = found[0] if len(found) == 1 else f"[{', '.join(found)}]"
                 raise errors.forbidden(resource.plural, resource.group, new["metadata"].get("name", ""), why)
 
-    return judge
+    return validate
 
 
 # ---- defaults

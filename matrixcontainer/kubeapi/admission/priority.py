@@ -1,21 +1,21 @@
 """Pods get their priority from their PriorityClass, at creation, as the Priority admission plugin has it."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.registry.writing import AdmissionPlugin
 from matrixcontainer.kubeapi.storage.store import Store
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
 SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
-Gate = Callable[[Resource, str, dict[str, Any] | None, dict[str, Any] | None, Options], Awaitable[None]]
 
+def set_priority(store: Store) -> AdmissionPlugin:
+    """Fills in what the class of a new pod says."""
 
-def priority_gate(store: Store) -> Gate:
-    async def gate(
+    async def admit(
         resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
     ) -> None:
         if resource.storage != "pods" or verb != "CREATE" or new is None:
@@ -30,7 +30,7 @@ def priority_gate(store: Store) -> Gate:
         if not spec["priorityClassName"]:
             del spec["priorityClassName"]
 
-    return gate
+    return admit
 
 
 def _find(store: Store, name: str) -> tuple[str, int, str] | None:

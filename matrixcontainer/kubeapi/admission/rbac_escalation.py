@@ -1,4 +1,4 @@
-"""Nobody grants what they do not have: roles and bindings are judged against the rights of who writes them.
+"""Nobody grants what they do not have: roles and bindings are compared with the rights of who writes them.
 
 A write of a role needs every right in it, or the verb `escalate` on it; a binding needs every right of the role it
 refers to, or the verb `bind` on that role. The server's own controllers are not asked. Contract: public
@@ -14,7 +14,7 @@ from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Resource
 
 
-class EscalationGate:
+class RbacEscalation:
     def __init__(self, authorizer: Authorizer) -> None:
         self.authorizer = authorizer
 
@@ -25,11 +25,11 @@ class EscalationGate:
             return
         if resource.plural in ("roles", "clusterroles"):
             if old is None or new.get("rules") != old.get("rules") or "aggregationRule" in new:
-                self._judge_role(resource, new, options.caller)
+                self._check_role(resource, new, options.caller)
         elif old is None or new.get("subjects") != old.get("subjects") or new.get("roleRef") != old.get("roleRef"):
-            self._judge_binding(resource, new, options.caller)
+            self._check_binding(resource, new, options.caller)
 
-    def _judge_role(self, resource: Resource, role: dict[str, Any], user: User) -> None:
+    def _check_role(self, resource: Resource, role: dict[str, Any], user: User) -> None:
         meta = role["metadata"]
         name, namespace = meta.get("name", ""), meta.get("namespace", "")
         if self.authorizer.allows(user, Attributes("escalate", GROUP, resource.plural, namespace=namespace, name=name)):
@@ -39,7 +39,7 @@ class EscalationGate:
             raise errors.forbidden(resource.plural, GROUP, name, text)
         self._demand_covered(resource, name, namespace, role.get("rules") or [], user)
 
-    def _judge_binding(self, resource: Resource, binding: dict[str, Any], user: User) -> None:
+    def _check_binding(self, resource: Resource, binding: dict[str, Any], user: User) -> None:
         meta, ref = binding["metadata"], binding.get("roleRef") or {}
         name, namespace = meta.get("name", ""), meta.get("namespace", "")
         plural = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"

@@ -1,44 +1,41 @@
-"""resource_quota."""
+"""Charges quotas before a write: a create adds to `status.used` of each quota it concerns, or is refused.
 
-from __future__ import annotations
+The write of the status is what several at once compete for. What was charged for objects that then did not come to be
+is given back by the controller, which counts anew.
+"""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from matrixcontainer.kubeapi.admission import quota_evaluator
 from matrixcontainer.kubeapi.admission.quota_evaluator import Amounts, Obj
 from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.storage.objects import Key
 
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.server import KubeApi
-
 QUOTAS = "resourcequotas"
-
-
 GROWING = ("services", "persistentvolumeclaims")
-
-
-ON_THEIR_WAY_S = 10.0
+PENDING_S = 10.0
 
 
 class QuotaAdmission:
     """The last to be asked about a write."""
 
-    def __init__(self, api: KubeApi) -> None:
-        self.api = api
-        self.coming: dict[Key, tuple[float, Amounts]] = {}  # counted, but not there yet: since when, how much
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.pending: dict[Key, tuple[float, Amounts]] = {}  # charged, but not stored yet: since when, how much
+        self.on_charged: Callable[[tuple[str, str], float], None] = lambda quota, seconds: None  # count it again then
 
-    async def judge(self, resource: Resource, verb: str, new: Obj | None, old: Obj | None, options: Options) -> None:
-        if new is None or not resource.namespaced or options.subresource not in ("", "resize"):
+    async def validate(self, resource: Resource, verb: str, new: Obj | None, old: Obj | None, options: Options) -> None:
+        if new is None or not resource.namespaced or options.subresource:
             return
         storage, namespace = resource.storage, new["metadata"].get("namespace", "")
-        grows = verb == "CREATE" or (verb == "UPDATE" and (storage in GROWING or options.subresource == "resize"))
-        quotas = self.api.store.objects_of(QUOTAS, namespace) if grows else []
+        grows = verb == "CREATE" or (verb == "UPDATE" and storage in GROWING)
+        quotas = self.core.store.objects_of(QUOTAS, namespace) if grows else []
         if not quotas:
             return
-        now = self.api.now()
+        now = self.core.now()
         wanted = quota_evaluator.usage(storage, new, now)
         if old is not None:
             before = quota_evaluator.usage(storage, old, now)
@@ -50,19 +47,19 @@ class QuotaAdmission:
                 charged.append((record.key[2], asked))
         key = (storage, namespace, new["metadata"].get("name", ""))
         if charged and not options.dry_run and verb == "CREATE":
-            self.coming[key] = (now, wanted)
+            self.pending[key] = (now, wanted)
         try:
             for name, asked in charged:
                 await self._charge(resource, namespace, name, new, asked, options)
         except BaseException:
-            self.coming.pop(key, None)
+            self.pending.pop(key, None)
             raise
         finally:
             for name, _ in charged:  # what does not come to be after all is given back
-                self.api.workloads.quotas.enqueue_after((namespace, name), ON_THEIR_WAY_S)
+                self.on_charged((namespace, name), PENDING_S)
 
     def _asked(self, resource: Resource, quota: Obj, obj: Obj, wanted: Amounts) -> Amounts:
-        """What of the quota the object takes; raises ApiError 403 when it cannot be said."""
+        """What of the quota the object takes; raises ApiError 403 when it cannot be determined."""
         status, name = quota.get("status") or {}, quota["metadata"]["name"]
         hard = list(status.get("hard") or {})
         concerned = quota_evaluator.concerned(resource.storage, hard)
@@ -88,12 +85,12 @@ class QuotaAdmission:
             status["used"] = quota_evaluator.spelled_out({key: after[key] for key in after if key in hard})
             return quota
 
-        found = self.api.registry.by_storage(QUOTAS)
+        found = self.core.registry.by_storage(QUOTAS)
         assert found is not None
         own = Options(field_manager="kube-apiserver", from_controller=True, subresource="status")
         own.dry_run = options.dry_run
         try:
-            await self.api.verbs.modify(found, namespace, name, change, own)
+            await self.core.verbs.modify(found, namespace, name, change, own)
         except errors.ApiError as failure:
             if failure.code != 404:  # a quota that went meanwhile bounds nobody
                 raise

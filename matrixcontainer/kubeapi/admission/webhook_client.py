@@ -1,7 +1,7 @@
 """One call of one webhook: the AdmissionReview that goes out, over HTTPS, and what its answer may say.
 
-`Caller.call` returns the `response` of an AdmissionReview v1, or raises `CallFailed` with a text for people: what
-comes of that is for the failure policy to say. Webhooks are reached by URL; a service reference cannot be followed
+`WebhookClient.call` returns the `response` of an AdmissionReview v1, or raises `CallFailed` with a text for people:
+what comes of that is for the failure policy to say. Webhooks are reached by URL; a service reference cannot be followed
 here, because no network of pods lies behind this server.
 """
 
@@ -15,16 +15,16 @@ from urllib.parse import urlsplit
 import orjson
 
 from matrixcontainer.kubeapi.admission.webhook_matcher import Hook
+from matrixcontainer.kubeapi.builtin.webhooks import NO_SERVICES
 
 ANSWER_BYTES_MAX = 3 * 2**20
-NO_SERVICES = "a webhook behind a Service cannot be reached here: give its address in clientConfig.url"
 
 
 class CallFailed(Exception):
     """The webhook could not be asked, or gave no proper answer."""
 
 
-class Caller:
+class WebhookClient:
     """Keeps one client per trusted certificate; `close` ends their connections."""
 
     def __init__(self) -> None:

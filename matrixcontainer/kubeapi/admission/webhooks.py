@@ -10,7 +10,7 @@ import asyncio
 import random
 from typing import Any
 
-from matrixcontainer.kubeapi.admission.webhook_client import Caller, CallFailed, patch_of
+from matrixcontainer.kubeapi.admission.webhook_client import CallFailed, WebhookClient, patch_of
 from matrixcontainer.kubeapi.admission.webhook_matcher import Asked, Hook, hooks_of, resource_for, selected
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.builtin.webhooks import warn_of_services
@@ -31,25 +31,25 @@ OPTIONS_KIND = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": 
 OTHER_OBJECTS = ("binding", "eviction", "token")  # subresources admitted as objects of their own
 
 
-class Admission:
-    """`mutate` and `validate` have the shape of the gates that verbs call."""
+class Webhooks:
+    """`mutate` and `validate` have the shape of the admission plugins that verbs call."""
 
-    def __init__(self, store: Store, registry: Registry, chance: random.Random) -> None:
-        self.store, self.registry, self.chance = store, registry, chance
-        self.caller = Caller()
+    def __init__(self, store: Store, registry: Registry, rng: random.Random) -> None:
+        self.store, self.registry, self.rng = store, registry, rng
+        self.client = WebhookClient()
         self._hooks: dict[str, list[Hook]] | None = None
 
-    def notice(self, change: Change) -> None:
+    def on_change(self, change: Change) -> None:
         if change.record.key[0] in (MUTATING, VALIDATING):
             self._hooks = None
 
-    def hooks(self, pile: str) -> list[Hook]:
+    def hooks(self, storage: str) -> list[Hook]:
         if self._hooks is None:
             self._hooks = {
                 current: [hook for r in self.store.objects_of(current) for hook in hooks_of(r.obj, current == MUTATING)]
                 for current in (MUTATING, VALIDATING)
             }
-        return self._hooks[pile]
+        return self._hooks[storage]
 
     # ---- the two moments
 
@@ -63,12 +63,12 @@ class Admission:
         if not hooks or resource.group == GROUP or options.subresource in OTHER_OBJECTS:
             return None
         current, changed_at, seen_at = new, 0, dict[int, int]()
-        for turn in range(2):
+        for round_ in range(2):
             for index, hook in enumerate(hooks):
                 again = hook.declared.get("reinvocationPolicy") == "IfNeeded" and changed_at > seen_at.get(
                     index, changed_at
                 )
-                if turn and not again:
+                if round_ and not again:
                     continue
                 after = await self._mutate_once(hook, resource, verb, current, old, options)
                 if after is not None and after != current:
@@ -122,8 +122,8 @@ class Admission:
     async def admit_other(self, resource: Resource, name: str, namespace: str, body: Any, options: Options) -> None:
         """What is created below an object: a binding, an eviction. Patches to it are not taken."""
         asked = Asked(resource, "CREATE", namespace, name, options.subresource, body, None)
-        for pile in (MUTATING, VALIDATING):
-            for hook in self.hooks(pile):
+        for storage in (MUTATING, VALIDATING):
+            for hook in self.hooks(storage):
                 await self._ask(hook, asked, options)
 
     # ---- asking one webhook
@@ -141,7 +141,7 @@ class Admission:
             if options.dry_run and not hook.harmless:
                 raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
             review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
-            response = await self.caller.call(hook, review)
+            response = await self.client.call(hook, review)
         except CallFailed as failure:
             if not hook.fails_closed:
                 return None, None
@@ -156,7 +156,7 @@ class Admission:
         caller = options.caller or User(options.user, ("system:authenticated",))
         own = asked.subresource in OTHER_OBJECTS
         request: dict[str, Any] = {
-            "uid": object_meta.new_uid(self.chance),
+            "uid": object_meta.new_uid(self.rng),
             "kind": _kind(wanted, asked),
             "resource": {"group": wanted.group, "version": wanted.version, "resource": wanted.plural},
             "requestKind": _kind(resource, asked),

@@ -1,8 +1,8 @@
 """CustomResourceDefinitions: checked, defaulted, accepted, served.
 
 A CRD becomes one `Resource` per served version. The order matters to clients: paths, discovery and OpenAPI are served
-before Established=True is published. Updates take effect at once, for stored objects too; deletion empties the pile
-first.
+before Established=True is published. Updates take effect at once, for stored objects too; deletion deletes the
+objects first.
 """
 
 import hashlib
@@ -12,22 +12,22 @@ from typing import Any
 from matrixcontainer.kubeapi.apiextensions.decode import demand_shape
 from matrixcontainer.kubeapi.apiextensions.strategy import CustomStrategy
 from matrixcontainer.kubeapi.apiextensions.validation import check_crd, check_names
+from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
 from matrixcontainer.kubeapi.meta.selectors import field_reader
-from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.registry.resource import Printed, Registry, Resource, ScalePaths, version_rank
-from matrixcontainer.kubeapi.registry.strategy import Strategy, keep_part
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, keep_part
 from matrixcontainer.kubeapi.schema.structural import Schema
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 GROUP = "apiextensions.k8s.io"
 
 
-class CrdStrategy(Strategy):
+class CrdStrategy(BuiltinStrategy):
     """Checks and defaults of the CRD object itself."""
 
-    def clean(self, obj: dict[str, Any], resource: Resource) -> list[str]:
+    def clean(self, obj: dict[str, Any], resource: ResourceInfo) -> list[str]:
         unknown = super().clean(obj, resource)
         for index, version in enumerate((obj.get("spec") or {}).get("versions") or []):
             document = (version.get("schema") or {}).get("openAPIV3Schema")
@@ -44,7 +44,7 @@ class CrdStrategy(Strategy):
             names["listKind"] = names.get("listKind") or f"{kind}List"
         spec["conversion"] = {"strategy": "None"} if spec.get("conversion") is None else spec["conversion"]
 
-    def prepare_create(self, obj: dict[str, Any], resource: Resource) -> None:
+    def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         obj["status"] = {
             "conditions": None,  # as Go prints what was never set
             "acceptedNames": {"kind": "", "plural": ""},
@@ -53,7 +53,7 @@ class CrdStrategy(Strategy):
             ][:1],
         }
 
-    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: Resource) -> None:
+    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
         keep_part(new, old, "status")
         status = new.setdefault("status", {})
         stored = list(status.get("storedVersions") or [])
@@ -153,7 +153,7 @@ def _printed(column: dict[str, Any]) -> Printed:
     )
 
 
-def judge_names(crd: dict[str, Any], registry: Registry) -> tuple[dict[str, Any], str, str]:
+def accepted_names(crd: dict[str, Any], registry: Registry) -> tuple[dict[str, Any], str, str]:
     """(the names that are granted, reason, message); the last two are "" when nothing of it is taken by others."""
     spec = crd["spec"]
     names = spec["names"]
@@ -183,16 +183,3 @@ def judge_names(crd: dict[str, Any], registry: Registry) -> tuple[dict[str, Any]
     else:
         granted.pop("categories", None)
     return {"plural": "", "kind": ""} | granted, reason, message
-
-
-def set_condition(status: dict[str, Any], kind: str, value: str, reason: str, message: str, now: float) -> None:
-    """Set one condition in place; its transition time moves only when its status does."""
-    conditions = status["conditions"] = status.get("conditions") or []
-    fresh = {"type": kind, "status": value, "lastTransitionTime": timestamp(now), "reason": reason, "message": message}
-    for index, current in enumerate(conditions):
-        if current["type"] == kind:
-            if current["status"] == value:
-                fresh["lastTransitionTime"] = current.get("lastTransitionTime", fresh["lastTransitionTime"])
-            conditions[index] = fresh
-            return
-    conditions.append(fresh)

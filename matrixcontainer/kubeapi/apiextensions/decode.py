@@ -1,6 +1,7 @@
 """Whether the openAPIV3Schema of a CRD is even shaped like one, as decoding it into its type would find out.
 
-What a schema has no keyword for is dropped and told; a keyword of a wrong type is a 400 in the words of Go's decoder.
+What a schema has no keyword for is dropped and reported; a keyword of a wrong type is a 400 in the words of Go's
+decoder.
 """
 
 import re
@@ -39,7 +40,7 @@ KEYWORDS: dict[str, str] = {
     "externalDocs": DOCS,
     "x-kubernetes-validations": RULES,
 }  # fmt: skip
-NAMED = re.compile(r"\[([^\]\d][^\]]*)\]")  # entries of maps, which told paths name as fields
+NAMED = re.compile(r"\[([^\]\d][^\]]*)\]")  # entries of maps, which reported paths name as fields
 RULE_WORDS = {"rule": TEXT, "message": TEXT, "messageExpression": TEXT, "reason": TEXT, "fieldPath": TEXT}
 RULE_WORDS |= {"optionalOldSelf": FLAG}
 PYTHON: dict[str, type] = {TEXT: str, FLAG: bool, LIST: list, SCHEMAS: list, BY_NAME: dict, TEXTS: list}

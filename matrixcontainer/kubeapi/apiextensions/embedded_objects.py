@@ -1,4 +1,4 @@
-"""Whole objects inside of custom ones (x-kubernetes-embedded-resource): their metadata is held to the same rules."""
+"""Whole objects inside of custom ones (x-kubernetes-embedded-resource): the same rules apply to their metadata."""
 
 from types import SimpleNamespace
 from typing import Any

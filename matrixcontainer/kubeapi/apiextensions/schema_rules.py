@@ -1,7 +1,8 @@
 """The openAPIV3Schema of a CRD version: whether it is shaped like one, and everything that is wrong with it.
 
-A schema that is not structural is told so first (crd_structure.py); of a structural one the defaults are held against
-it; keywords that contradict each other are told in any case; rules are judged only when nothing else is wrong.
+A schema that is not structural is refused as such first (structural_rules.py); of a structural one the defaults are
+validated; keywords that contradict each other are reported in any case; rules are checked only when nothing else is
+wrong.
 """
 
 from typing import Any

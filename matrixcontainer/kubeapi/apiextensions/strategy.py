@@ -1,17 +1,13 @@
-"""strategy."""
+"""How custom resources are read, defaulted and validated: by the schema and the rules of their definition."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matrixcontainer.kubeapi.apiextensions import embedded_objects, scale_rules
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
-from matrixcontainer.kubeapi.registry.strategy import Strategy, unreadable
+from matrixcontainer.kubeapi.registry.resource import ScalePaths
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, Strategy, unreadable
 from matrixcontainer.kubeapi.schema import structural, validation
-
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.registry.resource import Resource, ScalePaths
 
 
 class CustomStrategy(Strategy):
@@ -25,7 +21,7 @@ class CustomStrategy(Strategy):
         self.scale = scale
         self.with_rules = version_schema.has_rules()
 
-    def clean(self, obj: dict[str, Any], resource: Resource) -> list[str]:
+    def clean(self, obj: dict[str, Any], resource: ResourceInfo) -> list[str]:
         unknown: list[str] = []
         structural.prune_custom(obj, self.schema, "", unknown, root=True)
         deeper: list[str] = []
@@ -37,7 +33,7 @@ class CustomStrategy(Strategy):
         structural.apply_defaults(obj, self.schema)
         structural.drop_nulls(obj, self.schema)
 
-    def refresh(self, obj: dict[str, Any], resource: Resource) -> None:
+    def refresh(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         structural.prune_custom(obj, self.schema, "", [], root=True)
         structural.apply_defaults(obj, self.schema)
 
@@ -58,7 +54,7 @@ class CustomStrategy(Strategy):
         return self._finish(obj, old, found + embedded_objects.check_embedded(obj, self.schema))
 
     def validate_status(self, obj: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-        """Through /status only the status is judged, and called by its own paths."""
+        """Through /status only the status is validated, and named by its own paths."""
         found: list[Cause] = []
         part = self.schema.properties.get("status")
         if "status" in obj and part is not None:

@@ -117,12 +117,11 @@ def _check_versions(versions: list[dict[str, Any]], common: dict[str, Any], spec
         found += _check_deprecation(version, path)
         found += _check_parts(version, path, _has_status(common) or _has_status(version))
     names = [version.get("name", "") for version in versions]
-    shown = Spelled(_versions_as_go(versions))
     if len(set(names)) < len(names):
-        found.append(errors.invalid("spec.versions", shown, "must contain unique version names"))
+        found.append(errors.invalid("spec.versions", versions, "must contain unique version names"))
     if sum(bool(version.get("storage")) for version in versions) != 1:
         text = "must have exactly one version marked as storage version"
-        found.append(errors.invalid("spec.versions", shown, text))
+        found.append(errors.invalid("spec.versions", versions, text))
     if names and names[0] and (why := is_label_1035(names[0])):
         found.append(errors.invalid("spec.version", names[0], why))
     return found
@@ -145,45 +144,6 @@ def _check_deprecation(version: dict[str, Any], path: str) -> list[Cause]:
         at = len(reported[:odd].encode())
         texts.append(f"must only contain printable UTF-8 characters; non-printable character found at index {at}")
     return [errors.invalid(where, reported, text) for text in texts]
-
-
-def _versions_as_go(versions: list[dict[str, Any]]) -> str:
-    return _listed("CustomResourceDefinitionVersion", [_version_as_go(version) for version in versions])
-
-
-def _listed(kind: str, parts: list[str]) -> str:
-    return f"[]apiextensions.{kind}{{{', '.join(f'apiextensions.{kind}{{{part}}}' for part in parts)}}}"
-
-
-def _version_as_go(version: dict[str, Any]) -> str:
-    parts = [f"Name:{errors.shown(version.get('name', ''))}"]
-    parts += [f"{key.title()}:{str(bool(version.get(key))).lower()}" for key in ("served", "storage", "deprecated")]
-    for name, key, kind in (
-        ("DeprecationWarning", "deprecationWarning", "string"),
-        ("Schema", "schema", "apiextensions.CustomResourceValidation"),
-        ("Subresources", "subresources", "apiextensions.CustomResourceSubresources"),
-    ):
-        current = "nil" if version.get(key) is None else f"{id(version[key]):#x}"
-        parts.append(f"{name}:(*{kind})({current})")
-    for name, key, kind, fields in (
-        (
-            "AdditionalPrinterColumns",
-            "additionalPrinterColumns",
-            "CustomResourceColumnDefinition",
-            {"Name": "", "Type": "", "Format": "", "Description": "", "Priority": 0, "JSONPath": ""},
-        ),
-        ("SelectableFields", "selectableFields", "SelectableField", {"JSONPath": ""}),
-    ):
-        members = [
-            ", ".join(f"{field}:{errors.shown(one.get(_on_the_wire(field), zero))}" for field, zero in fields.items())
-            for one in version.get(key) or []
-        ]
-        parts.append(f"{name}:" + (_listed(kind, members) if members else f"[]apiextensions.{kind}(nil)"))
-    return ", ".join(parts)
-
-
-def _on_the_wire(field: str) -> str:
-    return "jsonPath" if field == "JSONPath" else field.lower()
 
 
 # ---- what stands in a version or at the top

@@ -19,7 +19,7 @@ from matrixcontainer.kubeapi.storage.store import Store
 GROUP = "rbac.authorization.k8s.io"
 ROLES, BINDINGS = f"roles.{GROUP}", f"rolebindings.{GROUP}"
 CLUSTER_ROLES, CLUSTER_BINDINGS = f"clusterroles.{GROUP}", f"clusterrolebindings.{GROUP}"
-PILES = frozenset((ROLES, BINDINGS, CLUSTER_ROLES, CLUSTER_BINDINGS))
+GROUP_RESOURCES = frozenset((ROLES, BINDINGS, CLUSTER_ROLES, CLUSTER_BINDINGS))
 MASTERS = "system:masters"
 DECISIONS_MAX = 20_000
 
@@ -94,8 +94,8 @@ class Authorizer:
         self._rules: dict[tuple[str, tuple[str, ...]], BoundRule] = {}
         self._decisions: dict[tuple[str, tuple[str, ...], Attributes], Decision] = {}
 
-    def notice(self, change: Change) -> None:
-        if change.record.key[0] in PILES:
+    def on_change(self, change: Change) -> None:
+        if change.record.key[0] in GROUP_RESOURCES:
             self._rules.clear()
             self._decisions.clear()
 

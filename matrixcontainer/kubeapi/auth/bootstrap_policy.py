@@ -5,8 +5,6 @@ whoever installs a CRD can add to them. Names and reach follow the public docume
 bindings"); kinds this server does not serve are left out.
 """
 
-import json
-from pathlib import Path
 from typing import Any
 
 RBAC = "rbac.authorization.k8s.io"
@@ -75,6 +73,22 @@ RULES: dict[str, list[dict[str, Any]]] = {
     ],
     "system:aggregate-to-view": [rule(READ, group, resources) for group, resources in VIEWED],
     "system:aggregated-metrics-reader": [rule(READ, "metrics.k8s.io", "pods nodes")],
+    "system:kube-controller-manager": [rule(("*",), "*", "*"), paths(("get",), DISCOVERY)],
+    "system:kube-scheduler": [
+        rule(READ, "", "namespaces nodes persistentvolumeclaims persistentvolumes pods"),
+        rule(READ, "", "replicationcontrollers services"),
+        rule(("delete",), "", "pods"),
+        rule(("create",), "", "bindings pods/binding"),
+        rule(("patch", "update"), "", "persistentvolumeclaims persistentvolumes pods/status"),
+        rule(("create", "patch", "update"), "", "events"),
+        rule(("create", "patch", "update"), "events.k8s.io", "events"),
+        rule(READ, "apps", "replicasets statefulsets"),
+        rule(READ, "policy", "poddisruptionbudgets"),
+        rule(READ, "storage.k8s.io", "csidrivers csinodes csistoragecapacities storageclasses volumeattachments"),
+        rule((*READ, "create", "update"), "coordination.k8s.io", "leases"),
+        rule(("create",), "authentication.k8s.io", "tokenreviews"),
+        rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),
+    ],
 }  # fmt: skip
 
 FEEDS = {
@@ -94,27 +108,26 @@ BOUND = {
     "system:public-info-viewer": ("system:authenticated", "system:unauthenticated"),
 }
 
+# The programs of a real control plane, should they run here: their users, and the service accounts of the controllers
+# of kube-controller-manager, which together act on everything.
+USERS = {name: (name,) for name in ("system:kube-controller-manager", "system:kube-scheduler")}
+CONTROLLERS = """
+attachdetach-controller certificate-controller clusterrole-aggregation-controller cronjob-controller
+daemon-set-controller deployment-controller disruption-controller endpoint-controller endpointslice-controller
+endpointslicemirroring-controller ephemeral-volume-controller expand-controller generic-garbage-collector
+horizontal-pod-autoscaler job-controller legacy-service-account-token-cleaner namespace-controller node-controller
+persistent-volume-binder pod-garbage-collector pv-protection-controller pvc-protection-controller
+replicaset-controller replication-controller resourcequota-controller root-ca-cert-publisher route-controller
+selinux-warning-controller service-account-controller service-cidrs-controller service-controller
+statefulset-controller ttl-after-finished-controller ttl-controller validatingadmissionpolicy-status-controller
+"""
+
 
 def _meta(name: str) -> dict[str, Any]:
     labels = dict(AUTOUPDATE["labels"])
     if name in FEEDS:
         labels[f"{RBAC}/aggregate-to-{FEEDS[name]}"] = "true"
     return {"name": name, "annotations": dict(AUTOUPDATE["annotations"]), "labels": labels}
-
-
-def programs() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(roles, bindings) of a control plane's own programs: controller manager, its controllers, scheduler, nodes."""
-    reported = json.loads((Path(__file__).with_name("cluster_roles.json")).read_bytes())
-    roles = [{"metadata": _meta(name), "rules": rules} for name, rules in reported["roles"].items()]
-    bindings = [
-        {
-            "metadata": _meta(name),
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
-            "subjects": subjects,
-        }
-        for name, (role, subjects) in reported["bindings"].items()
-    ]
-    return roles, bindings
 
 
 def bootstrap_roles() -> list[dict[str, Any]]:
@@ -128,11 +141,18 @@ def bootstrap_roles() -> list[dict[str, Any]]:
 
 
 def bootstrap_bindings() -> list[dict[str, Any]]:
-    return [
-        {
-            "metadata": _meta(name),
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
-            "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": group} for group in groups],
-        }
-        for name, groups in BOUND.items()
+    found = [_binding(name, [_subject("Group", group) for group in groups]) for name, groups in BOUND.items()]
+    found += [_binding(name, [_subject("User", user) for user in users]) for name, users in USERS.items()]
+    found[-2]["subjects"] += [
+        {"kind": "ServiceAccount", "name": name, "namespace": "kube-system"} for name in CONTROLLERS.split()
     ]
+    return found
+
+
+def _binding(name: str, subjects: list[dict[str, Any]]) -> dict[str, Any]:
+    ref = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
+    return {"metadata": _meta(name), "roleRef": ref, "subjects": subjects}
+
+
+def _subject(kind: str, name: str) -> dict[str, Any]:
+    return {"apiGroup": RBAC, "kind": kind, "name": name}

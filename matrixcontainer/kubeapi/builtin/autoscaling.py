@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.registry.strategy import Strategy
 from matrixcontainer.kubeapi.schema.structural import copy_json
 
 SOURCES = {
@@ -16,7 +16,7 @@ SOURCES = {
 }
 
 
-class HorizontalPodAutoscalerStrategy(Strategy):
+class HorizontalPodAutoscalerStrategy(BuiltinStrategy):
     has_generation = False
 
     def default(self, obj: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a typed server does to an object between reading and storing it, told by the table of types.
+"""What a typed server does to an object between reading and storing it, by the table of types.
 
 `read_texts` reads what JSON carries as text or number (quantities, bytes) and refuses what cannot be read. `settle`
 fills in what Go would print anyway (zero values that are not left out, structs that are always there) and the defaults

@@ -3,15 +3,13 @@
 import base64
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import is_label
-from matrixcontainer.kubeapi.registry.strategy import Strategy, keep_part
-
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, keep_part
 
 DATA_KEY = re.compile(r"^[-._a-zA-Z0-9]+$")
 DATA_BYTES_MAX = 1024 * 1024
@@ -22,13 +20,13 @@ CONFIG_KEY_TEXT = (
 IMMUTABLE_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
-class NamespaceStrategy(Strategy):
+class NamespaceStrategy(BuiltinStrategy):
     check_name = staticmethod(is_label)
     has_generation = False
     tells_grace = False
     returns_deleted = True
 
-    def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
+    def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         obj["status"] = {"phase": "Active"}
         spec = obj.get("spec") or {}
         finalizers = spec.get("finalizers") or []
@@ -44,7 +42,7 @@ class NamespaceStrategy(Strategy):
             labels = obj["metadata"].setdefault("labels", {})
             labels["kubernetes.io/metadata.name"] = name
 
-    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: "Resource") -> None:
+    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
         keep_part(new, old, "status")
         keep_part(new, old, "spec")
 
@@ -79,9 +77,9 @@ def _check_immutable(obj: dict[str, Any], old: dict[str, Any] | None, parts: tup
     return found
 
 
-class ConfigMapStrategy(Strategy):
+class ConfigMapStrategy(BuiltinStrategy):
     has_generation = False
-    judged_whole = True
+    rechecks_metadata = True
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         parts = ("data", "binaryData")
@@ -90,9 +88,9 @@ class ConfigMapStrategy(Strategy):
         return found + _check_data(obj, parts) + _check_immutable(obj, old, parts)
 
 
-class SecretStrategy(Strategy):
+class SecretStrategy(BuiltinStrategy):
     has_generation = False
-    judged_whole = True
+    rechecks_metadata = True
 
     def default(self, obj: dict[str, Any]) -> None:
         plain = obj.pop("stringData", None)
@@ -113,16 +111,16 @@ class SecretStrategy(Strategy):
         return found
 
 
-class ServiceAccountStrategy(Strategy):
+class ServiceAccountStrategy(BuiltinStrategy):
     has_generation = False
-    judged_whole = True
+    rechecks_metadata = True
     returns_deleted = True
 
 
-class NodeStrategy(Strategy):
+class NodeStrategy(BuiltinStrategy):
     has_generation = False
 
-    def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
+    def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         """A node may bring its status along, as kubelets do; it bears the not-ready taint until it is seen to be."""
         taints = obj["spec"].get("taints") or []
         if not any((taint.get("key"), taint.get("effect")) == NOT_READY for taint in taints):
@@ -144,7 +142,7 @@ class NodeStrategy(Strategy):
         return found
 
 
-class LeaseStrategy(Strategy):
+class LeaseStrategy(BuiltinStrategy):
     has_generation = False
     unconditional_update = False
     create_on_update = True
@@ -162,7 +160,7 @@ class LeaseStrategy(Strategy):
         return found
 
 
-class PriorityClassStrategy(Strategy):
+class PriorityClassStrategy(BuiltinStrategy):
     has_generation = True
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
@@ -182,15 +180,11 @@ class PriorityClassStrategy(Strategy):
         return found
 
 
-class ClaimStrategy(Strategy):
-    """A claim is held until nobody uses it; its size is all that may change later."""
+class ClaimStrategy(BuiltinStrategy):
+    """The size of a claim is all that may change later."""
 
     has_generation = False
     returns_deleted = True
-
-    def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
-        super().prepare_create(obj, resource)
-        _protect(obj, CLAIM_PROTECTION)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         found = super().validate(obj, old)
@@ -203,32 +197,6 @@ def _without_size(spec: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if key not in ("resources", "volumeName", "storageClassName")}
 
 
-class VolumeStrategy(Strategy):
-    """A volume is held while it is bound."""
-
-    has_generation = False
-    returns_deleted = True
-
-    def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
-        super().prepare_create(obj, resource)
-        _protect(obj, VOLUME_PROTECTION)
-
-
-def _protect(obj: dict[str, Any], finalizer: str) -> None:
-    current = obj["metadata"].setdefault("finalizers", [])
-    if finalizer not in current:
-        current.append(finalizer)
-
-
-class KeptStrategy(Strategy):
-    """Kinds without generation whose DELETE answers with the object."""
-
-    has_generation = False
-    returns_deleted = True
-
-
-CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
-VOLUME_PROTECTION = "kubernetes.io/pv-protection"
 CLAIM_FIXED = (
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 )

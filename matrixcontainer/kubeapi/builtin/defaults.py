@@ -1,4 +1,4 @@
-"""Defaults of built-in structs, as data; where one field follows another, as a small deed.
+"""Defaults of built-in structs, as data; where one field follows another, as a small function.
 
 A default fills a field that is absent, or empty where the type cannot tell the two apart. Source: the defaulting
 functions of the public API packages; the table of types adds what they mark in comments.
@@ -108,7 +108,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-# ---- deeds
+# ---- functions
 
 
 def _pull(container: Obj) -> None:

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
-from matrixcontainer.kubeapi.registry.strategy import Strategy
+from matrixcontainer.kubeapi.registry.options import Options
 
 
-class BudgetStrategy(Strategy):
+class BudgetStrategy(BuiltinStrategy):
     unconditional_update = False
 
     def prepare_create(self, obj: dict[str, Any], resource: Any) -> None:
@@ -14,6 +15,16 @@ class BudgetStrategy(Strategy):
 
 
 BUDGETS = "poddisruptionbudgets.policy"
+
+
+def status_options() -> Options:
+    """Whoever writes the status of a budget (the controller, an eviction) is the disruption controller."""
+    return Options(
+        user="system:serviceaccount:kube-system:disruption-controller",
+        field_manager="kube-controller-manager",
+        from_controller=True,
+        subresource="status",
+    )
 
 
 def selects(budget: dict[str, Any], pod: dict[str, Any]) -> bool:

@@ -4,15 +4,13 @@ The two spell the same facts differently (message and note, involvedObject and r
 lives for one hour, then it is forgotten.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
-from matrixcontainer.kubeapi.registry.strategy import Strategy
-
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo
 
 LIFETIME_S = 3600.0
 
@@ -78,12 +76,12 @@ def check_event(core: dict[str, Any], controller_field: str) -> list[Cause]:
     return found
 
 
-class EventStrategy(Strategy):
+class EventStrategy(BuiltinStrategy):
     has_generation = False
     create_on_update = True
     reported_group = ""
 
-    def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
+    def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         pass
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:

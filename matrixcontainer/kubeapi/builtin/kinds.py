@@ -4,11 +4,10 @@
 controllers for those runs a whole Kubernetes.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from matrixcontainer.kubeapi.apiextensions.crds import CrdStrategy
 from matrixcontainer.kubeapi.builtin import (
     autoscaling,
     checks,
@@ -16,52 +15,25 @@ from matrixcontainer.kubeapi.builtin import (
     disruption_budgets,
     events,
     pods,
-    printers,
     rbac_kinds,
-    reviews,
     services,
     validate_core,
     webhooks,
     workloads,
 )
-from matrixcontainer.kubeapi.builtin import validate_networking as validate_networking  # its rules
+from matrixcontainer.kubeapi.builtin import validate_services as validate_services  # its rules
+from matrixcontainer.kubeapi.builtin.printers import tables as printers
+from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy, Validator
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.selectors import field_reader
 from matrixcontainer.kubeapi.registry.resource import ALL_VERBS, Registry, Resource, ScalePaths
-from matrixcontainer.kubeapi.registry.strategy import Strategy
 from matrixcontainer.kubeapi.schema.structural import Schema
 from matrixcontainer.kubeapi.schema.types import schema_of, table
 
-
-class PlainStrategy(Strategy):
-    """Kinds without a spec count no generation."""
-
-    has_generation = False
-
-
-class UpsertStrategy(PlainStrategy):
-    """PUT of what is not there makes it."""
-
-    create_on_update = True
-
-
-class ReturningStrategy(Strategy):
-    returns_deleted = True
-
-
-class OnceReadStrategy(PlainStrategy):
-    """PUT has to say which version it replaces."""
-
-    unconditional_update = False
-
-
-class KeptOnceReadStrategy(OnceReadStrategy):
-    returns_deleted = True
-
-
-class RuntimeClassStrategy(OnceReadStrategy):
-    create_on_update = True
-
+PLAIN = {"has_generation": False}  # kinds without a spec count no generation
+RETURNED = {"returns_deleted": True}  # DELETE answers with the object
+UPSERT = PLAIN | {"create_on_update": True}  # PUT of what is not there makes it
+REVISED = PLAIN | {"unconditional_update": False}  # PUT has to name the version it replaces
 
 REPLICAS = ScalePaths(".spec.replicas", ".status.replicas", "")
 WORKLOAD = ScalePaths(".spec.replicas", ".status.replicas", ".status.selector")
@@ -74,7 +46,7 @@ class Kind:
     plural: str
     short: str = ""
     namespaced: bool = True
-    strategy: type[Strategy] = Strategy
+    strategy: type[BuiltinStrategy] = BuiltinStrategy
     status: bool = False
     scale: ScalePaths | None = None
     categories: str = ""
@@ -83,19 +55,17 @@ class Kind:
     verbs: tuple[str, ...] = ALL_VERBS
     acts: str = ""
     storage: str = ""
+    flags: Mapping[str, bool] = field(default_factory=dict)  # attributes of the strategy
 
 
-PART = ("get", "patch", "update")
 POD_SUBRESOURCES = (
     ("attach", "", "PodAttachOptions", ("create", "get")),
     ("binding", "", "Binding", ("create",)),
-    ("ephemeralcontainers", "", "Pod", PART),
     ("eviction", "policy/v1", "Eviction", ("create",)),
     ("exec", "", "PodExecOptions", ("create", "get")),
     ("log", "", "Pod", ("get",)),
     ("portforward", "", "PodPortForwardOptions", ("create", "get")),
     ("proxy", "", "PodProxyOptions", ("create", "delete", "get", "patch", "update")),
-    ("resize", "", "Pod", PART),
 )
 POD_FIELDS = (
     "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork "
@@ -124,23 +94,24 @@ KINDS = (
          subresources=POD_SUBRESOURCES, acts="bound by a scheduler stand-in, run by emulated kubelets"),
     Kind("core.v1.Service", "", "services", "svc", True, services.ServiceStrategy, True, categories="all",
          fields="spec.clusterIP spec.type"),
-    Kind("core.v1.Endpoints", "", "endpoints", "ep", True, UpsertStrategy),
-    Kind("core.v1.PersistentVolume", "", "persistentvolumes", "pv", False, core.VolumeStrategy, True),
-    Kind("core.v1.PersistentVolumeClaim", "", "persistentvolumeclaims", "pvc", True, core.ClaimStrategy, True,
-         acts="kept while pods use it; never bound"),
-    Kind("core.v1.ResourceQuota", "", "resourcequotas", "quota", True, core.KeptStrategy, True,
+    Kind("core.v1.Endpoints", "", "endpoints", "ep", True, flags=UPSERT),
+    Kind("core.v1.PersistentVolume", "", "persistentvolumes", "pv", False, status=True,
+         flags=PLAIN | RETURNED),
+    Kind("core.v1.PersistentVolumeClaim", "", "persistentvolumeclaims", "pvc", True, core.ClaimStrategy, True),
+    Kind("core.v1.ResourceQuota", "", "resourcequotas", "quota", True, status=True, flags=PLAIN | RETURNED,
          acts="charged at admission, counted"),
-    Kind("core.v1.LimitRange", "", "limitranges", "limits", True, UpsertStrategy,
+    Kind("core.v1.LimitRange", "", "limitranges", "limits", True, flags=UPSERT,
          acts="fills in and bounds pods and claims"),
-    Kind("core.v1.PodTemplate", "", "podtemplates", "", True, ReturningStrategy),
-    Kind("core.v1.ReplicationController", "", "replicationcontrollers", "rc", True, Strategy, True, REPLICAS, "all"),
+    Kind("core.v1.PodTemplate", "", "podtemplates", "", True, flags=RETURNED),
+    Kind("core.v1.ReplicationController", "", "replicationcontrollers", "rc", status=True, scale=REPLICAS,
+         categories="all"),
     Kind("apps.v1.Deployment", "apps", "deployments", "deploy", True, workloads.DeploymentStrategy, True, WORKLOAD,
          "all", acts="rolled out through ReplicaSets"),
     Kind("apps.v1.ReplicaSet", "apps", "replicasets", "rs", True, workloads.ReplicaSetStrategy, True, WORKLOAD, "all",
          acts="keeps its number of pods"),
     Kind("apps.v1.StatefulSet", "apps", "statefulsets", "sts", True, workloads.StatefulSetStrategy, True, WORKLOAD, "all"),  # noqa: E501
     Kind("apps.v1.DaemonSet", "apps", "daemonsets", "ds", True, workloads.DaemonSetStrategy, True, None, "all"),
-    Kind("apps.v1.ControllerRevision", "apps", "controllerrevisions", "", True, PlainStrategy),
+    Kind("apps.v1.ControllerRevision", "apps", "controllerrevisions", "", True, flags=PLAIN),
     Kind("batch.v1.Job", "batch", "jobs", "", True, workloads.JobStrategy, True, None, "all", acts="run to completion"),
     Kind("batch.v1.CronJob", "batch", "cronjobs", "cj", True, workloads.CronJobStrategy, True, None, "all"),
     Kind("coordination.v1.Lease", "coordination.k8s.io", "leases", "", True, core.LeaseStrategy),
@@ -157,19 +128,20 @@ KINDS = (
          acts="gives pods their priority"),
     Kind("policy.v1.PodDisruptionBudget", "policy", "poddisruptionbudgets", "pdb", True,
          disruption_budgets.BudgetStrategy, True, acts="status kept; asked at eviction"),
-    Kind("networking.v1.Ingress", "networking.k8s.io", "ingresses", "ing", True, Strategy, True),
-    Kind("networking.v1.IngressClass", "networking.k8s.io", "ingressclasses", "", False, Strategy),
-    Kind("networking.v1.NetworkPolicy", "networking.k8s.io", "networkpolicies", "netpol", True, Strategy),
-    Kind("storage.v1.StorageClass", "storage.k8s.io", "storageclasses", "sc", False, core.KeptStrategy),
-    Kind("storage.v1.CSINode", "storage.k8s.io", "csinodes", "", False, KeptOnceReadStrategy),
-    Kind("storage.v1.CSIDriver", "storage.k8s.io", "csidrivers", "", False, KeptOnceReadStrategy),
-    Kind("storage.v1.VolumeAttachment", "storage.k8s.io", "volumeattachments", "", False, KeptOnceReadStrategy, True),
-    Kind("storage.v1.CSIStorageCapacity", "storage.k8s.io", "csistoragecapacities", "", True, OnceReadStrategy),
-    Kind("node.v1.RuntimeClass", "node.k8s.io", "runtimeclasses", "", False, RuntimeClassStrategy),
+    Kind("networking.v1.Ingress", "networking.k8s.io", "ingresses", "ing", True, BuiltinStrategy, True),
+    Kind("networking.v1.IngressClass", "networking.k8s.io", "ingressclasses", "", False, BuiltinStrategy),
+    Kind("networking.v1.NetworkPolicy", "networking.k8s.io", "networkpolicies", "netpol", True, BuiltinStrategy),
+    Kind("storage.v1.StorageClass", "storage.k8s.io", "storageclasses", "sc", False, flags=PLAIN | RETURNED),
+    Kind("storage.v1.CSINode", "storage.k8s.io", "csinodes", "", False, flags=REVISED | RETURNED),
+    Kind("storage.v1.CSIDriver", "storage.k8s.io", "csidrivers", "", False, flags=REVISED | RETURNED),
+    Kind("storage.v1.VolumeAttachment", "storage.k8s.io", "volumeattachments", "", False, status=True,
+         flags=REVISED | RETURNED),
+    Kind("storage.v1.CSIStorageCapacity", "storage.k8s.io", "csistoragecapacities", "", True, flags=REVISED),
+    Kind("node.v1.RuntimeClass", "node.k8s.io", "runtimeclasses", "", False, flags=REVISED | UPSERT),
     Kind("autoscaling.v2.HorizontalPodAutoscaler", "autoscaling", "horizontalpodautoscalers", "hpa", True,
          autoscaling.HorizontalPodAutoscalerStrategy, True, categories="all",
          acts="scales any object with a scale subresource"),
-    Kind("discovery.v1.EndpointSlice", "discovery.k8s.io", "endpointslices", "", True, Strategy),
+    Kind("discovery.v1.EndpointSlice", "discovery.k8s.io", "endpointslices", "", True, BuiltinStrategy),
     Kind("admissionregistration.v1.ValidatingWebhookConfiguration", "admissionregistration.k8s.io",
          "validatingwebhookconfigurations", "", False, webhooks.WebhookStrategy, categories="api-extensions",
          acts="called before writes, by url"),
@@ -177,9 +149,9 @@ KINDS = (
          "mutatingwebhookconfigurations", "", False, webhooks.WebhookStrategy, categories="api-extensions",
          acts="called before writes, by url"),
     Kind("apiextensions.v1.CustomResourceDefinition", "apiextensions.k8s.io", "customresourcedefinitions", "crd crds",
-         False, CrdStrategy, True, categories="api-extensions", acts="served as resources"),
+         False, status=True, categories="api-extensions", acts="served as resources"),
     *(
-        Kind(f"{package}.{kind}", group, plural, "", plural.startswith("local"), reviews.ReviewStrategy,
+        Kind(f"{package}.{kind}", group, plural, "", plural.startswith("local"), flags=PLAIN,
              verbs=("create",), acts="answered, never stored")
         for package, group, kind, plural in (
             ("authentication.v1", "authentication.k8s.io", "TokenReview", "tokenreviews"),
@@ -193,7 +165,8 @@ KINDS = (
 )  # fmt: skip
 
 
-def resource_of(kind: Kind) -> Resource:
+def resource_of(kind: Kind, special: BuiltinStrategy | None = None) -> Resource:
+    """`special` is the strategy of a kind that is looked after above this package."""
     package, name = kind.type_name.rsplit(".", 1)
     storage = kind.storage or (f"{kind.plural}.{kind.group}" if kind.group else kind.plural)
     base = schema_of(kind.type_name)
@@ -201,10 +174,11 @@ def resource_of(kind: Kind) -> Resource:
     schema.properties = base.properties
     schema.ref = base.ref
     converts = events.CONVERSIONS.get(kind.type_name)
-    strategy = kind.strategy()
-    if not isinstance(strategy, CrdStrategy):
-        strategy.type_name = kind.type_name
-        strategy.judge = judge_of(kind.type_name)
+    strategy = special
+    if strategy is None:
+        strategy = kind.strategy()
+        strategy.type_name, strategy.validator = kind.type_name, validator_of(kind.type_name)
+        vars(strategy).update(kind.flags)
     return Resource(
         group=kind.group,
         version=package.rsplit(".", 1)[1],
@@ -231,24 +205,25 @@ def resource_of(kind: Kind) -> Resource:
     )
 
 
-NOT_JUDGED = {"metadata", "status"}
+NOT_VALIDATED = {"metadata", "status"}
 
 
-def judge_of(type_name: str) -> Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]]:
+def validator_of(type_name: str) -> Validator:
     """Asks the rules of a type, and on updates also what may never change."""
 
-    def judge(obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        if old is not None and all(obj.get(key) == old.get(key) for key in {*obj, *old} - NOT_JUDGED):
+    def validator(obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+        if old is not None and all(obj.get(key) == old.get(key) for key in {*obj, *old} - NOT_VALIDATED):
             return []
         found = checks.check(obj, type_name)
         return found if old is None else found + list(validate_core.changes(obj, old, type_name))
 
-    return judge
+    return validator
 
 
-def register_builtins(registry: Registry) -> None:
+def register_builtins(registry: Registry, special: Mapping[str, BuiltinStrategy]) -> None:
+    """`special` has strategies by type name, of kinds that are looked after above this package."""
     for kind in KINDS:
-        registry.add(resource_of(kind))
+        registry.add(resource_of(kind, special.get(kind.type_name)))
 
 
 def kinds_table() -> str:

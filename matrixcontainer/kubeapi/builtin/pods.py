@@ -4,15 +4,13 @@ Who runs a pod is not decided here: kubelets, emulated or real, write its status
 once when deleted; a bound one gets its grace period and goes when its kubelet deletes it with grace 0.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matrixcontainer.kubeapi.builtin import conversion, validate_pods
+from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.registry.strategy import Strategy, keep_part
-
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, keep_part
 
 GRACE_S = 30
 
@@ -55,12 +53,12 @@ def _tolerate(spec: dict[str, Any]) -> None:
     spec["tolerations"] = current
 
 
-class PodStrategy(Strategy):
+class PodStrategy(BuiltinStrategy):
     returns_deleted = True
     has_generation = True
     type_name = "core.v1.Pod"
 
-    def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
+    def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         """The status, and what admission settles for a pod that does not say it."""
         spec = obj.setdefault("spec", {})
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
@@ -70,7 +68,7 @@ class PodStrategy(Strategy):
         spec.setdefault("priority", 0)
         _tolerate(spec)
 
-    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: "Resource") -> None:
+    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
         keep_part(new, old, "status")
         spec = new.get("spec") or {}
         for key in ("priority", "preemptionPolicy"):

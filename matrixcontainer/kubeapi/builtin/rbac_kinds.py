@@ -2,19 +2,19 @@
 
 from typing import Any
 
+from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import is_path_segment
-from matrixcontainer.kubeapi.registry.strategy import Strategy
 
 RBAC = "rbac.authorization.k8s.io"
 SUBJECT_KINDS = ["ServiceAccount", "User", "Group"]
 
 
-class RbacStrategy(Strategy):
+class RbacStrategy(BuiltinStrategy):
     check_name = staticmethod(is_path_segment)
     has_generation = False
-    judged_whole = True
+    rechecks_metadata = True
     create_on_update = True
 
 

@@ -1,15 +1,13 @@
 """Services as the API keeps them: an address of their own, so that clients find one; nothing listens there."""
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import is_label_1035
-from matrixcontainer.kubeapi.registry.strategy import Strategy
-
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo
 
 NODE_PORTS = (30000, 32767)
 ADDRESS_PARTS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
@@ -24,17 +22,17 @@ OF_KINDS = {  # parts that only some kinds of service have
 }
 
 
-class ServiceStrategy(Strategy):
+class ServiceStrategy(BuiltinStrategy):
     check_name = staticmethod(is_label_1035)
     has_generation = False
-    judged_whole = True
+    rechecks_metadata = True
     returns_deleted = True
 
-    def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
+    def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         super().prepare_create(obj, resource)
         _give_addresses(obj)
 
-    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: "Resource") -> None:
+    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
         super().prepare_update(new, old, resource)
         before, after = old["spec"], new.get("spec") or {}
         for key, kinds in OF_KINDS.items():  # what came with the former kind goes with it
@@ -64,9 +62,9 @@ def _give_addresses(obj: dict[str, Any]) -> None:
     if kind == "ExternalName":
         return
     name = f"{obj['metadata'].get('namespace')}/{obj['metadata'].get('name')}"
-    chance = random.Random(name)  # the same service gets the same address
+    rng = random.Random(name)  # the same service gets the same address
     if not spec.get("clusterIP"):
-        spec["clusterIP"] = f"10.96.{chance.randrange(1, 255)}.{chance.randrange(1, 255)}"
+        spec["clusterIP"] = f"10.96.{rng.randrange(1, 255)}.{rng.randrange(1, 255)}"
     if not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
     free = spec["clusterIP"] == "None" and not spec.get("selector")
@@ -75,7 +73,7 @@ def _give_addresses(obj: dict[str, Any]) -> None:
     if kind == "NodePort" or (kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)):
         for port in spec.get("ports") or []:
             if not port.get("nodePort"):
-                port["nodePort"] = chance.randint(*NODE_PORTS)
+                port["nodePort"] = rng.randint(*NODE_PORTS)
 
 
 def _keep_node_ports(after: dict[str, Any], before: dict[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """What may be wrong with quotas, limit ranges, volumes, claims, classes, slices and budgets; and what never changes."""
 
-import ipaddress
 import re
 from collections.abc import Iterator
 
@@ -21,7 +20,7 @@ from matrixcontainer.kubeapi.builtin.resource_names import (
     check_quota_name,
     may_overcommit,
 )
-from matrixcontainer.kubeapi.builtin.validate_pods import EFFECTS, PREEMPTION, PROTOCOLS
+from matrixcontainer.kubeapi.builtin.validate_pods import EFFECTS, PREEMPTION
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import is_label, is_subdomain
@@ -44,14 +43,10 @@ CONFLICTS = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
 COMPUTE = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 
 
-def shown_scopes(scopes: list[str]) -> errors.Spelled:
-    return errors.Spelled("[]core.ResourceQuotaScope{" + ", ".join(map(errors.shown, scopes)) + "}")
-
-
 def quota_spec(spec: Obj, path: str) -> Iterator[Cause]:
     yield from check_list(spec.get("hard") or {}, f"{path}.hard", check_quota_name)
     scopes = spec.get("scopes") or []
-    reported, where = shown_scopes(scopes), "scopes"
+    reported, where = scopes, "scopes"
     yield from (
         errors.invalid(f"{path}.{where}", reported, "unsupported scope") for one in scopes if one not in QUOTA_SCOPES
     )
@@ -94,7 +89,7 @@ def limit_item(item: Obj, path: str) -> Iterator[Cause]:
     yield from limit_order(item, path)
 
 
-ORDER = (  # (smaller part, greater part, part the mistake is told of, its text, which value is shown)
+ORDER = (  # (smaller part, greater part, part the mistake is reported for, its text, which value is shown)
     ("min", "max", "min", "min value {} is greater than max value {}", 0),
     ("min", "defaultRequest", "defaultRequest", "min value {} is greater than default request value {}", 1),
     ("defaultRequest", "max", "defaultRequest", "default request value {} is greater than max value {}", 0),
@@ -206,54 +201,6 @@ rules(
 rules("node.v1.RuntimeClass", needed("handler"), named("handler", is_label))
 rules("scheduling.v1.PriorityClass", among("preemptionPolicy", *PREEMPTION))
 
-# ---- endpoints
-
-ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
-
-
-def slice_kind(value: Obj, path: str) -> Iterator[Cause]:
-    kind = value.get("addressType", "")
-    if not kind:
-        yield errors.required("addressType")
-    elif kind not in ADDRESS_TYPES:
-        yield errors.not_supported("addressType", kind, list(ADDRESS_TYPES))
-    names = set()
-    for index, one in enumerate(value.get("ports") or []):
-        if one.get("name") in names:
-            yield errors.duplicate(f"ports[{index}].name", one.get("name"))
-        names.add(one.get("name"))
-    for index, one in enumerate(value.get("endpoints") or []):
-        where = f"endpoints[{index}].addresses"
-        if not one.get("addresses"):
-            yield errors.required(where, "must contain at least 1 address")
-        for place, text in enumerate(one.get("addresses") or []):
-            yield from _address(kind, text, where, place)
-
-
-def _address(kind: str, text: str, path: str, place: int) -> Iterator[Cause]:
-    if kind not in ("IPv4", "IPv6"):
-        return
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError:
-        why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        yield errors.invalid(f"{path}[{place}]", text, why)
-        return
-    if f"IPv{found.version}" != kind:
-        yield errors.invalid(path, text, f"must be an {kind} address")
-    for message, bad in (
-        ("may not be unspecified (0.0.0.0 or ::)", found.is_unspecified),
-        ("may not be in the loopback range (127.0.0.0/8, ::1/128)", found.is_loopback),
-        ("may not be in the link-local range (169.254.0.0/16, fe80::/10)", found.is_link_local),
-    ):
-        if bad:
-            yield errors.invalid(f"{path}[{place}]", text, message)
-
-
-rules("discovery.v1.EndpointSlice", slice_kind)
-rules("discovery.v1.EndpointPort", named("name", is_label), among("protocol", *PROTOCOLS, needed=True))
-rules("discovery.v1.Endpoint", named("nodeName", is_subdomain), named("hostname", is_label))
-
 # ---- nodes
 
 rules("core.v1.Taint", needed("key"), named("key", qualified_mistake), among("effect", *EFFECTS, needed=True))
@@ -317,5 +264,4 @@ def changes(new: Obj, old: Obj, name: str) -> Iterator[Cause]:
         for key in path.split("."):
             before, after = (before or {}).get(key), (after or {}).get(key)  # type: ignore[assignment]
         if before != after:
-            shown = shown_scopes(list(after or [])) if path == "spec.scopes" else after
-            yield errors.forbidden_field(path, why) if word.endswith("!") else errors.invalid(path, shown, why)
+            yield errors.forbidden_field(path, why) if word.endswith("!") else errors.invalid(path, after, why)

@@ -90,7 +90,7 @@ def toleration(value: Obj, path: str) -> Iterator[Cause]:
 
 
 def pod_spec(value: Obj, path: str) -> Iterator[Cause]:
-    """What one part of a pod spec says of another: containers there are, and names that are told apart."""
+    """What one part of a pod spec demands of another: containers that exist, and names that differ."""
     if not value.get("containers"):
         yield errors.required(f"{path}.containers")
     seen: set[str] = set()

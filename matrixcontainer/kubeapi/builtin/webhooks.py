@@ -3,16 +3,17 @@
 from typing import Any
 from urllib.parse import urlsplit
 
+from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import is_subdomain
-from matrixcontainer.kubeapi.registry.strategy import Strategy
 
 OPERATIONS = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]
+NO_SERVICES = "a webhook behind a Service cannot be reached here: give its address in clientConfig.url"
 URL_FORM = "desired format: https://host[/path]"
 
 
-class WebhookStrategy(Strategy):
+class WebhookStrategy(BuiltinStrategy):
     """Configurations of both sorts."""
 
     unconditional_update = False
@@ -80,7 +81,7 @@ def _check_rule(rule: dict[str, Any], path: str) -> list[Cause]:
 
 
 def check_client(client: dict[str, Any], path: str) -> list[Cause]:
-    """Where a webhook is said to be: a URL or a service, and a URL of the right form."""
+    """Where a webhook is: a URL or a service, and a URL of the right form."""
     url, service = client.get("url"), client.get("service")
     if (url is None) == (service is None):
         return [errors.required(path, "exactly one of url or service is required")]
@@ -129,8 +130,6 @@ def _check_conditions(conditions: list[dict[str, Any]], path: str) -> list[Cause
 
 def warn_of_services(obj: dict[str, Any]) -> list[str]:
     """What a client should know before its first write is refused."""
-    from matrixcontainer.kubeapi.admission.webhook_client import NO_SERVICES
-
     hooks = obj.get("webhooks") or []
     named = [hook.get("name", "") for hook in hooks if (hook.get("clientConfig") or {}).get("service")]
     return [f"{name}: {NO_SERVICES}" for name in named]

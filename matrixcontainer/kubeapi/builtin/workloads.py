@@ -4,37 +4,23 @@ from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi.builtin import validate_pods
 from matrixcontainer.kubeapi.builtin.checks import Obj, among, needed, not_negative, rules
+from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.builtin.validate_core import share
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import is_label
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
-from matrixcontainer.kubeapi.registry.strategy import Strategy
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from matrixcontainer.kubeapi.registry.resource import Resource
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 ENDS = ("OnFailure", "Never")
 
 
-def go_selector(selector: Obj) -> errors.Spelled:
-    """A label selector as Go source."""
-    current, listed = selector.get("matchLabels"), selector.get("matchExpressions")
-    labels = errors.go_map(current) if current else "map[string]string(nil)"
-    terms = ", ".join(
-        "v1.LabelSelectorRequirement{"
-        f"Key:{errors.shown(term.get('key', ''))}, Operator:{errors.shown(term.get('operator', ''))}, "
-        f"Values:{errors.go_list(term['values']) if term.get('values') else '[]string(nil)'}}}"
-        for term in listed or []
-    )
-    shown = f"[]v1.LabelSelectorRequirement{{{terms}}}" if listed else "[]v1.LabelSelectorRequirement(nil)"
-    return errors.Spelled(f"v1.LabelSelector{{MatchLabels:{labels}, MatchExpressions:{shown}}}")
-
-
-class TemplateStrategy(Strategy):
+class TemplateStrategy(BuiltinStrategy):
     """A selector over pods and a template for them."""
 
     selector_fixed = True
@@ -54,7 +40,7 @@ class TemplateStrategy(Strategy):
             found.append(errors.invalid("spec.selector", selector, text))
         broken = any(cause.field.startswith("spec.selector.matchE") for cause in found)
         if broken:
-            found.append(errors.invalid("spec.selector", go_selector(selector or {}), self.broken_selector))
+            found.append(errors.invalid("spec.selector", selector or {}, self.broken_selector))
         elif selector is None or not matches_label_selector(selector, labels):
             shown = errors.go_map(labels) if labels else errors.Spelled("map[string]string(nil)")
             text = "`selector` does not match template `labels`"
@@ -80,7 +66,7 @@ class ReplicaSetStrategy(TemplateStrategy):
 
 
 class DaemonSetStrategy(TemplateStrategy):
-    """Its template's generation is told in an annotation, as the first version of the API had it."""
+    """Its template's generation is kept in an annotation, as the first version of the API had it."""
 
     kind_word = "daemonset"
 
@@ -88,7 +74,7 @@ class DaemonSetStrategy(TemplateStrategy):
         super().default(obj)
         obj["metadata"].setdefault("annotations", {}).setdefault(TEMPLATE_GENERATION, "1")
 
-    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: "Resource") -> None:
+    def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
         super().prepare_update(new, old, resource)
         current = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1"))
         changed = new["spec"].get("template") != old["spec"].get("template")
@@ -185,8 +171,8 @@ def check_job(spec: Obj, path: str) -> list[Cause]:
 rules("batch.v1.JobSpec", not_negative(*JOB_COUNTS), among("completionMode", "NonIndexed", "Indexed"))
 
 
-class JobStrategy(Strategy):
-    def prepare_create(self, obj: dict[str, Any], resource: "Resource") -> None:
+class JobStrategy(BuiltinStrategy):
+    def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         super().prepare_create(obj, resource)
         spec, meta = obj.setdefault("spec", {}), obj["metadata"]
         if not spec.get("manualSelector"):
@@ -196,7 +182,7 @@ class JobStrategy(Strategy):
         spec = obj["spec"]
         found = super().validate(obj, old) + check_job(spec, "spec") + _check_own_selector(spec)
         if old is not None:
-            found *= 2  # told twice, as the rules for new Jobs and those for changed ones both look
+            found *= 2  # reported twice, as the rules for new Jobs and those for changed ones both look
             waiting = old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime")
             before, after = (_template(one, bool(waiting)) for one in (old, obj))
             changed = ["template"] if before != after else []
@@ -242,7 +228,7 @@ def _own_selector(spec: dict[str, Any], name: str, uid: str) -> None:
     selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
 
 
-class CronJobStrategy(Strategy):
+class CronJobStrategy(BuiltinStrategy):
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         spec = obj["spec"]
         found = super().validate(obj, old)

@@ -1,0 +1,4 @@
+"""The rules language of CRDs and webhooks: checked, compiled, costed.
+
+Knows no resource.
+"""

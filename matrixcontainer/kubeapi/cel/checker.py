@@ -1,4 +1,4 @@
-"""Rules of a CRD judged before anything runs: syntax, fields, types, places, and what they may cost.
+"""Rules of a CRD checked before anything runs: syntax, fields, types, places, and what they may cost.
 
 `check_rules` walks an openAPIV3Schema and returns every mistake of its x-kubernetes-validations, in the wording
 clients of the API know. The check of types goes as far as cel_types.py can tell; what it cannot tell is accepted.
@@ -36,23 +36,23 @@ class Place:
 
 
 @dataclass
-class Bill:
+class Budget:
     total: int = 0
-    dear: list[tuple[int, str]] = field(default_factory=list)
+    expensive: list[tuple[int, str]] = field(default_factory=list)
 
 
 def check_rules(document: dict[str, Any], path: str) -> list[Cause]:
     """Rules of a CRD schema that cannot be right."""
     found: list[Cause] = []
-    bill = Bill()
+    budget = Budget()
     for place in _places(Place(document, path)):
         for index, rule in enumerate(place.node.get("x-kubernetes-validations") or []):
-            found += _check_rule(rule, f"{place.path}.x-kubernetes-validations[{index}]", place, bill)
-    if bill.total > cost.SCHEMA_ESTIMATE_MAX:
+            found += _check_rule(rule, f"{place.path}.x-kubernetes-validations[{index}]", place, budget)
+    if budget.total > cost.SCHEMA_ESTIMATE_MAX:
         text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-        found += [errors.forbidden_field(where, text) for _, where in sorted(bill.dear, reverse=True)[:4]]
+        found += [errors.forbidden_field(where, text) for _, where in sorted(budget.expensive, reverse=True)[:4]]
         what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
-        found.append(errors.forbidden_field(path, _too_dear(what, bill.total / cost.SCHEMA_ESTIMATE_MAX)))
+        found.append(errors.forbidden_field(path, _too_expensive(what, budget.total / cost.SCHEMA_ESTIMATE_MAX)))
     return found
 
 
@@ -71,7 +71,7 @@ def _places(place: Place) -> Iterator[Place]:
             yield from _places(Place(child, f"{path}.{key}", False, occurs, lost))
 
 
-def _check_rule(rule: dict[str, Any], where: str, place: Place, bill: Bill) -> list[Cause]:
+def _check_rule(rule: dict[str, Any], where: str, place: Place, budget: Budget) -> list[Cause]:
     expression = rule.get("rule", "")
     if not expression.strip():
         return [errors.required(f"{where}.rule", "rule is not specified")]
@@ -91,22 +91,22 @@ def _check_rule(rule: dict[str, Any], where: str, place: Place, bill: Bill) -> l
     if rule.get("fieldPath") and not _is_field(rule["fieldPath"], schema):
         text = "fieldPath must be a valid path"
         found.append(errors.invalid(f"{where}.fieldPath", rule["fieldPath"], text))
-    return found or _check_cost(expression, f"{where}.rule", schema, place, bill)
+    return found or _check_cost(expression, f"{where}.rule", schema, place, budget)
 
 
-def _check_cost(expression: str, where: str, schema: Schema, place: Place, bill: Bill) -> list[Cause]:
+def _check_cost(expression: str, where: str, schema: Schema, place: Place, budget: Budget) -> list[Cause]:
     tree, _ = environment().compile(expression)
     if not cost.has_loops(tree):
         return []
     price = cost.cost(tree, {"self": Extent(schema), "oldSelf": Extent(schema)}) * place.occurs
-    bill.total += price
-    bill.dear.append((price, where))
+    budget.total += price
+    budget.expensive.append((price, where))
     if price <= cost.RULE_ESTIMATE_MAX:
         return []
-    return [errors.forbidden_field(where, _too_dear("estimated rule cost", price / cost.RULE_ESTIMATE_MAX))]
+    return [errors.forbidden_field(where, _too_expensive("estimated rule cost", price / cost.RULE_ESTIMATE_MAX))]
 
 
-def _too_dear(what: str, factor: float) -> str:
+def _too_expensive(what: str, factor: float) -> str:
     return f"{what} exceeds budget by factor of {cost.times(factor)} {ADVICE}"
 
 
@@ -162,7 +162,7 @@ def _field_chains(tree: Any) -> Iterator[list[str]]:
 
 
 def _first_missing(schema: Schema, fields: list[str], root: bool) -> str:
-    """The first field the schema does not know; "" when all are known or nothing can be said."""
+    """The first field the schema does not know; "" when all are known or the type is unknown."""
     for name in fields:
         plain = unescape(name)
         if schema.type != "object" or (schema.preserve and not schema.properties):

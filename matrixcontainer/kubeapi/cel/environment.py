@@ -1,6 +1,6 @@
 """Validation rules in CEL: compiled once per expression, evaluated at the node they stand on.
 
-`check` runs all rules of a schema over an object; cel_check.py judges the rules themselves when a CRD is written.
+`check` runs all rules of a schema over an object; checker.py checks the rules themselves when a CRD is written.
 Rules that mention `oldSelf` are about changes: they run only where the old value can be found, through fields, maps
 and map lists. The grammar (cel-python) is loaded when the first rule is met; rules run as cel_program.py makes them.
 Contract: public documentation "Validation rules" of CustomResourceDefinitions. What rules may cost is estimated when
@@ -132,7 +132,7 @@ def _run_rules(
             else:
                 variables["oldSelf"] = to_cel(old, schema, root)
         elif unchanged:
-            continue  # what was accepted once is not judged again
+            continue  # what was accepted once is not checked again
         if refused := _pay(rule, value, old, budget):
             found.append(errors.invalid(path, schema.type, refused))
             return

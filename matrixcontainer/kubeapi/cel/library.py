@@ -7,7 +7,7 @@ List: public documentation "Common Expression Language in Kubernetes". Not there
 import ipaddress
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from celpy import celtypes
 
 from matrixcontainer.kubeapi.cel.values import Optional
+from matrixcontainer.kubeapi.meta.quantities import NoQuantity, parse
 from matrixcontainer.kubeapi.schema.structural import compile_pattern
 
 Int, Text, Bool, Double, Listed = (
@@ -131,30 +132,22 @@ def is_url(text: Any) -> Any:
 
 # ---- quantities
 
-SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-QUANTITY = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([KMGTPE]i|[numkMGTPE]))?$")
-
 
 class Quantity(Decimal):
     """A Kubernetes quantity; equal when the amounts are."""
 
 
 def quantity(text: Any) -> Any:
-    match = QUANTITY.match(str(text))
-    if match is None:
-        raise ValueError(f"quantities must match the regular expression: {text}")
-    try:
-        number = Decimal(match[1] + (match[2] or ""))
-    except InvalidOperation as failure:
-        raise ValueError(str(text)) from failure
-    suffix = match[3] or ""
-    factor = Decimal(1024) ** BINARY[suffix] if suffix in BINARY else Decimal(10) ** SUFFIXES[suffix]
-    return Quantity(number * factor)
+    number = parse(str(text))[0]
+    return Quantity(Decimal(number.numerator) / Decimal(number.denominator))
 
 
 def is_quantity(text: Any) -> Any:
-    return Bool(QUANTITY.match(str(text)) is not None)
+    try:
+        parse(str(text))
+    except NoQuantity:
+        return Bool(False)
+    return Bool(True)
 
 
 def as_integer(value: Quantity) -> Any:

@@ -1,6 +1,6 @@
-"""As much of a type check as can be told from a syntax tree and a schema: fields, results, plain comparisons.
+"""As much of a type check as a syntax tree and a schema allow: fields, results, plain comparisons.
 
-A type is string, int, double, bool, list or map, or "" when nothing can be said; then nothing is refused.
+A type is string, int, double, bool, list or map, or "" when it is unknown; then nothing is refused.
 """
 
 from typing import Any

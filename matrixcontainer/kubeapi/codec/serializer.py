@@ -1,4 +1,4 @@
-"""Request bodies: JSON, YAML or protobuf in, a dict out; with duplicate keys noticed, because Strict validation names
+"""Request bodies: JSON, YAML or protobuf in, a dict out; with duplicate keys detected, because Strict validation names
 them.
 """
 
@@ -86,7 +86,7 @@ def _find_repeated(node: Any, path: str, found: list[str]) -> None:
 
 
 def parse_yaml(body: bytes, duplicates: list[str]) -> Any:
-    """YAML whose dates stay text, whose keys are text, and whose repeated keys are noticed. JSON is tried first."""
+    """YAML whose dates stay text, whose keys are text, and whose repeated keys are detected. JSON is tried first."""
     if body.lstrip()[:1] in (b"{", b"["):
         return parse_json(body, duplicates)
     import yaml

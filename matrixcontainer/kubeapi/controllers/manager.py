@@ -1,120 +1,119 @@
-"""The controllers of workloads, together: what they share, and who hears of which change.
+"""Makes the controllers, hands each what it needs, tells it of changes, and runs them all.
 
-`Workloads` keeps three indexes over the store (pods, ReplicaSets, nodes), passes every committed change to whom it
-concerns, and runs the controllers. It may be stopped at any moment and started over the same store: all of it is read
-anew.
+On a database that several processes share only the leader's controllers act; the others keep their indexes and stand
+by. Controllers may be stopped at any moment and made anew over the same store: all of it is read again.
 """
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from matrixcontainer.kubeapi.controllers.default_scheduler import DefaultScheduler
-from matrixcontainer.kubeapi.controllers.deployments import Deployments
-from matrixcontainer.kubeapi.controllers.emulated_nodes import EmulatedNodes, LostPods
-from matrixcontainer.kubeapi.controllers.event_recorder import EventRecorder
-from matrixcontainer.kubeapi.controllers.horizontal_autoscaler import Autoscalers
-from matrixcontainer.kubeapi.controllers.jobs import Jobs
-from matrixcontainer.kubeapi.controllers.kubelet_driver import Kubelets
-from matrixcontainer.kubeapi.controllers.node_taints import NodeTaints
-from matrixcontainer.kubeapi.controllers.replica_set_index import SetIndex
-from matrixcontainer.kubeapi.controllers.replica_sets import ReplicaSets
-from matrixcontainer.kubeapi.controllers.resource_quota import QuotaCounter
-from matrixcontainer.kubeapi.controllers.taint_eviction import Evictions
-from matrixcontainer.kubeapi.controllers.usage_reader import Usages
-from matrixcontainer.kubeapi.controllers.volume_protection import ClaimProtection, VolumeProtection
-from matrixcontainer.kubeapi.controllers.workqueue import Controller
-from matrixcontainer.kubeapi.endpoints import custom_metrics, metrics
-from matrixcontainer.kubeapi.kubelet.node_info import NodeIndex
-from matrixcontainer.kubeapi.kubelet.pod_info import PodIndex
-from matrixcontainer.kubeapi.registry.resource import Resource
-from matrixcontainer.kubeapi.storage.objects import Change, Record
+from matrixcontainer.kubeapi.admission.resource_quota import QuotaAdmission
+from matrixcontainer.kubeapi.controllers.cluster.cluster_roles import ClusterRoles
+from matrixcontainer.kubeapi.controllers.cluster.compaction import Compaction
+from matrixcontainer.kubeapi.controllers.cluster.custom_resources import CustomResources
+from matrixcontainer.kubeapi.controllers.cluster.disruption_budget import DisruptionBudgets
+from matrixcontainer.kubeapi.controllers.cluster.garbage_collector import GarbageCollector
+from matrixcontainer.kubeapi.controllers.cluster.namespaces import Namespaces
+from matrixcontainer.kubeapi.controllers.cluster.resource_quota import ResourceQuotas
+from matrixcontainer.kubeapi.controllers.nodes.default_scheduler import DefaultScheduler
+from matrixcontainer.kubeapi.controllers.nodes.emulated_nodes import EmulatedNodes, LostPods
+from matrixcontainer.kubeapi.controllers.nodes.kubelet_driver import Kubelets
+from matrixcontainer.kubeapi.controllers.nodes.node_taints import NodeTaints
+from matrixcontainer.kubeapi.controllers.nodes.taint_eviction import TaintEviction
+from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
+from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
+from matrixcontainer.kubeapi.controllers.workloads.deployments import Deployments
+from matrixcontainer.kubeapi.controllers.workloads.horizontal_autoscaler import HorizontalAutoscalers
+from matrixcontainer.kubeapi.controllers.workloads.jobs import Jobs
+from matrixcontainer.kubeapi.controllers.workloads.replica_sets import ReplicaSets
+from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
+from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.storage.objects import Change
 
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.server import KubeApi
+Run = Callable[[], Coroutine[Any, Any, None]]
+
+RESTART_S = 1.0
 
 
-class Workloads:
-    def __init__(self, api: "KubeApi") -> None:
-        self.api = api
-        self.pods, self.sets, self.nodes = PodIndex(), SetIndex(), NodeIndex()
-        self.pod_resource = self._builtin("", "v1", "pods")
-        self.node_resource = self._builtin("", "v1", "nodes")
-        self.set_resource = self._builtin("apps", "v1", "replicasets")
-        self.deployment_resource = self._builtin("apps", "v1", "deployments")
-        self.job_resource = self._builtin("batch", "v1", "jobs")
-        self.hpa_resource = self._builtin("autoscaling", "v2", "horizontalpodautoscalers")
-        self.usages = Usages(self)
-        self._teller = EventRecorder(api)
-        self.tell = self._teller.event
-        self.replica_sets = ReplicaSets(self)
-        self.deployments = Deployments(self)
-        self.jobs = Jobs(self)
-        self.autoscalers = Autoscalers(self)
-        self.kubelets = Kubelets(self)
-        self.scheduler = DefaultScheduler(self)
-        self.emulated_nodes = EmulatedNodes(self)
-        self.node_taints = NodeTaints(self)
-        self.lost_pods = LostPods(self)
-        self.evictions = Evictions(self)
-        self.claims, self.volumes = ClaimProtection(self), VolumeProtection(self)
-        self.quotas = QuotaCounter(self)
-        self.listeners = (
-            self.scheduler,
-            self.kubelets,
-            self.lost_pods,
-            self.evictions,
-            self.claims,
-            self.replica_sets,
-            self.deployments,
-            self.jobs,
-        )
-        nodes = (self.emulated_nodes, self.node_taints)
-        self.controllers: list[Controller] = [*nodes, self.volumes, self.quotas, *self.listeners, self.autoscalers]
+class Manager:
+    """One generation of controllers: those a cluster cannot miss, and with `add_workloads` those of pods and nodes."""
 
-    def _builtin(self, group: str, version: str, plural: str) -> Resource:
-        found = self.api.registry.find(group, version, plural)
-        assert found is not None
-        return found
+    def __init__(self, core: Core, root_ca: str, extra_bindings: list[dict[str, Any]]) -> None:
+        self._core = core
+        self._tasks: list[asyncio.Task[None]] = []
+        self.custom_resources, self.namespaces = CustomResources(core), Namespaces(core, root_ca)
+        self.cluster_roles, self.compaction = ClusterRoles(core, extra_bindings), Compaction(core)
+        disruptions = DisruptionBudgets(core)
+        self._controllers: list[Controller] = [self.custom_resources, self.namespaces, self.cluster_roles, disruptions]
+        self._garbage = GarbageCollector(core)
+        self._always = [self._garbage.on_change, *(controller.on_change for controller in self._controllers)]
+        self._runs: list[Run] = [self._garbage.run, self.compaction.run]
+        self._by_storage: dict[str, list[Controller]] = {}
 
-    def sets_of(self, namespace: str, deployment_uid: str) -> list[Record]:
-        """The ReplicaSets a Deployment controls."""
-        keys = [facts.key for facts in self.sets.owned_by(deployment_uid) if facts.key[0] == namespace]
-        records = (self.api.store.get(("replicasets.apps", *key)) for key in keys)
-        return [record for record in records if record is not None]
-
-    # ---- life
+    def add_workloads(self, informers: Informers, usages: UsageReader, quotas: QuotaAdmission) -> None:
+        """Those that make pods, place them, run them and count them."""
+        core, events = self._core, EventRecorder(self._core)
+        scheduler = DefaultScheduler(core, informers, events)
+        kubelets, lost_pods = Kubelets(core, informers, events), LostPods(core, informers, events)
+        evictions = TaintEviction(core, informers, events)
+        replica_sets, deployments = ReplicaSets(core, informers, events), Deployments(core, informers, events)
+        jobs, autoscalers = Jobs(core, informers, events), HorizontalAutoscalers(core, informers, events, usages)
+        counter = ResourceQuotas(core, quotas)
+        quotas.on_charged = counter.enqueue_after
+        informers.on_pod = [
+            each.on_pod for each in (scheduler, kubelets, lost_pods, evictions, replica_sets, deployments, jobs)
+        ]
+        informers.on_set = [deployments.on_set]
+        informers.on_node = [each.on_node for each in (scheduler, kubelets, lost_pods, evictions)]
+        by_storage = [EmulatedNodes(core), NodeTaints(core), counter, replica_sets, deployments, jobs, autoscalers]
+        for controller in by_storage:
+            self._by_storage.setdefault(controller.storage, []).append(controller)
+        self._by_storage[kubelets.leases] = [kubelets]
+        self._controllers += [*by_storage, scheduler, kubelets, lost_pods, evictions]
+        self._always += [counter.on_any_change, informers.on_change]
+        self._runs.append(events.run)
 
     def load(self) -> None:
-        metrics.register(self.api.registry)
-        custom_metrics.register(self.api.registry)
-        for storage, index in (("nodes", self.nodes), ("replicasets.apps", self.sets), ("pods", self.pods)):
-            for record in self.api.store.objects_of(storage):
-                index.put(record)
-        for controller in self.controllers:
+        """Learn what there is, without writing anything."""
+        self._garbage.load()
+        for controller in self._controllers:
             controller.load()
 
-    def runs(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        return [self._teller.run, *(controller.run for controller in self.controllers)]
+    def on_change(self, change: Change) -> None:
+        """Heard by all, whether they act or not."""
+        for on_change in self._always:
+            on_change(change)
+        for controller in self._by_storage.get(change.record.key[0], ()):
+            controller.on_change(change)
 
-    # ---- changes
+    # ---- running
 
-    def notice(self, change: Change) -> None:
-        storage = change.record.key[0]
-        self.quotas.notice_any(change)
-        gone = change.type == "DELETED"
-        if storage == "pods":
-            before_pod, pod = (self.pods.drop(change.record.key[1:]), None) if gone else self.pods.put(change.record)
-            for listener in self.listeners:
-                listener.notice_pod(before_pod, pod)
-        elif storage == "replicasets.apps":
-            before_set, rs = (self.sets.drop(change.record.key[1:]), None) if gone else self.sets.put(change.record)
-            self.deployments.notice_set(before_set, rs)
-        elif storage == "nodes":
-            before, node = (self.nodes.drop(change.record.key[2]), None) if gone else self.nodes.put(change.record)
-            self.scheduler.notice_node(before, node)
-            self.kubelets.notice_node(before, node)
-            self.lost_pods.notice_node(before, node)
-            self.evictions.notice_node(before, node)
-        for controller in self.controllers:
-            if controller.storage == storage or storage == "leases.coordination.k8s.io":
-                controller.notice(change)
+    @property
+    def running(self) -> bool:
+        return bool(self._tasks)
+
+    async def start(self) -> None:
+        for run in [*self._runs, *(controller.run for controller in self._controllers)]:
+            self._tasks.append(asyncio.create_task(self._supervise(run), name=run.__qualname__))
+        await self.namespaces.ensure_system()
+        await self.cluster_roles.ensure_bootstrap()
+
+    async def stop(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _supervise(self, run: Run) -> None:
+        """One that fails as a whole is reported and started again: controllers are level-based."""
+        while True:
+            try:
+                await run()
+            except Exception as failure:
+                self._core.record_failure(failure, run.__qualname__)
+                await asyncio.sleep(RESTART_S)

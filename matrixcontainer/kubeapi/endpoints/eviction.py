@@ -4,25 +4,22 @@ Pods that have ended, were never started or are on their way out need no permiss
 refused. Contract: public documentation "API-initiated Eviction".
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from matrixcontainer.kubeapi.builtin.disruption_budgets import BUDGETS, is_ready, selects
-from matrixcontainer.kubeapi.controllers.disruption_budget import options
+from matrixcontainer.kubeapi.builtin.disruption_budgets import BUDGETS, is_ready, selects, status_options
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
+from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.options import Deletion, Options
 from matrixcontainer.kubeapi.registry.resource import Resource
-
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.server import KubeApi
 
 RETRY_AFTER_S = 10
 TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 
 
 async def evict(
-    api: "KubeApi", resource: Resource, namespace: str, name: str, body: dict[str, Any], asked: Options
+    core: Core, resource: Resource, namespace: str, name: str, body: dict[str, Any], options: Options
 ) -> None:
     """Delete the pod if its budget allows it; raises 429 with the reason if not."""
     stated = (body.get("metadata") or {}).get("name") or name
@@ -35,24 +32,24 @@ async def evict(
         grace_s=reported.get("gracePeriodSeconds"),
         uid=conditions.get("uid") or "",
         revision=conditions.get("resourceVersion") or "",
-        dry_run=asked.dry_run or "All" in (reported.get("dryRun") or []),
+        dry_run=options.dry_run or "All" in (reported.get("dryRun") or []),
     )
-    pod = api.verbs.get(resource, namespace, name)
-    if not _needs_no_leave(pod):
-        budgets = [record for record in api.store.objects_of(BUDGETS, namespace) if selects(record.obj, pod)]
+    pod = core.verbs.get(resource, namespace, name)
+    if not can_ignore_pdb(pod):
+        budgets = [record for record in core.store.objects_of(BUDGETS, namespace) if selects(record.obj, pod)]
         if len(budgets) > 1:
             raise ApiError(500, "InternalError", TWO_BUDGETS)
-        if budgets and not _is_lame(pod, budgets[0].obj):
-            await _take_leave(api, namespace, budgets[0].key[2], name, request.dry_run)
-    await api.verbs.delete(resource, namespace, name, request, asked)
+        if budgets and not is_unhealthy(pod, budgets[0].obj):
+            await check_and_decrement(core, namespace, budgets[0].key[2], name, request.dry_run)
+    await core.verbs.delete(resource, namespace, name, request, options)
 
 
-def _needs_no_leave(pod: dict[str, Any]) -> bool:
+def can_ignore_pdb(pod: dict[str, Any]) -> bool:
     phase = pod.get("status", {}).get("phase")
     return phase in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
 
 
-def _is_lame(pod: dict[str, Any], budget: dict[str, Any]) -> bool:
+def is_unhealthy(pod: dict[str, Any], budget: dict[str, Any]) -> bool:
     """Whether a pod that is not ready may go without being counted."""
     if is_ready(pod):
         return False
@@ -63,10 +60,9 @@ def _is_lame(pod: dict[str, Any], budget: dict[str, Any]) -> bool:
     return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
 
 
-async def _take_leave(api: "KubeApi", namespace: str, budget: str, pod: str, dry_run: bool) -> None:
+async def check_and_decrement(core: Core, namespace: str, budget: str, pod: str, dry_run: bool) -> None:
     """One disruption less; the write fails if somebody else took the last one meanwhile."""
-    resource = api.registry.find("policy", "v1", "poddisruptionbudgets")
-    assert resource is not None
+    resource = core.builtin("policy", "poddisruptionbudgets")
 
     def change(obj: dict[str, Any]) -> dict[str, Any]:
         status = obj.get("status") or {}
@@ -75,13 +71,13 @@ async def _take_leave(api: "KubeApi", namespace: str, budget: str, pod: str, dry
         if status.get("disruptionsAllowed", 0) < 1:
             needed, current = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
             raise _refusal(f"The disruption budget {budget} needs {needed} healthy pods and has {current} currently")
-        disrupted = (status.get("disruptedPods") or {}) | {pod: timestamp(api.now())}
+        disrupted = (status.get("disruptedPods") or {}) | {pod: timestamp(core.now())}
         left = status["disruptionsAllowed"] - 1
         return obj | {"status": status | {"disruptionsAllowed": left, "disruptedPods": disrupted}}
 
-    asked = options()
-    asked.dry_run = dry_run
-    await api.verbs.modify(resource, namespace, budget, change, asked)
+    options = status_options()
+    options.dry_run = dry_run
+    await core.verbs.modify(resource, namespace, budget, change, options)
 
 
 def _refusal(why: str, retry_after_s: int = 0) -> ApiError:

@@ -1,21 +1,22 @@
 """metrics.k8s.io/v1beta1, for `kubectl top`: computed when asked, never stored."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matrixcontainer.kubeapi.endpoints.request import Request, Target
+from matrixcontainer.kubeapi.endpoints.respond import Responder
 from matrixcontainer.kubeapi.endpoints.response import Response
-from matrixcontainer.kubeapi.endpoints.virtual_resource import listed
-from matrixcontainer.kubeapi.kubelet.milli_quantities import spelled, spelled_bytes
+from matrixcontainer.kubeapi.endpoints.virtual_resource import list_or_table
+from matrixcontainer.kubeapi.kubelet.node_info import NodeIndex
 from matrixcontainer.kubeapi.kubelet.resource_usage import Usage
+from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
 from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.quantities import spelled_kibi, spelled_milli
 from matrixcontainer.kubeapi.meta.selectors import FieldSelector, LabelSelector
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
-from matrixcontainer.kubeapi.registry.resource import Registry, Resource
+from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.strategy import Strategy
 from matrixcontainer.kubeapi.schema.structural import Schema
-
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.endpoints.app import App
-    from matrixcontainer.kubeapi.endpoints.request import Request, Target
 
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
 WINDOW = "15s"
@@ -28,70 +29,70 @@ CONTAINERS = {
 }
 
 
-def register(registry: Registry) -> None:
-    for plural, kind, namespaced, part in (
-        ("nodes", "NodeMetrics", False, {"usage": USAGE}),
-        ("pods", "PodMetrics", True, {"containers": CONTAINERS}),
-    ):
-        document = {"type": "object", "properties": COMMON | part}
-        registry.add(
-            Resource(
-                group=GROUP,
-                version=VERSION,
-                plural=plural,
-                kind=kind,
-                namespaced=namespaced,
-                schema=Schema(document),
-                strategy=Strategy(),
-                verbs=("get", "list"),
-                custom=True,
-                document=document,
-                fingerprint=f"metrics {kind}",
-                computed=answer,
+class MetricsApi:
+    def __init__(self, core: Core, usages: UsageReader, nodes: NodeIndex) -> None:
+        self._core, self._usages, self._nodes = core, usages, nodes
+        self._responder = Responder(core.now)
+
+    def register(self) -> None:
+        for plural, kind, namespaced, part in (
+            ("nodes", "NodeMetrics", False, {"usage": USAGE}),
+            ("pods", "PodMetrics", True, {"containers": CONTAINERS}),
+        ):
+            document = {"type": "object", "properties": COMMON | part}
+            self._core.registry.add(
+                Resource(
+                    group=GROUP,
+                    version=VERSION,
+                    plural=plural,
+                    kind=kind,
+                    namespaced=namespaced,
+                    schema=Schema(document),
+                    strategy=Strategy(),
+                    verbs=("get", "list"),
+                    custom=True,
+                    document=document,
+                    fingerprint=f"metrics {kind}",
+                    computed=self.answer,
+                )
             )
-        )
 
+    def answer(self, request: Request, resource: Resource, target: Target) -> Response:
+        if request.method not in ("GET", "HEAD") or target.subresource or target.watch or request.flag("watch"):
+            raise errors.method_not_allowed()
+        store, storage = self._core.store, resource.plural
+        if target.name:
+            record = store.get((storage, target.namespace, target.name))
+            found = self._measured(resource, record.obj) if record is not None else None
+            if found is None:
+                raise errors.not_found(resource.plural, resource.group, target.name)
+            return self._responder.render(request, resource, found, 200)
+        labels = LabelSelector(request.query.get("labelSelector", ""))
+        fields = FieldSelector(request.query.get("fieldSelector", ""), resource.fields)
+        objects = [record.obj for record in store.objects_of(storage, target.namespace)]
+        chosen = [obj for obj in objects if labels.matches(obj) and fields.matches(obj)]
+        items = [found for obj in chosen if (found := self._measured(resource, obj)) is not None]
+        return list_or_table(self._core, request, resource, items)
 
-def answer(app: "App", request: "Request", resource: Resource, target: "Target") -> Response:
-    if request.method not in ("GET", "HEAD") or target.subresource or target.watch or request.flag("watch"):
-        raise errors.method_not_allowed()
-    storage = resource.plural
-    if target.name:
-        record = app.api.store.get((storage, target.namespace, target.name))
-        found = _measured(app, resource, record.obj) if record is not None else None
-        if found is None:
-            raise errors.not_found(resource.plural, resource.group, target.name)
-        return app.render(request, resource, found, 200)
-    labels = LabelSelector(request.query.get("labelSelector", ""))
-    fields = FieldSelector(request.query.get("fieldSelector", ""), resource.fields)
-    items = []
-    for record in app.api.store.objects_of(storage, target.namespace):
-        obj = record.obj
-        if labels.matches(obj) and fields.matches(obj) and (found := _measured(app, resource, obj)) is not None:
-            items.append(found)
-    return listed(app, request, resource, items)
-
-
-def _measured(app: "App", resource: Resource, obj: dict[str, Any]) -> dict[str, Any] | None:
-    """The metrics of a pod that runs or a node that is ready; None for all others."""
-    meta, usages = obj["metadata"], app.api.workloads.usages
-    at = timestamp(app.api.now())
-    kept = ("name", "namespace", "labels")
-    found: dict[str, Any] = {
-        "kind": resource.kind,
-        "apiVersion": resource.api_version,
-        "metadata": {key: meta[key] for key in kept if key in meta} | {"creationTimestamp": at},
-        "timestamp": at,
-        "window": WINDOW,
-    }
-    if resource.plural == "nodes":
-        node = app.api.workloads.nodes.get(meta["name"])
-        return found | {"usage": _spelled(usages.of_node(obj))} if node is not None and node.ready else None
-    if (obj.get("status") or {}).get("phase") != "Running":
-        return None
-    usage = usages.of_pod(obj)
-    return found | {"containers": [{"name": name, "usage": _spelled(used)} for name, used in usage.items()]}
+    def _measured(self, resource: Resource, obj: dict[str, Any]) -> dict[str, Any] | None:
+        """The metrics of a pod that runs or a node that is ready; None for all others."""
+        meta, at = obj["metadata"], timestamp(self._core.now())
+        kept = ("name", "namespace", "labels")
+        found: dict[str, Any] = {
+            "kind": resource.kind,
+            "apiVersion": resource.api_version,
+            "metadata": {key: meta[key] for key in kept if key in meta} | {"creationTimestamp": at},
+            "timestamp": at,
+            "window": WINDOW,
+        }
+        if resource.plural == "nodes":
+            node = self._nodes.get(meta["name"])
+            return found | {"usage": _spelled(self._usages.of_node(obj))} if node is not None and node.ready else None
+        if (obj.get("status") or {}).get("phase") != "Running":
+            return None
+        usage = self._usages.of_pod(obj)
+        return found | {"containers": [{"name": name, "usage": _spelled(used)} for name, used in usage.items()]}
 
 
 def _spelled(usage: Usage) -> dict[str, str]:
-    return {word: spelled_bytes(used) if word == "memory" else spelled(used) for word, used in usage.items()}
+    return {word: spelled_kibi(used) if word == "memory" else spelled_milli(used) for word, used in usage.items()}

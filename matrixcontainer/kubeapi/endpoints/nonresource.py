@@ -1,76 +1,82 @@
 """What the server says of itself: health, version, discovery, OpenAPI."""
 
 from matrixcontainer.kubeapi.codec.negotiation import AGGREGATED_TYPE, choose, wants_aggregated
+from matrixcontainer.kubeapi.endpoints.discovery import Discovery
+from matrixcontainer.kubeapi.endpoints.openapi import OpenApi
 from matrixcontainer.kubeapi.endpoints.request import Request
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.version import VERSION
-from matrixcontainer.kubeapi.server import KubeApi
+from matrixcontainer.kubeapi.registry.resource import Registry
 
 OPENAPI_PROTOBUF = "proto"
 OPENAPI_PROTOBUF_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
-def answer(api: KubeApi, request: Request, path: str) -> Response:
-    if path in ("/livez", "/readyz", "/healthz") or path.startswith(("/livez/", "/readyz/", "/healthz/")):
-        return Response(b"ok", media="text/plain; charset=utf-8")
-    if path == "/version":
-        return as_json(VERSION)
-    if path in ("/api", "/apis"):
-        if version := wants_aggregated(request.accept):
-            media = AGGREGATED_TYPE.format(version)
-            return _discovered(api, request, f"aggregated:{path[1:]}:{version}", media)
-        choose(request.accept, forms=False)
-        return _discovered(api, request, path[1:])
-    parts = path.strip("/").split("/")
-    if parts[0] == "api" and len(parts) == 2:
-        return _discovered(api, request, f"version:/{parts[1]}")
-    if parts[0] == "apis" and len(parts) == 2:
-        return _discovered(api, request, f"group:{parts[1]}")
-    if parts[0] == "apis" and len(parts) == 3:
-        return _discovered(api, request, f"version:{parts[1]}/{parts[2]}")
-    if parts[0] == "openapi":
-        return _openapi(api, request, parts[1:])
-    if path == "/":
-        return as_json({"paths": _paths(api)})
-    raise errors.NoSuchPage()
+class NonResource:
+    """The documents are kept by `Discovery` and `OpenApi` until the registry changes."""
 
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.discovery, self.openapi = Discovery(registry), OpenApi(registry)
 
-def _paths(api: KubeApi) -> list[str]:
-    groups = api.registry.groups()
-    found = ["/api", "/api/v1", "/apis", *(f"/apis/{group}" for group in groups)]
-    found += [f"/apis/{group}/{version}" for group in groups for version in api.registry.versions(group)]
-    return sorted([*found, "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"])
+    def answer(self, request: Request, path: str) -> Response:
+        if path in ("/livez", "/readyz", "/healthz") or path.startswith(("/livez/", "/readyz/", "/healthz/")):
+            return Response(b"ok", media="text/plain; charset=utf-8")
+        if path == "/version":
+            return as_json(VERSION)
+        if path in ("/api", "/apis"):
+            if version := wants_aggregated(request.accept):
+                media = AGGREGATED_TYPE.format(version)
+                return self._discovered(request, f"aggregated:{path[1:]}:{version}", media)
+            choose(request.accept, forms=False)
+            return self._discovered(request, path[1:])
+        parts = path.strip("/").split("/")
+        if parts[0] == "api" and len(parts) == 2:
+            return self._discovered(request, f"version:/{parts[1]}")
+        if parts[0] == "apis" and len(parts) == 2:
+            return self._discovered(request, f"group:{parts[1]}")
+        if parts[0] == "apis" and len(parts) == 3:
+            return self._discovered(request, f"version:{parts[1]}/{parts[2]}")
+        if parts[0] == "openapi":
+            return self._openapi(request, parts[1:])
+        if path == "/":
+            return as_json({"paths": self._paths()})
+        raise errors.NoSuchPage()
 
+    def _paths(self) -> list[str]:
+        groups = self._registry.groups()
+        found = ["/api", "/api/v1", "/apis", *(f"/apis/{group}" for group in groups)]
+        found += [f"/apis/{group}/{version}" for group in groups for version in self._registry.versions(group)]
+        return sorted([*found, "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"])
 
-def _discovered(api: KubeApi, request: Request, name: str, media: str = "application/json") -> Response:
-    try:
-        body, tag = api.discovery.document(name)
-    except KeyError:
-        parts = request.path.strip("/").split("/")
-        known = parts[0] == "api" or api.registry.is_built_in(parts[1])
-        raise (errors.no_such_path() if known else errors.NoSuchPage()) from None
-    headers = {"ETag": tag, "Vary": "Accept"}
-    if request.headers.get("if-none-match") == tag:
-        return Response(b"", 304, media, headers)
-    return Response(body, 200, media, headers)
+    def _discovered(self, request: Request, name: str, media: str = "application/json") -> Response:
+        try:
+            body, tag = self.discovery.document(name)
+        except KeyError:
+            parts = request.path.strip("/").split("/")
+            known = parts[0] == "api" or self._registry.is_built_in(parts[1])
+            raise (errors.no_such_path() if known else errors.NoSuchPage()) from None
+        headers = {"ETag": tag, "Vary": "Accept"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(b"", 304, media, headers)
+        return Response(body, 200, media, headers)
 
-
-def _openapi(api: KubeApi, request: Request, parts: list[str]) -> Response:
-    if parts == ["v2"]:
-        accept = request.accept
-        if OPENAPI_PROTOBUF in accept and "application/json" not in accept and "*/*" not in accept:
-            return Response(api.openapi.swagger_protobuf(), media=OPENAPI_PROTOBUF_TYPE)
-        return Response(api.openapi.swagger())
-    if parts == ["v3"]:
-        return Response(api.openapi.index())
-    if parts[:1] == ["v3"] and OPENAPI_PROTOBUF in request.accept and "json" not in request.accept:
-        raise errors.not_acceptable("application/json")
-    try:
-        if parts[1:] == ["version"]:
-            return Response(api.openapi.version_document())
-        if parts[1:2] == ["api"]:
-            return Response(api.openapi.document("", parts[2]))
-        return Response(api.openapi.document(parts[2], parts[3]))
-    except (KeyError, IndexError):
-        raise errors.no_such_path() from None
+    def _openapi(self, request: Request, parts: list[str]) -> Response:
+        if parts == ["v2"]:
+            accept = request.accept
+            if OPENAPI_PROTOBUF in accept and "application/json" not in accept and "*/*" not in accept:
+                return Response(self.openapi.swagger_protobuf(), media=OPENAPI_PROTOBUF_TYPE)
+            return Response(self.openapi.swagger())
+        if parts == ["v3"]:
+            return Response(self.openapi.index())
+        if parts[:1] == ["v3"] and OPENAPI_PROTOBUF in request.accept and "json" not in request.accept:
+            raise errors.not_acceptable("application/json")
+        try:
+            if parts[1:] == ["version"]:
+                return Response(self.openapi.version_document())
+            if parts[1:2] == ["api"]:
+                return Response(self.openapi.document("", parts[2]))
+            return Response(self.openapi.document(parts[2], parts[3]))
+        except (KeyError, IndexError):
+            raise errors.no_such_path() from None

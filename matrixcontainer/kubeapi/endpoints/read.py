@@ -5,49 +5,53 @@ import orjson
 from matrixcontainer.kubeapi.codec.negotiation import choose
 from matrixcontainer.kubeapi.endpoints import list_options
 from matrixcontainer.kubeapi.endpoints.request import Request, Target
-from matrixcontainer.kubeapi.endpoints.respond import Answering
+from matrixcontainer.kubeapi.endpoints.respond import Responder, demand_verb
 from matrixcontainer.kubeapi.endpoints.response import Response
 from matrixcontainer.kubeapi.endpoints.table import TableForm, partial, partial_form
 from matrixcontainer.kubeapi.meta.selectors import FieldSelector, LabelSelector
 from matrixcontainer.kubeapi.registry import list
+from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.watch import Watch, WatchOptions
 
 STANDARD_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
 
 
-class Reading(Answering):
-    """Nothing here waits: what is asked for lies in memory."""
+class ReadHandler:
+    """Nothing here waits: objects are in memory."""
+
+    def __init__(self, core: Core, responder: Responder) -> None:
+        self._core, self._responder = core, responder
 
     def read(self, request: Request, resource: Resource, target: Target) -> Response:
         watching = target.watch or request.flag("watch")
         if target.name and not watching:
-            self.allow(resource, "get")
-            record = self.api.verbs.record(resource, target.namespace, target.name)
+            demand_verb(resource, "get")
+            record = self._core.verbs.record(resource, target.namespace, target.name)
             answer = choose(request.accept)
             if not answer.form and answer.media == "application/json":
                 return Response(resource.shown_bytes(record))
-            return self.render(request, resource, resource.show(record), 200)
-        self.allow(resource, "watch" if watching else "list")
-        query = self._query(request, resource, target)
+            return self._responder.render(request, resource, resource.show(record), 200)
+        demand_verb(resource, "watch" if watching else "list")
+        query = self.query(request, resource, target)
         if watching:
             return self._watch(request, resource, query)
         list_options.check_list(request.query)
-        page = list.list_page(self.api.store, resource, query)
+        page = list.list_page(self._core.store, resource, query)
         answer = choose(request.accept)
         if not answer.form and answer.media == "application/json":
             return Response(list.render_list(resource, page))
         if answer.form == "Table":
-            form = TableForm(resource, request.query.get("includeObject", ""), self.api.now, answer.version)
+            form = TableForm(resource, request.query.get("includeObject", ""), self._core.now, answer.version)
             table = form.table([resource.show(record) for record in page.records], page.meta())
-            return self._encoded(table, 200, answer)
+            return self._responder.encoded(table, 200, answer)
         if answer.form:
             items = [partial(resource.show(record), answer.version) for record in page.records]
             found = {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{answer.version}"}
-            return self._encoded(found | {"metadata": page.meta(), "items": items}, 200, answer)
-        return self._encoded(orjson.loads(list.render_list(resource, page)), 200, answer)
+            return self._responder.encoded(found | {"metadata": page.meta(), "items": items}, 200, answer)
+        return self._responder.encoded(orjson.loads(list.render_list(resource, page)), 200, answer)
 
-    def _query(self, request: Request, resource: Resource, target: Target) -> list.Query:
+    def query(self, request: Request, resource: Resource, target: Target) -> list.Query:
         standard = not resource.custom and STANDARD_FIELDS.issuperset(resource.fields)
         fields = FieldSelector(request.query.get("fieldSelector", ""), resource.fields, standard)
         if target.name:
@@ -76,13 +80,13 @@ class Reading(Answering):
         )
         if answer.form == "Table":
             include = request.query.get("includeObject", "")
-            options.form = TableForm(resource, include, self.api.now, answer.version)
+            options.form = TableForm(resource, include, self._core.now, answer.version)
         elif answer.form:
             options.form = partial_form
         key = (resource.group, resource.version, resource.plural)
 
         def gone() -> bool:
-            return self.api.stopping or self.api.registry.find(*key) is None
+            return self._core.stopping or self._core.registry.find(*key) is None
 
-        watch = Watch(self.api.store, resource, query, options, self.api.chance, gone)
+        watch = Watch(self._core.store, resource, query, options, self._core.rng, gone)
         return Response(watch)

@@ -1,6 +1,7 @@
 """How an object goes back: as JSON, YAML or protobuf, whole, as a Table or as its metadata alone."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from matrixcontainer.kubeapi.codec.negotiation import PROTOBUF, Answer, choose
 from matrixcontainer.kubeapi.codec.protobuf_encode import NoProtobufForm, encode_body
@@ -11,18 +12,17 @@ from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry.options import Outcome
 from matrixcontainer.kubeapi.registry.resource import Resource
 
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.server import KubeApi
+
+def demand_verb(resource: Resource, verb: str) -> None:
+    if verb not in resource.verbs:
+        raise errors.method_not_allowed()
 
 
-class Answering:
-    """The part of the application that all answers to resource requests share."""
+class Responder:
+    """Objects as responses, in the form and encoding the client accepts."""
 
-    api: "KubeApi"
-
-    def allow(self, resource: Resource, verb: str) -> None:
-        if verb not in resource.verbs:
-            raise errors.method_not_allowed()
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
 
     def outcome(self, request: Request, resource: Resource, outcome: Outcome) -> Response:
         code = 201 if outcome.created else 200
@@ -34,13 +34,13 @@ class Answering:
     def render(self, request: Request, resource: Resource, obj: dict[str, Any], code: int) -> Response:
         answer = choose(request.accept, forms="list" in resource.verbs)
         if answer.form == "Table":
-            form = TableForm(resource, request.query.get("includeObject", ""), self.api.now, answer.version)
+            form = TableForm(resource, request.query.get("includeObject", ""), self.now, answer.version)
             obj = form.table([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
         elif answer.form:
             obj = partial(obj, answer.version)
-        return self._encoded(obj, code, answer)
+        return self.encoded(obj, code, answer)
 
-    def _encoded(self, value: Any, code: int, answer: Answer) -> Response:
+    def encoded(self, value: Any, code: int, answer: Answer) -> Response:
         if answer.media == "application/yaml":
             import yaml
 

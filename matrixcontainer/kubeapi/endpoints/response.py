@@ -1,12 +1,11 @@
 """What goes back: a code, a media type, headers, and bytes or a stream of them."""
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.registry.watch import Watch
+from matrixcontainer.kubeapi.registry.watch import Watch
 
 
 class Response:
@@ -14,7 +13,7 @@ class Response:
 
     def __init__(
         self,
-        body: "bytes | Watch | AsyncIterator[bytes]",
+        body: bytes | Watch | AsyncIterator[bytes],
         code: int = 200,
         media: str = "application/json",
         headers: dict[str, str] | None = None,

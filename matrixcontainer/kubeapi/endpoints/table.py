@@ -7,6 +7,7 @@ there are Name and Age. Times are shown as ages the way kubectl shows them: 5s, 
 from collections.abc import Callable
 from typing import Any
 
+from matrixcontainer.kubeapi.builtin.printers.tables import COLUMNS, ROW_CONDITIONS
 from matrixcontainer.kubeapi.meta.errors import bad_request, invalid
 from matrixcontainer.kubeapi.registry.printer_columns import CUSTOM_AGE, NAME, age_of, column
 from matrixcontainer.kubeapi.registry.resource import Printed, Resource
@@ -19,8 +20,6 @@ INCLUDED = ("", "None", "Metadata", "Object")
 
 def columns_of(resource: Resource) -> Columns:
     if resource.cells is not None:
-        from matrixcontainer.kubeapi.builtin.printers import COLUMNS
-
         return COLUMNS[resource.storage]
     if not resource.columns:
         return [NAME, CUSTOM_AGE]
@@ -31,8 +30,6 @@ def row_conditions(resource: Resource) -> Callable[[dict[str, Any]], list[dict[s
     """What a kind says of its rows beside their cells."""
     if resource.cells is None:
         return lambda obj: []
-    from matrixcontainer.kubeapi.builtin.printers import ROW_CONDITIONS
-
     return ROW_CONDITIONS.get(resource.storage, lambda obj: [])
 
 

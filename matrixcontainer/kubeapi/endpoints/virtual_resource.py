@@ -1,31 +1,20 @@
-"""Resources that nobody stores: registered like others, answered from something else each time they are asked for."""
+"""Resources that nobody stores: registered like others, computed each time they are asked for."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matrixcontainer.kubeapi.codec.negotiation import choose
+from matrixcontainer.kubeapi.endpoints.request import Request
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.endpoints.table import TableForm
-
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.endpoints.app import App
-    from matrixcontainer.kubeapi.endpoints.request import Request
-    from matrixcontainer.kubeapi.registry.resource import Resource
-
-Obj = dict[str, Any]
+from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.registry.resource import Resource
 
 
-def listed(
-    app: "App",
-    request: "Request",
-    resource: "Resource",
-    items: list[Obj],
-    printed: Callable[[Obj], Obj] = lambda obj: obj,
-) -> Response:
-    """The items as a list, or as a Table of what `printed` makes of each, as the client wants it."""
-    meta = {"resourceVersion": str(app.api.store.revision)}
+def list_or_table(core: Core, request: Request, resource: Resource, items: list[dict[str, Any]]) -> Response:
+    """The items as a list or as a Table, as the client wants it."""
+    meta = {"resourceVersion": str(core.store.revision)}
     if choose(request.accept).form == "Table":
-        form = TableForm(resource, request.query.get("includeObject", ""), app.api.now)
-        return as_json(form.table([printed(item) for item in items], meta))
+        form = TableForm(resource, request.query.get("includeObject", ""), core.now)
+        return as_json(form.table(items, meta))
     kind = resource.list_kind
     return as_json({"kind": kind, "apiVersion": resource.api_version, "metadata": meta, "items": items})

@@ -1,114 +1,56 @@
 """Create, update, patch and delete: what the request says, and the verb that does it."""
 
-from typing import Any
-
-from matrixcontainer.kubeapi.codec.serializer import parse_body, parse_json, parse_yaml
 from matrixcontainer.kubeapi.endpoints import list_options
-from matrixcontainer.kubeapi.endpoints.read import Reading
+from matrixcontainer.kubeapi.endpoints.read import ReadHandler
 from matrixcontainer.kubeapi.endpoints.request import Request, Target
+from matrixcontainer.kubeapi.endpoints.respond import Responder, demand_verb
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.endpoints.review import review
-from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.endpoints.write_options import deletion_of, options_of, parsed, parsed_patch
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry import list as listing
-from matrixcontainer.kubeapi.registry.options import Deletion, Options
+from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.resource import Resource
 
-PATCH_TYPES = {
-    "application/json-patch+json": "json",
-    "application/merge-patch+json": "merge",
-    "application/strategic-merge-patch+json": "strategic",
-    "application/apply-patch+yaml": "apply",
-}
-DELETE_KEYS = ("propagationPolicy", "gracePeriodSeconds", "orphanDependents", "dryRun")
 
-
-class Writing(Reading):
+class WriteHandler:
     """The body is read by now; the answer comes when the change is durable."""
 
-    def options(self, request: Request, subresource: str = "") -> Options:
-        dry_run = request.query.get("dryRun", "")
-        if dry_run not in ("", "All"):
-            cause = errors.not_supported("dryRun", errors.go_list([dry_run]), ["All"])
-            raise errors.unprocessable("CreateOptions", "meta.k8s.io", "", [cause])
-        validation = request.query.get("fieldValidation", "") or "Warn"
-        if validation not in ("Strict", "Warn", "Ignore"):
-            cause = errors.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"])
-            raise errors.unprocessable("CreateOptions", "meta.k8s.io", "", [cause])
-        manager = request.query.get("fieldManager", "")
-        if len(manager) > 128:
-            raise errors.unprocessable("CreateOptions", "meta.k8s.io", "", [errors.too_long("fieldManager", 128)])
-        return Options(
-            user=request.user.name,
-            field_manager=manager,
-            user_agent=request.headers.get("user-agent", ""),
-            field_validation=validation,
-            dry_run=bool(dry_run),
-            force=request.flag("force"),
-            subresource=subresource,
-            warnings=request.warnings,
-            caller=request.user,
-        )
-
-    def parsed(self, request: Request, resource: Resource, options: Options) -> dict[str, Any]:
-        """The body as an object of the resource, duplicate keys reported as the options want it."""
-        duplicates: list[str] = []
-        options.body = request.body
-        value = parse_body(request.body, request.media_type, duplicates)
-        if duplicates and isinstance(value, dict):
-            self.api.verbs.report_unknown([f'duplicate field "{path}"' for path in duplicates], resource, options)
-        return value
+    def __init__(self, core: Core, responder: Responder, reader: ReadHandler) -> None:
+        self._core, self._responder, self._reader = core, responder, reader
 
     async def create(self, request: Request, resource: Resource, target: Target) -> Response:
-        self.allow(resource, "create")
-        options = self.options(request)
-        body = self.parsed(request, resource, options)
+        demand_verb(resource, "create")
+        options = options_of(request)
+        body = parsed(request, resource, options)
         if "list" not in resource.verbs:
-            return review(self, request, resource, target, body)
-        outcome = await self.api.verbs.create(resource, target.namespace, body, options)
-        return self.outcome(request, resource, outcome)
+            return review(self._core, self._responder, request, resource, target.namespace, body, options)
+        outcome = await self._core.verbs.create(resource, target.namespace, body, options)
+        return self._responder.outcome(request, resource, outcome)
 
     async def update(self, request: Request, resource: Resource, target: Target, sub: str = "") -> Response:
-        self.allow(resource, "update")
-        options = self.options(request, sub)
-        body = self.parsed(request, resource, options)
-        outcome = await self.api.verbs.update(resource, target.namespace, target.name, body, options)
-        return self.outcome(request, resource, outcome)
+        demand_verb(resource, "update")
+        options = options_of(request, sub)
+        body = parsed(request, resource, options)
+        outcome = await self._core.verbs.update(resource, target.namespace, target.name, body, options)
+        return self._responder.outcome(request, resource, outcome)
 
     async def patch(self, request: Request, resource: Resource, target: Target, sub: str = "") -> Response:
-        self.allow(resource, "patch")
-        options = self.options(request, sub)
-        kind, patch = self.parsed_patch(request, resource, options)
-        verbs = self.api.verbs
+        demand_verb(resource, "patch")
+        options = options_of(request, sub)
+        kind, patch = parsed_patch(request, resource, options)
+        verbs = self._core.verbs
         if kind == "apply":
             outcome = await verbs.apply(resource, target.namespace, target.name, patch, options)
         else:
             outcome = await verbs.patch(resource, target.namespace, target.name, kind, patch, options)
-        return self.outcome(request, resource, outcome)
-
-    def parsed_patch(self, request: Request, resource: Resource, options: Options) -> tuple[str, Any]:
-        kind = PATCH_TYPES.get(request.media_type, "")
-        if not kind or (kind == "strategic" and not resource.strategy.strategic):
-            offered = [
-                media for media, name in PATCH_TYPES.items() if name != "strategic" or resource.strategy.strategic
-            ]
-            if not resource.custom:
-                raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
-            raise errors.unsupported_media_type(offered)
-        if options.force and kind != "apply":
-            cause = errors.forbidden_field("force", "may not be specified for non-apply patch")
-            raise errors.unprocessable("PatchOptions", "meta.k8s.io", "", [cause])
-        duplicates: list[str] = []
-        patch = (parse_yaml if kind == "apply" else parse_json)(request.body, duplicates)
-        if duplicates:
-            self.api.verbs.report_unknown([f'duplicate field "{path}"' for path in duplicates], resource, options)
-        return kind, patch
+        return self._responder.outcome(request, resource, outcome)
 
     async def delete(self, request: Request, resource: Resource, target: Target) -> Response:
-        self.allow(resource, "delete")
-        options = self.options(request)
+        demand_verb(resource, "delete")
+        options = options_of(request)
         spec = deletion_of(request)
-        outcome = await self.api.verbs.delete(resource, target.namespace, target.name, spec, options)
+        outcome = await self._core.verbs.delete(resource, target.namespace, target.name, spec, options)
         if outcome.gone and not resource.strategy.returns_deleted:
             meta = outcome.obj["metadata"]
             details = {"name": meta["name"], "group": resource.group, "kind": resource.plural, "uid": meta["uid"]}
@@ -116,62 +58,17 @@ class Writing(Reading):
             return as_json(
                 {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
             )
-        return self.outcome(request, resource, outcome)
+        return self._responder.outcome(request, resource, outcome)
 
     async def delete_collection(self, request: Request, resource: Resource, target: Target) -> Response:
-        self.allow(resource, "deletecollection")
-        options, spec = self.options(request), deletion_of(request)
+        demand_verb(resource, "deletecollection")
+        options, spec = options_of(request), deletion_of(request)
         list_options.check_list(request.query)
-        page = listing.list_page(self.api.store, resource, self._query(request, resource, target))
+        page = listing.list_page(self._core.store, resource, self._reader.query(request, resource, target))
         for record in page.records:
             try:
-                await self.api.verbs.delete(resource, record.key[1], record.key[2], spec, options)
+                await self._core.verbs.delete(resource, record.key[1], record.key[2], spec, options)
             except ApiError as failure:
                 if failure.code != 404:
                     raise
         return Response(listing.render_list(resource, page))
-
-
-def deletion_of(request: Request) -> Deletion:
-    """DeleteOptions from the body, else from the query."""
-    reported: dict[str, Any] = {}
-    if request.body.strip():
-        try:
-            value = parse_body(request.body, request.media_type, [])
-        except ApiError as failure:
-            if failure.code != 400:
-                raise
-            raise errors.untyped(failure.message) from failure
-        if not isinstance(value, dict):
-            raise errors.bad_request("DeleteOptions must be an object")
-        reported = value
-    reported = {key: reported.get(key, request.query.get(key)) for key in DELETE_KEYS} | {
-        "preconditions": reported.get("preconditions") or {}
-    }
-    propagation = reported["propagationPolicy"] or ""
-    if propagation not in ("", "Background", "Foreground", "Orphan"):
-        allowed = ["Foreground", "Background", "Orphan", "nil"]
-        cause = errors.not_supported("propagationPolicy", propagation, allowed)
-        raise errors.unprocessable("DeleteOptions", "meta.k8s.io", "", [cause])
-    if reported["orphanDependents"] is not None and propagation:
-        why = "orphanDependents and deletionPropagation cannot be both set"
-        cause = errors.invalid("propagationPolicy", propagation, why)
-        raise errors.unprocessable("DeleteOptions", "meta.k8s.io", "", [cause])
-    if reported["orphanDependents"] is not None:
-        propagation = "Orphan" if str(reported["orphanDependents"]).lower() == "true" else "Background"
-    dry_run = reported["dryRun"] or []
-    dry_run = [dry_run] if isinstance(dry_run, str) else dry_run
-    if any(word != "All" for word in dry_run):
-        raise errors.unprocessable(
-            "DeleteOptions", "meta.k8s.io", "", [errors.not_supported("dryRun", errors.go_list(dry_run), ["All"])]
-        )
-    try:
-        grace = int(reported["gracePeriodSeconds"]) if reported["gracePeriodSeconds"] is not None else None
-    except (TypeError, ValueError):
-        raise errors.bad_request("gracePeriodSeconds must be a number") from None
-    if grace is not None and grace < 0:
-        grace = 1
-    conditions = reported["preconditions"]
-    return Deletion(
-        propagation, grace, conditions.get("uid") or "", conditions.get("resourceVersion") or "", bool(dry_run)
-    )

@@ -55,7 +55,7 @@ def action_of(pod: dict[str, Any], container: dict[str, Any]) -> ScriptAction:
 
 
 def understood(words: list[str]) -> ScriptAction:
-    """The deed of a command line, as far as it is one of the few that are understood whole."""
+    """The action of a command line, as far as it is one of the few that are understood whole."""
     if len(words) >= 3 and words[0].rpartition("/")[2] in ("sh", "bash") and words[1] in ("-c", "-ec"):
         parts = [part.strip() for part in re.split(r";|&&|\n", words[2]) if part.strip()]
         try:

@@ -5,15 +5,13 @@ The lines are made from the pod's status each time they are asked for, so they a
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.container_script import action_of
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
-
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.endpoints.request import Request
-    from matrixcontainer.kubeapi.server import KubeApi
+from matrixcontainer.kubeapi.registry.core import Core
 
 Obj = dict[str, Any]
 Line = tuple[str, str]  # timestamp, text
@@ -21,17 +19,31 @@ Line = tuple[str, str]  # timestamp, text
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
-def answer(api: "KubeApi", request: "Request", pod: Obj) -> bytes | AsyncIterator[bytes]:
+@dataclass(frozen=True)
+class LogOptions:
+    """PodLogOptions."""
+
+    container: str = ""
+    previous: bool = False
+    follow: bool = False
+    timestamps: bool = False
+    since_s: int = 0
+    since_time: str = ""
+    tail: int | None = None
+    bytes_max: int = 0
+
+
+def read_log(core: Core, pod: Obj, options: LogOptions) -> bytes | AsyncIterator[bytes]:
     """The log as bytes, or as chunks while it is followed; 400 with the words of the kubelet."""
-    container = chosen_container(pod, request.query.get("container", ""))
-    previous = request.flag("previous")
-    lines = lines_of(pod, container, previous)
-    shown = _limited(lines, request, api.now())
-    if not request.flag("follow") or previous:
-        text = _text(shown, request)
-        limit = request.number("limitBytes")
-        return text[:limit] if limit else text
-    return _follow(api, request, pod, container, shown, len(lines))
+    container = chosen_container(pod, options.container)
+    if not pod["spec"].get("nodeName"):
+        return b""  # nobody has started it, so there is nothing to read
+    lines = lines_of(pod, container, options.previous)
+    shown = _limited(lines, options, core.now())
+    if not options.follow or options.previous:
+        text = _text(shown, options.timestamps)
+        return text[: options.bytes_max] if options.bytes_max else text
+    return _follow(core, options, pod, container, shown, len(lines))
 
 
 def chosen_container(pod: Obj, wanted: str) -> str:
@@ -86,39 +98,34 @@ def lines_of(pod: Obj, name: str, previous: bool = False) -> list[Line]:
     return lines
 
 
-def _limited(lines: list[Line], request: "Request", now: float) -> list[Line]:
-    since = request.number("sinceSeconds")
-    after = now - since if since else parse_timestamp(request.query.get("sinceTime", "") or "")
+def _limited(lines: list[Line], options: LogOptions, now: float) -> list[Line]:
+    after = now - options.since_s if options.since_s else parse_timestamp(options.since_time)
     kept = [line for line in lines if parse_timestamp(line[0]) >= after]
-    if "tailLines" in request.query:
-        tail = request.number("tailLines")
-        kept = kept[len(kept) - min(tail, len(kept)) :]
-    return kept
+    return kept if options.tail is None else kept[len(kept) - min(options.tail, len(kept)) :]
 
 
-def _text(lines: list[Line], request: "Request") -> bytes:
-    stamped = request.flag("timestamps")
+def _text(lines: list[Line], stamped: bool) -> bytes:
     return "".join(f"{at} {text}\n" if stamped else f"{text}\n" for at, text in lines).encode()
 
 
 async def _follow(
-    api: "KubeApi", request: "Request", pod: Obj, name: str, shown: list[Line], sent: int
+    core: Core, options: LogOptions, pod: Obj, name: str, shown: list[Line], sent: int
 ) -> AsyncIterator[bytes]:
     """The rest as it comes, until the container has ended or the pod has gone."""
     key = ("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
     wake = asyncio.Event()
-    waiters = api.store.log("pods").waiters
+    waiters = core.store.log("pods").waiters
     waiters.add(wake.set)
     try:
-        yield _text(shown, request)
-        while not api.stopping:
-            record = api.store.get(key)
+        yield _text(shown, options.timestamps)
+        while not core.stopping:
+            record = core.store.get(key)
             if record is None or record.uid != pod["metadata"]["uid"]:
                 return
             pod = record.obj
             lines = lines_of(pod, name)
             if lines[sent:]:
-                yield _text(lines[sent:], request)
+                yield _text(lines[sent:], options.timestamps)
                 sent = len(lines)
             if "running" not in (_state(pod, name).get("state") or {}):
                 return

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from matrixcontainer.kubeapi.kubelet.milli_quantities import milli
+from matrixcontainer.kubeapi.meta.quantities import milli
 from matrixcontainer.kubeapi.storage.objects import Record
 
 

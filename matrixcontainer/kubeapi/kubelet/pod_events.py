@@ -1,11 +1,11 @@
-"""What a kubelet tells of a pod whose status changes: containers that start, wait after a crash, or are killed."""
+"""What a kubelet records when a pod's status changes: containers that start, wait after a crash or are killed."""
 
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True)
-class News:
+class PodEvent:
     """One event on the pod."""
 
     reason: str
@@ -13,7 +13,7 @@ class News:
     warning: bool = False
 
 
-def news(pod: dict[str, Any], status: dict[str, Any]) -> list[News]:
+def pod_events(pod: dict[str, Any], status: dict[str, Any]) -> list[PodEvent]:
     """The events on the way from the status that `pod` has to `status`."""
     before = {c["name"]: c for c in (pod.get("status") or {}).get("containerStatuses") or []}
     reported = []
@@ -22,10 +22,10 @@ def news(pod: dict[str, Any], status: dict[str, Any]) -> list[News]:
         then = (before.get(name) or {}).get("state") or {}
         waiting = now.get("waiting") or {}
         if "running" in now and "running" not in then:
-            reported.append(News("Started", f"Started container {name}"))
+            reported.append(PodEvent("Started", f"Started container {name}"))
         elif waiting.get("reason") not in (then.get("waiting", {}).get("reason"), None):
             if waiting["reason"] in ("CrashLoopBackOff", "ImagePullBackOff"):
-                reported.append(News("BackOff", waiting.get("message", waiting["reason"]), warning=True))
+                reported.append(PodEvent("BackOff", waiting.get("message", waiting["reason"]), warning=True))
         elif "terminated" in now and "running" in then and "deletionTimestamp" in pod["metadata"]:
-            reported.append(News("Killing", f"Stopping container {name}"))
+            reported.append(PodEvent("Killing", f"Stopping container {name}"))
     return reported

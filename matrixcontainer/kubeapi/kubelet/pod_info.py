@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from matrixcontainer.kubeapi.kubelet.milli_quantities import requests_of
+from matrixcontainer.kubeapi.meta.quantities import NoQuantity, milli
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.storage.objects import Record
 
@@ -166,3 +166,34 @@ class PodIndex:
             taken[name] = taken.get(name, 0) + sign * amount
         if not taken["pods"]:
             del self.taken[facts.node]
+
+
+def requests_of(spec: dict[str, Any]) -> dict[str, int]:
+    """What a pod takes of a node, in thousandths: the sum of its containers, or its greediest init container.
+
+    What is no quantity counts as nothing: a controller must not fail on a stored object.
+    """
+    total: dict[str, int] = {}
+    for container in spec.get("containers") or []:
+        for name, amount in _asked(container).items():
+            total[name] = total.get(name, 0) + amount
+    for container in spec.get("initContainers") or []:
+        for name, amount in _asked(container).items():
+            stays = container.get("restartPolicy") == "Always"
+            total[name] = total.get(name, 0) + amount if stays else max(total.get(name, 0), amount)
+    for name, text in (spec.get("overhead") or {}).items():
+        total[name] = total.get(name, 0) + _milli_or_nothing(text)
+    return total
+
+
+def _asked(container: dict[str, Any]) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    asked = (resources.get("limits") or {}) | (resources.get("requests") or {})
+    return {name: _milli_or_nothing(text) for name, text in asked.items()}
+
+
+def _milli_or_nothing(text: Any) -> int:
+    try:
+        return milli(text)
+    except NoQuantity:
+        return 0

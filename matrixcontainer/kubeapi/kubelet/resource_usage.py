@@ -1,6 +1,6 @@
-"""What pods and nodes use, as metrics.k8s.io tells it and autoscalers read it. Nothing is measured: it is said.
+"""What pods and nodes use, as metrics.k8s.io reports it and autoscalers read it. Nothing is measured: it is declared.
 
-Annotations say it, on a pod, or on what controls it (a Deployment's annotations reach its ReplicaSets) for each of
+Annotations declare it, on a pod, or on what controls it (a Deployment's annotations reach its ReplicaSets) for each of
 its pods; values are Kubernetes quantities, as they would be measured:
 
     metrics.cloudmatrix.io/cpu: 250m             the pod's use, shared evenly by its containers
@@ -10,18 +10,15 @@ its pods; values are Kubernetes quantities, as they would be measured:
     custom.metrics.cloudmatrix.io/queue: "17"    a Pods or Object metric: on the pod, its controller or the object
     external.metrics.cloudmatrix.io/queue: "17"  an External metric: on the Namespace
 
-An object may also say its own metrics in its status: `status.metrics.queue: "17"` is an Object metric.
+An object may also declare its own metrics in its status: `status.metrics.queue: "17"` is an Object metric.
 
-Where nothing is said, a container uses a tenth of the CPU and half of the memory it requests, or 5m and 32Mi.
-Nodes use what their pods use and a little of their own; annotations on a Node say otherwise.
+Where nothing is declared, a container uses a tenth of the CPU and half of the memory it requests, or 5m and 32Mi.
+Nodes use what their pods use and a little of their own; annotations on a Node override it.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from matrixcontainer.kubeapi.kubelet.milli_quantities import milli
-
-if TYPE_CHECKING:
-    pass
+from matrixcontainer.kubeapi.meta.quantities import milli
 
 Obj = dict[str, Any]
 Usage = dict[str, int]  # resource: thousandths

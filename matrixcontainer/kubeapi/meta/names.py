@@ -1,4 +1,4 @@
-"""What names may look like, and what is said of those that do not."""
+"""What names may look like, and the messages for those that do not."""
 
 import re
 

@@ -47,6 +47,22 @@ def amount(text: object) -> Fraction:
 
 
 @lru_cache(maxsize=4096)
+def milli(text: object) -> int:
+    """Whole thousandths, rounded up, so that sums and comparisons are exact: "250m" is 250, "1" is 1000."""
+    return ceil(amount(text) / LEAST)
+
+
+def spelled_milli(thousandths: int) -> str:
+    """The shortest decimal spelling: "2", "1500m"."""
+    return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
+
+
+def spelled_kibi(thousandths: int) -> str:
+    """In Ki, as metrics are reported."""
+    return f"{thousandths // 1000 // 1024}Ki"
+
+
+@lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
     """The shortest exact spelling of at least thousandths; NoQuantity when the text is no quantity."""
     number, form = parse(text)

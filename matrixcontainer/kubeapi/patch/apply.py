@@ -186,7 +186,7 @@ class ApplyOptions:
 def apply_config(
     live: dict[str, Any] | None, config: dict[str, Any], schema: Schema, options: ApplyOptions
 ) -> dict[str, Any]:
-    """The object after `wish.manager` applied `config`; raises ApiError 409 listing every conflict."""
+    """The object after `options.manager` applied `config`; raises ApiError 409 listing every conflict."""
     base = live if live is not None else {"metadata": {}}
     plain = without_ownership(base)
     managers = read_managers(base)
@@ -286,7 +286,7 @@ def merge(live: Any, config: Any, schema: Schema, path: Path = ()) -> Any:
 
 
 def remove_paths(value: Any, doomed: Paths, schema: Schema) -> Any:
-    """Take away what the applier gave up: what it held, and nobody holds now, goes with everything in it."""
+    """Take away what the applier gave up: what it owned, and nobody owns now, goes with everything in it."""
     return _without(value, set(doomed), schema, ())
 
 

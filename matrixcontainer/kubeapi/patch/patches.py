@@ -11,13 +11,13 @@ from typing import Any
 from matrixcontainer.kubeapi.meta.errors import ApiError, bad_request, untyped
 from matrixcontainer.kubeapi.patch.field_set import ANY
 from matrixcontainer.kubeapi.schema.structural import Schema, copy_json
-from matrixcontainer.kubeapi.schema.unmarshal_errors import json_name
+from matrixcontainer.kubeapi.schema.validation import type_of
 
 PATCH_OPERATIONS_MAX = 10_000
 
 
 class PatchFailed(ApiError):
-    """A patch that cannot be carried out: the client is told no more than that, the log and webhooks are told why."""
+    """A patch that cannot be carried out: the client hears no more than that, the log and webhooks hear why."""
 
     def __init__(self, why: str) -> None:
         super().__init__(422, "Invalid", "the server rejected our request due to an error in our request", {})
@@ -64,7 +64,7 @@ def _demand_operation(operation: Any) -> None:
         )
     for word in ("op", "path", "from"):
         if not isinstance(operation.get(word, ""), str):
-            text = json_name(operation[word])
+            text = type_of(operation[word])
             where = f"Go struct field jsonPatchOp.{word} of type string"
             raise bad_request(f"error decoding patch: json: cannot unmarshal {text} into {where}")
 

@@ -5,21 +5,23 @@ from typing import Any
 
 from matrixcontainer.kubeapi.meta import errors, timestamps
 from matrixcontainer.kubeapi.registry.options import Deletion, Options, Outcome
-from matrixcontainer.kubeapi.registry.patching import PatchingVerbs
 from matrixcontainer.kubeapi.registry.resource import Resource
-from matrixcontainer.kubeapi.registry.rest import RETRIES_MAX, differs, pending_work
+from matrixcontainer.kubeapi.registry.writing import RETRIES_MAX, Writer, differs, pending_work
 from matrixcontainer.kubeapi.schema.structural import copy_json
 from matrixcontainer.kubeapi.storage.objects import Conflict, Record
 
 
-class DeletingVerbs(PatchingVerbs):
-    """All verbs."""
+class Deleter:
+    """Marks, or erases what nothing keeps."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
 
     async def delete(
         self, resource: Resource, namespace: str, name: str, request: Deletion, options: Options
     ) -> Outcome:
         for _ in range(RETRIES_MAX):
-            record = self.record(resource, namespace, name, newest=True)
+            record = self._writer.record(resource, namespace, name, newest=True)
             obj = resource.show(record)
             meta = obj["metadata"]
             for text, current, word in (
@@ -31,8 +33,10 @@ class DeletingVerbs(PatchingVerbs):
                     fate = "deleted and then recreated" if word == "UID" else "modified"
                     why += f". The object might have been {fate}"
                     raise errors.conflict(resource.kind, resource.group, name, why)
-            for gate in (*self.gates, *self.judges):
-                await gate(resource, "DELETE", None, obj, replace(options, dry_run=options.dry_run or request.dry_run))
+            for plugin in (*self._writer.mutating, *self._writer.validating):
+                await plugin(
+                    resource, "DELETE", None, obj, replace(options, dry_run=options.dry_run or request.dry_run)
+                )
             try:
                 return await self._delete_once(resource, record, obj, request)
             except Conflict:
@@ -59,7 +63,7 @@ class DeletingVerbs(PatchingVerbs):
             grace = resource.strategy.grace(obj, request.grace_s)
         first = "deletionTimestamp" not in meta
         if first or grace < meta.get("deletionGracePeriodSeconds", 0):
-            started = timestamps.parse_timestamp(meta["deletionTimestamp"]) if not first else self.now()
+            started = timestamps.parse_timestamp(meta["deletionTimestamp"]) if not first else self._writer.now()
             base = started - meta.get("deletionGracePeriodSeconds", 0) if not first else started
             meta["deletionTimestamp"] = timestamps.timestamp(base + grace)
             if resource.strategy.tells_grace:
@@ -71,10 +75,10 @@ class DeletingVerbs(PatchingVerbs):
             if request.dry_run:
                 return Outcome(before, gone=True)
             marked = not first or resource.strategy.grace is not None
-            return await self._erase(resource, record, obj if grace == 0 and marked else before)
+            return await self._writer.erase(resource, record, obj if grace == 0 and marked else before)
         if request.dry_run:
             return Outcome(obj)
         if not differs(before, obj):
             return Outcome(obj, record=record)
-        kept = await self._put(record.key, resource.store_form(obj), record)
+        kept = await self._writer.put(record.key, resource.store_form(obj), record)
         return Outcome(resource.show(kept), record=kept)

@@ -60,7 +60,7 @@ def list_page(store: Store, resource: Resource, query: Query) -> Page:
         revision, after = read_token(query.token)
         if revision == 0:
             revision = store.revision
-        elif revision < store.floor:
+        elif revision < store.compacted_revision:
             failure = errors.expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new list "  # noqa: E501
                 "without the continue parameter, or use the continue token in this response to retrieve the remainder of "  # noqa: E501
@@ -74,7 +74,7 @@ def list_page(store: Store, resource: Resource, query: Query) -> Page:
         revision = store.revision
         if query.match == "Exact":
             revision = int(query.revision)
-            if revision < store.floor:
+            if revision < store.compacted_revision:
                 raise errors.expired(f"The resourceVersion for the provided list is too old: {revision}")
         _demand_reached(store, query)
         records = _at(store, resource, query.namespace, revision)

@@ -11,12 +11,11 @@ from matrixcontainer.kubeapi.meta.qualified_names import label_value_mistakes, q
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.schema import structural, validation
 from matrixcontainer.kubeapi.schema.types import schema_of
-from matrixcontainer.kubeapi.schema.unmarshal_errors import unmarshal_mistake
 
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.registry.resource import Resource
 
-NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that chance spells no words
+NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no words come out
 ANNOTATIONS_BYTES_MAX = 256 * 1024
 
 SERVER_OWNED = (
@@ -30,16 +29,16 @@ SERVER_OWNED = (
 )
 
 
-def new_uid(chance: random.Random) -> str:
-    bits = chance.getrandbits(128)
+def new_uid(rng: random.Random) -> str:
+    bits = rng.getrandbits(128)
     bits = bits & ~(0xF000 << 64) | (0x4000 << 64)
     bits = bits & ~(0xC000 << 48) | (0x8000 << 48)
     text = f"{bits:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def generated_name(prefix: str, chance: random.Random) -> str:
-    return prefix[:58] + "".join(chance.choice(NAME_LETTERS) for _ in range(5))
+def generated_name(prefix: str, rng: random.Random) -> str:
+    return prefix[:58] + "".join(rng.choice(NAME_LETTERS) for _ in range(5))
 
 
 def clean_metadata(obj: dict[str, Any], resource: "Resource") -> list[str]:
@@ -48,28 +47,25 @@ def clean_metadata(obj: dict[str, Any], resource: "Resource") -> list[str]:
     if meta is None:
         meta = obj["metadata"] = {}
     if not isinstance(meta, dict):
-        raise _undecodable(meta, resource)
+        raise _undecodable(f"{validation.type_of(meta)} into Go value of type v1.ObjectMeta", resource)
     known = schema_of("meta.v1.ObjectMeta")
     unknown: list[str] = []
     structural.drop_nulls(meta, known)
     if meta.get("creationTimestamp", "") is None:
         del meta["creationTimestamp"]
     structural.prune(meta, known, "metadata", unknown)
-    if any(cause.reason == "FieldValueTypeInvalid" for cause in validation.validate(meta, known, "metadata")):
-        raise _undecodable(meta, resource)
+    for cause in validation.validate(meta, known, "metadata"):
+        if cause.reason == "FieldValueTypeInvalid":
+            raise _undecodable(f"into field {cause}", resource)
     for key in CHECKED:
         if key in meta and not meta[key]:
             del meta[key]
     return unknown
 
 
-def _undecodable(meta: Any, resource: "Resource") -> errors.ApiError:
-    why = unmarshal_mistake("meta.v1.ObjectMeta", meta)
-    if not resource.custom:  # decoded together with what is around it
-        why = why.replace("struct field ObjectMeta.", "struct field ObjectMeta.metadata.")
-    return errors.bad_request(
-        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}'
-    )
+def _undecodable(what: str, resource: "Resource") -> errors.ApiError:
+    text = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+    return errors.bad_request(f"{text}: json: cannot unmarshal {what}")
 
 
 def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
@@ -126,27 +122,16 @@ def _check_owners(owners: list[dict[str, Any]]) -> list[Cause]:
                 word = "version" if key == "apiVersion" else key
                 found.append(errors.invalid(f"{path}.{key}", owner.get(key, ""), f"{word} must not be empty"))
         if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
-            found.append(errors.invalid(path, _owner_as_go(owner), "/v1, Kind=Event is disallowed from being an owner"))
+            found.append(errors.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
             this = f"{owner.get('kind', '')}/{owner.get('name', '')}"
             if controller:
                 text = 'Only one reference can have Controller set to true. Found "true" in references for '
-                listed = errors.Spelled(f"[]v1.OwnerReference{{{', '.join(map(_owner_as_go, owners))}}}")
-                found.append(errors.invalid(path, listed, f"{text}{controller} and {this}"))
+                found.append(errors.invalid(path, owners, f"{text}{controller} and {this}"))
             controller = controller or this
     return found
 
 
-def _owner_as_go(owner: dict[str, Any]) -> errors.Spelled:
-    words = [f"{name}:{errors.shown(owner.get(key, ''))}" for name, key in OWNER_WORDS]
-    flags = [
-        f"{key[0].upper()}{key[1:]}:(*bool)({'nil' if owner.get(key) is None else f'{id(owner):#x}'})"
-        for key in ("controller", "blockOwnerDeletion")
-    ]
-    return errors.Spelled(f"v1.OwnerReference{{{', '.join(words + flags)}}}")
-
-
-OWNER_WORDS = (("APIVersion", "apiVersion"), ("Kind", "kind"), ("Name", "name"), ("UID", "uid"))
 CHECKED = ("labels", "annotations", "ownerReferences", "finalizers")
 
 
@@ -157,7 +142,9 @@ def changed(new: dict[str, Any], old: dict[str, Any]) -> bool:
 
 
 def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """What may not change, and which finalizers may not come while an object is going; told twice, as upstream does."""
+    """What may not change, and which finalizers may not come while an object is being deleted; reported twice, as
+    upstream does.
+    """
     found: list[Cause] = []
     before, after = old["metadata"], new["metadata"]
     if before.get("deletionTimestamp"):
@@ -170,7 +157,7 @@ def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Caus
 
 
 def check_identity(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """What nobody may change; told twice, as the common rules and those of the kind both look at it."""
+    """What nobody may change; reported twice, as the common rules and those of the kind both look at it."""
     found: list[Cause] = []
     if new.get("uid") and new["uid"] != old["uid"]:
         found.append(errors.invalid("metadata.uid", new["uid"], "field is immutable"))

@@ -6,16 +6,20 @@ from matrixcontainer.kubeapi.meta import errors, timestamps
 from matrixcontainer.kubeapi.patch import apply, patches
 from matrixcontainer.kubeapi.patch.typed_value import demand_typed
 from matrixcontainer.kubeapi.registry import object_meta
+from matrixcontainer.kubeapi.registry.decoding import Decoder, report_unknown
 from matrixcontainer.kubeapi.registry.options import Options, Outcome
 from matrixcontainer.kubeapi.registry.resource import Resource
-from matrixcontainer.kubeapi.registry.rest import Verbs
+from matrixcontainer.kubeapi.registry.validation import demand_name, settle_namespace
+from matrixcontainer.kubeapi.registry.writing import Writer
 from matrixcontainer.kubeapi.schema.structural import copy_json
-from matrixcontainer.kubeapi.schema.unmarshal_errors import json_name
 from matrixcontainer.kubeapi.schema.validation import type_of
 
 
-class PatchingVerbs(Verbs):
+class Patcher:
     """A patch is laid on the newest state, again if somebody was faster."""
+
+    def __init__(self, decoder: Decoder, writer: Writer) -> None:
+        self._decoder, self._writer = decoder, writer
 
     async def patch(
         self,
@@ -32,21 +36,21 @@ class PatchingVerbs(Verbs):
         def change(old: dict[str, Any]) -> dict[str, Any]:
             del options.warnings[warned:]
             if patch_type == "json":
-                self.report_unknown(patches.odd_words(patch), resource, options)
+                report_unknown(patches.odd_words(patch), resource, options)
                 new = patches.json_patch(old, patch)
             elif not isinstance(patch, dict):
-                why = f"json: cannot unmarshal {json_name(patch)} into Go value of type map[string]interface {{}}"
+                why = f"json: cannot unmarshal {type_of(patch)} into Go value of type map[string]interface {{}}"
                 raise errors.bad_request(why if patch_type == "strategic" else f"error decoding patch: {why}")
             elif patch_type == "merge":
                 new = patches.merge_patch(old, patch)
             else:
                 new = patches.strategic_patch(old, patch, resource.schema)
                 new |= {"apiVersion": resource.api_version, "kind": resource.kind}  # whatever it says of them
-            made = self.decode_patched(resource, new, options)
-            self.demand_name(made, namespace, name)
+            made = self._decoder.decode_patched(resource, new, options)
+            demand_name(made, namespace, name)
             return made
 
-        return await self._retrying(resource, namespace, name, change, options)
+        return await self._writer.modify(resource, namespace, name, change, options)
 
     async def apply(
         self, resource: Resource, namespace: str, name: str, config: dict[str, Any], options: Options
@@ -67,7 +71,7 @@ class PatchingVerbs(Verbs):
             raise errors.bad_request("metadata.managedFields must be nil")
         demand_typed(config, resource.schema, resource.api_version)
         stated_config = copy_json(config)
-        config = self.decode(resource, config, options)
+        config = self._decoder.decode(resource, config, options)
         _restore_nulls(config, stated_config)
         meta = config["metadata"]
         if meta.get("name", name) != name:
@@ -77,9 +81,9 @@ class PatchingVerbs(Verbs):
         meta["name"] = name
         stated = object_meta.stated_revision(config, resource, name)
         meta.pop("resourceVersion", None)
-        self._settle_namespace(resource, namespace, meta)
-        self._narrow(resource, config, options)
-        record = self.store.latest((resource.storage, namespace, name))
+        settle_namespace(resource, namespace, meta)
+        _narrow(resource, config, options)
+        record = self._writer.store.latest((resource.storage, namespace, name))
         if record is None:
             if options.subresource:
                 raise errors.not_found(resource.plural, resource.group, name)
@@ -87,16 +91,16 @@ class PatchingVerbs(Verbs):
                 why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                 raise errors.conflict(resource.plural, resource.group, name, why)
             if resource.namespaced:
-                self._demand_namespace(resource, namespace, name)
-            now = timestamps.timestamp(self.now())
+                self._writer.demand_namespace(resource, namespace, name)
+            now = timestamps.timestamp(self._writer.now())
             apply_options = apply.ApplyOptions(options.manager, "", options.force, now, stated_config)
             obj = apply.apply_config(None, config, resource.schema, apply_options)
-            return await self._insert(
-                resource, namespace, await self._prepare_new(resource, obj, options, True), options
+            return await self._writer.insert(
+                resource, namespace, await self._writer.prepare_new(resource, obj, options, True), options
             )
 
         def change(old: dict[str, Any]) -> dict[str, Any]:
-            now = timestamps.timestamp(self.now())
+            now = timestamps.timestamp(self._writer.now())
             sub = options.subresource
             apply_options = apply.ApplyOptions(options.manager, sub, options.force, now, stated_config)
             merged = apply.apply_config(old, config, resource.schema, apply_options)
@@ -104,17 +108,18 @@ class PatchingVerbs(Verbs):
                 raise errors.conflict(resource.plural, resource.group, name)
             return merged
 
-        return await self._retrying(resource, namespace, name, change, options, track=False)
+        return await self._writer.modify(resource, namespace, name, change, options, track=False)
 
-    def _narrow(self, resource: Resource, config: dict[str, Any], options: Options) -> None:
-        """An apply owns only what its endpoint writes: status on /status, everything else on the main one."""
-        if options.subresource == "status":
-            for key in set(config) - {"apiVersion", "kind", "metadata", "status"}:
-                del config[key]
-            if not resource.custom:
-                config["metadata"] = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}
-        elif resource.status:
-            config.pop("status", None)
+
+def _narrow(resource: Resource, config: dict[str, Any], options: Options) -> None:
+    """An apply owns only what its endpoint writes: status on /status, everything else on the main one."""
+    if options.subresource == "status":
+        for key in set(config) - {"apiVersion", "kind", "metadata", "status"}:
+            del config[key]
+        if not resource.custom:
+            config["metadata"] = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}
+    elif resource.status:
+        config.pop("status", None)
 
 
 def _restore_nulls(config: Any, stated: Any) -> None:

@@ -1,8 +1,8 @@
 """The kinds the server knows: one `Resource` per group, version and plural, built-in or from a CRD.
 
 Discovery, OpenAPI, routing and storage are all read from one `Registry`, so they cannot disagree. Several versions of
-a kind, and the two event groups, share one stored form: `storage` names the pile the objects lie in, and a Resource
-knows how to show a stored object in its own version.
+a kind, and the two event groups, share one stored form: `storage` names the group-resource the objects are stored
+under, and a Resource knows how to show a stored object in its own version.
 """
 
 import re
@@ -75,7 +75,7 @@ class Resource:
     fingerprint: str = ""
     deprecated: str = ""
     acted_on: str = ""
-    computed: Callable[..., Any] | None = None  # answers instead of the store: (app, request, resource, target)
+    computed: Callable[..., Any] | None = None  # answers instead of the store: (request, resource, target)
     ending: bool = False  # its definition is being deleted: nothing new may come
 
     def __post_init__(self) -> None:
@@ -138,10 +138,6 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
     return (stage, -int(match[1]), -int(match[3] or 0), "")
 
 
-ANY_NAME = "*"
-"""The plural of a resource that answers for every name in its group and is not listed."""
-
-
 class Registry:
     """All served resources by (group, version, plural). Every change moves `serial`, which caches compare."""
 
@@ -159,11 +155,10 @@ class Registry:
         self.serial += 1
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        return self._found.get((group, version, plural)) or self._found.get((group, version, ANY_NAME))
+        return self._found.get((group, version, plural))
 
     def all(self) -> list[Resource]:
-        """Every one that is listed."""
-        return [resource for resource in self._found.values() if resource.plural != ANY_NAME]
+        return list(self._found.values())
 
     def groups(self) -> list[str]:
         """Named groups, built-in ones first in order of registration; the core group ("") is not among them."""
@@ -178,15 +173,13 @@ class Registry:
         return sorted(found, key=version_rank)
 
     def of(self, group: str, version: str) -> list[Resource]:
-        """Those that are listed."""
-        found = (r for r in self._found.values() if r.group == group and r.version == version)
-        return [resource for resource in found if resource.plural != ANY_NAME]
+        return [r for r in self._found.values() if r.group == group and r.version == version]
 
     def by_kind(self, api_version: str, kind: str) -> Resource | None:
         return next((r for r in self._found.values() if r.api_version == api_version and r.kind == kind), None)
 
     def preferred(self) -> list[Resource]:
-        """Each stored pile once, in its preferred version: what controllers walk."""
+        """Each stored group-resource once, in its preferred version: what controllers walk."""
         seen: dict[str, Resource] = {}
         for resource in self._found.values():
             if "delete" not in resource.verbs:

@@ -1,359 +1,77 @@
-"""The verbs every kind shares: create, update, patch, apply; delete is in deleting.py.
+"""The verbs of every kind: get, create, update, patch, apply, modify, delete.
 
-`Verbs` loads the newest state, decides, and hands the store one change that holds only if nobody was faster; a patch
-without a stated resourceVersion tries again. Reading is in listing.py, the life after a delete (garbage collection,
-namespaces) in controllers. Nothing here knows of HTTP: options come in as `Options`, refusals leave as ApiError.
+`Verbs` puts them together: a `Decoder` reads bodies, a `Writer` is the one way into the store, patches and deletions
+have a part each. Lists and watches are in list.py and watch.py, the life after a delete in controllers. Nothing here
+knows of HTTP: options come in as `Options`, refusals leave as ApiError.
 """
 
 import random
 from collections.abc import Callable
 from typing import Any
 
-from matrixcontainer.kubeapi.meta import errors, timestamps
-from matrixcontainer.kubeapi.meta.errors import ApiError
-from matrixcontainer.kubeapi.patch import apply
+from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry import object_meta
-from matrixcontainer.kubeapi.registry.decoding import Decoding
+from matrixcontainer.kubeapi.registry.decoding import Decoder
+from matrixcontainer.kubeapi.registry.deleting import Deleter
 from matrixcontainer.kubeapi.registry.options import Options, Outcome
-from matrixcontainer.kubeapi.registry.resource import Resource
-from matrixcontainer.kubeapi.registry.store_errors import store_lost
-from matrixcontainer.kubeapi.registry.strategy import keep_part
-from matrixcontainer.kubeapi.schema.structural import copy_json
-from matrixcontainer.kubeapi.storage.objects import Conflict, Key, Record, StorageError
+from matrixcontainer.kubeapi.registry.patching import Patcher
+from matrixcontainer.kubeapi.registry.resource import Registry, Resource
+from matrixcontainer.kubeapi.registry.validation import demand_name, settle_namespace
+from matrixcontainer.kubeapi.registry.writing import Writer, without_revision
 from matrixcontainer.kubeapi.storage.store import Store
 
-RETRIES_MAX = 20
 
-Gate = Callable[[Resource, str, dict[str, Any] | None, dict[str, Any] | None, Options], Any]
+class Verbs:
+    """`modify` reads, changes and writes, for the server's own controllers and for subresources."""
 
-
-class Verbs(Decoding):
-    def __init__(self, store: Store, now: Callable[[], float], chance: random.Random) -> None:
-        self.store = store
-        self.now = now
-        self.chance = chance
-        self.namespace_state: Callable[[str], str] = lambda name: "Active"
-        self.kind_of: Callable[[str, str], Resource | None] = lambda api_version, kind: None
-        self.gates: list[Gate] = []  # may change or refuse what is about to be written
-        self.judges: list[Gate] = []  # see what is valid and final, and may refuse it
-
-    # ---- reading one
-
-    def record(self, resource: Resource, namespace: str, name: str, newest: bool = False) -> Record:
-        key = (resource.storage, namespace, name)
-        found = self.store.latest(key) if newest else self.store.get(key)
-        if found is None:
-            raise errors.not_found(resource.plural, resource.group, name)
-        return found
+    def __init__(self, store: Store, registry: Registry, now: Callable[[], float], rng: random.Random) -> None:
+        self.writer = Writer(store, now, rng)
+        self.decoder = Decoder(registry)
+        patcher = Patcher(self.decoder, self.writer)
+        self.record, self.modify = self.writer.record, self.writer.modify
+        self.patch, self.apply = patcher.patch, patcher.apply
+        self.delete = Deleter(self.writer).delete
 
     def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any]:
         return resource.show(self.record(resource, namespace, name))
 
-    # ---- create
-
     async def create(self, resource: Resource, namespace: str, body: dict[str, Any], options: Options) -> Outcome:
         if resource.ending:
             raise errors.method_not_allowed("create not allowed while custom resource definition is terminating")
-        obj = self.decode(resource, body, options)
+        obj = self.decoder.decode(resource, body, options)
         meta = obj["metadata"]
         if meta.get("resourceVersion"):
             raise errors.untyped("resourceVersion should not be set on objects to be created")
-        self._settle_namespace(resource, namespace, meta)
+        settle_namespace(resource, namespace, meta)
         generated = not meta.get("name") and bool(meta.get("generateName"))
         for attempt in range(8):
             if generated:
-                meta["name"] = object_meta.generated_name(meta["generateName"], self.chance)
+                meta["name"] = object_meta.generated_name(meta["generateName"], self.writer.rng)
             name = meta.get("name", "")
             if resource.namespaced:
-                self._demand_namespace(resource, namespace, name)
-            if not generated or self.store.latest((resource.storage, namespace, name)) is None or attempt == 7:
+                self.writer.demand_namespace(resource, namespace, name)
+            if not generated or self.writer.store.latest((resource.storage, namespace, name)) is None or attempt == 7:
                 break
-        self._own_new(resource, obj, options)
-        obj = await self._prepare_new(resource, obj, options)
-        return await self._insert(resource, namespace, obj, options)
-
-    def _own_new(self, resource: Resource, obj: dict[str, Any], options: Options) -> None:
-        """The creator owns what it said and the defaults, not what is settled for it afterwards, nor the status."""
-        resource.strategy.default(obj)
-        reported = {key: value for key, value in obj.items() if key != "status" or not resource.status}
-        reported["metadata"] = dict(obj["metadata"])
-        now = timestamps.timestamp(self.now())
-        apply.track_update(None, reported, resource.schema, options.manager, options.subresource, now)
-        obj["metadata"].pop("managedFields", None)
-        if "managedFields" in reported["metadata"]:
-            obj["metadata"]["managedFields"] = reported["metadata"]["managedFields"]
-
-    async def _prepare_new(
-        self, resource: Resource, obj: dict[str, Any], options: Options, applied: bool = False
-    ) -> dict[str, Any]:
-        meta = obj["metadata"]
-        counted = 0 if resource.strategy.has_generation else meta.get("generation", 0)
-        for key in object_meta.SERVER_OWNED:
-            meta.pop(key, None)
-        meta["uid"] = uid = object_meta.new_uid(self.chance)
-        resource.strategy.prepare_create(obj, resource)
-        resource.strategy.default(obj)
-        for gate in self.gates:
-            if (changed := await gate(resource, "CREATE", obj, None, options)) is not None:
-                if applied:
-                    self._track(resource, obj, changed, options)
-                obj = changed
-                resource.strategy.clean(obj, resource)
-                resource.strategy.default(obj)
-        meta = obj["metadata"]
-        meta["uid"] = uid
-        meta["creationTimestamp"] = timestamps.timestamp(self.now())
-        if resource.strategy.has_generation:
-            meta["generation"] = 1
-        elif counted:
-            meta["generation"] = counted  # kinds that do not count keep what they are told
-        self._demand_valid(resource, obj, None)
-        for judge in self.judges:
-            await judge(resource, "CREATE", obj, None, options)
-        return obj
-
-    async def _insert(self, resource: Resource, namespace: str, obj: dict[str, Any], options: Options) -> Outcome:
-        name = obj["metadata"]["name"]
-        key = (resource.storage, namespace, name)
-        self._demand_free(resource, key, obj)
-        if options.dry_run:
-            return Outcome(obj, created=True)
-        try:
-            record = await self._put(key, resource.store_form(obj), None)
-        except Conflict:
-            self._demand_free(resource, key, obj)
-            raise errors.already_exists(resource.plural, resource.group, name) from None
-        return Outcome(shown(resource, record, obj), created=True, record=record)
-
-    def _demand_free(self, resource: Resource, key: Key, obj: dict[str, Any]) -> None:
-        if (record := self.store.latest(key)) is not None:
-            going = b'"deletionTimestamp"' in record.body and "deletionTimestamp" in record.obj["metadata"]
-            made = bool(obj["metadata"].get("generateName"))
-            raise errors.already_exists(resource.plural, resource.group, key[2], going, made)
-
-    # ---- update
+        self.writer.own_new(resource, obj, options)
+        obj = await self.writer.prepare_new(resource, obj, options)
+        return await self.writer.insert(resource, namespace, obj, options)
 
     async def update(
         self, resource: Resource, namespace: str, name: str, body: dict[str, Any], options: Options
     ) -> Outcome:
-        new = self.decode(resource, body, options)
+        new = self.decoder.decode(resource, body, options)
         meta = new["metadata"]
-        self.demand_name(new, "", name)
-        self._settle_namespace(resource, namespace, meta)
+        demand_name(new, "", name)
+        settle_namespace(resource, namespace, meta)
         stated = object_meta.stated_revision(new, resource, name)
-        record = self.store.latest((resource.storage, namespace, name))
+        record = self.writer.store.latest((resource.storage, namespace, name))
         if record is None:
             if resource.strategy.create_on_update:
                 meta.pop("resourceVersion", None)
                 return await self.create(resource, namespace, new, options)
             raise errors.not_found(resource.plural, resource.group, name)
         if not stated and not resource.strategy.unconditional_update:
-            raise _without_revision(resource, name)
-        return await self._retrying(resource, namespace, name, lambda old: new, options, stated=stated, replace=True)
-
-    async def modify(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        change: Callable[[dict[str, Any]], dict[str, Any]],
-        options: Options,
-        track: bool = True,
-    ) -> Outcome:
-        """Read, change, write, again if somebody was faster; for patches and for the server's own controllers.
-
-        Without `track` nobody comes to own what changed.
-        """
-        return await self._retrying(resource, namespace, name, change, options, track=track)
-
-    async def _retrying(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        change: Callable[[dict[str, Any]], dict[str, Any]],
-        options: Options,
-        stated: str = "",
-        replace: bool = False,
-        track: bool = True,
-    ) -> Outcome:
-        for _ in range(RETRIES_MAX):
-            record = self.record(resource, namespace, name, newest=True)
-            if stated and stated != str(record.revision):
-                raise errors.conflict(resource.plural, resource.group, name)
-            old = resource.show(record)
-            new = change(copy_json(old))
-            if replace:
-                _demand_same_uid(resource, old, new)
-            else:
-                wanted = object_meta.stated_revision(new, resource, name)
-                if not wanted and not resource.strategy.unconditional_update:
-                    raise _without_revision(resource, name)
-                if wanted and wanted != str(record.revision):
-                    raise errors.conflict(resource.plural, resource.group, name)
-            try:
-                return await self._replace(resource, record, old, copy_json(new) if replace else new, options, track)
-            except Conflict:
-                if stated:
-                    break
-        raise errors.conflict(resource.plural, resource.group, name)
-
-    async def _replace(
-        self,
-        resource: Resource,
-        record: Record,
-        old: dict[str, Any],
-        new: dict[str, Any],
-        options: Options,
-        track: bool = True,
-    ) -> Outcome:
-        """The one way an existing object becomes another: keep what is fixed, default, check, count, write."""
-        name, namespace = record.key[2], record.key[1]
-        strategy = resource.strategy
-        self._keep_identity(resource, old, new)
-        if track:
-            self._claim(resource, old, new, options)
-        self._keep_other_parts(resource, old, new, options)
-        strategy.default(new)
-        for gate in self.gates:
-            if (changed := await gate(resource, "UPDATE", new, old, options)) is not None:
-                self._track(resource, new, changed, options)
-                new = changed
-                strategy.clean(new, resource)
-                self._keep_identity(resource, old, new)
-                self._keep_other_parts(resource, old, new, options)
-                strategy.default(new)
-        self._demand_valid(resource, new, old, options.subresource == "status")
-        for judge in self.judges:
-            await judge(resource, "UPDATE", new, old, options)
-        if (
-            strategy.has_generation
-            and options.subresource != "status"
-            and spec_for_generation(resource, old) != spec_for_generation(resource, new)
-        ):
-            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        if not differs(old, new):
-            return Outcome(resource.show(record), record=record)
-        ends = bool(new["metadata"].get("deletionTimestamp")) and not pending_work(new)
-        if options.dry_run:
-            new["metadata"]["resourceVersion"] = str(record.revision)
-            return Outcome(new, gone=ends)
-        if ends:  # watchers are told of the last state that was stored, the caller of what it made of it
-            gone = await self._erase(resource, record, old)
-            new["metadata"]["resourceVersion"] = gone.obj["metadata"]["resourceVersion"]
-            return Outcome(new, gone=True)
-        kept = await self._put((resource.storage, namespace, name), resource.store_form(new), record)
-        return Outcome(shown(resource, kept, new), record=kept)
-
-    def _claim(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
-        """The writer comes to own what it says, also where the strategy takes it back afterwards.
-
-        What its endpoint never writes it does not own: status on the main one, everything else on /status.
-        """
-        resource.strategy.default(new)
-        reported = new | {"metadata": dict(new["metadata"])}
-        if options.subresource == "status":
-            for key in (set(reported) | set(old)) - {"apiVersion", "kind", "metadata", "status"}:
-                keep_part(reported, old, key)
-        elif resource.status and not options.from_controller:
-            keep_part(reported, old, "status")
-        self._track(resource, old, reported, options)
-        new["metadata"].pop("managedFields", None)
-        if "managedFields" in reported["metadata"]:
-            new["metadata"]["managedFields"] = reported["metadata"]["managedFields"]
-
-    def _track(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
-        now = timestamps.timestamp(self.now())
-        apply.track_update(old, new, resource.schema, options.manager, options.subresource, now)
-
-    def _keep_identity(self, resource: Resource, old: dict[str, Any], new: dict[str, Any]) -> None:
-        before, after = old["metadata"], new["metadata"]
-        name = before["name"]
-        if after.get("name", name) != name:
-            raise errors.bad_request(
-                f"the name of the object ({after['name']}) does not match the name on the URL ({name})"
-            )
-        if found := object_meta.check_identity(after, before):
-            raise errors.unprocessable(resource.kind, resource.group, name, found)
-        for key in (*object_meta.SERVER_OWNED, "name", "namespace"):
-            if key in before:
-                after[key] = before[key]
-            else:
-                after.pop(key, None)
-
-    def _keep_other_parts(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
-        if options.subresource == "status":
-            resource.strategy.prepare_status_update(new, old)
-        elif not options.from_controller:
-            resource.strategy.prepare_update(new, old, resource)
-
-    # ---- to the store
-
-    async def _erase(self, resource: Resource, record: Record, last: dict[str, Any]) -> Outcome:
-        try:
-            gone = await self.store.remove(record.key, resource.store_form(last), record)
-        except StorageError as failure:
-            raise store_lost(failure) from failure
-        return Outcome(resource.show(gone), gone=True, record=gone)
-
-    async def _put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
-        try:
-            return await self.store.put(key, obj, expected)
-        except StorageError as failure:
-            raise store_lost(failure) from failure
-
-
-def _without_revision(resource: Resource, name: str) -> ApiError:
-    cause = errors.invalid("metadata.resourceVersion", errors.Spelled("0x0"), "must be specified for an update")
-    return errors.unprocessable(resource.plural, resource.group, name, [cause])
-
-
-def _demand_same_uid(resource: Resource, old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Who replaces an object by its uid wants that very object."""
-    stated, before = new["metadata"].get("uid"), old["metadata"]
-    if stated and stated != before["uid"]:
-        group = f"{resource.group}/" if resource.custom else ""
-        key = "/".join(part for part in (before.get("namespace", ""), before["name"]) if part)
-        why = (
-            f"StorageError: invalid object, Code: 4, Key: /registry/{group}{resource.plural}/{key}, "
-            "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
-            f"UID in precondition: {stated}, UID in object meta: {before['uid']}"
+            raise without_revision(resource, name)
+        return await self.writer.modify(
+            resource, namespace, name, lambda old: new, options, stated=stated, replace=True
         )
-        raise errors.conflict(resource.plural, resource.group, before["name"], why)
-
-
-def shown(resource: Resource, record: Record, obj: dict[str, Any]) -> dict[str, Any]:
-    """What was just stored, without parsing it again: `obj` is it already, but for its revision."""
-    if resource.from_storage is not None:
-        return resource.show(record)
-    obj["metadata"]["resourceVersion"] = str(record.revision)
-    return obj
-
-
-def pending_work(obj: dict[str, Any]) -> bool:
-    """Whether something still has to happen before a deleted object may go."""
-    meta = obj["metadata"]
-    return bool(
-        meta.get("finalizers")
-        or meta.get("deletionGracePeriodSeconds", 0) > 0
-        or (obj["kind"] == "Namespace" and obj["apiVersion"] == "v1" and obj.get("spec", {}).get("finalizers"))
-    )
-
-
-def spec_for_generation(resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
-    """What generation counts: everything but metadata and, where it has its own endpoint, status."""
-    skip = {"metadata", "apiVersion", "kind"} | ({"status"} if resource.status else set())
-    return {key: value for key, value in obj.items() if key not in skip}
-
-
-def differs(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether a write would change anything; moments in managedFields alone do not count."""
-
-    def plain(obj: dict[str, Any]) -> dict[str, Any]:
-        meta = dict(obj["metadata"])
-        meta.pop("resourceVersion", None)
-        if "managedFields" in meta:
-            meta["managedFields"] = [{k: v for k, v in entry.items() if k != "time"} for entry in meta["managedFields"]]
-        return obj | {"metadata": meta}
-
-    return plain(old) != plain(new)

@@ -43,7 +43,7 @@ class Watch:
     """One client's stream. `open` says whom to call when there may be more, `take` gives what is new as whole lines.
 
     The client's connection asks at its own pace: a slow one misses nothing until the history forgets it, and then it is
-    told so. `ended` tells that nothing will follow, `due` when to ask although nothing happened.
+    refused. `ended` says that nothing will follow, `due` when to ask although nothing happened.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Watch:
         resource: Resource,
         query: Query,
         options: WatchOptions,
-        chance: random.Random,
+        rng: random.Random,
         gone: Callable[[], bool] = lambda: False,
     ) -> None:
         self.store, self.resource, self.query, self.options = store, resource, query, options
         self.gone = gone
         self.log = store.log(resource.storage)
-        self.timeout_s = options.timeout_s or chance.uniform(1800, 3600)
+        self.timeout_s = options.timeout_s or rng.uniform(1800, 3600)
         self.first = True
         self.ended = False
         self._plain = options.form is None and not query.labels and not query.fields
@@ -93,7 +93,7 @@ class Watch:
             return self._begin()
         log = self.log
         if self._place < log.start:
-            return self._too_old(self.store.floor)
+            return self._too_old(self.store.compacted_revision)
         fresh = log.since(self._place)
         self._place += len(fresh)
         if fresh:
@@ -114,7 +114,7 @@ class Watch:
         if revision in ("", "0"):
             self._place = self.log.end()
             return self._present()
-        if int(revision) < self.store.floor:
+        if int(revision) < self.store.compacted_revision:
             return self._too_old(int(revision))
         self._place = self.log.position_after(int(revision))
         return self.take()
@@ -189,5 +189,5 @@ class Watch:
 
     def _too_old(self, revision: int) -> bytes:
         self.ended = True
-        failure = errors.expired(f"too old resource version: {revision} ({self.store.floor})")
+        failure = errors.expired(f"too old resource version: {revision} ({self.store.compacted_revision})")
         return line("ERROR", json.dumps(failure.status(), separators=(",", ":")).encode())

@@ -1,32 +1,32 @@
-"""allOf, anyOf, oneOf and not: the checks that ask other judges and tell what came nearest."""
+"""allOf, anyOf, oneOf and not: the checks that ask other validators and report what came nearest."""
 
 from collections.abc import Callable
 from typing import Any
 
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.schema.structural import Judge, Schema
+from matrixcontainer.kubeapi.schema.structural import Schema, Validator
 
 
 def _mistake(text: str) -> Cause:
-    """What is wrong with the whole of a junction is told of no field."""
+    """What is wrong with the whole of a combinator names no field."""
     return errors.invalid("<nil>", "", text)
 
 
-def junctions_of(schema: Schema, judge_of: Callable[[Schema], Judge]) -> list[Judge]:
-    found: list[Judge] = []
+def junctions_of(schema: Schema, validator_of: Callable[[Schema], Validator]) -> list[Validator]:
+    found: list[Validator] = []
     if schema.any_of:
-        found.append(_any_of([judge_of(part) for part in schema.any_of]))
+        found.append(_any_of([validator_of(part) for part in schema.any_of]))
     if schema.one_of:
-        found.append(_one_of([judge_of(part) for part in schema.one_of]))
+        found.append(_one_of([validator_of(part) for part in schema.one_of]))
     if schema.all_of:
-        found.append(_all_of([judge_of(part) for part in schema.all_of]))
+        found.append(_all_of([validator_of(part) for part in schema.all_of]))
     if schema.negated is not None:
-        found.append(_negated(judge_of(schema.negated)))
+        found.append(_negated(validator_of(schema.negated)))
     return found
 
 
-def _any_of(parts: list[Judge]) -> Judge:
+def _any_of(parts: list[Validator]) -> Validator:
     def check(value: Any, name: str, old: Any, found: list[Cause]) -> int:
         best, nearest = -1, list[Cause]()
         for part in parts:
@@ -43,7 +43,7 @@ def _any_of(parts: list[Judge]) -> Judge:
     return check
 
 
-def _one_of(parts: list[Judge]) -> Judge:
+def _one_of(parts: list[Validator]) -> Validator:
     def check(value: Any, name: str, old: Any, found: list[Cause]) -> int:
         best, nearest, fitting, first = -1, list[Cause](), 0, 0
         for part in parts:
@@ -65,7 +65,7 @@ def _one_of(parts: list[Judge]) -> Judge:
     return check
 
 
-def _all_of(parts: list[Judge]) -> Judge:
+def _all_of(parts: list[Validator]) -> Validator:
     def check(value: Any, name: str, old: Any, found: list[Cause]) -> int:
         matches = fitting = 0
         for part in parts:
@@ -81,7 +81,7 @@ def _all_of(parts: list[Judge]) -> Judge:
     return check
 
 
-def _negated(part: Judge) -> Judge:
+def _negated(part: Validator) -> Validator:
     def check(value: Any, name: str, old: Any, found: list[Cause]) -> int:
         mistakes: list[Cause] = []
         part(value, name, old, mistakes)

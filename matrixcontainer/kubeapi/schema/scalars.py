@@ -5,7 +5,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.schema.structural import Judge, Schema
+from matrixcontainer.kubeapi.schema.structural import Schema, Validator
 
 NAMES: dict[type, str] = {
     str: "string",
@@ -19,7 +19,7 @@ NAMES: dict[type, str] = {
 FORMS = {"integer": "int64", "number": "double"}  # which form a bare number has
 
 
-def type_mistake(python: type, types: tuple[str, ...], form: str) -> Judge | None:
+def type_mistake(python: type, types: tuple[str, ...], form: str) -> Validator | None:
     """What is wrong with every value of this kind, or None when nothing is."""
     actual = NAMES[python]
     texts = python in (str, list)
@@ -42,7 +42,7 @@ def type_mistake(python: type, types: tuple[str, ...], form: str) -> Judge | Non
     return check
 
 
-def string_checks(schema: Schema, well_formed: Callable[[str], bool] | None) -> list[Judge]:
+def string_checks(schema: Schema, well_formed: Callable[[str], bool] | None) -> list[Validator]:
     most, least, pattern, text, form = (
         schema.max_length,
         schema.min_length,
@@ -68,8 +68,8 @@ def string_checks(schema: Schema, well_formed: Callable[[str], bool] | None) -> 
     return [check]
 
 
-def number_checks(schema: Schema) -> list[Judge]:
-    """Bounds and steps. Whole values are held against whole bounds, whatever the schema says behind the point."""
+def number_checks(schema: Schema) -> list[Validator]:
+    """Bounds and steps. Whole values are compared with whole bounds, whatever the schema says behind the point."""
     low, high, step = schema.minimum, schema.maximum, schema.multiple_of
     if low is None and high is None and step is None:
         return []
@@ -110,7 +110,7 @@ def as_number(value: float) -> str:
     return str(value)
 
 
-def enum_check(allowed: list[Any]) -> Judge:
+def enum_check(allowed: list[Any]) -> Validator:
     words = [word if isinstance(word, str) else errors.as_json(word) for word in allowed]
 
     def check(value: Any, name: str, old: Any, found: list[Cause]) -> int:

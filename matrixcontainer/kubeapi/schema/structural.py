@@ -14,7 +14,8 @@ import orjson
 
 from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
 
-Judge = Callable[[Any, str, Any, list[Cause]], int]  # value, its name, its former self, mistakes: checks that held
+# (value, its name, its former self, mistakes found) -> how many checks passed
+Validator = Callable[[Any, str, Any, list[Cause]], int]
 
 try:
     import re2
@@ -65,7 +66,6 @@ class Schema:
         "format",
         "int_or_string",
         "items",
-        "judge",
         "list_keys",
         "list_type",
         "map_type",
@@ -92,6 +92,7 @@ class Schema:
         "strategy",
         "type",
         "unique_items",
+        "validator",
         "with_embedded",
         "with_rules",
         "with_unique_lists",
@@ -137,7 +138,7 @@ class Schema:
         self.with_rules: bool | None = None
         self.with_embedded: bool | None = None
         self.with_unique_lists: bool | None = None
-        self.judge: Judge | None = None  # compiled when first asked
+        self.validator: Validator | None = None  # compiled when first asked
 
     def child(self, key: str) -> "Schema | None":
         """The schema of an object's field, from its properties or its additional ones."""

@@ -1,9 +1,9 @@
-"""Everything that is wrong with a value under its schema, told together, in the wording clients of the API know.
+"""Everything that is wrong with a value under its schema, reported together, in the wording clients of the API know.
 
-A schema is compiled once, on first use, into a judge: a function that knows for each kind of JSON value which checks
-apply and asks no more than those. Unchanged parts of an object are not judged again (ratcheting), so that a stricter
-schema does not block other changes. Wording follows the validation errors of the public API; where nothing in an
-anyOf or oneOf fits, the part that came nearest tells its mistakes too.
+A schema is compiled once, on first use, into a validator: a function that knows for each kind of JSON value which
+checks apply and asks no more than those. Unchanged parts of an object are not validated again (ratcheting), so that a
+stricter schema does not block other changes. Wording follows the validation errors of the public API; where nothing in
+an anyOf or oneOf fits, the part that came nearest tells its mistakes too.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
 from matrixcontainer.kubeapi.schema.combinators import junctions_of
 from matrixcontainer.kubeapi.schema.formats import FORMATS, normal_name
 from matrixcontainer.kubeapi.schema.scalars import NAMES, enum_check, number_checks, string_checks, type_mistake
-from matrixcontainer.kubeapi.schema.structural import Judge, Schema
+from matrixcontainer.kubeapi.schema.structural import Schema, Validator
 
 NOWHERE = "<nil>"  # how a mistake without a field is shown
 
@@ -33,12 +33,12 @@ def fits_type(value: Any, wanted: str) -> bool:
 
 
 def validate(value: Any, schema: Schema, path: str = "", old: Any = ABSENT, below: str = "") -> list[Cause]:
-    """Every mistake in `value`; an unchanged part of `old` is not judged again (ratcheting).
+    """Every mistake in `value`; an unchanged part of `old` is not validated again (ratcheting).
 
     `path` is how messages and fields call the value; `below` stands before it in fields only.
     """
     found: list[Cause] = []
-    judge_of(schema)(value, path, old, found)
+    validator_of(schema)(value, path, old, found)
     if not found:
         return found
     return [_placed(cause, below) for cause in dict.fromkeys(found)]
@@ -51,22 +51,22 @@ def _placed(cause: Cause, below: str) -> Cause:
     return Cause(cause.reason, cause.message, f"{below}.{name}" if below else name)
 
 
-def judge_of(schema: Schema) -> Judge:
+def validator_of(schema: Schema) -> Validator:
     """The compiled form of a schema."""
-    if schema.judge is None:
-        schema.judge = _compiled(schema)
-    return schema.judge
+    if schema.validator is None:
+        schema.validator = _compiled(schema)
+    return schema.validator
 
 
-def _compiled(schema: Schema) -> Judge:
+def _compiled(schema: Schema) -> Validator:
     types = ("integer", "string") if schema.int_or_string else (schema.type,) if schema.type else ()
     kind = normal_name(schema.format)
     form = schema.format if kind in FORMATS else ""
-    shared = [*junctions_of(schema, judge_of)]
+    shared = [*junctions_of(schema, validator_of)]
     last = enum_check(schema.enum) if schema.enum else None
-    plans: dict[type, tuple[int, tuple[Judge, ...]]] = {}
+    plans: dict[type, tuple[int, tuple[Validator, ...]]] = {}
     for python in (str, int, float, bool, list, dict):
-        checks: list[Judge] = []
+        checks: list[Validator] = []
         count = 4  # the junctions, the enum and the value itself are always counted
         if types or form:
             if (mistake := type_mistake(python, types, form)) is not None:
@@ -92,7 +92,7 @@ def _compiled(schema: Schema) -> Judge:
         plans[python] = (count, tuple(checks))
     nullable = schema.nullable or not types
 
-    def judge(value: Any, name: str, old: Any, found: list[Cause]) -> int:
+    def validator(value: Any, name: str, old: Any, found: list[Cause]) -> int:
         if value is None:
             if not nullable:
                 text = f'{name} in body must be of type {",".join(types)}: "null"'
@@ -107,17 +107,17 @@ def _compiled(schema: Schema) -> Judge:
             matches += check(value, name, old, found)
         return matches
 
-    return judge
+    return validator
 
 
 # ---- lists
 
 
-def _list_checks(schema: Schema) -> list[Judge]:
+def _list_checks(schema: Schema) -> list[Validator]:
     most, least, items = schema.max_items, schema.min_items, schema.items
-    found: list[Judge] = []
+    found: list[Validator] = []
     if items is not None:
-        inner = judge_of(items)
+        inner = validator_of(items)
 
         def each(value: list[Any], name: str, old: Any, found: list[Cause]) -> int:
             before = correlate_list(schema, old) if isinstance(old, list) else None
@@ -166,10 +166,10 @@ def list_key(schema: Schema, item: dict[str, Any]) -> str:
 # ---- objects
 
 
-def _object_checks(schema: Schema) -> list[Judge]:
+def _object_checks(schema: Schema) -> list[Validator]:
     least, most, required = schema.min_properties, schema.max_properties, tuple(schema.required)
-    children = {key: judge_of(child) for key, child in schema.properties.items()}
-    extra = judge_of(schema.additional) if isinstance(schema.additional, Schema) else None
+    children = {key: validator_of(child) for key, child in schema.properties.items()}
+    extra = validator_of(schema.additional) if isinstance(schema.additional, Schema) else None
     closed = schema.additional is False
 
     def parts(value: dict[str, Any], name: str, old: Any, found: list[Cause]) -> int:
@@ -203,7 +203,7 @@ def _object_checks(schema: Schema) -> list[Judge]:
         found.extend(errors.required(f"{name}.{key}") for key in required if key not in value)
         return 0
 
-    checks: list[Judge] = []
+    checks: list[Validator] = []
     if least is not None or most is not None:
         checks.append(size)
     if children or extra is not None or closed:

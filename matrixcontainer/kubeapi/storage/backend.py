@@ -1,7 +1,7 @@
-"""What the store asks of a database: everything at start, and a turn to write for each batch.
+"""What the store asks of a database: everything at start, and a transaction for each batch.
 
 A turn is one transaction: `turn` waits until nobody else writes and tells what others have written since; `write` adds
-a batch; `commit` makes it durable; `abandon` ends the turn with nothing kept. Behind it stand SQLite (one process,
+a batch; `commit` makes it durable; `rollback` ends it with nothing kept. Behind it stand SQLite (one process,
 `sqlite.py`) and PostgreSQL (any number of them, `postgres.py`).
 """
 
@@ -24,14 +24,14 @@ class Database(Protocol):
         """Make the tables that are missing, without migrations: for tests and new files."""
 
     def load(self) -> tuple[int, int, Iterable[ObjectRow], Iterable[ChangeRow]]:
-        """(revision, floor, objects, changes in order), all of one moment."""
+        """(revision, compacted_revision, objects, changes in order), all of one moment."""
         ...
 
     def newest(self) -> int:
         """The revision of the last committed batch, anybody's."""
         ...
 
-    def turn(self, after: int) -> list[ChangeRow]:
+    def begin(self, after: int) -> list[ChangeRow]:
         """Begin a transaction nobody else can write in; returns what others wrote after that revision."""
         ...
 
@@ -39,12 +39,12 @@ class Database(Protocol):
 
     def commit(self) -> None: ...
 
-    def abandon(self) -> None: ...
+    def rollback(self) -> None: ...
 
     def changes_after(self, revision: int) -> list[ChangeRow]: ...
 
-    def forget(self, floor: int) -> int:
-        """Delete the changes up to `floor`; returns how many."""
+    def forget(self, compacted_revision: int) -> int:
+        """Delete the changes up to `compacted_revision`; returns how many."""
         ...
 
     def lead(self) -> bool:
@@ -88,7 +88,7 @@ def change_rows(batch: Sequence[Change]) -> list[ChangeRow]:
 
 
 def change_of(row: Sequence[Any], record: Record | None = None) -> Change:
-    """A row as a change; `held` is the state before it where the reader has it."""
+    """A row as a change; `current` is the state before it where the reader has it."""
     revision, kind, resource, namespace, name, uid, body, previous, at = row
     key = (resource, namespace, name)
     if record is None and previous is not None:

@@ -1,7 +1,7 @@
 """The changes of the last minutes, per resource and all together, and who waits for more.
 
-Watches and paged lists go back as far as this reaches; `floor` is the newest revision whose successors may have been
-forgotten.
+Watches and paged lists go back as far as this reaches; `compacted_revision` is the newest revision whose successors may
+have been forgotten.
 """
 
 from collections import deque
@@ -58,7 +58,7 @@ class History:
     """All logs. Old changes are forgotten by age, by number and by size."""
 
     def __init__(self) -> None:
-        self.floor = 0
+        self.compacted_revision = 0
         self.changes: deque[Change] = deque()
         self.logs: dict[str, Log] = {}
         self._bytes = 0
@@ -81,16 +81,16 @@ class History:
         while self.changes and self.changes[0].at < moment:
             self._forget_oldest()
 
-    def forget_all(self, floor: int) -> None:
-        """After a gap: nobody can go on from before `floor`."""
+    def forget_all(self, compacted_revision: int) -> None:
+        """After a gap in the history: nobody can resume from before `compacted_revision`."""
         while self.changes:
             self._forget_oldest()
-        self.floor = floor
+        self.compacted_revision = compacted_revision
 
     def _forget_oldest(self) -> None:
         oldest = self.changes.popleft()
         self._bytes -= len(oldest.record.body)
-        self.floor = oldest.revision
+        self.compacted_revision = oldest.revision
         log = self.logs[oldest.record.key[0]]
         log.changes.popleft()
         log.start += 1

@@ -1,6 +1,6 @@
 """The store's database as PostgreSQL, for one process or several.
 
-The row of the revision counter is the turn to write: whoever holds it locked writes, and by then sees all that others
+The row of the revision counter is the right to write: whoever has it locked writes, and by then sees all that others
 have committed, so that revisions have one order without gaps. Each commit notifies the channel `kube_changes`; a
 replica that hears it reads the changes it has not seen. The lead, that is whose controllers act, is a lock of a session
 of its own: it ends with the process, however that ends.
@@ -18,7 +18,7 @@ from matrixcontainer.kubeapi.storage.objects import Change, StorageError
 
 CHANNEL = "kube_changes"
 LEAD_KEY = 0x6B756265  # "kube"
-PATIENCE_S = 5  # for a connection, and for the turn to write
+PATIENCE_S = 5  # for a connection, and for the right to write
 LOOK_AGAIN_S = 1.0  # a listener looks for itself that often, should a notification be lost
 
 TABLES = """
@@ -48,7 +48,7 @@ class Postgres:
         self._closing = threading.Event()
 
     def _connect(self) -> psycopg.Connection[Any]:
-        """A connection whose end is noticed within seconds even when the other side falls silent."""
+        """A connection whose end is detected within seconds even when the other side falls silent."""
         return psycopg.connect(
             self._url,
             autocommit=True,
@@ -87,14 +87,14 @@ class Postgres:
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
         with self._translated():
             run = self.connection.execute
-            for name in ("revision", "floor"):
+            for name in ("revision", "compacted_revision"):
                 run("INSERT INTO kube_counters VALUES (%s, 0) ON CONFLICT DO NOTHING", (name,))
             with self.connection.transaction():
                 run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 known = dict(run("SELECT name, value FROM kube_counters").fetchall())
                 objects = run(SELECT_OBJECTS, binary=True).fetchall()
                 changes = run(SELECT_CHANGES, (-1,), binary=True).fetchall()
-        return known["revision"], known["floor"], objects, changes
+        return known["revision"], known["compacted_revision"], objects, changes
 
     def newest(self) -> int:
         with self._translated():
@@ -102,9 +102,9 @@ class Postgres:
         assert row is not None
         return int(row[0])
 
-    # ---- a turn to write
+    # ---- one transaction
 
-    def turn(self, after: int) -> list[ChangeRow]:
+    def begin(self, after: int) -> list[ChangeRow]:
         try:
             with self._translated():
                 taken = self.connection.execute(TAKE_TURN)
@@ -113,7 +113,7 @@ class Postgres:
                 assert row is not None
                 return [] if row[0] == after else self.changes_after(after)
         except BaseException:
-            self.abandon()
+            self.rollback()
             raise
 
     def write(self, batch: Sequence[Change]) -> None:
@@ -135,10 +135,10 @@ class Postgres:
             with self._translated():
                 self.connection.execute(f"NOTIFY {CHANNEL}; COMMIT")
         except StorageError:
-            self.abandon()
+            self.rollback()
             raise
 
-    def abandon(self) -> None:
+    def rollback(self) -> None:
         if self._connection is not None and not self._connection.closed:
             with suppress(psycopg.Error):
                 self._connection.execute("ROLLBACK")
@@ -152,16 +152,22 @@ class Postgres:
             if found:
                 complete = found[0][0] == revision + 1
             else:
-                row = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'floor'").fetchone()
+                row = self.connection.execute(
+                    "SELECT value FROM kube_counters WHERE name = 'compacted_revision'"
+                ).fetchone()
                 complete = row is not None and row[0] <= revision
         if not complete:
             raise HistoryGap
         return found
 
-    def forget(self, floor: int) -> int:
+    def forget(self, compacted_revision: int) -> int:
         with self._translated(), self.connection.transaction():
-            self.connection.execute("UPDATE kube_counters SET value = %s WHERE name = 'floor'", (floor,))
-            return self.connection.execute("DELETE FROM kube_changes WHERE revision <= %s", (floor,)).rowcount
+            self.connection.execute(
+                "UPDATE kube_counters SET value = %s WHERE name = 'compacted_revision'", (compacted_revision,)
+            )
+            return self.connection.execute(
+                "DELETE FROM kube_changes WHERE revision <= %s", (compacted_revision,)
+            ).rowcount
 
     # ---- among several
 

@@ -89,23 +89,23 @@ class Sqlite:
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
         with self._translated():
             known: dict[str, int] = dict(self.connection.execute("SELECT name, value FROM kube_counters"))
-            for name in ("revision", "floor"):
+            for name in ("revision", "compacted_revision"):
                 if name not in known:
                     self.connection.execute("INSERT INTO kube_counters VALUES (?, 0)", (name,))
             objects: list[ObjectRow] = self.connection.execute(SELECT_OBJECTS).fetchall()
             changes: list[ChangeRow] = self.connection.execute(SELECT_CHANGES, (-1,)).fetchall()
-        return known.get("revision", 0), known.get("floor", 0), objects, changes
+        return known.get("revision", 0), known.get("compacted_revision", 0), objects, changes
 
     def newest(self) -> int:
         with self._translated():
             return int(self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0])
 
-    def turn(self, after: int) -> list[ChangeRow]:
+    def begin(self, after: int) -> list[ChangeRow]:
         with self._translated():
             self.connection.execute("BEGIN IMMEDIATE")
             found = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0]
         if found != after:
-            self.abandon()
+            self.rollback()
             raise StorageError(f"{self.place}: another process writes to this store", "Lost")
         return []
 
@@ -126,7 +126,7 @@ class Sqlite:
             with self._translated():
                 self.connection.execute("COMMIT")
         except StorageError:
-            self.abandon()
+            self.rollback()
             raise
         if self._written > CHECKPOINT_BYTES and self.place != ":memory:":
             self._move_the_log()
@@ -145,7 +145,7 @@ class Sqlite:
         with suppress(sqlite3.Error), closing(sqlite3.connect(self.place, timeout=0.0, isolation_level=None)) as apart:
             apart.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def abandon(self) -> None:
+    def rollback(self) -> None:
         with suppress(sqlite3.Error):
             self.connection.execute("ROLLBACK")
 
@@ -153,15 +153,19 @@ class Sqlite:
         with self._translated():
             return self.connection.execute(SELECT_CHANGES, (revision,)).fetchall()
 
-    def forget(self, floor: int) -> int:
+    def forget(self, compacted_revision: int) -> int:
         try:
             with self._translated():
                 self.connection.execute("BEGIN IMMEDIATE")
-                self.connection.execute("UPDATE kube_counters SET value = ? WHERE name = 'floor'", (floor,))
-                gone = self.connection.execute("DELETE FROM kube_changes WHERE revision <= ?", (floor,)).rowcount
+                self.connection.execute(
+                    "UPDATE kube_counters SET value = ? WHERE name = 'compacted_revision'", (compacted_revision,)
+                )
+                gone = self.connection.execute(
+                    "DELETE FROM kube_changes WHERE revision <= ?", (compacted_revision,)
+                ).rowcount
                 self.connection.execute("COMMIT")
         except StorageError:
-            self.abandon()
+            self.rollback()
             raise
         return gone
 

@@ -6,16 +6,15 @@ batch that goes next. One batch is under way at a time: one transaction, and whi
 one gathers. Only after the commit are writers answered, readers served the new state and watchers woken, all in
 revision order.
 
-On a database that others write to as well (`database.shared`) each batch first takes the turn to write. What others
-wrote in the meantime is shown first; then the batch is held against it: writes that lost are refused as Stale, the
-others get the revisions that are free. A commit of somebody else is followed as soon as it is heard of.
+On a database that others write to as well (`database.shared`) each batch first takes the right to write. What others
+wrote in the meantime is shown first; then the batch is checked against it: writes that lost are refused as Conflict,
+the others get the revisions that are free. A commit of somebody else is followed as soon as it is heard of.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,6 +23,7 @@ import orjson
 
 from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, HistoryGap, change_of, records_of
 from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, Log
+from matrixcontainer.kubeapi.storage.object_table import ObjectTable
 from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, encode
 
 log = logging.getLogger(__name__)
@@ -52,17 +52,21 @@ class Store:
         self.now = now
         self.revision = 0
         self.history = History()
+        self._table = table = ObjectTable()
+        self.get, self.objects_of, self.count, self.resources = (
+            table.get,
+            table.objects_of,
+            table.count,
+            table.resources,
+        )
         self.listeners: list[Callable[[Change], None]] = []
         self._next = 0
-        self._objects: dict[str, dict[tuple[str, str], Record]] = {}
-        self._sorted: dict[str, list[Record]] = {}
-        self._lent: set[str] = set()  # whose sorted list somebody may be reading
         self._pending: dict[Key, Record | None] = {}
         self._gathering: Batch | None = None
         self._under_way: Batch | None = None
         self._worker = ThreadPoolExecutor(1, "kube-store") if threaded else None
         self._disk_s = 0.0  # what a commit takes, the last ones weighing most
-        self._looking: asyncio.Future[None] | None = None
+        self._catching_up: asyncio.Future[None] | None = None
         self._load()
 
     # ---- reading
@@ -72,36 +76,20 @@ class Store:
         return self.database.shared
 
     @property
-    def floor(self) -> int:
+    def compacted_revision(self) -> int:
         """The newest revision whose successors may have been forgotten."""
-        return self.history.floor
+        return self.history.compacted_revision
 
     def log(self, resource: str) -> Log:
         return self.history.log(resource)
-
-    def get(self, key: Key) -> Record | None:
-        """The committed state."""
-        return self._objects.get(key[0], {}).get(key[1:])
 
     def latest(self, key: Key) -> Record | None:
         """The newest state, what is being written included: what a read-modify-write starts from."""
         return self._pending[key] if key in self._pending else self.get(key)
 
-    def objects_of(self, resource: str, namespace: str = "") -> list[Record]:
-        """Committed objects of a resource by namespace and name; all namespaces when none is given."""
-        ordered = self._sorted.get(resource)
-        if ordered is None:
-            ordered = sorted(self._objects.get(resource, {}).values(), key=_place)
-            self._sorted[resource] = ordered
-        if not namespace:
-            self._lent.add(resource)
-            return ordered
-        first = bisect_left(ordered, (resource, namespace, ""), key=_place)
-        return ordered[first : bisect_left(ordered, (resource, namespace + "\0", ""), key=_place)]
-
     def objects_at(self, resource: str, namespace: str, revision: int) -> list[Record]:
-        """The objects as they were at `revision`, which must not be older than `floor`."""
-        state = dict(self._objects.get(resource, {}))
+        """The objects as they were at `revision`, which must not be older than `compacted_revision`."""
+        state = self._table.snapshot(resource)
         for change in reversed(self.log(resource).changes):
             if change.revision <= revision:
                 break
@@ -109,19 +97,13 @@ class Store:
                 state.pop(change.record.key[1:], None)
             else:
                 state[change.record.key[1:]] = change.previous
-        found = sorted(state.values(), key=_place)
+        found = sorted(state.values(), key=lambda record: record.key)
         return [record for record in found if not namespace or record.key[1] == namespace]
-
-    def count(self, resource: str) -> int:
-        return len(self._objects.get(resource, {}))
-
-    def resources(self) -> Iterable[str]:
-        return [resource for resource, current in self._objects.items() if current]
 
     # ---- writing
 
     async def put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
-        """Create (`expected` None) or replace the object; sets metadata.resourceVersion. Raises Stale, StoreLost."""
+        """Create (`expected` None) or replace the object; sets its resourceVersion. Raises Conflict, StorageError."""
         old = self.latest(key)
         if (old.revision if old else 0) != (expected.revision if expected else 0):
             raise Conflict(key)
@@ -160,46 +142,46 @@ class Store:
         self._under_way, self._gathering = self._gathering, None
         after = self.revision
         if not self._under_way.changes:
-            self._settle(None, None)
+            self._finish(None, None)
             return
         if self.shared:
-            self._do(lambda: self.database.turn(after), self._have_turn)
+            self._do(lambda: self.database.begin(after), self._begun)
             return
         try:
-            self.database.turn(after)
+            self.database.begin(after)
             self._write()
         except StorageError as failure:
-            self._settle(None, failure)
+            self._finish(None, failure)
             return
         if self._disk_s < INLINE_S:  # sooner done than handed over
-            self._settle(*_outcome(self._timed_commit))
+            self._finish(*_outcome(self._timed_commit))
         else:
-            self._do(self._timed_commit, self._settle)
+            self._do(self._timed_commit, self._finish)
 
     def _timed_commit(self) -> None:
         began = time.perf_counter()
         self.database.commit()
         self._disk_s += 0.25 * (time.perf_counter() - began - self._disk_s)
 
-    def _have_turn(self, foreign: list[ChangeRow] | None, failure: Exception | None) -> None:
+    def _begun(self, foreign: list[ChangeRow] | None, failure: Exception | None) -> None:
         if foreign is None:
-            self._settle(None, failure)
+            self._finish(None, failure)
             return
         if foreign:
             self._follow(foreign)
             self._rebase()
         assert self._under_way is not None
         if self._under_way.changes:
-            self._do(self._write_and_commit, self._settle)
+            self._do(self._write_and_commit, self._finish)
         else:
-            self._do(self.database.abandon, self._settle)
+            self._do(self.database.rollback, self._finish)
 
     def _write(self) -> None:
         assert self._under_way is not None
         try:
             self.database.write(self._under_way.changes)
         except StorageError:
-            self.database.abandon()
+            self.database.rollback()
             raise
 
     def _write_and_commit(self) -> None:
@@ -214,7 +196,7 @@ class Store:
         loop = asyncio.get_running_loop()
         self._worker.submit(lambda: loop.call_soon_threadsafe(then, *_outcome(job)))
 
-    def _settle(self, _: Any, failure: Exception | None) -> None:
+    def _finish(self, _: Any, failure: Exception | None) -> None:
         """The batch is durable, or lost with all that was built on it."""
         batch, self._under_way = self._under_way, None
         assert batch is not None
@@ -242,7 +224,7 @@ class Store:
         if isinstance(failure, HistoryGap):
             self._reload()
         # A commit whose answer was lost may have been kept all the same; then it is found as somebody else's would be.
-        self.look()
+        self.catch_up()
 
     # ---- what others wrote
 
@@ -280,51 +262,53 @@ class Store:
             self._next = self.revision
         self._wake(seen)
 
-    def look(self) -> "asyncio.Future[None]":
-        """See what others wrote up to now; done when it has been shown. All who ask meanwhile share one look."""
-        if self._looking is None:
-            looking = self._looking = asyncio.get_running_loop().create_future()
+    def catch_up(self) -> "asyncio.Future[None]":
+        """Read what others wrote up to now; done when it has been shown. All who ask meanwhile share one read."""
+        if self._catching_up is None:
+            reading = self._catching_up = asyncio.get_running_loop().create_future()
 
             def begin() -> None:
                 after = self.revision
-                if self._looking is looking:
-                    self._looking = None  # who asks from here on may want to see more
+                if self._catching_up is reading:
+                    self._catching_up = None  # who asks from here on may want to see more
                 self._do(
-                    lambda: self.database.changes_after(after), lambda rows, lost: self._looked(looking, rows, lost)
+                    lambda: self.database.changes_after(after), lambda rows, lost: self._caught_up(reading, rows, lost)
                 )
 
             asyncio.get_running_loop().call_soon(begin)
-        return self._looking
+        return self._catching_up
 
-    def _looked(self, looking: "asyncio.Future[None]", rows: list[ChangeRow] | None, failure: Exception | None) -> None:
+    def _caught_up(
+        self, reading: "asyncio.Future[None]", rows: list[ChangeRow] | None, failure: Exception | None
+    ) -> None:
         if rows:
             self._follow(rows)
             if self._under_way is None:
                 self._rebase()
         elif isinstance(failure, HistoryGap):
             self._reload()
-        if looking.cancelled():
+        if reading.cancelled():
             return
         if isinstance(failure, StorageError):
-            looking.set_exception(failure)
-            looking.exception()
+            reading.set_exception(failure)
+            reading.exception()
         else:
-            looking.set_result(None)
+            reading.set_result(None)
 
-    async def see_all(self) -> None:
-        """Return when everything committed before now, by whomever, can be read. Raises StoreLost."""
+    async def read_latest(self) -> None:
+        """Return when everything committed before now, by whomever, can be read. Raises StorageError."""
         if self.shared:
-            await asyncio.shield(self.look())
+            await asyncio.shield(self.catch_up())
 
     def listen(self) -> None:
         """From now on follow the commits of others by themselves."""
         loop = asyncio.get_running_loop()
 
-        def heard() -> None:
+        def on_commit() -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self.look)
+                loop.call_soon_threadsafe(self.catch_up)
 
-        self.database.listen(heard)
+        self.database.listen(on_commit)
 
     async def lead(self) -> bool:
         """Whether the controllers of this process, among all on the database, are to act."""
@@ -336,13 +320,7 @@ class Store:
 
     def _show(self, change: Change) -> None:
         key = change.record.key
-        current = self._objects.setdefault(key[0], {})
-        left = _left_by(change)
-        if left is None:
-            current.pop(key[1:], None)
-        else:
-            current[key[1:]] = left
-        self._keep_sorted(key, left)
+        self._table.set(key, _left_by(change))
         self.history.remember(change)
         for listener in self.listeners:
             try:
@@ -350,18 +328,6 @@ class Store:
             except Exception:
                 # What is written must be seen by its writer and by everybody else, whatever a listener makes of it.
                 log.exception("a listener failed", extra={"resource": key[0], "object": "/".join(key[1:])})
-
-    def _keep_sorted(self, key: Key, record: Record | None) -> None:
-        """Mend the sorted list instead of sorting anew; readers keep the list they have."""
-        ordered = self._sorted.get(key[0])
-        if ordered is None:
-            return
-        at = bisect_left(ordered, key, key=_place)
-        end = at + 1 if at < len(ordered) and ordered[at].key == key else at
-        if key[0] in self._lent:
-            self._lent.discard(key[0])
-            ordered = self._sorted[key[0]] = ordered.copy()
-        ordered[at:end] = [record] if record else []
 
     def _wake(self, changes: list[Change]) -> None:
         for resource in {change.record.key[0] for change in changes}:
@@ -374,7 +340,7 @@ class Store:
         while self._under_way is not None:
             await asyncio.wait((self._under_way.done,))
         self.history.forget_until(self.now() - HISTORY_S_MIN)
-        floor, place = self.floor, Batch()
+        compacted_revision, place = self.compacted_revision, Batch()
         self._under_way = place  # so that nothing is written meanwhile
         deleted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -383,17 +349,17 @@ class Store:
                 deleted.set_result(count)
             else:
                 deleted.set_exception(failure)
-            self._settle(None, None)
+            self._finish(None, None)
 
-        self._do(lambda: self.database.forget(floor), then)
+        self._do(lambda: self.database.forget(compacted_revision), then)
         return await deleted
 
     def _load(self) -> None:
-        self.revision, floor, objects, changes = self.database.load()
+        self.revision, compacted_revision, objects, changes = self.database.load()
         self._next = self.revision
-        self.history.floor = floor
+        self.history.compacted_revision = compacted_revision
         for record in records_of(objects):
-            self._objects.setdefault(record.key[0], {})[record.key[1:]] = record
+            self._table.set(record.key, record)
         seen: dict[Key, Record | None] = {}
         for row in changes:
             change = change_of(row)
@@ -409,8 +375,7 @@ class Store:
     def _reload(self) -> None:
         """After a gap: everything anew; every watch has to begin again."""
         self.history.forget_all(self.revision)
-        self._objects.clear()
-        self._sorted.clear()
+        self._table.clear()
         self._load()
         for current in list(self.history.logs.values()):
             current.wake()
@@ -419,10 +384,6 @@ class Store:
         if self._worker is not None:
             self._worker.shutdown()
         self.database.close()
-
-
-def _place(record: Record) -> Key:
-    return record.key
 
 
 def _left_by(change: Change) -> Record | None:

@@ -3,20 +3,18 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from matrixcontainer.kubeapi.endpoints.app import App
 from matrixcontainer.kubeapi.endpoints.request import BODY_BYTES_MAX, Request, add_header, query_of, stated_too_large
 from matrixcontainer.kubeapi.endpoints.response import Response
 from matrixcontainer.kubeapi.registry.watch import Watch
-
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.endpoints.app import App
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-async def serve(app: "App", scope: dict[str, Any], receive: Receive, send: Send) -> None:
+async def serve(app: App, scope: dict[str, Any], receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
         await _lifespan(receive, send)
     if scope["type"] != "http":
@@ -85,9 +83,7 @@ async def lines(watch: Watch) -> AsyncIterator[bytes]:
         watch.close()
 
 
-async def _stream(
-    app: "App", request: Request, body: Watch | AsyncIterator[bytes], receive: Receive, send: Send
-) -> None:
+async def _stream(app: App, request: Request, body: Watch | AsyncIterator[bytes], receive: Receive, send: Send) -> None:
     """Pump a stream until it ends or the client goes."""
     chunks = lines(body) if isinstance(body, Watch) else body
     pump = asyncio.ensure_future(_pump(chunks, send))

@@ -1,17 +1,17 @@
 """HTTP/1.1 on a connection: requests in, one after another, answers and streams out.
 
-A read is answered in the turn it arrived in, without a task; a watch is written by whoever wakes it. A client that
-reads slowly holds up only itself: its watch waits until what it was sent has left.
+A read is answered in the iteration of the loop it arrived in, without a task; a watch is written by whoever wakes it.
+A client that reads slowly holds up only itself: its watch waits until what it was sent has left.
 """
 
 import asyncio
 import time
 from collections import deque
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 import httptools
 
+from matrixcontainer.kubeapi.endpoints.app import App
 from matrixcontainer.kubeapi.endpoints.request import BODY_BYTES_MAX, Request, add_header, query_of, stated_too_large
 from matrixcontainer.kubeapi.endpoints.response import Response
 from matrixcontainer.kubeapi.registry.watch import Watch
@@ -19,9 +19,6 @@ from matrixcontainer.kubeapi.transport import websocket
 from matrixcontainer.kubeapi.transport.asgi import headers_of
 from matrixcontainer.kubeapi.transport.connection import Connection
 from matrixcontainer.kubeapi.transport.streams import ChunkStream, Stream, WatchStream
-
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.endpoints.app import App
 
 HEADER_BYTES_MAX = 256 * 1024
 PIPELINED_MAX = 16
@@ -32,7 +29,7 @@ STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for
 class Http1:
     """One client. `idle_since` is None while a request is under way."""
 
-    def __init__(self, app: "App", connection: Connection) -> None:
+    def __init__(self, app: App, connection: Connection) -> None:
         self.app, self.connection = app, connection
         self.loop = asyncio.get_running_loop()
         self.idle_since: float | None = self.loop.time()
@@ -120,7 +117,7 @@ class Http1:
             self._request, self.idle_since = request, None
             if self._upgraded and websocket.is_wanted(request):
                 websocket.take_token(request)
-            response = self.app.at_once(request)
+            response = self.app.respond_sync(request)
             if response is not None:
                 self._answer(response)
             else:
@@ -179,7 +176,7 @@ class Http1:
             self.connection.close()
 
     def stream_failed(self, failure: Exception) -> None:
-        """Nothing sensible can be said in the middle of a stream: the client sees it break off."""
+        """Nothing sensible can be sent in the middle of a stream: the client sees it break off."""
         if self._request is not None:
             self.app.failed(self._request, failure)
         self.connection.abort()

@@ -7,14 +7,10 @@ original does.
 import base64
 import hashlib
 import re
-from typing import TYPE_CHECKING
 
 from matrixcontainer.kubeapi.endpoints.request import Request
 from matrixcontainer.kubeapi.registry.watch import Watch
-from matrixcontainer.kubeapi.transport.streams import WatchStream
-
-if TYPE_CHECKING:
-    from matrixcontainer.kubeapi.transport.http1 import Http1
+from matrixcontainer.kubeapi.transport.streams import Exchange, WatchStream
 
 SALT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
 VERSION = "13"
@@ -90,32 +86,32 @@ def frame(kind: int, payload: bytes) -> bytes:
 class WebSocket(WatchStream):
     """The server's side of one, over a connection that spoke HTTP before."""
 
-    def __init__(self, http: "Http1", watch: Watch) -> None:
+    def __init__(self, exchange: Exchange, watch: Watch) -> None:
         self._in = b""
-        super().__init__(http, watch)
+        super().__init__(exchange, watch)
 
     def _framed(self, chunk: bytes) -> bytes:
         return b"".join(frame(TEXT, line) for line in chunk.splitlines(keepends=True))
 
     def _end(self) -> None:
-        self._http.connection.write(frame(CLOSE, NORMAL))
-        self._http.stream_ended()
+        self._exchange.connection.write(frame(CLOSE, NORMAL))
+        self._exchange.stream_ended()
 
     def received(self, data: bytes) -> None:
-        """Answer pings and the wish to end; anything else a client sends is dropped."""
+        """Answer pings and close frames; anything else a client sends is dropped."""
         self._in += data
         while (found := _parse(self._in)) is not None:
             kind, payload, self._in = found
             if kind == PING:
-                self._http.connection.write(frame(PONG, payload))
+                self._exchange.connection.write(frame(PONG, payload))
             elif kind == CLOSE:
                 self.close()
-                self._http.connection.write(frame(CLOSE, payload[:2]))
-                self._http.stream_ended()
+                self._exchange.connection.write(frame(CLOSE, payload[:2]))
+                self._exchange.stream_ended()
                 return
         if len(self._in) > FRAME_BYTES_MAX:
             self.close()
-            self._http.connection.abort()
+            self._exchange.connection.abort()
 
 
 def _parse(data: bytes) -> tuple[int, bytes, bytes] | None:

@@ -351,27 +351,6 @@ def openapi_and_discovery_follow_served(talk: Talk) -> None:
     talk.until_gone(group)
 
 
-def api_service(talk: Talk, name: str) -> None:
-    reported = talk.until(
-        f"/apis/apiregistration.k8s.io/v1/apiservices/{name}", lambda reported: reported.code == 200, note=False
-    )
-    labels = reported["metadata"].get("labels")
-    conditions = [
-        {k: v for k, v in one.items() if k != "lastTransitionTime"} for one in reported["status"]["conditions"]
-    ]
-    talk.note("service", {"spec": reported["spec"], "labels": labels, "conditions": conditions})
-    talk.note("printed", talk.kubectl("get", "apiservice", name, note=False).split()[:6])
-
-
-rows(
-    "P1",
-    "discovery",
-    "api service",
-    [(name, name) for name in ("v1.", "v1.apps", "v2.autoscaling", "v1.rbac.authorization.k8s.io", f"v1.{GROUP}")],
-    api_service,
-)
-
-
 def root_paths(talk: Talk) -> list[Any]:
     return [
         path

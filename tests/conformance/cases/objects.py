@@ -440,8 +440,6 @@ REFUSED_KINDS: list[tuple[Any, ...]] = [
     ("quota bad quantity", "~resourcequotas", {"metadata": {"name": "x"}, "spec": {"hard": {"pods": "-1"}}}, 422),
     ("hpa without target", "~autoscaling/v2/horizontalpodautoscalers", {"metadata": {"name": "x"}, "spec": {"maxReplicas": 1}}, 422),
     ("hpa max below min", "~autoscaling/v2/horizontalpodautoscalers", {"metadata": {"name": "x"}, "spec": {"minReplicas": 3, "maxReplicas": 1, "scaleTargetRef": {"kind": "Deployment", "name": "d"}}}, 422),
-    ("network policy port", "~networking.k8s.io/v1/networkpolicies", {"metadata": {"name": "x"}, "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 0}]}]}}, 422),
-    ("ingress without rules", "~networking.k8s.io/v1/ingresses", {"metadata": {"name": "x"}, "spec": {}}, 422),
     ("claim without access modes", "~persistentvolumeclaims", {"metadata": {"name": "x"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}, 422),
     ("stateful set without service name", "~apps/v1/statefulsets", {"metadata": {"name": "x"}, "spec": {"selector": {"matchLabels": {"a": "z"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}, 422),
 ]  # fmt: skip

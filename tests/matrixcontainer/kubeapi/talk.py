@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.endpoints.app import App, build_app
+from matrixcontainer.kubeapi.server import KubeApi, build_api
 from matrixcontainer.kubeapi.storage.opening import open_database
 
 MERGE = "application/merge-patch+json"
@@ -46,13 +46,13 @@ class Said:
 
 
 class Talk:
-    def __init__(self, app: App, clock: HandClock, token: str = "admin") -> None:
-        self.app, self.api, self.clock, self.token = app, app.api, clock, token
+    def __init__(self, api: KubeApi, clock: HandClock, token: str = "admin") -> None:
+        self.api, self.clock, self.token = api, clock, token
         self.headers: list[tuple[bytes, bytes]] = []
 
     def acting_as(self, user: str, *groups: str, **more: str) -> Talk:
         """The same token, impersonating somebody; `more` are further headers with _ for -."""
-        found = Talk(self.app, self.clock, self.token)
+        found = Talk(self.api, self.clock, self.token)
         reported = [("impersonate-user", user), *(("impersonate-group", group) for group in groups)]
         reported += [(key.replace("_", "-"), value) for key, value in more.items()]
         found.headers = [(name.encode(), value.encode()) for name, value in reported if value]
@@ -71,7 +71,7 @@ class Talk:
         raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         sent: list[dict[str, Any]] = []
         scope = self._scope(method, path, query, content_type, accept, agent)
-        await self.app(scope, _Receiver(raw), _collect(sent))
+        await self.api(scope, _Receiver(raw), _collect(sent))
         headers = [(name.decode(), value.decode("latin-1")) for name, value in sent[0]["headers"]]
         text = b"".join(message.get("body", b"") for message in sent[1:])
         shown = dict(headers)
@@ -116,7 +116,7 @@ class Talk:
     async def watch(self, path: str, accept: str = "application/json", **query: Any) -> AsyncIterator[Stream]:
         scope = self._scope("GET", path, {"watch": "true"} | query, "", accept, "tests/1.0")
         stream = Stream()
-        task = asyncio.create_task(self.app(scope, stream.receive, stream.send))
+        task = asyncio.create_task(self.api(scope, stream.receive, stream.send))
         stream.task = task
         try:
             yield stream
@@ -207,14 +207,14 @@ async def a_server(url: str = "sqlite://", seed: int = 1) -> AsyncIterator[Talk]
     clock = HandClock()
     database = open_database(url)
     database.create_tables()
-    app = build_app(database, clock, random.Random(seed), {"admin": User("admin")})
-    await app.api.start()
+    api = build_api(database, clock, random.Random(seed), {"admin": User("admin")})
+    await api.start()
     try:
-        yield Talk(app, clock)
+        yield Talk(api, clock)
     finally:
-        await app.api.stop()
-        app.api.store.close()
-        assert not app.api.failures, app.api.failures
+        await api.stop()
+        api.store.close()
+        assert not api.core.failures, api.core.failures
 
 
 SPEC = {

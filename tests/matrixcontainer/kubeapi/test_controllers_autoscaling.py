@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi.controllers.autoscaler_decision import (
+from matrixcontainer.kubeapi.controllers.workloads.autoscaler_decision import (
     Memory,
     NoMetric,
     Sample,
@@ -154,19 +154,6 @@ async def test_custom_metrics_of_pods_objects_and_the_outside(cluster: Cluster) 
     await cluster.patch("/api/v1/namespaces/default", {"metadata": {"annotations": notes}})
     await cluster.patch(WEB, {"metadata": {"annotations": {"custom.metrics.cloudmatrix.io/queue": "15"}}})
     await cluster.eventually(WEB, lambda b: b["spec"]["replicas"] == 3)
-    custom, outside = "/apis/custom.metrics.k8s.io/v1beta2", "/apis/external.metrics.k8s.io/v1beta1"
-    assert (await cluster.get(custom)).body["groupVersion"] == "custom.metrics.k8s.io/v1beta2"
-    of_pods = (await cluster.get(f"{custom}/namespaces/default/pods/*/queue", labelSelector="app=web")).body
-    assert (of_pods["kind"], {each["value"] for each in of_pods["items"]}) == ("MetricValueList", {"15"})
-    (one,) = (await cluster.get(f"{custom}/namespaces/default/deployments.apps/web/queue")).body["items"]
-    assert one["describedObject"] == {
-        "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "default",
-    }  # fmt: skip
-    assert (one["metric"]["name"], one["value"]) == ("queue", "15")
-    missing = await cluster.get(f"{custom}/namespaces/default/deployments.apps/web/none")
-    assert (missing.code, missing.body["reason"]) == (404, "NotFound")
-    (reported,) = (await cluster.get(f"{outside}/namespaces/default/queue")).body["items"]
-    assert (reported["metricName"], reported["value"]) == ("queue", "20")
     await cluster.patch(WEB, {"metadata": {"annotations": {"custom.metrics.cloudmatrix.io/queue": "10"}}})
     await cluster.patch(
         "/api/v1/namespaces/default", {"metadata": {"annotations": {"external.metrics.cloudmatrix.io/queue": "70"}}}
@@ -262,7 +249,7 @@ async def test_a_minimum_above_the_maximum_is_refused_and_scales_nothing(cluster
 @in_virtual_time
 async def test_its_seconds_are_emulated_ones(cluster: Cluster) -> None:
     """Sixty times as fast, five minutes of stabilisation are five seconds."""
-    cluster.api.time_scale = 60.0
+    cluster.api.core.time_scale = 60.0
     await cluster.node()
     await cluster.made(DEPLOYMENTS, a_deployment(replicas=4))
     await cluster.eventually(WEB, rolled_out)

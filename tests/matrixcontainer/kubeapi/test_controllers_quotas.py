@@ -78,23 +78,6 @@ async def test_an_ended_pod_takes_nothing_and_a_quota_outlives_a_restart(cluster
 
 
 @in_virtual_time
-async def test_a_claim_stays_while_a_pod_uses_it(cluster: Cluster) -> None:
-    await cluster.node()
-    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    await cluster.made(CLAIMS, {"metadata": {"name": "data"}, "spec": spec})
-    volume = {"name": "d", "persistentVolumeClaim": {"claimName": "data"}}
-    pod = {"containers": [{"name": "c", "image": "i"}], "volumes": [volume]}
-    await cluster.made(PODS, {"metadata": {"name": "user"}, "spec": pod})
-    await cluster.eventually(f"{PODS}/user", lambda body: body["status"].get("phase") == "Running")
-    await cluster.delete(f"{CLAIMS}/data")
-    await asyncio.sleep(60)
-    assert (await cluster.get(f"{CLAIMS}/data")).body["metadata"]["deletionTimestamp"]
-    await cluster.delete(f"{PODS}/user")
-    await asyncio.sleep(60)
-    assert (await cluster.get(f"{CLAIMS}/data")).code == 404
-
-
-@in_virtual_time
 async def test_a_node_bears_the_taints_of_what_it_says(cluster: Cluster) -> None:
     def keys(body: Any) -> list[str]:
         return sorted(t["key"].removeprefix("node.kubernetes.io/") for t in body["spec"].get("taints") or [])

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi.controllers.job_decision import read_indexes, spelled_indexes
-from matrixcontainer.kubeapi.controllers.node_fit import choose_node, obstacle
-from matrixcontainer.kubeapi.controllers.replica_sets import deletion_order
-from matrixcontainer.kubeapi.controllers.rollout import (
+from matrixcontainer.kubeapi.controllers.nodes.node_fit import choose_node, filter_reason
+from matrixcontainer.kubeapi.controllers.workloads.job_decision import read_indexes, spelled_indexes
+from matrixcontainer.kubeapi.controllers.workloads.replica_sets import deletion_order
+from matrixcontainer.kubeapi.controllers.workloads.rollout import (
     DESIRED,
     MAXIMUM,
     Sets,
@@ -21,9 +21,9 @@ from matrixcontainer.kubeapi.controllers.rollout import (
     template_hash,
 )
 from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, understood
-from matrixcontainer.kubeapi.kubelet.milli_quantities import milli, requests_of, spelled
 from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
-from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts
+from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts, requests_of
+from matrixcontainer.kubeapi.meta.quantities import milli, spelled_milli
 
 
 def deployment(replicas: int, surge: Any = "25%", unavailable: Any = "25%") -> dict[str, Any]:
@@ -140,7 +140,7 @@ NODE = NodeFacts(
     ],
 )  # fmt: skip
 def test_obstacles(spec: dict[str, Any], asks: dict[str, int], why: str) -> None:
-    assert obstacle({"spec": spec}, asks, NODE, {}) == why
+    assert filter_reason({"spec": spec}, asks, NODE, {}) == why
 
 
 def affinity(operator: str, *values: str) -> dict[str, Any]:
@@ -151,13 +151,13 @@ def affinity(operator: str, *values: str) -> dict[str, Any]:
 
 
 def test_affinity_taints_and_the_emptiest_node() -> None:
-    assert obstacle({"spec": affinity("In", "a", "b")}, {}, NODE, {}) == ""
-    assert obstacle({"spec": affinity("NotIn", "a")}, {}, NODE, {}) != ""
-    assert obstacle({"spec": {}}, {}, NODE, {"pods": 3000}) == "Too many pods"
+    assert filter_reason({"spec": affinity("In", "a", "b")}, {}, NODE, {}) == ""
+    assert filter_reason({"spec": affinity("NotIn", "a")}, {}, NODE, {}) != ""
+    assert filter_reason({"spec": {}}, {}, NODE, {"pods": 3000}) == "Too many pods"
     tainted = NodeFacts(
         "n2", ready=True, taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}], allocatable=NODE.allocatable
     )
-    assert "untolerated taint {k: v}" in obstacle({"spec": {}}, {}, tainted, {})
+    assert "untolerated taint {k: v}" in filter_reason({"spec": {}}, {}, tainted, {})
     tolerant = {"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}}
     assert choose_node(tolerant, {}, [NODE, tainted], {"n1": {"pods": 1000}}) == ("n2", "")
     assert choose_node({"spec": {}}, {}, [tainted, NodeFacts("n3")], {})[1] == (
@@ -184,8 +184,8 @@ def test_commands(words: list[str], deed: ScriptAction) -> None:
 
 def test_amounts_and_indexes() -> None:
     assert [milli(text) for text in ("250m", "2", "1Ki", "1e3", "0.5", "100n")] == [250, 2000, 1024000, 1000000, 500, 1]
-    assert [spelled(number) for number in (2000, 1500)] == ["2", "1500m"]
-    with pytest.raises(ValueError, match="not a quantity"):
+    assert [spelled_milli(number) for number in (2000, 1500)] == ["2", "1500m"]
+    with pytest.raises(ValueError, match="quantities must match"):
         milli("five")
     asks = {
         "containers": [

@@ -160,12 +160,12 @@ async def test_reviews_tell_what_is_enforced(talk: Talk) -> None:
 async def test_service_account_tokens(talk: Talk) -> None:
     reported = await talk.post(f"{NS}/serviceaccounts/default/token", {"spec": {"expirationSeconds": 600}})
     token = reported.body["status"]["token"]
-    robot = Talk(talk.app, talk.clock, token)
+    robot = Talk(talk.api, talk.clock, token)
     who = await robot.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
     assert who.body["status"]["userInfo"]["username"] == "system:serviceaccount:default:default"
     talk.clock.moment += 601
     assert (await robot.get("/api/v1/pods")).code == 401
-    assert (await Talk(talk.app, talk.clock, token + "x").get("/api/v1/pods")).code == 401
+    assert (await Talk(talk.api, talk.clock, token + "x").get("/api/v1/pods")).code == 401
     assert (await talk.post(f"{NS}/serviceaccounts/default/token", {"spec": {"expirationSeconds": 1}})).code == 422
 
 

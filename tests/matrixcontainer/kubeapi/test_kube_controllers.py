@@ -153,9 +153,9 @@ async def test_events_are_forgotten_after_an_hour(talk: Talk) -> None:
     path = f"{NS}/default/events"
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
     assert (await talk.post(path, event)).code == 201
-    assert await talk.api.upkeep.forget_events() == 0
+    assert await talk.api.manager.compaction.forget_events() == 0
     talk.clock.moment += 3700
-    assert await talk.api.upkeep.forget_events() == 1
+    assert await talk.api.manager.compaction.forget_events() == 1
     assert (await talk.get(f"{path}/e")).code == 404
 
 

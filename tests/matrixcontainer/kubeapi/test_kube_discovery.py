@@ -138,6 +138,6 @@ async def test_tables(widgets: Talk) -> None:
 
 
 async def test_documents_are_made_once(widgets: Talk) -> None:
-    first = widgets.api.openapi.document("example.test", "v1")
-    assert widgets.api.openapi.document("example.test", "v1") is first
+    first = widgets.api.app.documents.openapi.document("example.test", "v1")
+    assert widgets.api.app.documents.openapi.document("example.test", "v1") is first
     assert json.loads(first)["info"]["title"] == "Kubernetes"

@@ -59,7 +59,6 @@ async def test_evictions_take_from_the_budget_until_none_is_left(talk: Talk) -> 
 
 
 async def test_percentages_are_of_what_the_owner_wants(talk: Talk) -> None:
-    talk.api.runs_workloads = False
     template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"replicas": 10, "selector": {"matchLabels": LABELS}, "template": template}
     set_ = await talk.post("/apis/apps/v1/namespaces/default/replicationcontrollers", {})
@@ -74,7 +73,7 @@ async def test_percentages_are_of_what_the_owner_wants(talk: Talk) -> None:
     await counted(talk, 4, 2, 10, 2)
 
 
-async def test_who_needs_no_leave(talk: Talk) -> None:
+async def test_who_is_not_counted_by_a_budget(talk: Talk) -> None:
     await a_pod(talk, "ready")
     await a_pod(talk, "lame", ready=False)
     await a_pod(talk, "done")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.endpoints.app import App, build_app
+from matrixcontainer.kubeapi.server import KubeApi, build_api
 from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.kubeapi.transport import streams
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, ensure_certificates
@@ -74,11 +74,11 @@ Connect = Callable[[], Any]
 
 
 @asynccontextmanager
-async def served(folder: Path | None) -> AsyncIterator[tuple[App, Connect]]:
+async def served(folder: Path | None) -> AsyncIterator[tuple[KubeApi, Connect]]:
     """A server, with TLS if it is given a folder for certificates; and how to connect to it."""
     database = open_database("sqlite://")
     database.create_tables()
-    app = build_app(database, lambda: 1_790_000_000.0, random.Random(1), {"admin": User("admin")})
+    api = build_api(database, lambda: 1_790_000_000.0, random.Random(1), {"admin": User("admin")})
     listener = listen("127.0.0.1", 0)
     context = None
     trust = None
@@ -86,7 +86,7 @@ async def served(folder: Path | None) -> AsyncIterator[tuple[App, Connect]]:
         ensure_certificates(folder, [])
         ca, certificate, key = certificate_files(folder)
         context, trust = tls_of(certificate, key), ssl.create_default_context(cafile=str(ca))
-    server = Server(app, listener, context)
+    server = Server(api, listener, context)
     ready = asyncio.Event()
     task = asyncio.create_task(server.serve(ready.set))
     await ready.wait()
@@ -98,22 +98,22 @@ async def served(folder: Path | None) -> AsyncIterator[tuple[App, Connect]]:
         return client
 
     try:
-        yield app, connect
+        yield api, connect
     finally:
         server.stop()
         await task
         for client in clients:
             client.writer.transport.abort()
-        assert not app.api.failures, app.api.failures
+        assert not api.core.failures, api.core.failures
 
 
 @pytest.fixture(params=["plain", "tls"])
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[App, Connect]]:
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[KubeApi, Connect]]:
     async with served(tmp_path if request.param == "tls" else None) as found:
         yield found
 
 
-async def test_requests_follow_each_other(place: tuple[App, Connect]) -> None:
+async def test_requests_follow_each_other(place: tuple[KubeApi, Connect]) -> None:
     client = await place[1]()
     for number in range(3):
         body = json.dumps({"metadata": {"name": f"m{number}"}}).encode()
@@ -125,7 +125,7 @@ async def test_requests_follow_each_other(place: tuple[App, Connect]) -> None:
     assert (await client.ask("DELETE", f"{MAPS}/m0"))[0] == 200
 
 
-async def test_pipelined_requests_are_answered_in_order(place: tuple[App, Connect]) -> None:
+async def test_pipelined_requests_are_answered_in_order(place: tuple[KubeApi, Connect]) -> None:
     client = await place[1]()
     body = json.dumps({"metadata": {"name": "a"}}).encode()
     create = f"POST {MAPS} HTTP/1.1\r\n{HEAD}content-length: {len(body)}\r\n\r\n".encode() + body
@@ -136,7 +136,7 @@ async def test_pipelined_requests_are_answered_in_order(place: tuple[App, Connec
     assert answers[-1][1]["major"] == "1"
 
 
-async def test_bytes_one_by_one_and_bodies_in_chunks(place: tuple[App, Connect]) -> None:
+async def test_bytes_one_by_one_and_bodies_in_chunks(place: tuple[KubeApi, Connect]) -> None:
     client = await place[1]()
     body = json.dumps({"metadata": {"name": "a"}}).encode()
     text = f"POST {MAPS} HTTP/1.1\r\n{HEAD}transfer-encoding: chunked\r\n\r\n".encode()
@@ -146,7 +146,7 @@ async def test_bytes_one_by_one_and_bodies_in_chunks(place: tuple[App, Connect])
     assert (await client.answer())[0] == 201
 
 
-async def test_large_bodies_both_ways(place: tuple[App, Connect]) -> None:
+async def test_large_bodies_both_ways(place: tuple[KubeApi, Connect]) -> None:
     client = await place[1]()
     big = json.dumps({"metadata": {"name": "big"}, "data": {"k": "x" * 900_000}}).encode()
     assert (await client.ask("POST", MAPS, big))[0] == 201
@@ -157,7 +157,7 @@ async def test_large_bodies_both_ways(place: tuple[App, Connect]) -> None:
     assert {len(item["data"]["k"]) for item in found["items"]} == {900_000}
 
 
-async def test_too_much_is_refused(place: tuple[App, Connect]) -> None:
+async def test_too_much_is_refused(place: tuple[KubeApi, Connect]) -> None:
     client = await place[1]()
     code, reported = await client.ask("POST", MAPS, b"", f"content-length: {4 * 2**20}\r\nexpect: 100-continue\r\n")
     assert (code, reported["reason"]) == (413, "RequestEntityTooLarge")
@@ -171,7 +171,7 @@ async def test_too_much_is_refused(place: tuple[App, Connect]) -> None:
     assert await client.ended()
 
 
-async def test_who_asks_first_is_told_to_go_on(place: tuple[App, Connect]) -> None:
+async def test_who_asks_first_is_told_to_go_on(place: tuple[KubeApi, Connect]) -> None:
     client = await place[1]()
     body = json.dumps({"metadata": {"name": "a"}}).encode()
     await client.send(f"POST {MAPS} HTTP/1.1\r\n{HEAD}expect: 100-continue\r\ncontent-length: {len(body)}\r\n\r\n")
@@ -183,7 +183,7 @@ async def test_who_asks_first_is_told_to_go_on(place: tuple[App, Connect]) -> No
 @pytest.mark.parametrize(
     "text", ["nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\x16\x03\x01\x00\x00", "GET  \r\n\r\n"]
 )
-async def test_nonsense_ends_the_connection(place: tuple[App, Connect], text: str) -> None:
+async def test_nonsense_ends_the_connection(place: tuple[KubeApi, Connect], text: str) -> None:
     client = await place[1]()
     await client.send(text + "\r\n" * 4)
     assert (await client.head())[0] == 400
@@ -191,7 +191,7 @@ async def test_nonsense_ends_the_connection(place: tuple[App, Connect], text: st
     assert (await (await place[1]()).ask("GET", "/version"))[0] == 200
 
 
-async def test_old_clients_and_those_who_say_goodbye(place: tuple[App, Connect]) -> None:
+async def test_old_clients_and_those_who_say_goodbye(place: tuple[KubeApi, Connect]) -> None:
     for text in ("GET /version HTTP/1.0\r\n", "GET /version HTTP/1.1\r\nconnection: close\r\n"):
         client = await place[1]()
         await client.send(f"{text}{HEAD}\r\n")
@@ -199,7 +199,7 @@ async def test_old_clients_and_those_who_say_goodbye(place: tuple[App, Connect])
         assert await client.ended()
 
 
-async def test_a_watch_streams_and_ends(place: tuple[App, Connect]) -> None:
+async def test_a_watch_streams_and_ends(place: tuple[KubeApi, Connect]) -> None:
     watcher, writer = await place[1](), await place[1]()
     await watcher.send(f"GET {MAPS}?watch=true&timeoutSeconds=1 HTTP/1.1\r\n{HEAD}\r\n")
     assert (await watcher.head())[1]["transfer-encoding"] == "chunked"
@@ -210,7 +210,7 @@ async def test_a_watch_streams_and_ends(place: tuple[App, Connect]) -> None:
 
 
 async def test_a_slow_watcher_holds_up_nobody_and_misses_nothing(
-    place: tuple[App, Connect], monkeypatch: pytest.MonkeyPatch
+    place: tuple[KubeApi, Connect], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "WAITING_BYTES_MAX", 10_000)
     watcher, writer = await place[1](), await place[1]()
@@ -226,9 +226,9 @@ async def test_a_slow_watcher_holds_up_nobody_and_misses_nothing(
     assert names == [f"m{number:02}" for number in range(40)]
 
 
-async def test_who_leaves_leaves_nothing_behind(place: tuple[App, Connect]) -> None:
-    app, connect = place
-    log = app.api.store.log("configmaps")
+async def test_who_leaves_leaves_nothing_behind(place: tuple[KubeApi, Connect]) -> None:
+    api, connect = place
+    log = api.store.log("configmaps")
     before = len(log.waiters)
     watchers = [await connect() for _ in range(5)]
     for watcher in watchers:

@@ -112,7 +112,7 @@ async def test_all_mistakes_are_told_together(widgets: Talk) -> None:
         (
             b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":5}}',
             400,
-            "Go struct field ObjectMeta.name of type string",
+            "cannot unmarshal into field metadata.name",
         ),
         (b'{"kind":"Widget","apiVersion":"example.test/v1","metadata":{"name":"a","namespace":"b"}}', 400, "namespace"),
         (b'{"kind":"Widget","apiVersion":"example.test/v1","metadata":{"name":"\\ud800"}}', 400, "couldn't parse"),
@@ -319,9 +319,9 @@ async def test_builtin_unconditional_update_and_plain_items(talk: Talk) -> None:
 
 
 async def test_who_may(talk: Talk) -> None:
-    stranger = Talk(talk.app, talk.clock, "nobody-knows-this")
+    stranger = Talk(talk.api, talk.clock, "nobody-knows-this")
     assert (await stranger.get("/api/v1/pods")).code == 401
-    anonymous = Talk(talk.app, talk.clock, "")
+    anonymous = Talk(talk.api, talk.clock, "")
     assert (await anonymous.get("/api/v1/pods")).code == 403
     for path in ("/livez", "/readyz", "/healthz", "/version", "/version/"):
         assert (await anonymous.get(path)).code == 200

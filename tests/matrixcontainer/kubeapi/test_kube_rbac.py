@@ -90,7 +90,7 @@ async def test_a_missing_role_is_named(talk: Talk) -> None:
 
 async def test_service_accounts_have_no_rights_of_their_own(talk: Talk) -> None:
     token = (await talk.post(f"{NS}/serviceaccounts/default/token", {})).body["status"]["token"]
-    robot = Talk(talk.app, talk.clock, token)
+    robot = Talk(talk.api, talk.clock, token)
     assert (await robot.get(f"{NS}/pods")).code == 403
     await give(talk, {"kind": "ServiceAccount", "name": "default", "namespace": "default"}, a_rule("list", "pods"))
     assert (await robot.get(f"{NS}/pods")).code == 200
@@ -118,7 +118,7 @@ async def test_the_usual_roles(widgets: Talk) -> None:
 async def test_default_roles_are_put_back(talk: Talk) -> None:
     await talk.patch(f"{RBAC}/clusterroles/system:basic-user", {"rules": []})
     assert (await talk.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 403
-    await talk.api.cluster_roles.ensure_bootstrap()
+    await talk.api.manager.cluster_roles.ensure_bootstrap()
     assert (await talk.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 201
 
 
@@ -153,7 +153,7 @@ async def test_impersonation_is_a_right(talk: Talk) -> None:
     robot = await talk.acting_as("system:serviceaccount:default:bot").post(who, {})
     assert "system:serviceaccounts:default" in robot.body["status"]["userInfo"]["groups"]
     token = (await talk.post(f"{NS}/serviceaccounts/default/token", {})).body["status"]["token"]
-    account = Talk(talk.app, talk.clock, token)
+    account = Talk(talk.api, talk.clock, token)
     subject = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
     assert (await account.acting_as("zoe").post(who, {})).body["message"].startswith('users "zoe" is forbidden')
     await give(talk, subject, a_rule("impersonate", "users", names="zoe"), cluster=True)

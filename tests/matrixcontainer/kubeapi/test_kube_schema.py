@@ -17,7 +17,6 @@ from matrixcontainer.kubeapi.patch.patches import json_patch, merge_patch
 from matrixcontainer.kubeapi.registry.printer_columns import human_age
 from matrixcontainer.kubeapi.registry.resource import version_rank
 from matrixcontainer.kubeapi.schema.structural import Schema, apply_defaults, prune
-from matrixcontainer.kubeapi.schema.unmarshal_errors import unmarshal_mistake
 from matrixcontainer.kubeapi.schema.validation import validate
 
 
@@ -369,19 +368,3 @@ def test_yaml_keeps_dates_and_refuses_aliases() -> None:
 )
 def test_quality_of_service(resources: dict, name: str) -> None:
     assert qos_class({"containers": [{"resources": resources}]}) == name
-
-
-@pytest.mark.parametrize(
-    ("pod", "told"),
-    [
-        ({"spec": {"containers": [{"name": "a"}]}}, ""),
-        ({"spec": {"containers": {}}}, "object into Go struct field PodSpec.spec.containers of type []v1.Container"),
-        ({"spec": {"containers": [{"name": 5}]}}, "number into Go struct field Container.spec.containers.name of type string"),
-        ({"spec": {"terminationGracePeriodSeconds": 1.5}}, "number 1.5 into Go struct field PodSpec.spec.terminationGracePeriodSeconds of type int64"),
-        ({"spec": {"nodeSelector": {"a": True}}}, "bool into Go struct field PodSpec.spec.nodeSelector of type string"),
-        ({"spec": "x"}, "string into Go struct field Pod.spec of type v1.PodSpec"),
-        ({"metadata": {"creationTimestamp": "2020-1"}}, 'parsing time "2020-1" as "2006-01-02T15:04:05Z07:00": cannot parse "1" as "01"'),
-    ],
-)  # fmt: skip
-def test_what_the_decoder_of_go_says(pod: dict, told: str) -> None:
-    assert unmarshal_mistake("core.v1.Pod", pod).removeprefix("json: cannot unmarshal ") == told

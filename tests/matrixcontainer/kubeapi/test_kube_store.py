@@ -98,7 +98,7 @@ async def test_reopened_store_goes_on(tmp_path: Path) -> None:
     assert [r.key[2] for r in store.objects_at("things", "", 1)] == ["a"]
 
 
-async def test_compaction_forgets_the_old_and_remembers_the_floor(tmp_path: Path) -> None:
+async def test_compaction_forgets_the_old_and_remembers_how_far(tmp_path: Path) -> None:
     now = [1000.0]
     url = f"sqlite:///{tmp_path}/k.db"
     database = open_database(url)
@@ -109,11 +109,11 @@ async def test_compaction_forgets_the_old_and_remembers_the_floor(tmp_path: Path
         record = await store.put(KEY, obj(n=number), record)
         now[0] += 200
     assert await store.compact() == 4
-    assert (store.floor, len(store.log("things").changes)) == (4, 1)
+    assert (store.compacted_revision, len(store.log("things").changes)) == (4, 1)
     assert store.log("things").position_after(4) == 4
     store.close()
     again = Store(open_database(url), lambda: now[0])
-    assert (again.floor, again.revision, again.get(KEY).obj["n"]) == (4, 5, 4)
+    assert (again.compacted_revision, again.revision, again.get(KEY).obj["n"]) == (4, 5, 4)
 
 
 def test_unknown_durability_is_refused() -> None:
@@ -150,7 +150,7 @@ def shared(postgres: str) -> Iterator[Shared]:
 
 
 @needs_postgres
-async def test_stores_on_one_database_take_turns(shared: Shared) -> None:
+async def test_stores_on_one_database_write_one_after_the_other(shared: Shared) -> None:
     one, two = shared.one, shared.two
     first = await one.put(KEY, obj(), None)
     assert two.get(KEY) is None, "nobody has told it yet"
@@ -160,12 +160,12 @@ async def test_stores_on_one_database_take_turns(shared: Shared) -> None:
     assert other.obj["metadata"]["resourceVersion"] == "2", "numbered anew, inside the object too"
     with pytest.raises(Conflict):
         await one.put(("things", "ns", "b"), obj("b"), None)
-    await one.see_all()
+    await one.read_latest()
     both = await asyncio.gather(
         one.put(KEY, obj(by="one"), one.get(KEY)), two.put(KEY, obj(by="two"), two.get(KEY)), return_exceptions=True
     )
     assert sorted(type(outcome) for outcome in both if isinstance(outcome, Conflict)) == [Conflict]
-    await asyncio.gather(one.see_all(), two.see_all())
+    await asyncio.gather(one.read_latest(), two.read_latest())
     shown = [[(c.type, c.record.key, c.revision) for c in store.log("things").changes] for store in (one, two)]
     assert shown[0] == shown[1]
     assert [revision for _, _, revision in shown[0]] == [1, 2, 3]
@@ -196,8 +196,8 @@ async def test_who_missed_too_much_begins_anew(shared: Shared) -> None:
         record = await one.put(KEY, obj(n=number), record)
     one.now = lambda: 5000.0
     assert await one.compact() == 5
-    await two.see_all()
-    assert (two.revision, two.floor, two.get(KEY).obj["n"]) == (5, 5, 4)
+    await two.read_latest()
+    assert (two.revision, two.compacted_revision, two.get(KEY).obj["n"]) == (5, 5, 4)
     assert (await two.put(KEY, obj(n=9), two.get(KEY))).revision == 6
 
 

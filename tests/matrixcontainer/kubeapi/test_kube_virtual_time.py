@@ -7,7 +7,7 @@ from itertools import pairwise
 import looptime
 
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.endpoints.app import build_app
+from matrixcontainer.kubeapi.server import build_api
 from matrixcontainer.kubeapi.storage.opening import open_database
 from tests.matrixcontainer.kubeapi.talk import HandClock, Talk
 
@@ -30,12 +30,12 @@ async def _watch_for_an_hour() -> None:
     def now() -> float:
         return 1_790_000_000.0 + loop.time()
 
-    app = build_app(database, now, random.Random(7), {"admin": User("admin")})
-    await app.api.start()
-    talk = Talk(app, HandClock())
+    api = build_api(database, now, random.Random(7), {"admin": User("admin")})
+    await api.start()
+    talk = Talk(api, HandClock())
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
     await talk.post(f"{NS}/default/events", event)
-    revision = app.api.store.revision
+    revision = api.store.revision
     query = {"resourceVersion": revision, "allowWatchBookmarks": "true", "timeoutSeconds": 3600}
     seen = []
     async with talk.watch(f"{NS}/default/events", **query) as stream:
@@ -48,4 +48,4 @@ async def _watch_for_an_hour() -> None:
     assert loop.time() >= 3600
     await asyncio.sleep(120)
     assert (await talk.get(f"{NS}/default/events/e")).code == 404
-    await app.api.stop()
+    await api.stop()

@@ -244,7 +244,7 @@ async def test_history_is_bounded(widgets: Talk, monkeypatch: pytest.MonkeyPatch
     await _make(widgets, *(f"w{index}" for index in range(30)))
     store = widgets.api.store
     assert len(store.history.changes) == 10
-    assert store.floor == store.revision - 10
+    assert store.compacted_revision == store.revision - 10
 
 
 async def test_definition_again_after_deletion(widgets: Talk) -> None:

@@ -19,7 +19,7 @@ NS = "/api/v1/namespaces/default"
 async def hooks(widgets: Talk, tmp_path: Path) -> AsyncIterator[Hooks]:
     async with hook_server(tmp_path) as found:
         yield found
-        await widgets.api.admission.caller.close()
+        await widgets.api.webhooks.client.close()
 
 
 async def configure(talk: Talk, sort: str, *hooks: dict[str, Any], name: str = "tests") -> None:
@@ -131,7 +131,7 @@ async def test_another_version_of_the_kind_counts_too(talk: Talk, tmp_path: Path
         assert (made.body["apiVersion"], made.body["spec"]["size"]) == ("example.test/v2", 9)
         seen = hooks.seen["/change"][0]
         assert (seen["object"]["apiVersion"], seen["requestResource"]["version"]) == ("example.test/v1", "v2")
-        await talk.api.admission.caller.close()
+        await talk.api.webhooks.client.close()
 
 
 async def test_who_cannot_be_asked(widgets: Talk, hooks: Hooks) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import looptime
 
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.endpoints.app import build_app
+from matrixcontainer.kubeapi.server import build_api
 from matrixcontainer.kubeapi.storage.opening import open_database
 from tests.matrixcontainer.kubeapi.talk import HandClock, Said, Talk
 
@@ -28,8 +28,8 @@ Story = Callable[["Cluster"], Awaitable[None]]
 class Cluster(Talk):
     """The API with its controllers; `restart` stops and starts it over the same store."""
 
-    def __init__(self, app: Any) -> None:
-        super().__init__(app, HandClock())
+    def __init__(self, api: Any) -> None:
+        super().__init__(api, HandClock())
 
     @property
     def now(self) -> float:
@@ -74,26 +74,25 @@ class Cluster(Talk):
     async def restart(self) -> None:
         database = self.api.store.database
         await self.api.stop()
-        app = _app(database, self.api.chance)
-        self.app, self.api = app, app.api
-        await app.api.start()
+        self.api = _api(database, self.api.core.rng)
+        await self.api.start()
 
 
-def _app(database: Any, chance: random.Random) -> Any:
+def _api(database: Any, chance: random.Random) -> Any:
     loop = asyncio.get_running_loop()
-    return build_app(database, lambda: 1_790_000_000.0 + loop.time(), chance, {"admin": User("admin")})
+    return build_api(database, lambda: 1_790_000_000.0 + loop.time(), chance, {"admin": User("admin")})
 
 
 @asynccontextmanager
 async def a_cluster() -> AsyncIterator[Cluster]:
     database = open_database("sqlite://")
     database.create_tables()
-    cluster = Cluster(_app(database, random.Random(7)))
+    cluster = Cluster(_api(database, random.Random(7)))
     await cluster.api.start()
     try:
         yield cluster
     finally:
-        failures = list(cluster.api.failures)
+        failures = list(cluster.api.core.failures)
         await cluster.api.stop()
         assert not failures, failures
 

@@ -1,0 +1,254 @@
+"""Cells of pods and of what makes pods."""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.builtin.printers.cells import (
+    NONE,
+    UNSET,
+    Obj,
+    age,
+    containers,
+    dig,
+    label_selector,
+    labels,
+    name,
+    template,
+)
+from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
+from matrixcontainer.kubeapi.registry.printer_columns import age_of, human_age
+
+COMPLETED = {
+    "Succeeded": {
+        "type": "Completed",
+        "status": "True",
+        "reason": "Succeeded",
+        "message": "The pod has completed successfully.",
+    },
+    "Failed": {"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."},
+}
+
+
+def pod_row_conditions(obj: Obj) -> list[Obj]:
+    """Pods that have ended mark their row, so that clients can leave it out."""
+    found = COMPLETED.get(dig(obj, "status", "phase", default=""))
+    return [found] if found else []
+
+
+def pod(obj: Obj, now: float) -> list[Any]:
+    spec, status = obj.get("spec", {}), obj.get("status", {})
+    beside = {c["name"] for c in spec.get("initContainers") or [] if c.get("restartPolicy") == "Always"}
+    ready, restarted, word = _initialised(obj, beside)
+    reason = word or _reason(obj)
+    if not word or _is(obj, "Initialized"):
+        started = status.get("containerStatuses") or []
+        more, reason = _running(obj, started, reason)
+        ready += more
+        restarted = [state for state in restarted if state.get("name") in beside] + started
+    if "deletionTimestamp" in obj["metadata"]:
+        if status.get("reason") == "NodeLost":
+            reason = "Unknown"
+        elif status.get("phase") not in COMPLETED:
+            reason = "Terminating"
+    gates = spec.get("readinessGates") or []
+    passed = sum(_is(obj, gate["conditionType"]) for gate in gates)
+    return [
+        name(obj),
+        f"{ready}/{len(spec.get('containers') or []) + len(beside)}",
+        reason,
+        _restarts(restarted, now),
+        age(obj, now),
+        (status.get("podIPs") or [{"ip": status.get("podIP")}])[0].get("ip") or NONE,
+        spec.get("nodeName") or NONE,
+        status.get("nominatedNodeName") or NONE,
+        f"{passed}/{len(gates)}" if gates else NONE,
+    ]
+
+
+def _is(obj: Obj, kind: str) -> bool:
+    return any(c["type"] == kind and c["status"] == "True" for c in dig(obj, "status", "conditions", default=[]))
+
+
+def _reason(obj: Obj) -> str:
+    """What the pod itself says of its state."""
+    status = obj.get("status", {})
+    conditions = status.get("conditions") or []
+    if any(c["type"] == "PodScheduled" and c.get("reason") == "SchedulingGated" for c in conditions):
+        return "SchedulingGated"
+    return str(status.get("reason") or status.get("phase", ""))
+
+
+def _initialised(obj: Obj, beside: set[str]) -> tuple[int, list[Obj], str]:
+    """(ready ones, those looked at, the word for what is still awaited) of the init containers."""
+    ready, seen = 0, []
+    for index, state in enumerate(dig(obj, "status", "initContainerStatuses", default=[])):
+        seen.append(state)
+        ended, waiting = dig(state, "state", "terminated"), dig(state, "state", "waiting", "reason", default="")
+        if ended is not None and not ended.get("exitCode"):
+            continue
+        if state.get("name") in beside and state.get("started"):
+            ready += bool(state.get("ready"))
+            continue
+        if ended is not None:
+            return ready, seen, f"Init:{_end(ended)}"
+        if waiting and waiting != "PodInitializing":
+            return ready, seen, f"Init:{waiting}"
+        return ready, seen, f"Init:{index}/{len(dig(obj, 'spec', 'initContainers', default=[]))}"
+    return ready, seen, ""
+
+
+def _end(ended: Obj) -> str:
+    if ended.get("reason"):
+        return str(ended["reason"])
+    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
+
+
+def _running(obj: Obj, states: list[Obj], reason: str) -> tuple[int, str]:
+    """(ready ones, the word for the whole): the first container has the last word."""
+    ready = 0
+    for state in reversed(states):
+        waiting, ended = dig(state, "state", "waiting", "reason"), dig(state, "state", "terminated")
+        if waiting:
+            reason = waiting
+        elif ended is not None:
+            reason = _end(ended)
+        elif state.get("ready") and dig(state, "state", "running") is not None:
+            ready += 1
+    if reason == "Completed" and ready:
+        reason = "Running" if _is(obj, "Ready") else "NotReady"
+    return ready, reason
+
+
+def _restarts(states: list[Obj], now: float) -> str:
+    count = sum(state.get("restartCount", 0) for state in states)
+    ends = [dig(state, "lastState", "terminated", "finishedAt") for state in states]
+    last = max(filter(None, ends), default="")
+    return f"{count} ({age_of(last, now)} ago)" if count and last else str(count)
+
+
+# ---- what makes pods
+
+
+def pod_template(obj: Obj, now: float) -> list[Any]:
+    current = obj.get("template") or {}
+    return [name(obj), *containers(current.get("spec") or {}), labels(dig(current, "metadata", "labels"))]
+
+
+def deployment(obj: Obj, now: float) -> list[Any]:
+    status = obj.get("status", {})
+    return [
+        name(obj),
+        f"{status.get('readyReplicas', 0)}/{dig(obj, 'spec', 'replicas', default=1)}",
+        status.get("updatedReplicas", 0),
+        status.get("availableReplicas", 0),
+        age(obj, now),
+        *template(obj),
+        label_selector(dig(obj, "spec", "selector"), nothing=""),
+    ]
+
+
+def replica_set(obj: Obj, now: float) -> list[Any]:
+    status = obj.get("status", {})
+    counts = [dig(obj, "spec", "replicas", default=1), status.get("replicas", 0), status.get("readyReplicas", 0)]
+    return [name(obj), *counts, age(obj, now), *template(obj), label_selector(dig(obj, "spec", "selector"))]
+
+
+def replication_controller(obj: Obj, now: float) -> list[Any]:
+    return [*replica_set(obj, now)[:-1], labels(dig(obj, "spec", "selector"))]
+
+
+def stateful_set(obj: Obj, now: float) -> list[Any]:
+    ready = f"{dig(obj, 'status', 'readyReplicas', default=0)}/{dig(obj, 'spec', 'replicas', default=1)}"
+    return [name(obj), ready, age(obj, now), *template(obj)]
+
+
+def daemon_set(obj: Obj, now: float) -> list[Any]:
+    words = "desiredNumberScheduled currentNumberScheduled numberReady updatedNumberScheduled numberAvailable"
+    counts = [dig(obj, "status", word, default=0) for word in words.split()]
+    nodes = labels(dig(obj, "spec", "template", "spec", "nodeSelector"))
+    return [name(obj), *counts, nodes, age(obj, now), *template(obj), label_selector(dig(obj, "spec", "selector"))]
+
+
+def controller_revision(obj: Obj, now: float) -> list[Any]:
+    owner = next((one for one in obj["metadata"].get("ownerReferences") or [] if one.get("controller")), None)
+    text = NONE
+    if owner is not None:
+        group = owner["apiVersion"].rpartition("/")[0]
+        text = f"{owner['kind']}{'.' if group else ''}{group}".lower() + f"/{owner['name']}"
+    return [name(obj), text, obj.get("revision", 0), age(obj, now)]
+
+
+def job(obj: Obj, now: float) -> list[Any]:
+    status, spec = obj.get("status", {}), obj.get("spec", {})
+    if _is(obj, "Complete") or _is(obj, "Failed"):
+        state = "Complete" if _is(obj, "Complete") else "Failed"
+    elif "deletionTimestamp" in obj["metadata"]:
+        state = "Terminating"
+    else:
+        state = next((word for word in ("Suspended", "FailureTarget") if _is(obj, word)), "Running")
+    wanted = spec.get("completions")
+    several = f"1 of {spec['parallelism']}" if (spec.get("parallelism") or 0) > 1 else "1"
+    done = f"{status.get('succeeded', 0)}/{several if wanted is None else wanted}"
+    started, ended = status.get("startTime"), status.get("completionTime")
+    took = human_age((parse_timestamp(ended) if ended else now) - parse_timestamp(started)) if started else ""
+    return [name(obj), state, done, took, age(obj, now), *template(obj), label_selector(spec.get("selector"))]
+
+
+def cron_job(obj: Obj, now: float) -> list[Any]:
+    spec, status = obj.get("spec", {}), obj.get("status", {})
+    made = dig(spec, "jobTemplate", "spec", default={})
+    last = status.get("lastScheduleTime")
+    return [
+        name(obj),
+        spec.get("schedule", ""),
+        spec.get("timeZone") or NONE,
+        {True: "True", False: "False"}.get(spec.get("suspend"), UNSET),
+        len(status.get("active") or []),
+        age_of(last, now) if last else NONE,
+        age(obj, now),
+        *containers(dig(made, "template", "spec", default={})),
+        label_selector(made.get("selector")),
+    ]
+
+
+def budget(obj: Obj, now: float) -> list[Any]:
+    spec = obj.get("spec") or {}
+    bounds = [str(spec.get(key, "N/A")) for key in ("minAvailable", "maxUnavailable")]
+    return [name(obj), *bounds, dig(obj, "status", "disruptionsAllowed", default=0), age(obj, now)]
+
+
+# ---- autoscalers
+
+GOALS_SHOWN = 2
+
+
+def autoscaler(obj: Obj, now: float) -> list[Any]:
+    spec, status = obj["spec"], obj.get("status", {})
+    target = spec["scaleTargetRef"]
+    goals = _goals(spec.get("metrics") or [], status.get("currentMetrics") or [])
+    more = f" + {len(goals) - GOALS_SHOWN} more..." if len(goals) > GOALS_SHOWN else ""
+    return [
+        name(obj),
+        f"{target['kind']}/{target['name']}",
+        ", ".join(goals[:GOALS_SHOWN]) + more or NONE,
+        str(spec.get("minReplicas", UNSET)),
+        spec.get("maxReplicas", 0),
+        status.get("currentReplicas", 0),
+        age(obj, now),
+    ]
+
+
+def _goals(metrics: list[Obj], current: list[Obj]) -> list[str]:
+    """`cpu: 40%/50%` for each metric; <unknown> until it has been read."""
+    found = []
+    for index, metric in enumerate(metrics):
+        part = metric["type"][:1].lower() + metric["type"][1:]
+        source = metric.get(part) or {}
+        target = source.get("target") or {}
+        allocated = dig(current[index], part, "current", default={}) if index < len(current) else {}
+        word = next((w for w in ("averageValue", "averageUtilization", "value") if target.get(w) is not None), "value")
+        mark = "%" if word == "averageUtilization" else ""
+        average = " (avg)" if word == "averageValue" and part in ("object", "external") else ""
+        now = f"{allocated[word]}{mark}" if allocated.get(word) is not None else "<unknown>"
+        goal = f"{now}/{target.get(word)}{mark}{average}"
+        found.append(f"{source['name']}: {goal}" if "name" in source else goal)
+    return found

@@ -1,0 +1,36 @@
+"""The strategy of built-in kinds: defaults, spelling and decoding by the table of types."""
+
+from collections.abc import Callable
+from typing import Any
+
+from matrixcontainer.kubeapi.builtin import conversion
+from matrixcontainer.kubeapi.meta.errors import Cause
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, Strategy, unreadable
+
+Validator = Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]]
+
+
+class BuiltinStrategy(Strategy):
+    """The behaviour of a kind nobody has special rules for; `validator` asks the rules of its type."""
+
+    type_name = ""  # in the table of built-in types
+    validator: Validator | None = None
+
+    def default(self, obj: dict[str, Any]) -> None:
+        """Fill in what a Go client could have left out."""
+        if self.type_name:
+            conversion.drop_empty(obj, self.type_name)
+            conversion.read_texts(obj, self.type_name)
+            conversion.settle(obj, self.type_name)
+
+    def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+        return self.validator(obj, old) if self.validator is not None else []
+
+    def check_types(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
+        super().check_types(obj, resource)
+        if not self.type_name:  # the others keep what is empty and how amounts are spelled: an applier owns it as it is
+            conversion.drop_empty(obj, resource.type_name)
+        try:
+            conversion.read_texts(obj, resource.type_name, spell=False)
+        except conversion.Unreadable as failure:
+            raise unreadable(resource, str(failure)) from failure

@@ -1,0 +1,112 @@
+"""Keeps the default roles present, those of whoever serves this API too, and fills the aggregated ones.
+
+Those have an `aggregationRule`, and hold the rules of the roles it selects.
+"""
+
+import asyncio
+from typing import Any
+
+from matrixcontainer.kubeapi.auth.authorizer import CLUSTER_ROLES
+from matrixcontainer.kubeapi.auth.bootstrap_policy import RBAC, bootstrap_bindings, bootstrap_roles
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.pod_info import Name
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
+from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.registry.options import Options
+from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.schema.structural import copy_json
+from matrixcontainer.kubeapi.storage.objects import Change
+
+ALL: Name = ("", "")
+
+
+def options() -> Options:
+    return Options(user="system:apiserver", field_manager="clusterrole-aggregation-controller", from_controller=True)
+
+
+class ClusterRoles(Controller):
+    """All of them are one key: aggregated roles depend on one another."""
+
+    storage = CLUSTER_ROLES
+
+    def __init__(self, core: Core, extra: list[dict[str, Any]]) -> None:
+        super().__init__(core)
+        self._extra = extra  # roles and bindings kept beside the default ones
+
+    def load(self) -> None:
+        """`ensure_bootstrap` looks at all of them."""
+
+    def on_change(self, change: Change) -> None:
+        if change.record.key[0] == CLUSTER_ROLES:
+            self.enqueue(ALL)
+
+    async def reconcile(self, key: Name) -> float | None:
+        await self.aggregate()
+        return None
+
+    async def ensure_bootstrap(self) -> None:
+        roles = [self._ensure("clusterroles", body) for body in bootstrap_roles()]
+        bindings = [self._ensure("clusterrolebindings", body) for body in bootstrap_bindings()]
+        also = [self._ensure(f"{body['kind'].lower()}s", body) for body in self._extra]
+        await asyncio.gather(*roles, *bindings, *also)
+        await self.aggregate()
+
+    async def _ensure(self, plural: str, body: dict[str, Any]) -> None:
+        """Create what is missing; put back what a default lost, unless its owner has turned that off."""
+        resource = self.core.builtin(RBAC, plural)
+        name, namespace = body["metadata"]["name"], body["metadata"].get("namespace", "")
+        record = self.core.store.latest((resource.storage, namespace, name))
+        if record is None:
+            await self.core.verbs.create(resource, namespace, copy_json(body), options())
+            return
+        found = record.obj
+        updates = (found["metadata"].get("annotations") or {}).get(f"{RBAC}/autoupdate", "true")
+        parts = ("subjects", "rules")
+        lost = {part: [item for item in body.get(part) or [] if item not in (found.get(part) or [])] for part in parts}
+        if updates == "true" and any(lost.values()):
+
+            def change(obj: dict[str, Any]) -> dict[str, Any]:
+                for part, items in lost.items():
+                    if items:
+                        obj[part] = [*(obj.get(part) or []), *items]
+                return obj
+
+            await self.core.verbs.modify(resource, namespace, name, change, options())
+
+    async def aggregate(self) -> None:
+        """Fill every aggregated role; again until nothing changes, because they aggregate one another."""
+        resource = self.resource
+        for _ in range(8):
+            roles = [record.obj for record in self.core.store.objects_of(CLUSTER_ROLES)]
+            changed = False
+            for role in roles:
+                if "aggregationRule" not in role:
+                    continue
+                rules = _aggregated_rules(role, roles)
+                if rules != (role.get("rules") or []):
+                    changed = True
+                    await self._fill(resource, role["metadata"]["name"], rules)
+            if not changed:
+                return
+
+    async def _fill(self, resource: Resource, name: str, rules: list[dict[str, Any]]) -> None:
+        def change(obj: dict[str, Any]) -> dict[str, Any]:
+            obj["rules"] = rules
+            return obj
+
+        try:
+            await self.core.verbs.modify(resource, "", name, change, options())
+        except ApiError as failure:
+            if failure.code not in (404, 409):
+                raise
+
+
+def _aggregated_rules(role: dict[str, Any], roles: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for selector in (role["aggregationRule"] or {}).get("clusterRoleSelectors") or []:
+        for other in roles:
+            if other is role or not matches_label_selector(selector, other["metadata"].get("labels") or {}):
+                continue
+            found += [rule for rule in other.get("rules") or [] if rule not in found]
+    return found

@@ -1,0 +1,169 @@
+"""Serves what CustomResourceDefinitions describe.
+
+Level-based: `reconcile` looks at the CRD as it is and makes the registry, its conditions and its finalizer
+agree with it. Accepted names and the served resources come first, Established=True after them, because clients that
+see the condition ask for discovery at once. A deleted CRD deletes its objects, waits for their finalizers, and
+only then goes.
+"""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.apiextensions import crds
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.pod_info import Name
+from matrixcontainer.kubeapi.meta.conditions import set_condition
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.registry.options import Deletion, Options
+from matrixcontainer.kubeapi.storage.objects import Change
+
+STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+def controller_options(subresource: str = "status") -> Options:
+    return Options(
+        user="system:apiserver", field_manager="kube-apiserver", from_controller=True, subresource=subresource
+    )
+
+
+class CustomResources(Controller):
+    storage = STORAGE
+    max_concurrent_reconciles = 1
+
+    def load(self) -> None:
+        """Serve at start what was established before, without writing anything."""
+        for record in self.core.store.objects_of(STORAGE):
+            crd = record.obj
+            if _condition(crd, "Established") == "True":
+                try:
+                    self._serve(crd, record.revision)
+                except Exception as failure:  # one definition nobody can serve must not keep the others from it
+                    self.core.record_failure(failure, f"customresourcedefinition {record.key[2]}")
+            self.enqueue(record.key[1:])
+
+    def on_change(self, change: Change) -> None:
+        storage = change.record.key[0]
+        if storage == STORAGE:
+            crd = change.record.obj
+            if change.type == "DELETED":
+                self._withdraw(crd)
+                super().load()  # names came free
+            elif _condition(crd, "Established") == "True" and (
+                change.previous is None or change.previous.obj.get("spec") != crd.get("spec")
+            ):
+                self._serve(crd, change.revision)
+            self.enqueue(change.record.key[1:])
+        elif change.type == "DELETED" and self._is_terminating(storage):
+            self.enqueue(("", storage))
+
+    def _is_terminating(self, name: str) -> bool:
+        record = self.core.store.get((STORAGE, "", name))
+        return record is not None and b'"deletionTimestamp"' in record.body
+
+    async def reconcile(self, key: Name) -> float | None:
+        record = self.core.store.latest((STORAGE, *key))
+        if record is None:
+            return None
+        if "deletionTimestamp" in record.obj["metadata"]:
+            await self._empty(record.obj)
+        else:
+            await self._establish(key[1], record.obj)
+        return None
+
+    async def _establish(self, name: str, crd: dict[str, Any]) -> None:
+        names, reason, message = crds.accepted_names(crd, self.core.registry)
+        if reason:
+            reported = [("NamesAccepted", "False", reason, message)]
+            if _condition(crd, "Established") != "True":
+                reported.append(("Established", "False", "NotAccepted", "not all names are accepted"))
+            await self._set_all(name, reported, names)
+            await self._keep_until_empty(crd)
+            return
+        await self._set(name, "NamesAccepted", "True", "NoConflicts", "no conflicts found", names)
+        await self._keep_until_empty(crd)
+        latest = self.core.store.get((STORAGE, "", name))
+        if latest is None:
+            return
+        if _condition(latest.obj, "Established") != "True":
+            self._serve(latest.obj, latest.revision)
+            await self._set(name, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+
+    async def _keep_until_empty(self, crd: dict[str, Any]) -> None:
+        if crds.CLEANUP not in (crd["metadata"].get("finalizers") or []):
+            name = crd["metadata"]["name"]
+            await self.core.verbs.modify(self.resource, "", name, _add_finalizer, controller_options(""))
+
+    async def _set(
+        self, name: str, kind: str, value: str, reason: str, message: str, names: dict[str, Any] | None = None
+    ) -> None:
+        await self._set_all(name, [(kind, value, reason, message)], names)
+
+    async def _set_all(
+        self, name: str, reported: list[tuple[str, str, str, str]], names: dict[str, Any] | None = None
+    ) -> None:
+        """Conditions as (type, status, reason, message), in one write: nobody sees one without the others."""
+
+        def change(crd: dict[str, Any]) -> dict[str, Any]:
+            status = crd.setdefault("status", {})
+            for kind, value, reason, message in reported:
+                current: dict[str, Any] = next((c for c in status.get("conditions") or [] if c["type"] == kind), {})
+                if (current.get("status"), current.get("reason")) != (value, reason):
+                    set_condition(status, kind, value, reason, message, self.core.now())
+            if names is not None:
+                status["acceptedNames"] = names
+            return crd
+
+        await self.core.verbs.modify(self.resource, "", name, change, controller_options())
+
+    def _serve(self, crd: dict[str, Any], revision: int) -> None:
+        spec = crd["spec"]
+        for current in self.core.registry.all():
+            if current.group == spec["group"] and current.plural == spec["names"]["plural"]:
+                self.core.registry.remove(current.group, current.plural, current.version)
+        for resource in crds.resources_of(crd, revision):
+            self.core.registry.add(resource)
+        self.core.wake_watches(f"{spec['names']['plural']}.{spec['group']}")
+
+    def _withdraw(self, crd: dict[str, Any]) -> None:
+        spec = crd["spec"]
+        self.core.registry.remove(spec["group"], spec["names"]["plural"])
+        self.core.wake_watches(f"{spec['names']['plural']}.{spec['group']}")
+
+    async def _empty(self, crd: dict[str, Any]) -> None:
+        """Delete every object of a CRD that goes; let the CRD go when none is left."""
+        name = crd["metadata"]["name"]
+        await self._set(
+            name, "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"
+        )
+        for current in self.core.registry.all():
+            current.ending = current.ending or current.storage == name
+        resource = self.core.registry.by_storage(name)
+        left = list(self.core.store.objects_of(name))
+        if resource is None and left:
+            self._serve(crd, self.core.store.revision)
+            resource = self.core.registry.by_storage(name)
+        for record in left:
+            assert resource is not None
+            try:
+                await self.core.verbs.delete(resource, record.key[1], record.key[2], Deletion(), controller_options(""))
+            except ApiError as failure:
+                if failure.code != 404:
+                    raise
+        if not self.core.store.count(name):
+            await self.core.verbs.modify(self.resource, "", name, _drop_finalizer, controller_options(""))
+
+
+def _condition(crd: dict[str, Any], kind: str) -> str:
+    conditions = (crd.get("status") or {}).get("conditions") or []
+    return next((str(c["status"]) for c in conditions if c["type"] == kind), "")
+
+
+def _add_finalizer(crd: dict[str, Any]) -> dict[str, Any]:
+    crd["metadata"].setdefault("finalizers", []).append(crds.CLEANUP)
+    return crd
+
+
+def _drop_finalizer(crd: dict[str, Any]) -> dict[str, Any]:
+    crd["metadata"]["finalizers"] = [f for f in crd["metadata"].get("finalizers") or [] if f != crds.CLEANUP]
+    if not crd["metadata"]["finalizers"]:
+        del crd["metadata"]["finalizers"]
+    return crd

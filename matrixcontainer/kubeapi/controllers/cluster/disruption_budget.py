@@ -1,0 +1,150 @@
+"""Disruption budgets: how many of the pods a budget selects are healthy, must be, and may be evicted now.
+
+Keeps `status` of every PodDisruptionBudget; the eviction subresource takes from `disruptionsAllowed` and lists the pod
+in `disruptedPods` until it is gone or two minutes have passed. A namespace is counted again whenever a pod, a
+budget or an owner in it changes. Contract: public documentation "Disruptions" and "Specifying a Disruption Budget".
+"""
+
+import math
+from typing import Any
+
+from matrixcontainer.kubeapi.builtin.disruption_budgets import BUDGETS, is_ready, selects, status_options
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.pod_info import Name
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
+from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
+from matrixcontainer.kubeapi.storage.objects import Change
+
+OWNERS = frozenset(("replicasets.apps", "deployments.apps", "statefulsets.apps", "replicationcontrollers"))
+EVICTION_EXPIRY_S = 120.0
+
+
+class DisruptionBudgets(Controller):
+    """A key is a namespace: its budgets are counted together."""
+
+    storage = BUDGETS
+
+    def load(self) -> None:
+        for record in self.core.store.objects_of(BUDGETS):
+            self.enqueue((record.key[1], ""))
+
+    def on_change(self, change: Change) -> None:
+        storage, namespace, _ = change.record.key
+        if storage == BUDGETS or (
+            (storage == "pods" or storage in OWNERS) and self.core.store.objects_of(BUDGETS, namespace)
+        ):
+            self.enqueue((namespace, ""))
+
+    async def reconcile(self, key: Name) -> float | None:
+        namespace = key[0]
+        budgets = self.core.store.objects_of(BUDGETS, namespace)
+        if not budgets:
+            return None
+        pods = [record.obj for record in self.core.store.objects_of("pods", namespace)]
+        for record in budgets:
+            try:
+                await self.core.verbs.modify(
+                    self.resource,
+                    namespace,
+                    record.key[2],
+                    lambda budget: self._counted(budget, pods),
+                    status_options(),
+                )
+            except ApiError as failure:
+                if failure.code not in (404, 409):
+                    raise
+        return None
+
+    def _counted(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
+        now = self.core.now()
+        chosen = [pod for pod in pods if selects(budget, pod) and pod.get("status", {}).get("phase") not in ENDED]
+        names = {pod["metadata"]["name"] for pod in chosen if "deletionTimestamp" not in pod["metadata"]}
+        current = (budget.get("status") or {}).get("disruptedPods") or {}
+        disrupted = {
+            name: at for name, at in current.items() if name in names and parse_timestamp(at) + EVICTION_EXPIRY_S > now
+        }
+        healthy = sum(is_healthy(pod) and pod["metadata"]["name"] not in disrupted for pod in chosen)
+        expected, desired = self._wanted(budget, chosen)
+        allowed = max(0, healthy - desired) if expected > 0 else 0
+        status = {
+            "observedGeneration": budget["metadata"].get("generation", 1),
+            "disruptionsAllowed": allowed,
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "expectedPods": expected,
+            "conditions": _conditions(budget, allowed, timestamp(now)),
+        }
+        return budget | {"status": status | ({"disruptedPods": disrupted} if disrupted else {})}
+
+    def _wanted(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> tuple[int, int]:
+        """(pods that should exist, pods that must be healthy)."""
+        spec = budget.get("spec") or {}
+        if "maxUnavailable" in spec:
+            expected = self._owned(pods)
+            return expected, max(0, expected - scaled(spec["maxUnavailable"], expected))
+        least = spec.get("minAvailable", 1)
+        expected = len(pods) if isinstance(least, int) else self._owned(pods)
+        return expected, scaled(least, expected)
+
+    def _owned(self, pods: list[dict[str, Any]]) -> int:
+        """The replicas that the owners of these pods want; a pod nobody owns counts as itself."""
+        total, seen = 0, set()
+        for pod in pods:
+            owner = self._top_owner(pod)
+            if owner is None:
+                total += 1
+            elif owner["metadata"]["uid"] not in seen:
+                seen.add(owner["metadata"]["uid"])
+                total += self._replicas(owner)
+        return total
+
+    def _top_owner(self, obj: dict[str, Any]) -> dict[str, Any] | None:
+        """The scalable owner at the top: the Deployment above a ReplicaSet."""
+        found = None
+        for _ in range(4):
+            ref = next((o for o in obj["metadata"].get("ownerReferences") or [] if o.get("controller")), None)
+            resource = self.core.registry.by_kind(ref["apiVersion"], ref["kind"]) if ref else None
+            if ref is None or resource is None or resource.scale is None:
+                break
+            record = self.core.store.get((resource.storage, obj["metadata"].get("namespace", ""), ref["name"]))
+            if record is None or record.uid != ref["uid"]:
+                break
+            obj = found = resource.show(record)
+        return found
+
+    def _replicas(self, owner: dict[str, Any]) -> int:
+        resource = self.core.registry.by_kind(owner["apiVersion"], owner["kind"])
+        paths = resource.scale if resource else None
+        return int(JsonPath(paths.spec).first(owner) or 0) if paths else 0
+
+
+ENDED = ("Succeeded", "Failed")
+
+
+def is_healthy(pod: dict[str, Any]) -> bool:
+    return is_ready(pod) and "deletionTimestamp" not in pod["metadata"]
+
+
+def scaled(wanted: int | str, total: int) -> int:
+    """A count or a percentage of `total`, rounded up."""
+    if isinstance(wanted, int):
+        return wanted
+    return math.ceil(int(wanted.rstrip("%") or 0) * total / 100)
+
+
+def _conditions(budget: dict[str, Any], allowed: int, now: str) -> list[dict[str, Any]]:
+    kind = "DisruptionAllowed"
+    current = (budget.get("status") or {}).get("conditions") or []
+    before = next((c for c in current if c["type"] == kind), None)
+    fresh = {
+        "type": kind,
+        "status": "True" if allowed else "False",
+        "reason": "SufficientPods" if allowed else "InsufficientPods",
+        "message": "",
+        "observedGeneration": budget["metadata"].get("generation", 1),
+        "lastTransitionTime": now,
+    }
+    if before and before["status"] == fresh["status"]:
+        fresh["lastTransitionTime"] = before["lastTransitionTime"]
+    return [c for c in current if c["type"] != kind] + [fresh]

@@ -1,0 +1,224 @@
+"""Garbage collection: dependents follow their owners.
+
+An index of who names whom as owner is kept from the store's changes. A dependent whose owners are all gone is
+deleted; one with a living owner besides only loses the dangling reference. An owner deleted in the foreground waits,
+under the `foregroundDeletion` finalizer, for the dependents that block it; `orphan` strips the references first.
+Owners are matched by uid; a namespaced owner in another namespace, or of a cluster-scoped dependent, counts as
+absent.
+"""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Workqueue
+from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.registry.options import Deletion, Options
+from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.storage.objects import Change, Key, Record
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+
+
+def options() -> Options:
+    return Options(
+        user="system:serviceaccount:kube-system:generic-garbage-collector",
+        field_manager="kube-controller-manager",
+        from_controller=True,
+    )
+
+
+class GarbageCollector(Workqueue[Key]):
+    max_concurrent_reconciles = 1
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        self._uids: dict[str, Key] = {}
+        self._owners: dict[Key, frozenset[str]] = {}
+        self._dependents: dict[str, set[Key]] = {}
+
+    # ---- the index
+
+    def load(self) -> None:
+        for storage in list(self.core.store.resources()):
+            for record in self.core.store.objects_of(storage):
+                self._index(record)
+
+    def on_change(self, change: Change) -> None:
+        key = change.record.key
+        if change.type == "DELETED":
+            self._uids.pop(change.record.uid, None)
+            self._set_owners(key, frozenset())
+            for dependent in self._dependents.get(change.record.uid, ()):
+                self.enqueue(dependent)
+            for uid in _owner_uids(change.record):
+                if (owner := self._uids.get(uid)) is not None:
+                    self.enqueue(owner)
+        else:
+            self._index(change.record)
+
+    def _index(self, record: Record) -> None:
+        self._uids[record.uid] = record.key
+        owners = _owner_uids(record)
+        former = self._owners.get(record.key, frozenset())
+        self._set_owners(record.key, owners)
+        if owners or (
+            b'"deletionTimestamp"' in record.body and (b'"orphan"' in record.body or FOREGROUND.encode() in record.body)
+        ):
+            self.enqueue(record.key)
+            for uid in owners:
+                if (owner := self._uids.get(uid)) is not None:
+                    self.enqueue(owner)
+        for uid in former - owners:  # an owner may have waited for this one
+            if (owner := self._uids.get(uid)) is not None:
+                self.enqueue(owner)
+
+    def _set_owners(self, key: Key, owners: frozenset[str]) -> None:
+        before = self._owners.get(key, frozenset())
+        for uid in before - owners:
+            current = self._dependents.get(uid)
+            if current is not None:
+                current.discard(key)
+                if not current:
+                    del self._dependents[uid]
+        for uid in owners - before:
+            self._dependents.setdefault(uid, set()).add(key)
+        if owners:
+            self._owners[key] = owners
+        else:
+            self._owners.pop(key, None)
+
+    # ---- the work
+
+    async def reconcile(self, key: Key) -> float | None:
+        record = self.core.store.get(key)
+        resource = self.core.registry.by_storage(key[0])
+        if record is None or resource is None:
+            return None
+        meta = record.obj["metadata"]
+        if "deletionTimestamp" in meta:
+            finalizers = meta.get("finalizers") or []
+            if ORPHAN in finalizers:
+                await self._orphan(resource, record)
+            elif FOREGROUND in finalizers:
+                await self._foreground(resource, record)
+        if meta.get("ownerReferences"):
+            await self._as_dependent(resource, record, meta)
+        return None
+
+    async def _as_dependent(self, resource: Resource, record: Record, meta: dict[str, Any]) -> None:
+        solid, dangling, waiting = [], [], []
+        for reference in meta["ownerReferences"]:
+            owner = self._owner(reference, record)
+            if owner is None:
+                dangling.append(reference)
+            elif _goes_in_foreground(owner):
+                waiting.append(reference)
+            else:
+                solid.append(reference)
+        if solid:
+            if dangling or waiting:
+                uids = {reference["uid"] for reference in dangling + waiting}
+                await self._strip(resource, record, uids)
+        elif "deletionTimestamp" in meta:
+            return
+        elif waiting and self._dependents.get(record.uid):
+            await self._delete(resource, record, "Foreground")
+        else:
+            finalizers = meta.get("finalizers") or []
+            propagation = (
+                "Orphan" if ORPHAN in finalizers else "Foreground" if FOREGROUND in finalizers else "Background"
+            )
+            await self._delete(resource, record, propagation)
+
+    def _owner(self, reference: dict[str, Any], dependent: Record) -> Record | None:
+        """The living owner a reference names, or None when it is gone or could never own this dependent."""
+        key = self._uids.get(reference.get("uid", ""))
+        if key is None or key[2] != reference.get("name"):
+            kind = self.core.registry.by_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
+            if kind is None and not self._could_be_served(reference):
+                return dependent  # a kind nobody serves here: absent owners of unknown kinds do not condemn
+            return None
+        if key[1] and key[1] != dependent.key[1]:
+            return None
+        return self.core.store.get(key)
+
+    def _could_be_served(self, reference: dict[str, Any]) -> bool:
+        group, _, version = reference.get("apiVersion", "").rpartition("/")
+        return bool(self.core.registry.of(group, version))
+
+    async def _foreground(self, resource: Resource, record: Record) -> None:
+        """Delete the dependents of an owner that waits for them; release it when none blocks any more."""
+        blocked = False
+        for key in list(self._dependents.get(record.uid, ())):
+            dependent = self.core.store.get(key)
+            if dependent is None:
+                continue
+            meta = dependent.obj["metadata"]
+            reference = next((r for r in meta.get("ownerReferences") or [] if r["uid"] == record.uid), None)
+            if reference is None or self._owner(reference, dependent) is None:
+                continue
+            if reference.get("blockOwnerDeletion"):
+                blocked = True
+            self.enqueue(key)
+        if not blocked or self._in_circle(record):
+            await self._drop_finalizer(resource, record, FOREGROUND)
+
+    def _in_circle(self, record: Record) -> bool:
+        """Whether all that blocks this owner waits, in turn, for this owner."""
+        seen: set[str] = set()
+        waiting = [record.uid]
+        while waiting:
+            uid = waiting.pop()
+            for key in self._dependents.get(uid, ()):
+                dependent = self.core.store.get(key)
+                if dependent is None or not _goes_in_foreground(dependent):
+                    continue
+                if dependent.uid == record.uid:
+                    return True
+                if dependent.uid not in seen:
+                    seen.add(dependent.uid)
+                    waiting.append(dependent.uid)
+        return False
+
+    async def _orphan(self, resource: Resource, record: Record) -> None:
+        for key in list(self._dependents.get(record.uid, ())):
+            dependent, kind = self.core.store.get(key), self.core.registry.by_storage(key[0])
+            if dependent is not None and kind is not None:
+                await self._strip(kind, dependent, {record.uid})
+        await self._drop_finalizer(resource, record, ORPHAN)
+
+    async def _strip(self, resource: Resource, record: Record, uids: set[str]) -> None:
+        def change(obj: dict[str, Any]) -> dict[str, Any]:
+            kept = [r for r in obj["metadata"].get("ownerReferences") or [] if r["uid"] not in uids]
+            obj["metadata"]["ownerReferences"] = kept
+            if not kept:
+                del obj["metadata"]["ownerReferences"]
+            return obj
+
+        await self.core.verbs.modify(resource, record.key[1], record.key[2], change, options())
+
+    async def _drop_finalizer(self, resource: Resource, record: Record, finalizer: str) -> None:
+        def change(obj: dict[str, Any]) -> dict[str, Any]:
+            kept = [f for f in obj["metadata"].get("finalizers") or [] if f != finalizer]
+            obj["metadata"]["finalizers"] = kept
+            if not kept:
+                del obj["metadata"]["finalizers"]
+            return obj
+
+        await self.core.verbs.modify(resource, record.key[1], record.key[2], change, options())
+
+    async def _delete(self, resource: Resource, record: Record, propagation: str) -> None:
+        request = Deletion(propagation=propagation, uid=record.uid)
+        await self.core.verbs.delete(resource, record.key[1], record.key[2], request, options())
+
+
+def _owner_uids(record: Record) -> frozenset[str]:
+    if b'"ownerReferences"' not in record.body:
+        return frozenset()
+    return frozenset(r.get("uid", "") for r in record.obj["metadata"].get("ownerReferences") or [])
+
+
+def _goes_in_foreground(record: Record) -> bool:
+    if b'"deletionTimestamp"' not in record.body:
+        return False
+    meta = record.obj["metadata"]
+    return "deletionTimestamp" in meta and FOREGROUND in (meta.get("finalizers") or [])

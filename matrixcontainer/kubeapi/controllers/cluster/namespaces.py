@@ -1,0 +1,184 @@
+"""The life of namespaces: those of the system, what each starts with, and how a deleted one is emptied.
+
+Level-based: a Terminating namespace is emptied, pods before everything else, every kind including custom ones;
+conditions tell what is still there; when nothing is left, the `kubernetes` finalizer goes and the namespace with it.
+"""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.builtin.core import IMMUTABLE_NAMESPACES
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.pod_info import Name
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.conditions import set_condition
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.timestamps import timestamp
+from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.registry.options import Deletion, Options
+from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.storage.objects import Change, Record
+
+SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+TOKENS_TRACKED = "kube-apiserver-legacy-service-account-token-tracking"  # since when use of old tokens is recorded
+CA_DESCRIPTION = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
+    "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
+    "clusters."
+)
+WELL = {  # what the conditions of a namespace that goes say where nothing stands in its way
+    "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
+    "NamespaceDeletionGroupVersionParsingFailure": (
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    "NamespaceDeletionContentFailure": (
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
+    "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+}
+
+
+def options(subresource: str = "") -> Options:
+    return Options(
+        user="system:serviceaccount:kube-system:namespace-controller",
+        field_manager="kube-controller-manager",
+        from_controller=True,
+        subresource=subresource,
+    )
+
+
+class Namespaces(Controller):
+    storage = "namespaces"
+    max_concurrent_reconciles = 1
+
+    def __init__(self, core: Core, root_ca: str) -> None:
+        super().__init__(core)
+        self._root_ca = root_ca
+        self._terminating: set[str] = set()
+
+    def state(self, name: str) -> str:
+        """Active, Terminating, or "" when there is none; the batch under way counts."""
+        record = self.core.store.latest(("namespaces", "", name))
+        if record is None:
+            return ""
+        return "Terminating" if name in self._terminating or b'"phase":"Terminating"' in record.body else "Active"
+
+    async def admit(
+        self, resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
+    ) -> None:
+        """Admission: some namespaces may not go."""
+        if verb == "DELETE" and resource.storage == "namespaces" and old is not None:
+            name = old["metadata"]["name"]
+            if name in IMMUTABLE_NAMESPACES:
+                raise errors.forbidden("namespaces", "", name, "this namespace may not be deleted")
+
+    async def ensure_system(self) -> None:
+        for name in SYSTEM_NAMESPACES:
+            if self.core.store.get(("namespaces", "", name)) is None:
+                await self.core.verbs.create(self.resource, "", {"metadata": {"name": name}}, options())
+        for record in list(self.core.store.objects_of("namespaces")):
+            await self.reconcile(record.key[1:])
+
+    def on_change(self, change: Change) -> None:
+        storage, namespace, name = change.record.key
+        if storage == "namespaces":
+            if change.type == "DELETED":
+                self._terminating.discard(name)
+            else:
+                self.enqueue(("", name))
+        elif change.type == "DELETED" and (
+            namespace in self._terminating or storage in ("configmaps", "serviceaccounts")
+        ):
+            self.enqueue(("", namespace))
+
+    async def reconcile(self, key: Name) -> float | None:
+        name = key[1]
+        record = self.core.store.latest(("namespaces", "", name))
+        if record is None:
+            return None
+        obj = record.obj
+        if "deletionTimestamp" not in obj["metadata"]:
+            await self._populate(name)
+        else:
+            self._terminating.add(name)
+            await self._empty(name)
+        return None
+
+    async def _populate(self, name: str) -> None:
+        """A service account to run as and the CA to trust, as every namespace has them."""
+        await self._ensure(name, "serviceaccounts", {"metadata": {"name": "default"}})
+        if self._root_ca:
+            meta = {"name": "kube-root-ca.crt", "annotations": {"kubernetes.io/description": CA_DESCRIPTION}}
+            await self._ensure(name, "configmaps", {"metadata": meta, "data": {"ca.crt": self._root_ca}})
+        if name == "kube-system":
+            since = timestamp(self.core.now())[:10]
+            await self._ensure(name, "configmaps", {"metadata": {"name": TOKENS_TRACKED}, "data": {"since": since}})
+
+    async def _ensure(self, namespace: str, plural: str, body: dict[str, Any]) -> None:
+        if self.core.store.latest((plural, namespace, body["metadata"]["name"])) is None:
+            try:
+                await self.core.verbs.create(self.core.builtin("", plural), namespace, body, options())
+            except ApiError as failure:
+                if failure.reason != "AlreadyExists":
+                    raise
+
+    async def _empty(self, name: str) -> None:
+        left: list[tuple[Resource, Record]] = []
+        kinds = sorted((r for r in self.core.registry.preferred() if r.namespaced), key=lambda r: r.storage != "pods")
+        for resource in kinds:
+            left += [(resource, record) for record in self.core.store.objects_of(resource.storage, name)]
+        pods = [pair for pair in left if pair[0].storage == "pods"]
+        for resource, record in pods or left:
+            if b'"deletionTimestamp"' in record.body and "deletionTimestamp" in record.obj["metadata"]:
+                continue
+            try:
+                await self.core.verbs.delete(
+                    resource, name, record.key[2], Deletion(propagation="Background"), options()
+                )
+            except ApiError as failure:
+                if failure.code not in (404, 409):
+                    raise
+        remaining = [
+            (resource, record) for resource in kinds for record in self.core.store.objects_of(resource.storage, name)
+        ]
+        if remaining:
+            await self._report(name, remaining)
+            if pods and not self.core.store.objects_of("pods", name):
+                self.enqueue(("", name))
+            return
+        await self.core.verbs.modify(self.resource, "", name, _release, options("finalize"), track=False)
+
+    async def _report(self, name: str, remaining: list[tuple[Resource, Record]]) -> None:
+        counts: dict[str, int] = {}
+        finalizers: dict[str, int] = {}
+        for resource, record in remaining:
+            kind = f"{resource.plural}.{resource.group}"
+            counts[kind] = counts.get(kind, 0) + 1
+            for finalizer in record.obj["metadata"].get("finalizers") or []:
+                finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
+        content = ", ".join(f"{kind} has {count} resource instances" for kind, count in sorted(counts.items()))
+        current = ", ".join(
+            f"{finalizer} in {count} resource instances" for finalizer, count in sorted(finalizers.items())
+        )
+
+        reported = {"NamespaceContentRemaining": ("SomeResourcesRemain", f"Some resources are remaining: {content}")}
+        if current:
+            text = f"Some content in the namespace has finalizers remaining: {current}"
+            reported["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", text)
+
+        def change(obj: dict[str, Any]) -> dict[str, Any]:
+            status = obj.setdefault("status", {})
+            for kind, well in WELL.items():
+                reason, text = reported.get(kind, well)
+                set_condition(status, kind, "True" if kind in reported else "False", reason, text, self.core.now())
+            return obj
+
+        await self.core.verbs.modify(self.resource, "", name, change, options("status"))
+
+
+def _release(obj: dict[str, Any]) -> dict[str, Any]:
+    spec = obj.setdefault("spec", {})
+    spec["finalizers"] = [f for f in spec.get("finalizers") or [] if f != "kubernetes"]
+    return obj

@@ -1,0 +1,4 @@
+"""Nodes and the pods on them: binding, emulated kubelets, taints, eviction.
+
+Never makes a pod.
+"""

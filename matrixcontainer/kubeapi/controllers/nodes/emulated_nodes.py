@@ -1,0 +1,115 @@
+"""Nodes that are annotated as emulated, and pods whose node is no more.
+
+A Node annotated `kubelet.cloudmatrix.io/emulated: "true"` gets the status a kubelet would give it: Ready, an address,
+and a default capacity unless `kubelet.cloudmatrix.io/capacity: cpu=64,memory=512Gi,huawei.com/Ascend910=8` states
+one. All other Nodes are left to whoever writes their status. A pod bound to a Node that has not existed for forty
+seconds is removed: no kubelet will ever report its end.
+"""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, WorkloadController
+from matrixcontainer.kubeapi.kubelet.container_script import noted
+from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts, made_up_address, node_info
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.meta.quantities import milli
+from matrixcontainer.kubeapi.meta.timestamps import timestamp
+from matrixcontainer.kubeapi.registry.options import Deletion
+
+Obj = dict[str, Any]
+
+CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+GONE_S = 40.0
+
+
+def capacity_of(node: Obj) -> dict[str, str]:
+    """The default, with what the annotation says; what is no quantity is passed over."""
+    found = dict(CAPACITY)
+    for part in filter(None, noted(node, "capacity").split(",")):
+        name, _, text = part.strip().partition("=")
+        try:
+            milli(text)
+        except ValueError:
+            continue
+        found[name.strip()] = text.strip()
+    return found
+
+
+def status_of(node: Obj, now: float) -> Obj:
+    """The status of an emulated node; conditions that others set are kept."""
+    current = node.get("status") or {}
+    capacity = capacity_of(node)
+    conditions = [c for c in current.get("conditions") or [] if c["type"] != "Ready"]
+    ready: Obj = next((c for c in current.get("conditions") or [] if c["type"] == "Ready"), {})
+    if ready.get("status") != "True":
+        at = timestamp(now)
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "message": "an emulated kubelet serves this node",
+            "lastHeartbeatTime": at,
+            "lastTransitionTime": at,
+        }
+    name = node["metadata"]["name"]
+    addresses = [{"type": "InternalIP", "address": made_up_address(name)}, {"type": "Hostname", "address": name}]
+    return current | {
+        "capacity": capacity,
+        "allocatable": capacity,
+        "conditions": [*conditions, ready],
+        "addresses": addresses,
+        "nodeInfo": node_info(name),
+    }
+
+
+class EmulatedNodes(Controller):
+    storage = "nodes"
+    account = "kubelet"
+
+    async def reconcile(self, key: Name) -> float | None:
+        record = self.record(key)
+        if record is None:
+            return None
+        node = record.obj
+        if noted(node, "emulated") != "true" or "deletionTimestamp" in node["metadata"]:
+            return None
+        status = status_of(node, self.core.now())
+        if status != node.get("status"):
+            await self.write_status(key, status)
+        return None
+
+
+class LostPods(WorkloadController):
+    """Pods of nodes that are no more."""
+
+    storage = "pods"
+    account = "pod-garbage-collector"
+
+    def load(self) -> None:
+        for record in self.core.store.objects_of("pods"):
+            self.on_pod(None, self.informers.pods.get(record.key[1:]))
+
+    def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
+        if pod is not None and self._is_lost(pod):
+            self.enqueue_after(pod.key, GONE_S)
+
+    def on_node(self, before: NodeFacts | None, node: NodeFacts | None) -> None:
+        if node is None and before is not None:
+            for pod in self.informers.pods.on_node(before.name):
+                self.enqueue_after(pod.key, GONE_S)
+
+    def _is_lost(self, pod: PodFacts | None) -> bool:
+        if pod is None or not pod.node:
+            return False
+        return self.informers.nodes.get(pod.node) is None
+
+    async def reconcile(self, key: Name) -> float | None:
+        pod = self.informers.pods.get(key)
+        if pod is None or not self._is_lost(pod):
+            return None
+        record = self.record(key)
+        if record is None or record.obj["metadata"].get("deletionGracePeriodSeconds") == 0:
+            return None
+        request = Deletion(grace_s=0, uid=pod.uid)
+        await self.core.verbs.delete(self.resource, *key, request, self.options())
+        return None

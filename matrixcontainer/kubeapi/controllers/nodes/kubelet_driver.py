@@ -1,0 +1,106 @@
+"""The kubelets of nodes that have no real one: what is bound runs, what is deleted ends, as pod_life.py says.
+
+A node whose Ready condition is not True has no working kubelet: its pods stay as they are. A node that has a Lease in
+kube-node-lease has a real kubelet, or another emulation, and is left to it.
+"""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
+from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.kubelet.stage_delays import Pace, load_pace
+from matrixcontainer.kubeapi.kubelet.virtual_kubelet import PodSync, pod_address, sync_pod
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.registry.options import Deletion, Options
+from matrixcontainer.kubeapi.storage.objects import Change, Record
+
+LEASES, LEASE_NAMESPACE = "leases.coordination.k8s.io", "kube-node-lease"
+
+
+class Kubelets(WorkloadController):
+    storage = "pods"
+    account = "kubelet"
+    max_concurrent_reconciles = 64
+    leases = LEASES
+    _pace: Pace | None = None
+
+    @property
+    def pace(self) -> Pace:
+        if self._pace is None:
+            self._pace = load_pace()
+        return self._pace
+
+    def on_change(self, change: Change) -> None:
+        if change.record.key[:2] == (LEASES, LEASE_NAMESPACE) and change.type != "MODIFIED":
+            self._enqueue_pods_of(change.record.key[2])
+
+    def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
+        if pod is not None and pod.node:
+            self.enqueue(pod.key)
+
+    def on_node(self, before: NodeFacts | None, node: NodeFacts | None) -> None:
+        if node is not None and (before is None or before.ready != node.ready):
+            self._enqueue_pods_of(node.name)
+
+    def _enqueue_pods_of(self, name: str) -> None:
+        for pod in self.informers.pods.on_node(name):
+            self.enqueue(pod.key)
+
+    def serves(self, node: str) -> bool:
+        """Whether the kubelet of that node is emulated here, and works."""
+        facts = self.informers.nodes.get(node)
+        if facts is None or not facts.ready:
+            return False
+        return self.core.store.get((LEASES, LEASE_NAMESPACE, node)) is None
+
+    def options(self, subresource: str = "") -> Options:
+        return Options(
+            user="system:node", field_manager="kubelet", from_controller=not subresource, subresource=subresource
+        )
+
+    async def reconcile(self, key: Name) -> float | None:
+        facts = self.informers.pods.get(key)
+        if facts is None or not self.serves(facts.node):
+            return None
+        if facts.ended and not facts.deleting:
+            return None
+        record = self.record(key)
+        if record is None:
+            return None
+        pod, now = record.obj, self.core.now()
+        node = self.informers.nodes.get(facts.node)
+        assert node is not None
+        sync = sync_pod(pod, now, self.pace, node.address, self._address(facts))
+        await self._carry_out(key, record, pod, sync)
+        return sync.again_s
+
+    def _address(self, pod: PodFacts) -> str:
+        """The pod's own, or one that no live pod has: drawn from its uid, the next free one if it is taken."""
+        attempt, address = 0, pod.ip
+        while not address:
+            drawn = pod_address(pod.uid, attempt)
+            address = drawn if self.informers.pods.addresses.setdefault(drawn, pod.key) == pod.key else ""
+            attempt += 1
+        return address
+
+    async def _carry_out(self, key: Name, record: Record, pod: dict[str, Any], sync: PodSync) -> None:
+        if sync.status is not None:
+            status, revision = sync.status, record.revision
+
+            def change(obj: dict[str, Any]) -> dict[str, Any]:
+                if obj["metadata"]["resourceVersion"] != str(revision):
+                    raise errors.conflict("pods", "", key[1])
+                return obj | {"status": status}
+
+            await self.core.verbs.modify(self.resource, *key, change, self.options("status"))
+            for event in sync.events:
+                self.events.event(pod, event.reason, event.message, "kubelet", warning=event.warning)
+        if sync.remove:
+            request = Deletion(grace_s=0, uid=record.uid)
+            try:
+                await self.core.verbs.delete(self.resource, *key, request, self.options())
+            except ApiError as failure:
+                if failure.code not in (404, 409):
+                    raise

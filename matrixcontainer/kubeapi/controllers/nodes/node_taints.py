@@ -1,0 +1,64 @@
+"""What a node says of itself becomes taints: NoSchedule while it is not ready, under pressure or cordoned.
+
+A new node bears the not-ready taint from its creation; its first Ready=True takes it away. Taints of other keys and
+effects are left alone.
+"""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.pod_info import Name
+from matrixcontainer.kubeapi.meta.timestamps import timestamp
+
+Obj = dict[str, Any]
+
+PREFIX = "node.kubernetes.io/"
+CONDITION_TAINTS = {  # (condition, status): key
+    ("Ready", "False"): f"{PREFIX}not-ready",
+    ("Ready", "Unknown"): f"{PREFIX}unreachable",
+    ("MemoryPressure", "True"): f"{PREFIX}memory-pressure",
+    ("DiskPressure", "True"): f"{PREFIX}disk-pressure",
+    ("PIDPressure", "True"): f"{PREFIX}pid-pressure",
+    ("NetworkUnavailable", "True"): f"{PREFIX}network-unavailable",
+}
+CORDONED = f"{PREFIX}unschedulable"
+OURS = {*CONDITION_TAINTS.values(), CORDONED}
+
+
+def taints_of(node: Obj, now: float) -> list[Obj]:
+    """The taints the node should bear; those it bears already keep their moment."""
+    current = (node.get("spec") or {}).get("taints") or []
+    reported = {c["type"]: c["status"] for c in (node.get("status") or {}).get("conditions") or []}
+    wanted = {key for condition, key in CONDITION_TAINTS.items() if condition in reported.items()}
+    if "Ready" not in reported:
+        wanted |= {taint["key"] for taint in current} & {
+            CONDITION_TAINTS["Ready", "False"],
+            CONDITION_TAINTS["Ready", "Unknown"],
+        }
+    if (node.get("spec") or {}).get("unschedulable"):
+        wanted.add(CORDONED)
+    kept = [t for t in current if t.get("effect") != "NoSchedule" or t["key"] not in OURS or t["key"] in wanted]
+    missing = wanted - {taint["key"] for taint in kept if taint.get("effect") == "NoSchedule"}
+    return kept + [{"key": key, "effect": "NoSchedule", "timeAdded": timestamp(now)} for key in sorted(missing)]
+
+
+class NodeTaints(Controller):
+    storage = "nodes"
+    account = "node-controller"
+
+    async def reconcile(self, key: Name) -> float | None:
+        record = self.record(key)
+        if record is None or "deletionTimestamp" in record.obj["metadata"]:
+            return None
+        wanted = taints_of(record.obj, self.core.now())
+        if wanted == (record.obj["spec"].get("taints") or []):
+            return None
+
+        def change(obj: Obj) -> Obj:
+            obj["spec"]["taints"] = taints_of(obj, self.core.now())
+            if not obj["spec"]["taints"]:
+                del obj["spec"]["taints"]
+            return obj
+
+        await self.core.verbs.modify(self.resource, *key, change, self.options())
+        return None

@@ -1,0 +1,4 @@
+"""What every controller stands on: work queue, informers, event recorder.
+
+Knows no kind's behaviour.
+"""

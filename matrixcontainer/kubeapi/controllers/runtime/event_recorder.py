@@ -1,0 +1,82 @@
+"""Events about what controllers do, written aside so that no reconcile waits for them.
+
+The same event of the same object again counts up one Event instead of making another. Events are a courtesy:
+one that cannot be written is forgotten.
+"""
+
+import asyncio
+import hashlib
+from typing import Any
+
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.timestamps import timestamp
+from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.registry.options import Options
+
+WAITING_MAX = 10_000
+
+
+class EventRecorder:
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._waiting: list[dict[str, Any]] = []
+        self._wake = asyncio.Event()
+
+    def event(self, about: dict[str, Any], reason: str, message: str, source: str, warning: bool = False) -> None:
+        """`about` is the object the event is of; `source` the component that speaks."""
+        meta = about["metadata"]
+        namespace = meta.get("namespace", "")
+        if len(self._waiting) >= WAITING_MAX:
+            return
+        mark = hashlib.sha256(f"{meta.get('uid')} {reason} {message} {source}".encode()).hexdigest()[:16]
+        at = timestamp(self.core.now())
+        reference = {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            "name": meta["name"],
+            "uid": meta.get("uid", ""),
+            "resourceVersion": meta.get("resourceVersion", ""),
+        }
+        if namespace:
+            reference["namespace"] = namespace
+        self._waiting.append(
+            {
+                "metadata": {"name": f"{meta['name']}.{mark}"[:253], "namespace": namespace or "default"},
+                "involvedObject": reference,
+                "reason": reason,
+                "message": message[:1024],
+                "type": "Warning" if warning else "Normal",
+                "source": {"component": source},
+                "reportingComponent": source,
+                "reportingInstance": "",
+                "firstTimestamp": at,
+                "lastTimestamp": at,
+                "count": 1,
+            }
+        )
+        self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            if not self._waiting:
+                self._wake.clear()
+                await self._wake.wait()
+            batch, self._waiting = self._waiting[:64], self._waiting[64:]
+            await asyncio.gather(*(self._write(event) for event in batch))
+
+    async def _write(self, event: dict[str, Any]) -> None:
+        resource = self.core.builtin("", "events")
+        namespace, name = event["metadata"]["namespace"], event["metadata"]["name"]
+        options = Options(user="system:kube-controller-manager", field_manager="kube-controller-manager")
+        options.field_validation = "Ignore"
+
+        def again(current: dict[str, Any]) -> dict[str, Any]:
+            return current | {"count": (current.get("count") or 1) + 1, "lastTimestamp": event["lastTimestamp"]}
+
+        try:
+            if self.core.store.latest(("events", namespace, name)) is None:
+                await self.core.verbs.create(resource, namespace, event, options)
+            else:
+                await self.core.verbs.modify(resource, namespace, name, again, options)
+        except ApiError:
+            pass

@@ -1,0 +1,149 @@
+"""What every controller has: a queue of keys to reconcile, now or later, and a loop that does it.
+
+A key is reconciled by one task at a time; a change that comes meanwhile makes it due again afterwards. `reconcile(key)`
+compares what is desired with what is and does what is missing. It returns after how many seconds it wants to be called
+again, or None. A failure is retried with exponential back-off; one that is no ordinary refusal is reported. With
+nothing due the loop sleeps until somebody changes something: no polling, no writes.
+"""
+
+import asyncio
+import contextlib
+import heapq
+from functools import cached_property
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
+from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
+from matrixcontainer.kubeapi.kubelet.pod_info import Name
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.registry.core import Core
+from matrixcontainer.kubeapi.registry.options import Options
+from matrixcontainer.kubeapi.registry.resource import Resource
+from matrixcontainer.kubeapi.storage.objects import Change, Record
+
+K = TypeVar("K", bound=tuple[str, ...])
+
+RETRY_S_MIN, RETRY_S_MAX = 0.02, 60.0
+SLEEP_S_MIN = 0.005
+REFUSALS = (403, 404, 409)  # what others may cause at any time
+
+
+class Workqueue(Generic[K]):
+    """The queue and its loop, for keys of any form."""
+
+    max_concurrent_reconciles = 16
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._due: dict[K, None] = {}
+        self._later: dict[K, float] = {}
+        self._heap: list[tuple[float, K]] = []
+        self._failed: dict[K, int] = {}
+        self._wake = asyncio.Event()
+
+    def enqueue(self, key: K) -> None:
+        self._due[key] = None
+        self._wake.set()
+
+    def enqueue_after(self, key: K, seconds: float) -> None:
+        """Reconcile then, unless an earlier moment is set already."""
+        at = self.core.now() + max(seconds, 0.0)
+        if at < self._later.get(key, float("inf")):
+            self._later[key] = at
+            heapq.heappush(self._heap, (at, key))
+            self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            self._collect_due()
+            if self._due:
+                keys = list(islice(self._due, self.max_concurrent_reconciles))
+                for key in keys:
+                    del self._due[key]
+                    self._later.pop(key, None)
+                await asyncio.gather(*(self._process(key) for key in keys))
+                await asyncio.sleep(0)
+                continue
+            self._wake.clear()
+            sleep_s = max(self._heap[0][0] - self.core.now(), SLEEP_S_MIN) if self._heap else None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(sleep_s):  # wait_for would lose a cancellation that comes with the wake-up
+                    await self._wake.wait()
+
+    def _collect_due(self) -> None:
+        while self._heap:
+            at, key = self._heap[0]
+            if self._later.get(key) != at:
+                heapq.heappop(self._heap)  # set anew, or reconciled since
+            elif at <= self.core.now():
+                heapq.heappop(self._heap)
+                del self._later[key]
+                self._due[key] = None
+            else:
+                return
+
+    async def _process(self, key: K) -> None:
+        try:
+            again_s = await self.reconcile(key)
+        except Exception as failure:
+            tries = self._failed[key] = self._failed.get(key, 0) + 1
+            self.enqueue_after(key, min(RETRY_S_MIN * 2 ** min(tries, 20), RETRY_S_MAX))
+            if not (isinstance(failure, ApiError) and failure.code in REFUSALS):
+                self.core.record_failure(failure, f"{type(self).__name__} {'/'.join(key)}")
+            return
+        self._failed.pop(key, None)
+        if again_s is not None:
+            self.enqueue_after(key, again_s)
+
+    async def reconcile(self, key: K) -> float | None:
+        raise NotImplementedError
+
+
+class Controller(Workqueue[Name]):
+    """`storage` is the resource whose objects are reconciled; `account` the service account it acts as."""
+
+    storage = ""
+    account = ""
+
+    @cached_property
+    def resource(self) -> Resource:
+        """What `storage` holds."""
+        found = self.core.registry.by_storage(self.storage)
+        assert found is not None
+        return found
+
+    def load(self) -> None:
+        """Everything there is, once at the start."""
+        for record in self.core.store.objects_of(self.storage):
+            self.enqueue(record.key[1:])
+
+    def on_change(self, change: Change) -> None:
+        """A committed write; whatever it may concern is enqueued."""
+        if change.record.key[0] == self.storage:
+            self.enqueue(change.record.key[1:])
+
+    def record(self, key: Name) -> Record | None:
+        return self.core.store.get((self.storage, *key))
+
+    async def write_status(self, key: Name, status: dict[str, Any]) -> None:
+        change = lambda obj: obj | {"status": status}  # noqa: E731
+        await self.core.verbs.modify(self.resource, *key, change, self.options("status"))
+
+    def options(self, subresource: str = "") -> Options:
+        """Acts for the server itself: fields that clients may not write are open."""
+        return Options(
+            user=f"system:serviceaccount:kube-system:{self.account}",
+            field_manager="kube-controller-manager",
+            field_validation="Ignore",
+            from_controller=True,
+            subresource=subresource,
+        )
+
+
+class WorkloadController(Controller):
+    """One that reads the indexes of pods, ReplicaSets and nodes, and records events."""
+
+    def __init__(self, core: Core, informers: Informers, events: EventRecorder) -> None:
+        super().__init__(core)
+        self.informers, self.events = informers, events

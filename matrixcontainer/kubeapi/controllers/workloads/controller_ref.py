@@ -1,0 +1,90 @@
+"""Who controls what: the one controller reference, adoption of what a selector finds, release of what it lost.
+
+An owner takes matching objects without a controller and gives up its own once they match no more. An object on its
+way out changes hands no more, and an owner on its way out takes nothing.
+"""
+
+from typing import Any, Protocol
+
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, controller_of
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
+from matrixcontainer.kubeapi.registry.resource import Resource
+
+
+class Belonging(Protocol):
+    """What is asked of a pod or a ReplicaSet when its owner is settled."""
+
+    key: Name
+    uid: str
+    labels: dict[str, str] | None
+    deleting: bool
+
+
+def reference_to(owner: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def sort_out(owner: dict[str, Any], owned: list[Any], ownerless: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """(kept, to adopt, to release) for this owner."""
+    selector = owner["spec"].get("selector")
+    kept: list[Any] = []
+    released: list[Any] = []
+    for thing in owned:
+        (kept if matches_label_selector(selector, thing.labels or {}) else released).append(thing)
+    if "deletionTimestamp" in owner["metadata"]:
+        return kept, [], []
+    adopted = [
+        thing
+        for thing in ownerless
+        if not thing.deleting and selector and matches_label_selector(selector, thing.labels or {})
+    ]
+    return kept, adopted, [thing for thing in released if not thing.deleting]
+
+
+async def claim(
+    controller: Controller, resource: Resource, owner: dict[str, Any], owned: list[Any], ownerless: list[Any]
+) -> bool:
+    """Adopt and release; True when anything changed hands."""
+    _, adopted, released = sort_out(owner, owned, ownerless)
+    for thing in adopted:
+        namespace, name = thing.key
+        change = _with_owner(owner, thing.uid, resource)
+        await controller.core.verbs.modify(resource, namespace, name, change, controller.options())
+    for thing in released:
+        namespace, name = thing.key
+        await controller.core.verbs.modify(resource, namespace, name, _without_owner(owner), controller.options())
+    return bool(adopted or released)
+
+
+def _with_owner(owner: dict[str, Any], uid: str, resource: Resource) -> Any:
+    def change(obj: dict[str, Any]) -> dict[str, Any]:
+        meta = obj["metadata"]
+        if meta["uid"] != uid or controller_of(meta) is not None or "deletionTimestamp" in meta:
+            raise errors.conflict(resource.plural, resource.group, meta["name"])
+        meta.setdefault("ownerReferences", []).append(reference_to(owner))
+        return obj
+
+    return change
+
+
+def _without_owner(owner: dict[str, Any]) -> Any:
+    uid = owner["metadata"]["uid"]
+
+    def change(obj: dict[str, Any]) -> dict[str, Any]:
+        meta = obj["metadata"]
+        kept = [reference for reference in meta.get("ownerReferences") or [] if reference["uid"] != uid]
+        meta["ownerReferences"] = kept
+        if not kept:
+            del meta["ownerReferences"]
+        return obj
+
+    return change

@@ -1,0 +1,277 @@
+"""Deployments: ReplicaSets by template hash, moved by rollout.py step by step, reported by rollout_status.py."""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.controllers.runtime.replica_set_index import SetFacts
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
+from matrixcontainer.kubeapi.controllers.workloads import controller_ref, rollout
+from matrixcontainer.kubeapi.controllers.workloads.rollout import Obj, Sets, revision_of, size_of
+from matrixcontainer.kubeapi.controllers.workloads.rollout_status import seconds_left, status_of
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
+from matrixcontainer.kubeapi.registry.options import Deletion
+from matrixcontainer.kubeapi.schema.structural import copy_json
+
+AFTER_DEADLINE_S = 1.0
+
+
+class Deployments(WorkloadController):
+    storage = "deployments.apps"
+    account = "deployment-controller"
+
+    def on_set(self, before: SetFacts | None, rs: SetFacts | None) -> None:
+        for facts in (before, rs):
+            if facts is not None and facts.owner_name:
+                self.enqueue((facts.key[0], facts.owner_name))
+        if rs is not None and not rs.owner_uid and (before is None or before.labels != rs.labels or before.owner_uid):
+            for record in self.core.store.objects_of(self.storage, rs.key[0]):
+                if matches_label_selector(record.obj["spec"].get("selector"), rs.labels or {}):
+                    self.enqueue(record.key[1:])
+
+    def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
+        """Recreate waits for the last old pod to be gone, which no ReplicaSet's status shows."""
+        gone = before is not None and (pod is None or (pod.ended and not before.ended))
+        if gone and before is not None and before.owner_kind == "ReplicaSet":
+            rs = self.informers.sets.get((before.key[0], before.owner_name))
+            if rs is not None and rs.owner_name:
+                self.enqueue((rs.key[0], rs.owner_name))
+
+    async def reconcile(self, key: Name) -> float | None:
+        record = self.record(key)
+        if record is None:
+            return None
+        deployment = record.obj
+        sets_index = self.informers.sets
+        owned, ownerless = sets_index.owned_by(record.uid), sets_index.ownerless(key[0])
+        if await controller_ref.claim(self, self.informers.set_resource, deployment, owned, ownerless):
+            self.enqueue(key)
+        sets = self._sets(deployment)
+        event = None
+        if "deletionTimestamp" not in deployment["metadata"]:
+            sets, event = await self._advance(deployment, sets)
+            latest = self.record(key)
+            if latest is None or latest.uid != record.uid:
+                return None
+            deployment = latest.obj
+        return await self._write_status(key, deployment, sets, event)
+
+    def _sets(self, deployment: Obj) -> Sets:
+        meta = deployment["metadata"]
+        records = self.informers.sets_of(meta["namespace"], meta["uid"])
+        return rollout.split(deployment, [record.obj for record in records])
+
+    # ---- one step of a rollout
+
+    async def _advance(self, deployment: Obj, sets: Sets) -> tuple[Sets, tuple[str, str] | None]:
+        """Take the next step; returns the sets as they are then, and what happened to the new one."""
+        paused = bool(deployment["spec"].get("paused"))
+        recreate = (deployment["spec"].get("strategy") or {}).get("type") == "Recreate"
+        event = None
+        if sets.new is not None:
+            await self._number(deployment, sets)
+            if not paused and not any(
+                c["type"] == "Progressing" for c in (deployment.get("status") or {}).get("conditions") or []
+            ):
+                event = "FoundNewReplicaSet", f'Found new replica set "{sets.new["metadata"]["name"]}"'
+            sets = self._sets(deployment)
+        if paused or rollout.spec_changed(deployment, sets):
+            await self._resize(deployment, sets, rollout.scaled(deployment, sets))
+            await self._annotate(deployment, sets)
+            if paused:
+                await self._clean_up(deployment, sets)
+            return self._sets(deployment), event
+        if recreate and any(map(size_of, sets.old)):
+            await self._resize(deployment, sets, {rs["metadata"]["name"]: 0 for rs in sets.old if size_of(rs)})
+            return self._sets(deployment), event
+        if recreate and self._old_pods_remain(sets):
+            return sets, event
+        if sets.new is None:
+            made = await self._make_set(deployment, sets)
+            if made is None:
+                return self._sets(deployment), None
+            event = made
+            sets = self._sets(deployment)
+            if sets.new is None:  # collected already, as its owner went in the meantime
+                return sets, event
+        await self._roll(deployment, sets)
+        return self._sets(deployment), event
+
+    async def _roll(self, deployment: Obj, sets: Sets) -> None:
+        assert sets.new is not None
+        wanted = rollout.grown(deployment, sets)
+        if wanted != size_of(sets.new):
+            await self._resize(deployment, sets, {sets.new["metadata"]["name"]: wanted})
+            return
+        if smaller := rollout.shrunk(deployment, sets):
+            await self._resize(deployment, sets, smaller)
+            return
+        await self._annotate(deployment, sets)
+        if not any(map(size_of, sets.old)):
+            await self._clean_up(deployment, sets)
+
+    def _old_pods_remain(self, sets: Sets) -> bool:
+        return any(not pod.ended for rs in sets.old for pod in self.informers.pods.owned_by(rs["metadata"]["uid"]))
+
+    async def _make_set(self, deployment: Obj, sets: Sets) -> tuple[str, str] | None:
+        """A ReplicaSet of the present template; None when its name was taken by another template."""
+        meta, spec = deployment["metadata"], deployment["spec"]
+        collisions = (deployment.get("status") or {}).get("collisionCount") or 0
+        mark = rollout.template_hash(spec["template"], collisions)
+        template = copy_json(spec["template"])
+        template.setdefault("metadata", {}).setdefault("labels", {})[rollout.HASH_LABEL] = mark
+        selector = copy_json(spec["selector"])
+        selector.setdefault("matchLabels", {})[rollout.HASH_LABEL] = mark
+        size = rollout.grown(deployment, sets)
+        name = f"{meta['name'][:242]}-{mark}"
+        revision = max([0, *map(revision_of, sets.old)]) + 1
+        body: Obj = {
+            "metadata": {
+                "name": name,
+                "labels": template["metadata"]["labels"],
+                "annotations": self._copied(deployment, {})
+                | self._sizes(deployment)
+                | {rollout.REVISION: str(revision)},
+                "ownerReferences": [controller_ref.reference_to(deployment)],
+            },
+            "spec": {"replicas": size, "selector": selector, "template": template},
+        }
+        if spec.get("minReadySeconds"):
+            body["spec"]["minReadySeconds"] = spec["minReadySeconds"]
+        try:
+            await self.core.verbs.create(self.informers.set_resource, meta["namespace"], body, self.options())
+        except ApiError as failure:
+            if failure.reason != "AlreadyExists":
+                text = f"Failed to create new replica set {name!r}: {failure}"
+                self.events.event(deployment, "ReplicaSetCreateError", text, self.account, warning=True)
+                raise
+            await self._count_collision(deployment, collisions)
+            return None
+        await self._mark_revision(deployment, revision)
+        self._record_scaling(deployment, name, 0, size)
+        return "NewReplicaSetCreated", f'Created new replica set "{name}"'
+
+    async def _count_collision(self, deployment: Obj, collisions: int) -> None:
+        """Somebody else's ReplicaSet has the name: the next reconcile tries another."""
+
+        def change(obj: Obj) -> Obj:
+            obj.setdefault("status", {})["collisionCount"] = collisions + 1
+            return obj
+
+        meta = deployment["metadata"]
+        await self.core.verbs.modify(self.resource, meta["namespace"], meta["name"], change, self.options("status"))
+
+    # ---- revisions and annotations
+
+    async def _number(self, deployment: Obj, sets: Sets) -> None:
+        """The set of the present template has the highest revision, and the Deployment says so."""
+        assert sets.new is not None
+        newest = max([0, *map(revision_of, sets.old)])
+        current = revision_of(sets.new)
+        revision = max(current, newest + 1) if current <= newest or not current else current
+        notes = dict(sets.new["metadata"].get("annotations") or {})
+        wanted = self._copied(deployment, notes)
+        if revision != current:
+            if current:
+                history = [text for text in notes.get(rollout.REVISION_HISTORY, "").split(",") if text]
+                wanted[rollout.REVISION_HISTORY] = ",".join([*history, str(current)])
+            wanted[rollout.REVISION] = str(revision)
+        wait_s = deployment["spec"].get("minReadySeconds") or 0
+        if wanted != notes or (sets.new["spec"].get("minReadySeconds") or 0) != wait_s:
+
+            def change(obj: Obj) -> Obj:
+                obj["metadata"]["annotations"] = wanted
+                if (obj["spec"].get("minReadySeconds") or 0) != wait_s:
+                    obj["spec"]["minReadySeconds"] = wait_s
+                return obj
+
+            await self._change_set(sets.new, change)
+        await self._mark_revision(deployment, revision)
+
+    def _copied(self, deployment: Obj, notes: dict[str, str]) -> dict[str, str]:
+        """A set's annotations with those of its Deployment copied over."""
+        own = deployment["metadata"].get("annotations") or {}
+        return notes | {key: value for key, value in own.items() if key not in rollout.NOT_COPIED}
+
+    def _sizes(self, deployment: Obj) -> dict[str, str]:
+        wanted = size_of(deployment)
+        return {rollout.DESIRED: str(wanted), rollout.MAXIMUM: str(wanted + rollout.bounds(deployment)[0])}
+
+    async def _mark_revision(self, deployment: Obj, revision: int) -> None:
+        if revision_of(deployment) == revision:
+            return
+        meta = deployment["metadata"]
+
+        def change(obj: Obj) -> Obj:
+            obj["metadata"].setdefault("annotations", {})[rollout.REVISION] = str(revision)
+            return obj
+
+        await self.core.verbs.modify(self.resource, meta["namespace"], meta["name"], change, self.options())
+
+    # ---- writing
+
+    async def _change_set(self, rs: Obj, change: Any) -> None:
+        meta = rs["metadata"]
+        await self.core.verbs.modify(
+            self.informers.set_resource, meta["namespace"], meta["name"], change, self.options()
+        )
+
+    async def _resize(self, deployment: Obj, sets: Sets, sizes: dict[str, int]) -> None:
+        notes = self._sizes(deployment)
+        for rs in sets.all:
+            name = rs["metadata"]["name"]
+            if (size := sizes.get(name)) is None:
+                continue
+
+            def change(obj: Obj, size: int = size) -> Obj:
+                obj["spec"]["replicas"] = size
+                obj["metadata"].setdefault("annotations", {}).update(notes)
+                return obj
+
+            await self._change_set(rs, change)
+            self._record_scaling(deployment, name, size_of(rs), size)
+
+    async def _annotate(self, deployment: Obj, sets: Sets) -> None:
+        """Every set that has or will have pods carries the desired size it was scaled for."""
+        notes = self._sizes(deployment)
+
+        def change(obj: Obj) -> Obj:
+            obj["metadata"].setdefault("annotations", {}).update(notes)
+            return obj
+
+        stamped = {rs["metadata"]["name"]: rs for rs in (*sets.active, *([sets.new] if sets.new else []))}
+        for rs in stamped.values():
+            if not notes.items() <= (rs["metadata"].get("annotations") or {}).items():
+                await self._change_set(rs, change)
+
+    async def _clean_up(self, deployment: Obj, sets: Sets) -> None:
+        for rs in rollout.to_clean_up(deployment, sets):
+            meta = rs["metadata"]
+            request = Deletion(propagation="Background", uid=meta["uid"])
+            try:
+                await self.core.verbs.delete(
+                    self.informers.set_resource, meta["namespace"], meta["name"], request, self.options()
+                )
+            except ApiError as failure:
+                if failure.code not in (404, 409):
+                    raise
+
+    async def _write_status(
+        self, key: Name, deployment: Obj, sets: Sets, event: tuple[str, str] | None
+    ) -> float | None:
+        now = self.core.now()
+        status = status_of(deployment, sets, now, event)
+        if status != (deployment.get("status") or {}):
+
+            def change(obj: Obj) -> Obj:
+                collisions = (obj.get("status") or {}).get("collisionCount")
+                return obj | {"status": status | ({"collisionCount": collisions} if collisions else {})}
+
+            await self.core.verbs.modify(self.resource, *key, change, self.options("status"))
+        left = seconds_left(deployment, status, now)
+        return None if left is None else left + AFTER_DEADLINE_S
+
+    def _record_scaling(self, deployment: Obj, name: str, before: int, after: int) -> None:
+        way = "up" if after > before else "down"
+        text = f"Scaled {way} replica set {name} from {before} to {after}"
+        self.events.event(deployment, "ScalingReplicaSet", text, self.account)

@@ -1,0 +1,177 @@
+"""ReplicaSets: as many live pods of the template as the spec says, and a status that counts them."""
+
+import asyncio
+from typing import Any
+
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
+from matrixcontainer.kubeapi.controllers.workloads import controller_ref
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.meta.conditions import set_condition
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
+from matrixcontainer.kubeapi.registry.options import Deletion
+from matrixcontainer.kubeapi.schema.structural import copy_json
+
+BURST = 500  # pods made or removed in one reconcile
+PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+def deletion_order(pods: list[PodFacts], neighbours: dict[str, int]) -> list[PodFacts]:
+    """Those to lose first, first: no node, not running, not ready, cheap, crowded, newly ready, restarting, new.
+
+    `neighbours` counts, by node, the live pods of the same owner's owner.
+    """
+    return sorted(
+        pods,
+        key=lambda pod: (
+            bool(pod.node),
+            PHASES.get(pod.phase, 2),
+            pod.ready,
+            pod.cost,
+            -neighbours.get(pod.node, 0),
+            -pod.ready_since,
+            -pod.restarts,
+            -pod.created,
+            pod.key,
+        ),
+    )
+
+
+def pod_from(template: dict[str, Any], owner: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """A new pod of the template; its name is made up from the prefix."""
+    template = copy_json(template)
+    meta = {k: v for k, v in (template.get("metadata") or {}).items() if k in ("labels", "annotations", "finalizers")}
+    meta |= {"generateName": prefix, "ownerReferences": [controller_ref.reference_to(owner)]}
+    return {"metadata": meta, "spec": template.get("spec") or {}}
+
+
+def counted(rs: dict[str, Any], pods: list[PodFacts], now: float) -> dict[str, Any]:
+    """The counts of the status; those that are zero are left out, as Go leaves them out."""
+    labels = (rs["spec"]["template"].get("metadata") or {}).get("labels") or {}
+    wait_s = rs["spec"].get("minReadySeconds") or 0
+    counts = {
+        "fullyLabeledReplicas": sum(labels.items() <= (pod.labels or {}).items() for pod in pods),
+        "readyReplicas": sum(pod.ready for pod in pods),
+        "availableReplicas": sum(pod.available(wait_s, now) for pod in pods),
+    }
+    return {"replicas": len(pods)} | {name: count for name, count in counts.items() if count}
+
+
+def soonest_available(pods: list[PodFacts], min_ready_s: int, now: float) -> float | None:
+    """Seconds until the next ready pod counts as available."""
+    waits = [pod.ready_since + min_ready_s - now for pod in pods if pod.ready and not pod.available(min_ready_s, now)]
+    return min(waits, default=None)
+
+
+class ReplicaSets(WorkloadController):
+    storage = "replicasets.apps"
+    account = "replicaset-controller"
+
+    def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
+        """A pod came, changed or went."""
+        for facts in (before, pod):
+            if facts is not None and facts.owner_kind == "ReplicaSet":
+                self.enqueue((facts.key[0], facts.owner_name))
+        if (
+            pod is not None
+            and not pod.owner_uid
+            and (before is None or before.labels != pod.labels or before.owner_uid)
+        ):
+            for rs in self.informers.sets.in_namespace(pod.key[0]):
+                if matches_label_selector(rs.selector, pod.labels or {}):
+                    self.enqueue(rs.key)
+
+    async def reconcile(self, key: Name) -> float | None:
+        record = self.record(key)
+        if record is None:
+            return None
+        rs = record.obj
+        pods = self.informers.pods
+        if await controller_ref.claim(
+            self, self.informers.pod_resource, rs, pods.owned_by(record.uid), pods.ownerless(key[0])
+        ):
+            self.enqueue(key)
+        active = [pod for pod in pods.owned_by(record.uid) if pod.active]
+        failure = None
+        if "deletionTimestamp" not in rs["metadata"]:
+            failure = await self._scale(rs, active)
+            active = [pod for pod in pods.owned_by(record.uid) if pod.active]
+        await self._write_status(key, rs, active, failure)
+        if failure is not None:
+            raise failure[1]
+        return soonest_available(active, rs["spec"].get("minReadySeconds") or 0, self.core.now())
+
+    async def _scale(self, rs: dict[str, Any], active: list[PodFacts]) -> tuple[str, ApiError] | None:
+        """Make or remove pods; returns what failed (the condition's reason, the refusal)."""
+        missing = (rs["spec"].get("replicas") or 0) - len(active)
+        try:
+            if missing > 0:
+                await self._make(rs, min(missing, BURST))
+            elif missing < 0:
+                await self._remove(rs, deletion_order(active, self._neighbours(rs))[: min(-missing, BURST)])
+        except ApiError as failure:
+            reason = "FailedCreate" if missing > 0 else "FailedDelete"
+            text = f"Error {'creating' if missing > 0 else 'deleting'}: {failure}"
+            self.events.event(rs, reason, text, self.account, warning=True)
+            return reason, failure
+        return None
+
+    async def _make(self, rs: dict[str, Any], count: int) -> None:
+        """In growing batches, so that what is refused is refused once and not five hundred times."""
+        size = 1
+        while count > 0:
+            size = min(size, count)
+            made = await asyncio.gather(*(self._make_one(rs) for _ in range(size)), return_exceptions=True)
+            for failure in made:
+                if isinstance(failure, BaseException):
+                    raise failure
+            count, size = count - size, size * 2
+
+    async def _make_one(self, rs: dict[str, Any]) -> None:
+        meta = rs["metadata"]
+        body = pod_from(rs["spec"]["template"], rs, f"{meta['name']}-")
+        made = await self.core.verbs.create(self.informers.pod_resource, meta["namespace"], body, self.options())
+        name = made.obj["metadata"]["name"]
+        self.events.event(rs, "SuccessfulCreate", f"Created pod: {name}", self.account)
+
+    async def _remove(self, rs: dict[str, Any], doomed: list[PodFacts]) -> None:
+        await asyncio.gather(*(self._remove_one(rs, pod) for pod in doomed))
+
+    async def _remove_one(self, rs: dict[str, Any], pod: PodFacts) -> None:
+        request = Deletion(propagation="Background", uid=pod.uid)
+        try:
+            await self.core.verbs.delete(self.informers.pod_resource, *pod.key, request, self.options())
+        except ApiError as failure:
+            if failure.code not in (404, 409):
+                raise
+        self.events.event(rs, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}", self.account)
+
+    def _neighbours(self, rs: dict[str, Any]) -> dict[str, int]:
+        """Live pods by node, of this set and of those that belong to the same owner."""
+        uids = {rs["metadata"]["uid"]}
+        owner = controller_ref.controller_of(rs["metadata"])
+        if owner is not None:
+            uids |= {record.uid for record in self.informers.sets_of(rs["metadata"]["namespace"], owner["uid"])}
+        counts: dict[str, int] = {}
+        for uid in uids:
+            for pod in self.informers.pods.owned_by(uid):
+                if pod.active:
+                    counts[pod.node] = counts.get(pod.node, 0) + 1
+        return counts
+
+    async def _write_status(
+        self, key: Name, rs: dict[str, Any], active: list[PodFacts], failure: tuple[str, ApiError] | None
+    ) -> None:
+        status = counted(rs, active, self.core.now())
+        status["observedGeneration"] = rs["metadata"].get("generation", 0)
+        current = list((rs.get("status") or {}).get("conditions") or [])
+        if failure is None:
+            current = [c for c in current if c["type"] != "ReplicaFailure"]
+        if current:
+            status["conditions"] = current
+        reported = next((c["reason"] for c in current if c["type"] == "ReplicaFailure"), None)
+        if failure is not None and reported != failure[0]:  # its message names another pod each time, which is no news
+            set_condition(status, "ReplicaFailure", "True", failure[0], str(failure[1]), self.core.now())
+        if status == rs.get("status"):
+            return
+        await self.write_status(key, status)

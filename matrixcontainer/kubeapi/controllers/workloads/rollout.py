@@ -1,0 +1,230 @@
+"""How a Deployment moves from one template to the next: every decision as a function of plain objects.
+
+`Sets` is the Deployment's ReplicaSets, the one of the present template apart from the older ones. Sizes are decided one
+move at a time: the new set grows while the surge allows, the old ones shrink while enough pods stay available; the
+caller applies a move and comes back when pods have followed.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from matrixcontainer.kubeapi.builtin.pods import default_pod_spec
+from matrixcontainer.kubeapi.schema.structural import copy_json
+
+Obj = dict[str, Any]
+
+HASH_LABEL = "pod-template-hash"
+REVISION = "deployment.kubernetes.io/revision"
+REVISION_HISTORY = "deployment.kubernetes.io/revision-history"
+DESIRED = "deployment.kubernetes.io/desired-replicas"
+MAXIMUM = "deployment.kubernetes.io/max-replicas"
+NOT_COPIED = {
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deprecated.deployment.rollback.to",
+    REVISION,
+    REVISION_HISTORY,
+    DESIRED,
+    MAXIMUM,
+}
+SAFE_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+# ---- templates
+
+
+def plain_template(template: Obj) -> Obj:
+    """The template without the hash label, defaults filled in, for comparing."""
+    plain = copy_json(template)
+    meta = plain.get("metadata") or {}
+    labels = {key: value for key, value in (meta.get("labels") or {}).items() if key != HASH_LABEL}
+    plain["metadata"] = {k: v for k, v in meta.items() if k not in ("labels", "creationTimestamp") and v}
+    plain["metadata"]["labels"] = labels
+    default_pod_spec(plain.setdefault("spec", {}))
+    return plain
+
+
+def template_hash(template: Obj, collisions: int) -> str:
+    """A short word that names the template; `collisions` makes another when the first is taken."""
+    import orjson
+
+    text = orjson.dumps(plain_template(template), option=orjson.OPT_SORT_KEYS) + (
+        b"#%d" % collisions if collisions else b""
+    )
+    number = int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
+    return "".join(SAFE_LETTERS[ord(digit) % len(SAFE_LETTERS)] for digit in str(number))
+
+
+# ---- sizes
+
+
+def size_of(rs: Obj) -> int:
+    return int(rs["spec"].get("replicas") or 0)
+
+
+def available_of(rs: Obj) -> int:
+    return int((rs.get("status") or {}).get("availableReplicas", 0))
+
+
+def share(value: Any, total: int, up: bool) -> int:
+    """A number, or a percentage of the total rounded up or down; any other text is none."""
+    if isinstance(value, str) and not value.removesuffix("%").isdecimal():
+        return 0
+    if isinstance(value, str) and value.endswith("%"):
+        exact = int(value[:-1]) * total / 100
+        return math.ceil(exact) if up else math.floor(exact)
+    return int(value or 0)
+
+
+def bounds(deployment: Obj) -> tuple[int, int]:
+    """(pods above the desired number, pods below it) during a rolling update; never both zero."""
+    strategy = deployment["spec"].get("strategy") or {}
+    wanted = size_of(deployment)
+    if strategy.get("type") != "RollingUpdate":
+        return 0, 0
+    rolling = strategy.get("rollingUpdate") or {}
+    surge = share(rolling.get("maxSurge"), wanted, up=True)
+    unavailable = share(rolling.get("maxUnavailable"), wanted, up=False)
+    if surge == 0 and unavailable == 0:
+        unavailable = 1
+    return surge, min(unavailable, wanted)
+
+
+@dataclass
+class Sets:
+    new: Obj | None
+    old: list[Obj] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[Obj]:
+        return ([self.new] if self.new else []) + self.old
+
+    @property
+    def active(self) -> list[Obj]:
+        return sorted((rs for rs in self.all if size_of(rs) > 0), key=_by_age)
+
+
+def _by_age(rs: Obj) -> tuple[str, str]:
+    return rs["metadata"].get("creationTimestamp", ""), rs["metadata"]["name"]
+
+
+def revision_of(obj: Obj) -> int:
+    text = (obj["metadata"].get("annotations") or {}).get(REVISION, "0")
+    return int(text) if text.isdigit() else 0
+
+
+def split(deployment: Obj, replica_sets: list[Obj]) -> Sets:
+    """The oldest set with the present template is the new one."""
+    wanted = plain_template(deployment["spec"]["template"])
+    ordered = sorted(replica_sets, key=_by_age)
+    new = next((rs for rs in ordered if plain_template(rs["spec"]["template"]) == wanted), None)
+    return Sets(new, [rs for rs in ordered if rs is not new])
+
+
+def grown(deployment: Obj, sets: Sets) -> int:
+    """How large the new set may be now."""
+    wanted = size_of(deployment)
+    current = size_of(sets.new) if sets.new else 0
+    if (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
+        return wanted
+    if current >= wanted:
+        return wanted
+    total = sum(map(size_of, sets.all))
+    room = wanted + bounds(deployment)[0] - total
+    return current + max(min(room, wanted - current), 0)
+
+
+def shrunk(deployment: Obj, sets: Sets) -> dict[str, int]:
+    """New sizes of old sets, by name: unhealthy pods go first, then as many healthy ones as may be missed."""
+    sizes = {rs["metadata"]["name"]: size_of(rs) for rs in sets.old}
+    if not any(sizes.values()):
+        return {}
+    least = size_of(deployment) - bounds(deployment)[1]
+    new_missing = size_of(sets.new) - available_of(sets.new) if sets.new else 0
+    may_go = sum(map(size_of, sets.all)) - least - new_missing
+    if may_go <= 0:
+        return {}
+    for rs in sets.old:
+        unhealthy = min(max(size_of(rs) - available_of(rs), 0), may_go)
+        sizes[rs["metadata"]["name"]] -= unhealthy
+        may_go -= unhealthy
+    spare = sum(map(available_of, sets.all)) - least
+    for rs in sets.old:
+        gone = min(sizes[rs["metadata"]["name"]], max(spare, 0))
+        sizes[rs["metadata"]["name"]] -= gone
+        spare -= gone
+    return {
+        rs["metadata"]["name"]: sizes[rs["metadata"]["name"]]
+        for rs in sets.old
+        if sizes[rs["metadata"]["name"]] != size_of(rs)
+    }
+
+
+def scaled(deployment: Obj, sets: Sets) -> dict[str, int]:
+    """New sizes after the desired number changed: one active set takes it all, several share it in proportion."""
+    wanted = size_of(deployment)
+    active = sets.active
+    if len(active) <= 1:
+        only = active[0] if active else sets.new or (sets.old[-1] if sets.old else None)
+        return {only["metadata"]["name"]: wanted} if only is not None and size_of(only) != wanted else {}
+    if sets.new is not None and size_of(sets.new) == wanted == available_of(sets.new):
+        return {rs["metadata"]["name"]: 0 for rs in sets.old if size_of(rs)}
+    surge, _ = bounds(deployment)
+    if (deployment["spec"].get("strategy") or {}).get("type") != "RollingUpdate":
+        return {}
+    to_add = (wanted + surge if wanted > 0 else 0) - sum(map(size_of, active))
+    ordered = sorted(active, key=lambda rs: (-size_of(rs), _by_age(rs)))
+    if to_add > 0:
+        ordered = sorted(sorted(active, key=_by_age, reverse=True), key=lambda rs: -size_of(rs))
+    sizes, added = {}, 0
+    for rs in ordered:
+        part = _proportion(deployment, rs, to_add, added) if to_add else 0
+        sizes[rs["metadata"]["name"]] = size_of(rs) + part
+        added += part
+    first = ordered[0]["metadata"]["name"]
+    sizes[first] = max(sizes[first] + to_add - added, 0)
+    return {
+        rs["metadata"]["name"]: sizes[rs["metadata"]["name"]]
+        for rs in active
+        if sizes[rs["metadata"]["name"]] != size_of(rs)
+    }
+
+
+def _proportion(deployment: Obj, rs: Obj, to_add: int, added: int) -> int:
+    wanted, current = size_of(deployment), size_of(rs)
+    if current == 0 or to_add == added:
+        return 0
+    if wanted == 0:
+        fraction = -current
+    else:
+        text = (rs["metadata"].get("annotations") or {}).get(MAXIMUM, "")
+        before = (
+            int(text) if text.isdigit() and int(text) else (deployment.get("status") or {}).get("replicas") or wanted
+        )
+        fraction = math.floor(current * (wanted + bounds(deployment)[0]) / before + 0.5) - current
+    allowed = to_add - added
+    return min(fraction, allowed) if to_add > 0 else max(fraction, allowed)
+
+
+def spec_changed(deployment: Obj, sets: Sets) -> bool:
+    """Whether the active sets were last sized for another number of replicas."""
+    wanted = str(size_of(deployment))
+    current = [(rs["metadata"].get("annotations") or {}).get(DESIRED) for rs in sets.active]
+    return any(text is not None and text != wanted for text in current)
+
+
+def to_clean_up(deployment: Obj, sets: Sets) -> list[Obj]:
+    """Old, empty sets beyond the revision history limit, oldest revision first."""
+    limit = deployment["spec"].get("revisionHistoryLimit")
+    if limit is None:
+        return []
+    old = sorted((rs for rs in sets.old if "deletionTimestamp" not in rs["metadata"]), key=revision_of)
+    surplus = old[: max(len(old) - limit, 0)]
+    return [rs for rs in surplus if _is_empty(rs)]
+
+
+def _is_empty(rs: Obj) -> bool:
+    status = rs.get("status") or {}
+    settled = rs["metadata"].get("generation", 0) <= status.get("observedGeneration", 0)
+    return size_of(rs) == 0 and status.get("replicas", 0) == 0 and settled

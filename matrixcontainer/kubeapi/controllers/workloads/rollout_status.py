@@ -1,0 +1,147 @@
+"""The status of a Deployment and the conditions that kubectl, Helm and people wait for.
+
+`Available` says whether enough pods serve; `Progressing` tells the story of a rollout: a set was made or found, pods
+follow, all have followed (NewReplicaSetAvailable), or none did within the deadline (ProgressDeadlineExceeded).
+"""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.controllers.workloads.rollout import Obj, Sets, bounds, size_of
+from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
+
+NO_DEADLINE = 2**31 - 1
+DONE, EXCEEDED, PAUSED = "NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"
+
+
+def counts_of(deployment: Obj, sets: Sets) -> Obj:
+    def total(name: str) -> int:
+        return sum((rs.get("status") or {}).get(name, 0) for rs in sets.all)
+
+    available = total("availableReplicas")
+    counts = {
+        "replicas": total("replicas"),
+        "updatedReplicas": ((sets.new or {}).get("status") or {}).get("replicas", 0),
+        "readyReplicas": total("readyReplicas"),
+        "availableReplicas": available,
+        "unavailableReplicas": max(sum(map(size_of, sets.all)) - available, 0),
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def is_complete(deployment: Obj, status: Obj) -> bool:
+    wanted = size_of(deployment)
+    counts = (status.get(name, 0) for name in ("updatedReplicas", "replicas", "availableReplicas"))
+    return all(count == wanted for count in counts) and status.get("observedGeneration", 0) >= deployment[
+        "metadata"
+    ].get("generation", 0)
+
+
+def has_moved(before: Obj, after: Obj) -> bool:
+    def old_pods(status: Obj) -> int:
+        return int(status.get("replicas", 0) - status.get("updatedReplicas", 0))
+
+    grew = any(
+        after.get(name, 0) > before.get(name, 0) for name in ("updatedReplicas", "readyReplicas", "availableReplicas")
+    )
+    return grew or old_pods(after) < old_pods(before)
+
+
+def condition(status: Obj, kind: str) -> Obj | None:
+    return next((c for c in status.get("conditions") or [] if c["type"] == kind), None)
+
+
+def set_condition(
+    status: Obj, kind: str, value: str, reason: str, message: str, now: float, refresh: bool = False
+) -> None:
+    """Like upstream: nothing happens while status and reason stay, unless `refresh`; the transition keeps its time."""
+    current = condition(status, kind)
+    if current and current["status"] == value and current.get("reason") == reason and not refresh:
+        return
+    at = timestamp(now)
+    since = current["lastTransitionTime"] if current and current["status"] == value else at
+    fresh = {
+        "type": kind,
+        "status": value,
+        "lastUpdateTime": at,
+        "lastTransitionTime": since,
+        "reason": reason,
+        "message": message,
+    }
+    status["conditions"] = [c for c in status.get("conditions") or [] if c["type"] != kind] + [fresh]
+
+
+def seconds_left(deployment: Obj, status: Obj, now: float) -> float | None:
+    """Until the progress deadline; None when no deadline runs."""
+    deadline = deployment["spec"].get("progressDeadlineSeconds")
+    current = condition(status, "Progressing")
+    if deadline is None or deadline >= NO_DEADLINE or current is None:
+        return None
+    if current.get("reason") in (DONE, EXCEEDED, PAUSED):
+        return None
+    return parse_timestamp(current["lastUpdateTime"]) + deadline - now
+
+
+def status_of(deployment: Obj, sets: Sets, now: float, event: tuple[str, str] | None = None) -> Obj:
+    """The status now. `event` is (reason, message) of what happened to the new set just now, if anything did."""
+    before = deployment.get("status") or {}
+    status = counts_of(deployment, sets)
+    status["observedGeneration"] = deployment["metadata"].get("generation", 0)
+    if before.get("collisionCount"):
+        status["collisionCount"] = before["collisionCount"]
+    status["conditions"] = [dict(c) for c in before.get("conditions") or []]
+    _say_available(deployment, status, now)
+    deadline = deployment["spec"].get("progressDeadlineSeconds")
+    if deadline is None or deadline >= NO_DEADLINE:
+        status["conditions"] = [c for c in status["conditions"] if c["type"] != "Progressing"]
+    else:
+        _say_progress(deployment, before, status, sets, now, event)
+    _say_failure(status, sets, now)
+    return status
+
+
+def _say_available(deployment: Obj, status: Obj, now: float) -> None:
+    if status.get("availableReplicas", 0) >= size_of(deployment) - bounds(deployment)[1]:
+        text = "Deployment has minimum availability."
+        set_condition(status, "Available", "True", "MinimumReplicasAvailable", text, now)
+    else:
+        text = "Deployment does not have minimum availability."
+        set_condition(status, "Available", "False", "MinimumReplicasUnavailable", text, now)
+
+
+def _say_progress(
+    deployment: Obj, before: Obj, status: Obj, sets: Sets, now: float, event: tuple[str, str] | None
+) -> None:
+    current = condition(status, "Progressing")
+    if deployment["spec"].get("paused"):
+        if not (current and current.get("reason") == EXCEEDED):
+            set_condition(status, "Progressing", "Unknown", PAUSED, "Deployment is paused", now)
+        return
+    if current and current.get("reason") == PAUSED:
+        set_condition(status, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed", now)
+    if event is not None:
+        set_condition(status, "Progressing", "True", *event, now)
+        current = condition(status, "Progressing")
+    settled = (
+        status.get("replicas", 0) == status.get("updatedReplicas", 0) and current and current.get("reason") == DONE
+    )
+    if settled and event is None:
+        return
+    name = (
+        f'ReplicaSet "{sets.new["metadata"]["name"]}"' if sets.new else f'Deployment "{deployment["metadata"]["name"]}"'
+    )
+    if is_complete(deployment, status):
+        set_condition(status, "Progressing", "True", DONE, f"{name} has successfully progressed.", now)
+    elif has_moved(before, status):
+        text = f"{name} is progressing."
+        set_condition(status, "Progressing", "True", "ReplicaSetUpdated", text, now, refresh=True)
+    elif (left := seconds_left(deployment, status, now)) is not None and left <= 0:
+        set_condition(status, "Progressing", "False", EXCEEDED, f"{name} has timed out progressing.", now)
+
+
+def _say_failure(status: Obj, sets: Sets, now: float) -> None:
+    found = [condition(rs.get("status") or {}, "ReplicaFailure") for rs in sets.all]
+    failure: dict[str, Any] | None = next((c for c in found if c and c["status"] == "True"), None)
+    if failure is None:
+        status["conditions"] = [c for c in status["conditions"] if c["type"] != "ReplicaFailure"]
+    else:
+        set_condition(status, "ReplicaFailure", "True", failure["reason"], failure.get("message", ""), now)

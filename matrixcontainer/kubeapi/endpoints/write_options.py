@@ -1,0 +1,116 @@
+"""What a write says in its query, its headers and its body: options, the object or the patch, and how to delete."""
+
+from typing import Any
+
+from matrixcontainer.kubeapi.codec.serializer import parse_body, parse_json, parse_yaml
+from matrixcontainer.kubeapi.endpoints.request import Request
+from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.meta.errors import ApiError
+from matrixcontainer.kubeapi.registry.decoding import report_unknown
+from matrixcontainer.kubeapi.registry.options import Deletion, Options
+from matrixcontainer.kubeapi.registry.resource import Resource
+
+PATCH_TYPES = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+DELETE_KEYS = ("propagationPolicy", "gracePeriodSeconds", "orphanDependents", "dryRun")
+
+
+def options_of(request: Request, subresource: str = "") -> Options:
+    dry_run = request.query.get("dryRun", "")
+    if dry_run not in ("", "All"):
+        cause = errors.not_supported("dryRun", errors.go_list([dry_run]), ["All"])
+        raise errors.unprocessable("CreateOptions", "meta.k8s.io", "", [cause])
+    validation = request.query.get("fieldValidation", "") or "Warn"
+    if validation not in ("Strict", "Warn", "Ignore"):
+        cause = errors.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"])
+        raise errors.unprocessable("CreateOptions", "meta.k8s.io", "", [cause])
+    manager = request.query.get("fieldManager", "")
+    if len(manager) > 128:
+        raise errors.unprocessable("CreateOptions", "meta.k8s.io", "", [errors.too_long("fieldManager", 128)])
+    return Options(
+        user=request.user.name,
+        field_manager=manager,
+        user_agent=request.headers.get("user-agent", ""),
+        field_validation=validation,
+        dry_run=bool(dry_run),
+        force=request.flag("force"),
+        subresource=subresource,
+        warnings=request.warnings,
+        caller=request.user,
+    )
+
+
+def parsed(request: Request, resource: Resource, options: Options) -> dict[str, Any]:
+    """The body as an object of the resource, duplicate keys reported as the options want it."""
+    duplicates: list[str] = []
+    options.body = request.body
+    value = parse_body(request.body, request.media_type, duplicates)
+    if duplicates and isinstance(value, dict):
+        report_unknown([f'duplicate field "{path}"' for path in duplicates], resource, options)
+    return value
+
+
+def parsed_patch(request: Request, resource: Resource, options: Options) -> tuple[str, Any]:
+    kind = PATCH_TYPES.get(request.media_type, "")
+    if not kind or (kind == "strategic" and not resource.strategy.strategic):
+        offered = [media for media, name in PATCH_TYPES.items() if name != "strategic" or resource.strategy.strategic]
+        if not resource.custom:
+            raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        raise errors.unsupported_media_type(offered)
+    if options.force and kind != "apply":
+        cause = errors.forbidden_field("force", "may not be specified for non-apply patch")
+        raise errors.unprocessable("PatchOptions", "meta.k8s.io", "", [cause])
+    duplicates: list[str] = []
+    patch = (parse_yaml if kind == "apply" else parse_json)(request.body, duplicates)
+    if duplicates:
+        report_unknown([f'duplicate field "{path}"' for path in duplicates], resource, options)
+    return kind, patch
+
+
+def deletion_of(request: Request) -> Deletion:
+    """DeleteOptions from the body, else from the query."""
+    reported: dict[str, Any] = {}
+    if request.body.strip():
+        try:
+            value = parse_body(request.body, request.media_type, [])
+        except ApiError as failure:
+            if failure.code != 400:
+                raise
+            raise errors.untyped(failure.message) from failure
+        if not isinstance(value, dict):
+            raise errors.bad_request("DeleteOptions must be an object")
+        reported = value
+    reported = {key: reported.get(key, request.query.get(key)) for key in DELETE_KEYS} | {
+        "preconditions": reported.get("preconditions") or {}
+    }
+    propagation = reported["propagationPolicy"] or ""
+    if propagation not in ("", "Background", "Foreground", "Orphan"):
+        allowed = ["Foreground", "Background", "Orphan", "nil"]
+        cause = errors.not_supported("propagationPolicy", propagation, allowed)
+        raise errors.unprocessable("DeleteOptions", "meta.k8s.io", "", [cause])
+    if reported["orphanDependents"] is not None and propagation:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        cause = errors.invalid("propagationPolicy", propagation, why)
+        raise errors.unprocessable("DeleteOptions", "meta.k8s.io", "", [cause])
+    if reported["orphanDependents"] is not None:
+        propagation = "Orphan" if str(reported["orphanDependents"]).lower() == "true" else "Background"
+    dry_run = reported["dryRun"] or []
+    dry_run = [dry_run] if isinstance(dry_run, str) else dry_run
+    if any(word != "All" for word in dry_run):
+        raise errors.unprocessable(
+            "DeleteOptions", "meta.k8s.io", "", [errors.not_supported("dryRun", errors.go_list(dry_run), ["All"])]
+        )
+    try:
+        grace = int(reported["gracePeriodSeconds"]) if reported["gracePeriodSeconds"] is not None else None
+    except (TypeError, ValueError):
+        raise errors.bad_request("gracePeriodSeconds must be a number") from None
+    if grace is not None and grace < 0:
+        grace = 1
+    conditions = reported["preconditions"]
+    return Deletion(
+        propagation, grace, conditions.get("uid") or "", conditions.get("resourceVersion") or "", bool(dry_run)
+    )

@@ -1,0 +1,40 @@
+"""One pass of a virtual kubelet over one pod: what to write, what to record, whether to remove it, when to come again.
+
+The embedded API's own kubelets and those of mirrored nodes in a shared cluster are this function; they differ in how
+they read and write.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from matrixcontainer.kubeapi.kubelet.pod_events import PodEvent, pod_events
+from matrixcontainer.kubeapi.kubelet.pod_lifecycle import live
+from matrixcontainer.kubeapi.kubelet.stage_delays import Pace
+
+HOSTS = 254  # .1 to .254 of each /24 of 10.244.0.0/14, the pods' own block
+ADDRESSES = 4 * 256 * HOSTS
+
+
+@dataclass(frozen=True)
+class PodSync:
+    """`status` to write when it changes, with the `events` of the change; `again_s` until the next stage."""
+
+    status: dict[str, Any] | None
+    events: list[PodEvent]
+    remove: bool
+    again_s: float | None
+
+
+def sync_pod(pod: dict[str, Any], now: float, pace: Pace, host_ip: str, pod_ip: str) -> PodSync:
+    """`pod_ip` is the pod's own address; on the host's network it has the host's."""
+    coming = live(pod, now, pace, host_ip, host_ip if pod["spec"].get("hostNetwork") else pod_ip)
+    events = pod_events(pod, coming.status) if coming.status is not None else []
+    return PodSync(coming.status, events, coming.remove, None if coming.at is None else coming.at - now)
+
+
+def pod_address(uid: str, attempt: int = 0) -> str:
+    """An address drawn from the pod's uid; with a further `attempt` the next one of the block."""
+    drawn = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:3], "big")
+    network, host = divmod((drawn + attempt) % ADDRESSES, HOSTS)
+    return f"10.{244 + (network >> 8)}.{network & 255}.{host + 1}"

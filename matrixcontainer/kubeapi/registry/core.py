@@ -1,0 +1,47 @@
+"""What every endpoint and controller is handed: the store, the kinds, the verbs, who may do what, time and randomness.
+
+`Core` decides nothing. The composition root makes one, registers kinds in it and gives it to the parts; so none of them
+has to know the server they run in.
+"""
+
+import random
+from collections.abc import Callable
+
+from matrixcontainer.kubeapi.auth.authentication import Access
+from matrixcontainer.kubeapi.auth.authorizer import Authorizer
+from matrixcontainer.kubeapi.registry.resource import Registry, Resource
+from matrixcontainer.kubeapi.registry.rest import Verbs
+from matrixcontainer.kubeapi.storage.store import Store
+
+FAILURES_MAX = 20
+
+
+class Core:
+    """`failures` holds the last things that should not have happened; `report` hears of each."""
+
+    def __init__(self, store: Store, now: Callable[[], float], rng: random.Random, access: Access) -> None:
+        self.store, self.now, self.rng, self.access = store, now, rng, access
+        self.registry = Registry()
+        self.authorizer = Authorizer(store)
+        self.verbs = Verbs(store, self.registry, now, rng)
+        self.time_scale = 1.0  # emulated seconds in one of ours, for who acts on the emulated world
+        self.stopping = False
+        self.failures: list[str] = []
+        self.report: Callable[[BaseException, str], None] = lambda failure, where: None
+
+    def builtin(self, group: str, plural: str, version: str = "v1") -> Resource:
+        """A kind that is always served."""
+        found = self.registry.find(group, version, plural)
+        assert found is not None, plural
+        return found
+
+    def record_failure(self, failure: BaseException, where: str) -> None:
+        """The one way of everything unexpected: kept for a while, and reported."""
+        self.failures.append(f"{where}: {type(failure).__name__}: {failure}")
+        del self.failures[:-FAILURES_MAX]
+        self.report(failure, where)
+
+    def wake_watches(self, storage: str = "") -> None:
+        """Watchers of the resource, or of all, check whether it is still served and the server still runs."""
+        for resource in [storage] if storage else list(self.store.history.logs):
+            self.store.log(resource).wake()
