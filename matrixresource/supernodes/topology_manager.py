@@ -182,7 +182,7 @@ class TopologyManager:
             session.add(row)
         built = supernodes(session)[known.supernode]
         row.digest = digest
-        row.write(record_report(row.read(), ports, as_built(built.layout, node), self._clock.now()))
+        row.write(record_report(row.read(), ports, as_built(built, node), self._clock.now()))
 
     def reconcile(self) -> str | None:
         """Take up what has stayed the same for long enough; the new version's name, or None. Run on a period."""
@@ -257,7 +257,7 @@ def _moving(session: Session) -> list[Any]:
 def _found(session: Session, supernode: Supernode) -> frozenset[Any]:
     rows = session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.supernode == supernode.name)).all()
     connected = select(NodeRow.name).where(NodeRow.supernode == supernode.name, NodeRow.agent == "Connected")
-    return deviations(supernode.layout, {row.node: row.taken() for row in rows}, set(session.scalars(connected)))
+    return deviations(supernode, {row.node: row.taken() for row in rows}, set(session.scalars(connected)))
 
 
 def _parsed(document: Mapping[str, Any]) -> SupernodeSpec:

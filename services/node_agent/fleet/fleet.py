@@ -16,7 +16,6 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.hardware import SWITCH_KINDS, EmulatedNode, InjectedFault
-from matrixresource.topology.layout import Layout
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 from services.node_agent.channels.agent_gateway import Channel, Uplink
@@ -207,9 +206,9 @@ class Fleet:
 
     def switches(self) -> set[str]:
         """The switches that ports of these nodes lead to."""
-        layouts = [Layout(self.spec, name) for name in {node.supernode for node in self.nodes}]
-        ub = {switch.name for layout in layouts for switch in layout.ub_switches()}
-        return ub | {switch.name for layout in layouts for switch in layout.rdma_switches() if switch.kind == "leaf"}
+        supernodes = [Supernode(name, self.spec) for name in {node.supernode for node in self.nodes}]
+        every = [switch for supernode in supernodes for switch in supernode.switches()]
+        return {switch.name for switch in every if switch.kind in ("l1", "l2", "leaf")}
 
     def _strike(self, fault: InjectedFault) -> None:
         """Have everything that a fault can touch feel what is broken now."""
