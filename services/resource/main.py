@@ -27,6 +27,7 @@ from matrixresource.scheduler import FORM
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from matrixresource.supernodes.topology_manager import TopologyManager
+from matrixresource.topology.graph_document import compiled_drawing, read_file
 from matrixresource.topology.spec import SupernodeSpec
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
@@ -63,6 +64,9 @@ class ResourceSettings(ServiceSettings):
     spec: Path | None = Field(
         None, description="YAML file with the numbers of a new supernode; the built-in CloudMatrix384"
     )
+    topology: Path | None = Field(
+        None, description="a supernode as it is drawn (node-link JSON, GraphML); without it, wired as its numbers say"
+    )
     lease_grace: float = Field(
         60.0, gt=0, description="emulated seconds after start in which silent agents are forgiven"
     )
@@ -73,7 +77,8 @@ def build(settings: ResourceSettings, clock: Clock, database: DatabaseEngine) ->
     spec = SupernodeSpec.load(settings.spec)
     records = Database(database.sessions, Base.metadata, clock)
     store = ResourceStore(records)
-    surveyor = TopologyManager(store, clock, spec)
+    drawn = compiled_drawing(read_file(settings.topology), spec) if settings.topology else None
+    surveyor = TopologyManager(store, clock, spec, drawn)
     surveyor.seed(f"sn{index}" for index in range(settings.supernodes))
     allocator = Allocator(store, clock, settings.policy)
 

@@ -11,7 +11,7 @@ Trials change the ledger and take every change back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.placement.affinity import AffinityFilter
 from matrixresource.scheduler.placement.emptiest_domains import emptiest_domains
 from matrixresource.scheduler.placement.reserved_capacity import hide_reservations
+from matrixresource.topology.compiled import CompiledTopology
 
 if TYPE_CHECKING:
     from matrixresource.scheduler.ledger import Ledger
@@ -96,11 +97,17 @@ class PlacementExplanation:
     radius: tuple[FailureImpact, ...] = ()
 
 
-def answer(ledger: Ledger, request: PlacementRequest, now: float, effort: SearchBudget = QUICK) -> PlacementExplanation:
-    """Everything there is to say about a request."""
+def answer(
+    ledger: Ledger,
+    request: PlacementRequest,
+    now: float,
+    effort: SearchBudget = QUICK,
+    topologies: Sequence[CompiledTopology] = (),
+) -> PlacementExplanation:
+    """Everything there is to say about a request. `topologies`: the graphs of the supernodes, in their order."""
     place = ledger.choose(request)
     if place is not None:
-        return PlacementExplanation(place, earliest=now, radius=blast_radius(ledger, place))
+        return PlacementExplanation(place, earliest=now, radius=blast_radius(ledger, place, topologies))
     return PlacementExplanation(
         None,
         blocking_domains(ledger, request),
