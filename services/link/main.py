@@ -24,6 +24,7 @@ from matrixlink.controllers.agent_leases import Leases
 from matrixlink.controllers.link_health import LinkHealth
 from matrixlink.controllers.link_reports import LinkReportProcessor
 from matrixlink.controllers.supernode_expiry import DepartedSupernodes
+from matrixlink.controllers.topology_follower import TopologyFollower, supernode_of
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.sharing.native_kernel import kernel
 from matrixlink.link_health.fault_localisation import FaultLocaliser
@@ -53,6 +54,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 HEALTH_PERIOD_S = 5.0
 DEPARTED_PERIOD_S = 60.0
+TOPOLOGY_PERIOD_S = 5.0
 COMPACTION_PERIOD_S = 600.0
 JOURNAL_KEPT_WALL_S = 600.0
 
@@ -97,8 +99,14 @@ def build(
     records = Database(database.sessions, Base.metadata, clock)
     kept = [f"sn{index}" for index in range(settings.supernodes)]
     fabric = Fabric(Supernode(name, spec) for name in kept)
+    store = LinkStore(records)
+    with store.reading() as session:
+        for name, document in store.wirings(session).items():
+            learnt = supernode_of(name, document)
+            if learnt.spec.fingerprint == spec.fingerprint:
+                fabric.set_topology(learnt)
     leases = Leases(clock, clock.at_least_wall(settings.lease_grace, 6.0))
-    switchboard = SliceController(LinkStore(records), fabric, clock, leases)
+    switchboard = SliceController(store, fabric, clock, leases)
     conditions = LinkStateTracker(switchboard.store, switchboard.promises, clock, settings.damping())
     diagnosis = FaultLocaliser(fabric, switchboard.promises, conditions, clock)
     watcher = LinkHealth(switchboard, conditions, diagnosis)
@@ -119,6 +127,17 @@ def build(
     registry = CollectorRegistry()
     registry.register(LinkMetrics(switchboard, telemetry, conditions, diagnosis, reports.counters))
 
+    watchers: list[Periodic] = []
+    if resource is not None:
+        follower = TopologyFollower(switchboard, resource)
+
+        async def follow() -> str:
+            found = await follower.watch()
+            communicators.synchronise()
+            return found
+
+        watchers = [Periodic("topology", follow, clock, period_s=TOPOLOGY_PERIOD_S, floor_wall_s=0.5)]
+
     async def compact() -> str:
         with records.transaction() as session:
             switchboard.store.forget_events(session)
@@ -138,6 +157,7 @@ def build(
         ],
         tokens=Tokens(settings.tokens),
         watchers=[
+            *watchers,
             health,
             following,
             Periodic("departed", departed.watch, clock, period_s=DEPARTED_PERIOD_S, floor_wall_s=1.0),

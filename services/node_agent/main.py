@@ -27,6 +27,7 @@ from services.node_agent.channels.agent_channels import link_agents, resource_ag
 from services.node_agent.faults.api import routes
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
+from services.node_agent.fleet.wiring import RackWiring
 from services.node_agent.network.api import traffic_routes
 
 
@@ -68,6 +69,7 @@ def build_fleet(
     resource_agents(fleet, resource, node_stages(settings.stages))
     built = Fabric([Supernode("sn0", SupernodeSpec.load(settings.spec))]).built
     link_agents(fleet, link, link_stages(settings.link_stages), built)
+    fleet.background.append(RackWiring(fleet, resource).run)
     return fleet
 
 
