@@ -107,7 +107,9 @@ class Stack:
         seat.database = DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")
         if name == "resource":
             seat.database.migrate(resource_main.MIGRATIONS)
-            return resource_main.build(resource_main.ResourceSettings(state=self.folder, topology=self.topology), self.clock, seat.database)
+            return resource_main.build(
+                resource_main.ResourceSettings(state=self.folder, topology=self.topology), self.clock, seat.database
+            )
         if name == "link":
             seat.database.migrate(link_main.MIGRATIONS)
             settings = link_main.LinkSettings(state=self.folder)

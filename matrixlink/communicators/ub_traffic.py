@@ -43,7 +43,6 @@ class UbTraffic:
     """Tables and flows of one supernode. `events` counts the changes of ports that were followed."""
 
     def __init__(self, supernode: Supernode, fabric: Fabric | None = None) -> None:
-        self.supernode = supernode
         self.shape = ClosShape.of(supernode.spec)
         self._fabric = fabric or Fabric([supernode])
         self.nodes = list(supernode.slots)
@@ -51,9 +50,7 @@ class UbTraffic:
         parts = Supernode(supernode.name, supernode.spec)
         self.ends = [end for node in self.nodes for end in (*parts.dies(node), *parts.cpus(node))]
         self.end_number = {name: number for number, name in enumerate(self.ends)}
-        switches = supernode.switches("ub")
-        self.l1 = {(str(each.node), each.sub_plane or 0): each.name for each in switches if each.kind == "l1"}
-        self.l2 = {_chip(each.name): each.name for each in switches if each.kind == "l2"}
+        self._take(supernode)
         first = self.nodes[0]
         self._ports = [port[len(first) + 1 :] for port in parts.dies(first) + parts.cpus(first)]
         self._built = {link.port: link.capacity_gbps for link in parts.links(first, "ub")}
@@ -69,6 +66,12 @@ class UbTraffic:
         self.events = 0
         built = self._fabric.as_built()
         self._seen = {node: now for node in self.nodes if (now := self._ports_of(built, node))}
+
+    def _take(self, supernode: Supernode) -> None:
+        self.supernode = supernode
+        switches = supernode.switches("ub")
+        self.l1 = {(str(each.node), each.sub_plane or 0): each.name for each in switches if each.kind == "l1"}
+        self.l2 = {_chip(each.name): each.name for each in switches if each.kind == "l2"}
 
     def drawn(self) -> ElementState:
         """The plane as its graph has it: everything whole but the cables and nodes that are not drawn."""
@@ -122,7 +125,9 @@ class UbTraffic:
 
     def synchronise(self, fabric: Fabric, at: float) -> FlowChange | None:
         """Bring tables and flows to what the fabric knows; None when that is no news. `at`: seconds of the clock."""
-        self.supernode = fabric.supernodes.get(self.supernode.name, self.supernode)
+        now = fabric.supernodes.get(self.supernode.name, self.supernode)
+        if now.topology is not self.supernode.topology:
+            self._take(now)
         events = list(self._news(fabric))
         if not events:
             return None

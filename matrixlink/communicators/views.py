@@ -103,6 +103,7 @@ class TableViews:
 
     def __init__(self, traffic: UbTraffic) -> None:
         self._traffic = traffic
+        self.topology = traffic.supernode.topology
         shape = traffic.shape
         self._whole = ForwardingTables(shape, traffic.drawn())
         self._l1 = {each: (p, traffic.supernode.slots[node]) for (node, p), each in traffic.l1.items()}

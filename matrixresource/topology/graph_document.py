@@ -40,6 +40,10 @@ class InvalidGraph(InvalidField):
         blocking = [{"where": fault.where, "sentence": fault.sentence} for fault in found[:100]]
         super().__init__(text, field="graph", blocking=blocking)
 
+    @property
+    def reason(self) -> str:
+        return InvalidField.__name__
+
 
 def compile_document(document: Any, spec: SupernodeSpec) -> CompiledTopology:
     """The compiled form of a drawn supernode. Raises InvalidGraph."""
